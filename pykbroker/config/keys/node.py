@@ -1,0 +1,66 @@
+"""Keys of the identity of a node, the KRaft quorum, the metadata log and the controller.
+
+Names, types, defaults and limits are those of Apache Kafka 4.3.1; see table.py.
+"""
+
+from __future__ import annotations
+
+from pykbroker.config.kinds import (
+    BOOLEAN,
+    HIGH,
+    INT,
+    LIST,
+    LONG,
+    LOW,
+    MAX_LONG,
+    MEDIUM,
+    REQUIRED,
+    STRING,
+    HostsAndPorts,
+    Key,
+    ListOf,
+    Voters,
+    at_least,
+    in_area,
+)
+
+KEYS = in_area(
+    "Node, quorum and metadata",
+    Key("broker.heartbeat.interval.ms", INT, 2000, None, MEDIUM),
+    Key("broker.id", INT, -1, None, HIGH),
+    Key("broker.rack", STRING, None, None, MEDIUM),
+    Key("broker.session.timeout.ms", INT, 9000, None, MEDIUM),
+    Key("controlled.shutdown.enable", BOOLEAN, True, None, MEDIUM),
+    Key("controller.listener.names", LIST, REQUIRED, ListOf(empty=False), HIGH),
+    Key("controller.performance.always.log.threshold.ms", LONG, 2000, at_least(0), MEDIUM, internal=True),
+    Key("controller.performance.sample.period.ms", LONG, 60000, at_least(100), MEDIUM, internal=True),
+    Key("controller.quorum.append.linger.ms", INT, 25, at_least(0), MEDIUM),
+    Key("controller.quorum.auto.join.enable", BOOLEAN, False, None, LOW),
+    Key("controller.quorum.bootstrap.servers", LIST, (), HostsAndPorts(), HIGH),
+    Key("controller.quorum.election.backoff.max.ms", INT, 1000, at_least(0), HIGH),
+    Key("controller.quorum.election.timeout.ms", INT, 1000, at_least(0), HIGH),
+    Key("controller.quorum.fetch.max.bytes", INT, 1_048_576, at_least(1), LOW),
+    Key("controller.quorum.fetch.snapshot.max.bytes", INT, 1_048_576, at_least(1), LOW),
+    Key("controller.quorum.fetch.timeout.ms", INT, 2000, at_least(0), HIGH),
+    Key("controller.quorum.request.timeout.ms", INT, 2000, at_least(0), MEDIUM),
+    Key("controller.quorum.retry.backoff.ms", INT, 20, at_least(0), LOW),
+    Key("controller.quorum.voters", LIST, (), Voters(), HIGH),
+    Key("controller.socket.timeout.ms", INT, 30000, None, MEDIUM),
+    Key("initial.broker.registration.timeout.ms", INT, 60000, None, MEDIUM),
+    Key("internal.metadata.delete.delay.millis", LONG, 60000, None, LOW, internal=True),
+    Key("internal.metadata.log.segment.bytes", INT, None, None, LOW, internal=True),
+    Key("internal.metadata.max.batch.size.in.bytes", INT, 8_388_608, None, LOW, internal=True),
+    Key("metadata.log.dir", STRING, None, None, HIGH),
+    Key("metadata.log.max.record.bytes.between.snapshots", LONG, 20_971_520, at_least(1), HIGH),
+    Key("metadata.log.max.snapshot.interval.ms", LONG, 3_600_000, at_least(0), HIGH),
+    Key("metadata.log.segment.bytes", INT, 1_073_741_824, at_least(8_388_608), HIGH),
+    Key("metadata.log.segment.ms", LONG, 604_800_000, None, HIGH),
+    Key("metadata.max.idle.interval.ms", INT, 500, at_least(0), LOW),
+    Key("metadata.max.retention.bytes", LONG, 104_857_600, None, HIGH),
+    Key("metadata.max.retention.ms", LONG, 604_800_000, None, HIGH),
+    Key("node.id", INT, REQUIRED, at_least(0), HIGH),
+    Key("process.roles", LIST, REQUIRED, ListOf("broker", "controller", empty=False), HIGH),
+    Key("server.max.startup.time.ms", LONG, MAX_LONG, at_least(0), MEDIUM, internal=True),
+    Key("unstable.api.versions.enable", BOOLEAN, False, None, HIGH, internal=True),
+    Key("unstable.feature.versions.enable", BOOLEAN, False, None, HIGH, internal=True),
+)

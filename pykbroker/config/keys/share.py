@@ -1,0 +1,70 @@
+"""Keys of share groups and the share coordinator.
+
+Names, types, defaults and limits are those of Apache Kafka 4.3.1; see table.py.
+"""
+
+from __future__ import annotations
+
+from pykbroker.config.kinds import (
+    CLUSTER_WIDE,
+    HIGH,
+    INT,
+    LIST,
+    LOW,
+    MEDIUM,
+    SHORT,
+    STRING,
+    Key,
+    ListOf,
+    at_least,
+    between,
+    in_area,
+)
+
+KEYS = in_area(
+    "Share groups",
+    Key("group.share.assignment.interval.ms", INT, 1000, at_least(0), MEDIUM, CLUSTER_WIDE),
+    Key("group.share.assignors", LIST, ("simple",), ListOf(empty=False), MEDIUM),
+    Key("group.share.delivery.count.limit", INT, 5, between(2, 10), MEDIUM),
+    Key("group.share.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM),
+    Key("group.share.initialize.retry.interval.ms", INT, 30000, at_least(1), LOW, internal=True),
+    Key("group.share.max.assignment.interval.ms", INT, 15000, at_least(0), MEDIUM),
+    Key("group.share.max.delivery.count.limit", INT, 10, between(5, 25), MEDIUM),
+    Key("group.share.max.heartbeat.interval.ms", INT, 15000, at_least(1), MEDIUM),
+    Key("group.share.max.partition.max.record.locks", INT, 4000, between(2000, 10000), MEDIUM),
+    Key("group.share.max.record.lock.duration.ms", INT, 60000, between(30000, 3_600_000), MEDIUM),
+    Key("group.share.max.session.timeout.ms", INT, 60000, at_least(1), MEDIUM),
+    Key("group.share.max.share.sessions", INT, 2000, at_least(1), MEDIUM),
+    Key("group.share.max.size", INT, 200, between(1, 1000), MEDIUM),
+    Key("group.share.min.assignment.interval.ms", INT, 0, at_least(0), MEDIUM),
+    Key("group.share.min.delivery.count.limit", INT, 2, between(2, 5), MEDIUM),
+    Key("group.share.min.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM),
+    Key("group.share.min.partition.max.record.locks", INT, 100, between(100, 2000), MEDIUM),
+    Key("group.share.min.record.lock.duration.ms", INT, 15000, between(1000, 30000), MEDIUM),
+    Key("group.share.min.session.timeout.ms", INT, 45000, at_least(1), MEDIUM),
+    Key("group.share.partition.max.record.locks", INT, 2000, between(100, 10000), MEDIUM),
+    Key(
+        "group.share.persister.class.name",
+        STRING,
+        "org.apache.kafka.server.share.persister.DefaultStatePersister",
+        None,
+        MEDIUM,
+        internal=True,
+    ),
+    Key("group.share.record.lock.duration.ms", INT, 30000, between(1000, 3_600_000), MEDIUM),
+    Key("group.share.session.timeout.ms", INT, 45000, at_least(1), MEDIUM),
+    Key("share.coordinator.append.linger.ms", INT, -1, at_least(-1), MEDIUM),
+    Key("share.coordinator.cached.buffer.max.bytes", INT, 1_048_588, at_least(524_288), MEDIUM, CLUSTER_WIDE),
+    Key("share.coordinator.cold.partition.snapshot.interval.ms", INT, 300_000, at_least(1), LOW, internal=True),
+    Key("share.coordinator.load.buffer.size", INT, 5_242_880, at_least(1), HIGH),
+    Key("share.coordinator.snapshot.update.records.per.snapshot", INT, 500, between(0, 500), MEDIUM),
+    Key("share.coordinator.state.topic.compression.codec", INT, 0, None, HIGH),
+    Key("share.coordinator.state.topic.min.isr", SHORT, 2, at_least(1), HIGH),
+    Key("share.coordinator.state.topic.num.partitions", INT, 50, at_least(1), HIGH),
+    Key("share.coordinator.state.topic.prune.interval.ms", INT, 300_000, at_least(1), LOW, internal=True),
+    Key("share.coordinator.state.topic.replication.factor", SHORT, 3, at_least(1), HIGH),
+    Key("share.coordinator.state.topic.segment.bytes", INT, 104_857_600, at_least(1), HIGH),
+    Key("share.coordinator.threads", INT, 1, at_least(1), MEDIUM),
+    Key("share.coordinator.write.timeout.ms", INT, 5000, at_least(1), HIGH),
+    Key("share.fetch.purgatory.purge.interval.requests", INT, 1000, None, MEDIUM),
+)

@@ -1,0 +1,71 @@
+"""Keys of one topic; not set, they follow the broker key in table.TOPIC_SYNONYMS.
+
+Names, types, defaults and limits are those of Apache Kafka 4.3.1; see table.py.
+"""
+
+from __future__ import annotations
+
+from pykbroker.config.kinds import (
+    BOOLEAN,
+    DOUBLE,
+    INT,
+    LIST,
+    LONG,
+    MAX_LONG,
+    MEDIUM,
+    PER_TOPIC,
+    STRING,
+    GzipLevel,
+    Key,
+    ListOf,
+    OneOf,
+    ThrottledReplicas,
+    at_least,
+    between,
+    in_area,
+)
+
+KEYS = in_area(
+    "Topics",
+    Key("cleanup.policy", LIST, ("delete",), ListOf("compact", "delete", empty=True), MEDIUM, PER_TOPIC),
+    Key("compression.gzip.level", INT, -1, GzipLevel(), MEDIUM, PER_TOPIC),
+    Key("compression.lz4.level", INT, 9, between(1, 17), MEDIUM, PER_TOPIC),
+    Key(
+        "compression.type",
+        STRING,
+        "producer",
+        OneOf("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+        MEDIUM,
+        PER_TOPIC,
+    ),
+    Key("compression.zstd.level", INT, 3, between(-131_072, 22), MEDIUM, PER_TOPIC),
+    Key("delete.retention.ms", LONG, 86_400_000, at_least(0), MEDIUM, PER_TOPIC),
+    Key("file.delete.delay.ms", LONG, 60000, at_least(0), MEDIUM, PER_TOPIC),
+    Key("flush.messages", LONG, MAX_LONG, at_least(1), MEDIUM, PER_TOPIC),
+    Key("flush.ms", LONG, MAX_LONG, at_least(0), MEDIUM, PER_TOPIC),
+    Key("follower.replication.throttled.replicas", LIST, (), ThrottledReplicas(), MEDIUM, PER_TOPIC),
+    Key("index.interval.bytes", INT, 4096, at_least(0), MEDIUM, PER_TOPIC),
+    Key("internal.segment.bytes", INT, None, None, MEDIUM, PER_TOPIC, internal=True),
+    Key("leader.replication.throttled.replicas", LIST, (), ThrottledReplicas(), MEDIUM, PER_TOPIC),
+    Key("local.retention.bytes", LONG, -2, at_least(-2), MEDIUM, PER_TOPIC),
+    Key("local.retention.ms", LONG, -2, at_least(-2), MEDIUM, PER_TOPIC),
+    Key("max.compaction.lag.ms", LONG, MAX_LONG, at_least(1), MEDIUM, PER_TOPIC),
+    Key("max.message.bytes", INT, 1_048_588, at_least(0), MEDIUM, PER_TOPIC),
+    Key("message.timestamp.after.max.ms", LONG, 3_600_000, at_least(0), MEDIUM, PER_TOPIC),
+    Key("message.timestamp.before.max.ms", LONG, MAX_LONG, at_least(0), MEDIUM, PER_TOPIC),
+    Key("message.timestamp.type", STRING, "CreateTime", OneOf("CreateTime", "LogAppendTime"), MEDIUM, PER_TOPIC),
+    Key("min.cleanable.dirty.ratio", DOUBLE, 0.5, between(0, 1), MEDIUM, PER_TOPIC),
+    Key("min.compaction.lag.ms", LONG, 0, at_least(0), MEDIUM, PER_TOPIC),
+    Key("min.insync.replicas", INT, 1, at_least(1), MEDIUM, PER_TOPIC),
+    Key("preallocate", BOOLEAN, False, None, MEDIUM, PER_TOPIC),
+    Key("remote.log.copy.disable", BOOLEAN, False, None, MEDIUM, PER_TOPIC),
+    Key("remote.log.delete.on.disable", BOOLEAN, False, None, MEDIUM, PER_TOPIC),
+    Key("remote.storage.enable", BOOLEAN, False, None, MEDIUM, PER_TOPIC),
+    Key("retention.bytes", LONG, -1, None, MEDIUM, PER_TOPIC),
+    Key("retention.ms", LONG, 604_800_000, at_least(-1), MEDIUM, PER_TOPIC),
+    Key("segment.bytes", INT, 1_073_741_824, at_least(1_048_576), MEDIUM, PER_TOPIC),
+    Key("segment.index.bytes", INT, 10_485_760, at_least(4), MEDIUM, PER_TOPIC),
+    Key("segment.jitter.ms", LONG, 0, at_least(0), MEDIUM, PER_TOPIC),
+    Key("segment.ms", LONG, 604_800_000, at_least(1), MEDIUM, PER_TOPIC),
+    Key("unclean.leader.election.enable", BOOLEAN, False, None, MEDIUM, PER_TOPIC),
+)

@@ -1,0 +1,465 @@
+"""What a configuration key is: its type, the values it takes, how text becomes a value and a value becomes text again.
+
+Responsible for one value at a time, with Apache Kafka's rules for reading and printing it. Not responsible for which
+keys exist (keys/, table.py) nor for what two keys together may say (load.py, topic.py, dynamic.py).
+
+Parsed values are plain Python: bool, int, float, str, a tuple of str for LIST, `Password` for PASSWORD; None is
+"not set".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Final
+
+Value = bool | int | float | str | tuple[str, ...] | None
+
+
+class ConfigError(ValueError):
+    """A configuration that must not start or be applied; the message names the key, the value and what is allowed."""
+
+
+class Type(IntEnum):
+    """The types of values. The numbers are those of DescribeConfigs' ConfigType field."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+BOOLEAN: Final = Type.BOOLEAN
+STRING: Final = Type.STRING
+INT: Final = Type.INT
+SHORT: Final = Type.SHORT
+LONG: Final = Type.LONG
+DOUBLE: Final = Type.DOUBLE
+LIST: Final = Type.LIST
+CLASS: Final = Type.CLASS
+PASSWORD: Final = Type.PASSWORD
+
+HIGH: Final = "high"
+MEDIUM: Final = "medium"
+LOW: Final = "low"
+
+# When a key may change without a restart. Topic and group keys may always be changed, for one topic or group.
+READ_ONLY: Final = "read-only"
+CLUSTER_WIDE: Final = "cluster-wide"
+PER_BROKER: Final = "per-broker"
+PER_TOPIC: Final = "per-topic"
+PER_GROUP: Final = "per-group"
+
+MAX_INT: Final = 2**31 - 1
+MAX_LONG: Final = 2**63 - 1
+MAX_DOUBLE: Final = 1.7976931348623157e308
+HIDDEN: Final = "[hidden]"
+
+_BITS: Final[Mapping[Type, int]] = {INT: 32, SHORT: 16, LONG: 64}
+_INTEGER: Final = r"[+-]?[0-9]+"
+_DOUBLE: Final = r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)"
+
+
+class Password(str):
+    """A secret: an ordinary str to whoever uses it, hidden wherever it is printed with repr."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+
+class Required:
+    """The default of a key that has none: the configuration must give it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "required"
+
+
+REQUIRED: Final = Required()
+
+
+def invalid(name: str, value: object, message: str) -> ConfigError:
+    """The error for one wrong value, in the words that Apache Kafka's tools print."""
+    shown = format_value(value) if isinstance(value, (bool, float, tuple)) else value
+    return ConfigError(f"Invalid value {shown} for configuration {name}: {message}")
+
+
+class Check:
+    """A validator: `check` raises ConfigError, `str()` says what is allowed (as in Apache Kafka's reference)."""
+
+    __slots__ = ()
+
+    def check(self, name: str, value: Value) -> None:
+        raise NotImplementedError
+
+
+class Range(Check):
+    """A number between two bounds, both included; None is no bound."""
+
+    __slots__ = ("high", "low")
+
+    def __init__(self, low: float, high: float | None) -> None:
+        self.low = low
+        self.high = high
+
+    def check(self, name: str, value: Value) -> None:
+        if not isinstance(value, (int, float)):
+            raise invalid(name, value, "Value must be non-null")
+        if value < self.low:
+            raise invalid(name, value, f"Value must be at least {self.low}")
+        if self.high is not None and value > self.high:
+            raise invalid(name, value, f"Value must be no more than {self.high}")
+
+    def __str__(self) -> str:
+        return f"[{self.low},...]" if self.high is None else f"[{self.low},...,{self.high}]"
+
+
+_at_least: dict[float, Range] = {}
+
+
+def at_least(low: float) -> Range:
+    """One shared Range per bound: half of all keys have the same three."""
+    found = _at_least.get(low)
+    if found is None:
+        found = _at_least[low] = Range(low, None)
+    return found
+
+
+def between(low: float, high: float) -> Range:
+    return Range(low, high)
+
+
+class OneOf(Check):
+    """A string out of a fixed list."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, *values: str) -> None:
+        self.values = values
+
+    def check(self, name: str, value: Value) -> None:
+        if value not in self.values:
+            raise invalid(name, value, "String must be one of: " + ", ".join(self.values))
+
+    def __str__(self) -> str:
+        return f"[{', '.join(self.values)}]"
+
+
+class OneOfAnyCase(Check):
+    """A string out of a fixed list, however its letters are cased."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, *values: str) -> None:
+        self.values = values
+
+    def check(self, name: str, value: Value) -> None:
+        if not isinstance(value, str) or value.upper() not in self.values:
+            raise invalid(name, value, "String must be one of (case insensitive): " + ", ".join(self.values))
+
+    def __str__(self) -> str:
+        return f"(case insensitive) [{', '.join(self.values)}]"
+
+
+class ListOf(Check):
+    """A list without duplicates or empty entries, perhaps out of a fixed set of values."""
+
+    __slots__ = ("empty", "null", "values")
+
+    def __init__(self, *values: str, empty: bool, null: bool = False) -> None:
+        self.values = values
+        self.empty = empty
+        self.null = null
+
+    def check(self, name: str, value: Value) -> None:
+        if value is None:
+            if self.null:
+                return
+            raise ConfigError(f"Configuration '{name}' values must not be null.")
+        assert isinstance(value, tuple), f"{name} is not a list"
+        if not value and not self.empty:
+            raise ConfigError(
+                f"Configuration '{name}' must not be empty. Valid values include: {str(self) or 'any non-empty value'}"
+            )
+        for entry in value:
+            if not entry:
+                raise ConfigError(f"Configuration '{name}' values must not be empty.")
+            if self.values and entry not in self.values:
+                raise invalid(name, entry, "String must be one of: " + ", ".join(self.values))
+
+    def __str__(self) -> str:
+        return f"[{', '.join(self.values)}]" if self.values else ""
+
+
+class NonEmpty(Check):
+    """Not set, or a string with something in it."""
+
+    __slots__ = ()
+
+    def check(self, name: str, value: Value) -> None:
+        if value == "":
+            raise invalid(name, value, "String must be non-empty")
+
+    def __str__(self) -> str:
+        return "non-empty string"
+
+
+class NonNull(Check):
+    """Any string, but there must be one."""
+
+    __slots__ = ()
+
+    def check(self, name: str, value: Value) -> None:
+        if value is None:
+            raise invalid(name, value, "entry must be non null")
+
+    def __str__(self) -> str:
+        return "non-null string"
+
+
+class GzipLevel(Check):
+    """A compression level of gzip: -1 is the library's own choice, 0 is not allowed."""
+
+    __slots__ = ()
+
+    def check(self, name: str, value: Value) -> None:
+        if not isinstance(value, int) or not (1 <= value <= 9 or value == -1):
+            raise invalid(name, value, "Value must be between 1 and 9 or equal to -1")
+
+    def __str__(self) -> str:
+        return "[1,...,9] or -1"
+
+
+class Voters(Check):
+    """Entries of the form id@host:port."""
+
+    __slots__ = ()
+
+    def check(self, name: str, value: Value) -> None:
+        assert isinstance(value, tuple), f"{name} is not a list"
+        for entry in value:
+            parse_voter(name, entry)
+
+    def __str__(self) -> str:
+        return "non-empty list"
+
+
+class HostsAndPorts(Check):
+    """Entries of the form host:port."""
+
+    __slots__ = ()
+
+    def check(self, name: str, value: Value) -> None:
+        assert isinstance(value, tuple), f"{name} is not a list"
+        for entry in value:
+            if parse_host_port(entry) is None:
+                raise invalid(name, entry, 'Each entry should be in the form "{host}:{port}"')
+
+    def __str__(self) -> str:
+        return "non-empty list"
+
+
+class ThrottledReplicas(Check):
+    """`*`, or entries of the form partition:broker."""
+
+    __slots__ = ()
+
+    def check(self, name: str, value: Value) -> None:
+        assert isinstance(value, tuple), f"{name} is not a list"
+        if "".join(value) != "*" and not all(re.fullmatch("([0-9]+:[0-9]+)?", entry) for entry in value):
+            raise invalid(
+                name,
+                value,
+                f"{name} must be the literal '*' or a list of replicas in the following format: {self}",
+            )
+
+    def __str__(self) -> str:
+        return "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+
+
+class ShareOffsetReset(Check):
+    """`latest`, `earliest`, or how far back from now a share group starts (KIP-1106)."""
+
+    __slots__ = ()
+
+    def check(self, name: str, value: Value) -> None:
+        text = value if isinstance(value, str) else ""
+        lower = text.lower()
+        if lower in ("latest", "earliest"):
+            return
+        if lower.startswith("by_duration:") and _is_duration(text[len("by_duration:") :]):
+            return
+        raise invalid(
+            name,
+            value,
+            "The value must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>', "
+            "where the duration is not negative",
+        )
+
+    def __str__(self) -> str:
+        return "[latest, earliest, by_duration:PnDTnHnMn.nS]"
+
+
+class Key:
+    """One row of the table. `area` is stamped by `in_area`."""
+
+    __slots__ = ("area", "check", "default", "dynamic", "importance", "internal", "name", "type")
+
+    def __init__(
+        self,
+        name: str,
+        type: Type,
+        default: Value | Required,
+        check: Check | None,
+        importance: str,
+        dynamic: str = READ_ONLY,
+        internal: bool = False,
+    ) -> None:
+        self.name = name
+        self.type = type
+        self.default = default
+        self.check = check
+        self.importance = importance
+        self.dynamic = dynamic
+        self.internal = internal
+        self.area = ""
+
+    def __repr__(self) -> str:
+        return f"Key({self.name!r}, {self.type.name}, {self.default!r})"
+
+    @property
+    def required(self) -> bool:
+        return self.default is REQUIRED
+
+    @property
+    def acts(self) -> bool:
+        """Whether the key has an effect in today's broker, which a test shows."""
+        from pykbroker.config import acting
+
+        scope = {PER_TOPIC: acting.TOPIC, PER_GROUP: acting.GROUP}.get(self.dynamic, acting.BROKER)
+        return self.name in scope
+
+    @property
+    def doc(self) -> str:
+        """What the key is for, in our words. The texts are loaded when first asked for."""
+        from pykbroker.config.texts import text_of
+
+        return text_of(self)
+
+    def parse(self, text: str) -> Value:
+        """The typed value of what a file or a client says; ConfigError when it is not allowed."""
+        value = parse_text(self.name, self.type, text)
+        if isinstance(value, tuple) and isinstance(self.check, ListOf):
+            value = tuple(dict.fromkeys(value))  # KIP-1161: duplicates are dropped, not refused
+        if self.check is not None:
+            self.check.check(self.name, value)
+        return value
+
+
+def in_area(area: str, *keys: Key) -> tuple[Key, ...]:
+    for key in keys:
+        key.area = area
+    return keys
+
+
+def parse_text(name: str, type: Type, text: str) -> Value:
+    """Text to value by type alone. Kafka trims every kind of value, passwords too."""
+    trimmed = text.strip("".join(map(chr, range(33))))
+    match type:
+        case Type.BOOLEAN:
+            lower = trimmed.lower()
+            if lower not in ("true", "false"):
+                raise invalid(name, text, "Expected value to be either true or false")
+            return lower == "true"
+        case Type.INT | Type.SHORT | Type.LONG:
+            bits = _BITS[type]
+            if re.fullmatch(_INTEGER, trimmed) and len(trimmed) < 40:
+                number = int(trimmed)
+                if -(1 << bits - 1) <= number < 1 << bits - 1:
+                    return number
+            raise invalid(name, text, f"Not a number of type {type.name}")
+        case Type.DOUBLE:
+            if not re.fullmatch(_DOUBLE, trimmed):
+                raise invalid(name, text, "Not a number of type DOUBLE")
+            return float(trimmed.rstrip("fFdD"))
+        case Type.LIST:
+            return tuple(re.split(r"\s*,\s*", trimmed)) if trimmed else ()
+        case Type.PASSWORD:
+            return Password(trimmed)
+        case Type.CLASS:
+            if not trimmed or any(not part.isidentifier() for part in re.split(r"[.$]", trimmed)):
+                raise invalid(name, text, f"Class {text} could not be found.")
+            return trimmed
+        case Type.STRING:
+            return trimmed
+
+
+def format_value(value: object) -> str | None:
+    """Value to text, as DescribeConfigs shows it. A password is never formatted: callers hide it first."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return format_double(value)
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value)
+
+
+def format_double(value: float) -> str:
+    """A double as Java prints it: plain between 0.001 and ten million, otherwise d.ddE±n."""
+    if value != value:
+        return "NaN"
+    sign = "-" if str(value).startswith("-") else ""
+    if value in (float("inf"), float("-inf")):
+        return f"{sign}Infinity"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)  # Python's own plain range is wider on both sides
+    mantissa, _, exponent = repr(abs(value)).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0")
+    leading_zeros = len(whole + fraction) - len(digits)
+    power = len(whole) - 1 - leading_zeros + int(exponent or 0)
+    return f"{sign}{digits[0]}.{digits[1:].rstrip('0') or '0'}E{power}"
+
+
+def parse_voter(name: str, entry: str) -> tuple[int, str, int]:
+    """`id@host:port` of controller.quorum.voters."""
+    node_id, at, address = entry.partition("@")
+    found = parse_host_port(address)
+    if not at or not re.fullmatch(_INTEGER, node_id) or found is None:
+        raise invalid(name, entry, "Each entry should be in the form `{id}@{host}:{port}`.")
+    return int(node_id), found[0], found[1]
+
+
+def parse_host_port(text: str) -> tuple[str, int] | None:
+    """`host:port` or `[ipv6]:port`; None when it is neither."""
+    match = re.fullmatch(r"(?:.*://)?(?:\[([0-9a-zA-Z\-%._:]*)\]|([0-9a-zA-Z\-%._]*)):([0-9]{1,5})", text)
+    if match is None:
+        return None
+    host = match[1] if match[1] is not None else match[2]
+    return (host, int(match[3])) if host else None
+
+
+def _is_duration(text: str) -> bool:
+    """An ISO-8601 duration of days to seconds that is not negative."""
+    number = "[+-]?[0-9]+"
+    time = rf"T(?=.)(?:({number})H)?(?:({number})M)?(?:({number}(?:[.,][0-9]{{0,9}})?)S)?"
+    pattern = rf"([+-]?)P(?=.)(?:({number})D)?(?:{time})?"
+    match = re.fullmatch(pattern, text, re.IGNORECASE)
+    if match is None:
+        return False
+    sign, days, hours, minutes, seconds = match.groups()
+    total = int(days or 0) * 86400 + int(hours or 0) * 3600 + int(minutes or 0) * 60
+    amount = total + float((seconds or "0").replace(",", "."))
+    return (-amount if sign == "-" else amount) >= 0

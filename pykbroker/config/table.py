@@ -1,0 +1,123 @@
+"""The one table of configuration keys: every broker, topic and group key of Apache Kafka 4.3.1, and our few.
+
+Responsible for which keys there are and how they refer to one another (synonyms). What a row holds is in kinds.py, the
+rows are in keys/, their texts in texts/ (loaded only when asked for), what acts in acting.py. Importing this module
+builds some 430 small objects and must stay cheap: the node is ready within 300 ms of process start.
+
+compat_tests/differential/test_config_table.py compares it all with the released jars.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pykbroker.config.keys import (
+    dynamic_only,
+    group,
+    groups,
+    log,
+    network,
+    node,
+    operations,
+    own,
+    remote,
+    replication,
+    sasl,
+    share,
+    tls,
+    topic,
+    transactions,
+)
+from pykbroker.config.kinds import Key
+
+_BROKER_AREAS: Final = (
+    node.KEYS,
+    network.KEYS,
+    log.KEYS,
+    replication.KEYS,
+    groups.KEYS,
+    share.KEYS,
+    transactions.KEYS,
+    remote.KEYS,
+    tls.KEYS,
+    sasl.KEYS,
+    operations.KEYS,
+)
+
+BROKER_KEYS: Final[dict[str, Key]] = {key.name: key for keys in _BROKER_AREAS for key in keys}
+"""What Apache Kafka's server.properties may say: 360 keys."""
+
+OWN_KEYS: Final[dict[str, Key]] = {key.name: key for key in own.KEYS}
+"""What only pykbroker knows; every name starts with `pykbroker.`"""
+
+STATIC_KEYS: Final[dict[str, Key]] = BROKER_KEYS | OWN_KEYS
+"""Everything that a properties file may say."""
+
+DYNAMIC_ONLY_KEYS: Final[dict[str, Key]] = {key.name: key for key in dynamic_only.KEYS}
+"""Broker keys that exist only as dynamic configuration: three throttles."""
+
+TOPIC_KEYS: Final[dict[str, Key]] = {key.name: key for key in topic.KEYS}
+GROUP_KEYS: Final[dict[str, Key]] = {key.name: key for key in group.KEYS}
+
+_MINUTE_MS: Final = 60_000
+_HOUR_MS: Final = 3_600_000
+
+# Topic key -> the broker keys that give its value when the topic says nothing, strongest first, and by what a value of
+# each must be multiplied to be one of the topic key.
+TOPIC_SYNONYMS: Final[dict[str, tuple[tuple[str, int], ...]]] = {
+    "cleanup.policy": (("log.cleanup.policy", 1),),
+    "compression.gzip.level": (("compression.gzip.level", 1),),
+    "compression.lz4.level": (("compression.lz4.level", 1),),
+    "compression.type": (("compression.type", 1),),
+    "compression.zstd.level": (("compression.zstd.level", 1),),
+    "delete.retention.ms": (("log.cleaner.delete.retention.ms", 1),),
+    "file.delete.delay.ms": (("log.segment.delete.delay.ms", 1),),
+    "flush.messages": (("log.flush.interval.messages", 1),),
+    "flush.ms": (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
+    "index.interval.bytes": (("log.index.interval.bytes", 1),),
+    "local.retention.bytes": (("log.local.retention.bytes", 1),),
+    "local.retention.ms": (("log.local.retention.ms", 1),),
+    "max.compaction.lag.ms": (("log.cleaner.max.compaction.lag.ms", 1),),
+    "max.message.bytes": (("message.max.bytes", 1),),
+    "message.timestamp.after.max.ms": (("log.message.timestamp.after.max.ms", 1),),
+    "message.timestamp.before.max.ms": (("log.message.timestamp.before.max.ms", 1),),
+    "message.timestamp.type": (("log.message.timestamp.type", 1),),
+    "min.cleanable.dirty.ratio": (("log.cleaner.min.cleanable.ratio", 1),),
+    "min.compaction.lag.ms": (("log.cleaner.min.compaction.lag.ms", 1),),
+    "min.insync.replicas": (("min.insync.replicas", 1),),
+    "preallocate": (("log.preallocate", 1),),
+    "retention.bytes": (("log.retention.bytes", 1),),
+    "retention.ms": (
+        ("log.retention.ms", 1),
+        ("log.retention.minutes", _MINUTE_MS),
+        ("log.retention.hours", _HOUR_MS),
+    ),
+    "segment.bytes": (("log.segment.bytes", 1),),
+    "segment.index.bytes": (("log.index.size.max.bytes", 1),),
+    "segment.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", _HOUR_MS)),
+    "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", _HOUR_MS)),
+    "unclean.leader.election.enable": (("unclean.leader.election.enable", 1),),
+}
+
+_OWN_TO_GROUPS: Final = frozenset(
+    {"share.auto.offset.reset", "share.isolation.level", "share.renew.acknowledge.enable"}
+)
+
+# Group key -> the broker key that gives its value when the group says nothing; absent: it has none.
+GROUP_SYNONYMS: Final[dict[str, str]] = {name: f"group.{name}" for name in GROUP_KEYS if name not in _OWN_TO_GROUPS}
+
+_SYNONYM_CHAINS: Final = (
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+)
+
+
+def broker_synonyms(name: str) -> tuple[str, ...]:
+    """The broker keys that say the same thing as `name` in other units or as its fallback, strongest first."""
+    if name == "log.flush.interval.ms":
+        return (name, "log.flush.scheduler.interval.ms")
+    for chain in _SYNONYM_CHAINS:
+        if name in chain:
+            return chain
+    return (name,)
