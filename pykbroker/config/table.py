@@ -11,53 +11,37 @@ from __future__ import annotations
 
 from typing import Final
 
-from pykbroker.config.keys import (
-    dynamic_only,
-    group,
-    groups,
-    log,
-    network,
-    node,
-    operations,
-    own,
-    remote,
-    replication,
-    sasl,
-    share,
-    tls,
-    topic,
-    transactions,
-)
+from pykbroker.config.keys import coordination, scoped, security, server, storage
 from pykbroker.config.kinds import Key
 
 _BROKER_AREAS: Final = (
-    node.KEYS,
-    network.KEYS,
-    log.KEYS,
-    replication.KEYS,
-    groups.KEYS,
-    share.KEYS,
-    transactions.KEYS,
-    remote.KEYS,
-    tls.KEYS,
-    sasl.KEYS,
-    operations.KEYS,
+    server.NODE,
+    server.NETWORK,
+    storage.LOG,
+    storage.REPLICATION,
+    coordination.GROUPS,
+    coordination.SHARE,
+    coordination.TRANSACTIONS,
+    storage.REMOTE,
+    security.TLS,
+    security.SASL,
+    server.OPERATIONS,
 )
 
 BROKER_KEYS: Final[dict[str, Key]] = {key.name: key for keys in _BROKER_AREAS for key in keys}
 """What Apache Kafka's server.properties may say: 360 keys."""
 
-OWN_KEYS: Final[dict[str, Key]] = {key.name: key for key in own.KEYS}
+OWN_KEYS: Final[dict[str, Key]] = {key.name: key for key in scoped.OWN}
 """What only pykbroker knows; every name starts with `pykbroker.`"""
 
 STATIC_KEYS: Final[dict[str, Key]] = BROKER_KEYS | OWN_KEYS
 """Everything that a properties file may say."""
 
-DYNAMIC_ONLY_KEYS: Final[dict[str, Key]] = {key.name: key for key in dynamic_only.KEYS}
+DYNAMIC_ONLY_KEYS: Final[dict[str, Key]] = {key.name: key for key in scoped.DYNAMIC_ONLY}
 """Broker keys that exist only as dynamic configuration: three throttles."""
 
-TOPIC_KEYS: Final[dict[str, Key]] = {key.name: key for key in topic.KEYS}
-GROUP_KEYS: Final[dict[str, Key]] = {key.name: key for key in group.KEYS}
+TOPIC_KEYS: Final[dict[str, Key]] = {key.name: key for key in scoped.TOPIC}
+GROUP_KEYS: Final[dict[str, Key]] = {key.name: key for key in scoped.GROUP}
 
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000

@@ -1,4 +1,4 @@
-"""Keys of where and how records are kept, and what a topic gets that says nothing itself.
+"""Keys of what is on disk: the log and what topics inherit, its replicas, and remote storage.
 
 Names, types, defaults and limits are those of Apache Kafka 4.3.1; see table.py.
 """
@@ -22,13 +22,14 @@ from pykbroker.config.kinds import (
     GzipLevel,
     Key,
     ListOf,
+    NonEmpty,
     OneOf,
     at_least,
     between,
     in_area,
 )
 
-KEYS = in_area(
+LOG = in_area(
     "Log and topic defaults",
     Key("auto.create.topics.enable", BOOLEAN, True, None, HIGH),
     Key("background.threads", INT, 10, at_least(1), HIGH, CLUSTER_WIDE),
@@ -89,4 +90,69 @@ KEYS = in_area(
     Key("min.insync.replicas", INT, 1, at_least(1), HIGH, CLUSTER_WIDE),
     Key("num.partitions", INT, 1, at_least(1), MEDIUM),
     Key("num.recovery.threads.per.data.dir", INT, 2, at_least(1), HIGH, CLUSTER_WIDE),
+)
+
+REPLICATION = in_area(
+    "Replication",
+    Key("alter.log.dirs.replication.quota.window.num", INT, 11, at_least(1), LOW),
+    Key("alter.log.dirs.replication.quota.window.size.seconds", INT, 1, at_least(1), LOW),
+    Key("auto.leader.rebalance.enable", BOOLEAN, True, None, HIGH),
+    Key("default.replication.factor", INT, 1, None, MEDIUM),
+    Key("follower.fetch.last.tiered.offset.enable", BOOLEAN, False, None, MEDIUM, CLUSTER_WIDE),
+    Key("leader.imbalance.check.interval.seconds", LONG, 300, at_least(1), HIGH),
+    Key("num.replica.alter.log.dirs.threads", INT, None, None, HIGH),
+    Key("num.replica.fetchers", INT, 1, at_least(1), HIGH, CLUSTER_WIDE),
+    Key("replica.fetch.backoff.ms", INT, 1000, at_least(0), MEDIUM),
+    Key("replica.fetch.max.bytes", INT, 1_048_576, at_least(0), MEDIUM),
+    Key("replica.fetch.min.bytes", INT, 1, None, HIGH),
+    Key("replica.fetch.response.max.bytes", INT, 10_485_760, at_least(0), MEDIUM),
+    Key("replica.fetch.wait.max.ms", INT, 500, None, HIGH),
+    Key("replica.high.watermark.checkpoint.interval.ms", LONG, 5000, None, HIGH),
+    Key("replica.lag.time.max.ms", LONG, 30000, None, HIGH),
+    Key("replica.selector.class", STRING, None, None, MEDIUM),
+    Key("replica.socket.receive.buffer.bytes", INT, 65536, None, HIGH),
+    Key("replica.socket.timeout.ms", INT, 30000, None, HIGH),
+    Key("replication.quota.window.num", INT, 11, at_least(1), LOW),
+    Key("replication.quota.window.size.seconds", INT, 1, at_least(1), LOW),
+    Key("unclean.leader.election.enable", BOOLEAN, False, None, HIGH, CLUSTER_WIDE),
+    Key("unclean.leader.election.interval.ms", LONG, 300_000, at_least(1), MEDIUM, internal=True),
+)
+
+REMOTE = in_area(
+    "Remote storage",
+    Key("remote.fetch.max.wait.ms", INT, 500, at_least(1), MEDIUM, CLUSTER_WIDE),
+    Key("remote.list.offsets.request.timeout.ms", LONG, 30000, at_least(1), MEDIUM, CLUSTER_WIDE),
+    Key("remote.log.index.file.cache.total.size.bytes", LONG, 1_073_741_824, at_least(1), LOW, CLUSTER_WIDE),
+    Key("remote.log.index.file.cache.ttl.ms", LONG, 900_000, at_least(-1), LOW, internal=True),
+    Key("remote.log.manager.copier.thread.pool.size", INT, 10, at_least(1), MEDIUM, CLUSTER_WIDE),
+    Key("remote.log.manager.copy.max.bytes.per.second", LONG, MAX_LONG, at_least(1), MEDIUM, CLUSTER_WIDE),
+    Key("remote.log.manager.copy.quota.window.num", INT, 11, at_least(1), MEDIUM),
+    Key("remote.log.manager.copy.quota.window.size.seconds", INT, 1, at_least(1), MEDIUM),
+    Key("remote.log.manager.expiration.thread.pool.size", INT, 10, at_least(1), MEDIUM, CLUSTER_WIDE),
+    Key("remote.log.manager.fetch.max.bytes.per.second", LONG, MAX_LONG, at_least(1), MEDIUM, CLUSTER_WIDE),
+    Key("remote.log.manager.fetch.quota.window.num", INT, 11, at_least(1), MEDIUM),
+    Key("remote.log.manager.fetch.quota.window.size.seconds", INT, 1, at_least(1), MEDIUM),
+    Key("remote.log.manager.follower.thread.pool.size", INT, 2, at_least(1), MEDIUM, CLUSTER_WIDE),
+    Key("remote.log.manager.task.interval.ms", LONG, 30000, at_least(1), LOW),
+    Key("remote.log.manager.task.retry.backoff.max.ms", LONG, 30000, at_least(1), LOW, internal=True),
+    Key("remote.log.manager.task.retry.backoff.ms", LONG, 500, at_least(1), LOW, internal=True),
+    Key("remote.log.manager.task.retry.jitter", DOUBLE, 0.2, between(0, 0.5), LOW, internal=True),
+    Key("remote.log.manager.thread.pool.size", INT, 2, at_least(1), MEDIUM),
+    Key("remote.log.metadata.custom.metadata.max.bytes", INT, 128, at_least(0), LOW),
+    Key(
+        "remote.log.metadata.manager.class.name",
+        STRING,
+        "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager",
+        NonEmpty(),
+        MEDIUM,
+    ),
+    Key("remote.log.metadata.manager.class.path", STRING, None, None, MEDIUM),
+    Key("remote.log.metadata.manager.impl.prefix", STRING, "rlmm.config.", NonEmpty(), MEDIUM),
+    Key("remote.log.metadata.manager.listener.name", STRING, None, NonEmpty(), MEDIUM),
+    Key("remote.log.reader.max.pending.tasks", INT, 100, at_least(1), MEDIUM),
+    Key("remote.log.reader.threads", INT, 10, at_least(1), MEDIUM, CLUSTER_WIDE),
+    Key("remote.log.storage.manager.class.name", STRING, None, NonEmpty(), MEDIUM),
+    Key("remote.log.storage.manager.class.path", STRING, None, None, MEDIUM),
+    Key("remote.log.storage.manager.impl.prefix", STRING, "rsm.config.", NonEmpty(), MEDIUM),
+    Key("remote.log.storage.system.enable", BOOLEAN, False, None, MEDIUM),
 )

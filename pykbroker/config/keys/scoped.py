@@ -1,31 +1,37 @@
-"""Keys of one topic; not set, they follow the broker key in table.TOPIC_SYNONYMS.
+"""Keys of one topic, of one group, and two small sets besides server.properties as Kafka knows it.
 
-Names, types, defaults and limits are those of Apache Kafka 4.3.1; see table.py.
+Names, types, defaults and limits are those of Apache Kafka 4.3.1 (except OWN); see table.py.
 """
 
 from __future__ import annotations
 
 from pykbroker.config.kinds import (
     BOOLEAN,
+    CLUSTER_WIDE,
     DOUBLE,
+    HIGH,
     INT,
     LIST,
     LONG,
+    LOW,
     MAX_LONG,
     MEDIUM,
+    PER_GROUP,
     PER_TOPIC,
     STRING,
     GzipLevel,
     Key,
     ListOf,
     OneOf,
+    ShareOffsetReset,
     ThrottledReplicas,
     at_least,
     between,
     in_area,
 )
 
-KEYS = in_area(
+# Not set, a topic key follows the broker keys in table.TOPIC_SYNONYMS.
+TOPIC = in_area(
     "Topics",
     Key("cleanup.policy", LIST, ("delete",), ListOf("compact", "delete", empty=True), MEDIUM, PER_TOPIC),
     Key("compression.gzip.level", INT, -1, GzipLevel(), MEDIUM, PER_TOPIC),
@@ -68,4 +74,52 @@ KEYS = in_area(
     Key("segment.jitter.ms", LONG, 0, at_least(0), MEDIUM, PER_TOPIC),
     Key("segment.ms", LONG, 604_800_000, at_least(1), MEDIUM, PER_TOPIC),
     Key("unclean.leader.election.enable", BOOLEAN, False, None, MEDIUM, PER_TOPIC),
+)
+
+# Not set, a group key follows the broker key in table.GROUP_SYNONYMS.
+GROUP = in_area(
+    "Groups",
+    Key("consumer.assignment.interval.ms", INT, 1000, at_least(0), MEDIUM, PER_GROUP),
+    Key("consumer.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM, PER_GROUP),
+    Key("consumer.session.timeout.ms", INT, 45000, at_least(1), MEDIUM, PER_GROUP),
+    Key("share.assignment.interval.ms", INT, 1000, at_least(0), MEDIUM, PER_GROUP),
+    Key("share.auto.offset.reset", STRING, "latest", ShareOffsetReset(), MEDIUM, PER_GROUP),
+    Key("share.delivery.count.limit", INT, 5, at_least(2), MEDIUM, PER_GROUP),
+    Key("share.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM, PER_GROUP),
+    Key(
+        "share.isolation.level",
+        STRING,
+        "read_uncommitted",
+        OneOf("read_committed", "read_uncommitted"),
+        MEDIUM,
+        PER_GROUP,
+    ),
+    Key("share.partition.max.record.locks", INT, 2000, at_least(100), MEDIUM, PER_GROUP),
+    Key("share.record.lock.duration.ms", INT, 30000, at_least(1000), MEDIUM, PER_GROUP),
+    Key("share.renew.acknowledge.enable", BOOLEAN, True, None, MEDIUM, PER_GROUP),
+    Key("share.session.timeout.ms", INT, 45000, at_least(1), MEDIUM, PER_GROUP),
+    Key("streams.assignment.interval.ms", INT, 1000, at_least(0), MEDIUM, PER_GROUP),
+    Key("streams.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM, PER_GROUP),
+    Key("streams.initial.rebalance.delay.ms", INT, 3000, at_least(0), MEDIUM, PER_GROUP),
+    Key("streams.num.standby.replicas", INT, 0, at_least(0), MEDIUM, PER_GROUP),
+    Key("streams.session.timeout.ms", INT, 45000, at_least(1), MEDIUM, PER_GROUP),
+)
+
+# Dynamic configuration of a broker that a properties file cannot say.
+DYNAMIC_ONLY = in_area(
+    "Throttles",
+    Key("leader.replication.throttled.rate", LONG, MAX_LONG, at_least(0), MEDIUM, CLUSTER_WIDE),
+    Key("follower.replication.throttled.rate", LONG, MAX_LONG, at_least(0), MEDIUM, CLUSTER_WIDE),
+    Key("replica.alter.log.dirs.io.max.bytes.per.second", LONG, MAX_LONG, at_least(0), MEDIUM, CLUSTER_WIDE),
+)
+
+# Ours: bounds that Apache Kafka does not have. Each starts with `pykbroker.`; Kafka would warn about it and start.
+OWN = in_area(
+    "Bounds of pykbroker's own",
+    Key("pykbroker.connection.max.unanswered.requests", INT, 1000, at_least(1), MEDIUM),
+    Key("pykbroker.connection.max.unsent.bytes", LONG, 16_777_216, at_least(1), MEDIUM),
+    Key("pykbroker.connection.request.receive.timeout.ms", INT, 30000, at_least(1), MEDIUM),
+    Key("pykbroker.max.parked.requests", INT, 100_000, at_least(1), MEDIUM),
+    Key("pykbroker.message.max.array.elements", INT, 1_000_000, at_least(1), LOW),
+    Key("pykbroker.produce.record.validation", STRING, "full", OneOf("full", "header"), HIGH),
 )
