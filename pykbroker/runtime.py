@@ -7,7 +7,9 @@ can put another world in its place. Not responsible for any policy.
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
+import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -56,13 +58,58 @@ class ListeningSocket(Protocol):
     def close(self) -> None: ...
 
 
-class _ServerSocket:
-    def __init__(self, server: asyncio.Server) -> None:
-        self._server = server
-        self.port: int = server.sockets[0].getsockname()[1]
+class _ServerSockets:
+    """Every address of one host name, on one port."""
+
+    def __init__(self, servers: list[asyncio.AbstractServer], port: int) -> None:
+        self._servers = servers
+        self.port = port
 
     def close(self) -> None:
-        self._server.close()
+        for server in self._servers:
+            server.close()
+
+
+def _bind(host: str, port: int, backlog: int) -> list[socket.socket]:
+    """A socket for every address `host` resolves to, all on the same port; a family that the machine lacks is left out."""
+    addresses = dict.fromkeys(
+        (family, address[:2])
+        for family, _, _, _, address in socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    )
+    # With port 0 the first address chooses, and another process may hold that port on the second: choose again then.
+    for attempt in range(32):
+        bound: list[socket.socket] = []
+        try:
+            for family, (address, _) in addresses:
+                chosen = port or (bound[0].getsockname()[1] if bound else 0)
+                try:
+                    sock = socket.socket(family, socket.SOCK_STREAM)
+                except OSError:
+                    continue
+                # Kafka's acceptor reuses addresses too: a restart must not wait for TIME_WAIT.
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                bound.append(sock)
+                try:
+                    sock.bind((address, chosen))
+                except OSError as error:
+                    if error.errno == errno.EADDRNOTAVAIL and len(addresses) > 1:
+                        bound.remove(sock)
+                        sock.close()
+                        continue
+                    raise
+                sock.listen(backlog)
+                sock.setblocking(False)
+            if not bound:
+                raise OSError(errno.EADDRNOTAVAIL, f"no address of {host!r} can be bound")
+            return bound
+        except OSError as error:
+            for sock in bound:
+                sock.close()
+            if port or attempt == 31 or error.errno != errno.EADDRINUSE:
+                raise
+    raise AssertionError("unreachable")
 
 
 class OsRuntime:
@@ -86,10 +133,12 @@ class OsRuntime:
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, backlog: int
     ) -> asyncio.Future[ListeningSocket]:
         async def bind() -> ListeningSocket:
-            # reuse_address as Kafka's acceptor does: a restart must not wait for TIME_WAIT.
-            return _ServerSocket(
-                await self.loop.create_server(factory, host or None, port, backlog=backlog, reuse_address=True)
-            )
+            sockets = _bind(host, port, backlog)
+            chosen = sockets[0].getsockname()[1]
+            servers: list[asyncio.AbstractServer] = [
+                await self.loop.create_server(factory, sock=sock, backlog=backlog) for sock in sockets
+            ]
+            return _ServerSockets(servers, chosen)
 
         return asyncio.ensure_future(bind(), loop=self.loop)
 

@@ -1,0 +1,49 @@
+"""Counters and gauges under Apache Kafka's own names.
+
+Responsible for names and numbers. Not responsible for exporting them (a later room) nor for deciding what is counted.
+A counter is an object whose `value` is added to in place: the hot path never looks a name up.
+Names are Kafka's MBean names, e.g. `kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec`; a rate counts events since the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class Counter:
+    """A number that only grows."""
+
+    __slots__ = ("name", "value")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.value = 0
+
+
+class Metrics:
+    """All counters and gauges of a node."""
+
+    def __init__(self) -> None:
+        self._counters: dict[str, Counter] = {}
+        self._gauges: dict[str, Callable[[], float]] = {}
+
+    def counter(self, name: str) -> Counter:
+        """The counter of that name, made when first asked for."""
+        counter = self._counters.get(name)
+        if counter is None:
+            counter = self._counters[name] = Counter(name)
+        return counter
+
+    def gauge(self, name: str, read: Callable[[], float]) -> None:
+        """Register a number that is computed when it is read."""
+        self._gauges[name] = read
+
+    def remove(self, name: str) -> None:
+        self._counters.pop(name, None)
+        self._gauges.pop(name, None)
+
+    def snapshot(self) -> dict[str, float]:
+        """Every name with its present number."""
+        values: dict[str, float] = {name: counter.value for name, counter in self._counters.items()}
+        values.update((name, read()) for name, read in self._gauges.items())
+        return dict(sorted(values.items()))

@@ -1,0 +1,369 @@
+"""One client connection: bytes in, frames to the dispatcher, ordered answers out.
+
+Responsible for framing, the bounds of one connection (unanswered requests, unsent bytes, frame size, the time a frame may
+take to arrive), and for giving every failure of a connection one log line and one end.
+Not responsible for what a request means: `dispatch` is handed down by the listener's owner.
+
+Invariants
+* A frame is a view of receive memory and is valid only during `dispatch`; whoever keeps it longer copies it.
+* Memory grows with the bytes received, never with the length a client declares.
+* While a bound is exceeded nothing more is read or dispatched; what was received stays in this connection's buffer.
+
+Connections share the listener's receive buffer: between two turns of the loop only a connection in the middle of a frame owns memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from enum import Enum
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from pykbroker.net.replies import Buffers, Replies, Slot
+
+if TYPE_CHECKING:
+    from pykbroker.net.listener import Listener
+
+logger = logging.getLogger(__name__)
+
+_SIZE = Struct(">i")
+#: Answers up to this many bytes are joined before they are written: one write is cheaper than many small ones.
+JOIN_BYTES = 64 * 1024
+#: A connection keeps a receive buffer of its own up to this size after a large request; idle ones give it back.
+KEEP_BUFFER_BYTES = 2 * 1024 * 1024
+
+
+class CloseConnection(Exception):
+    """The connection ends here; the text says why, once, in the log."""
+
+
+class State(Enum):
+    """What a connection may do. SASL and TLS handshakes pass through the first two (their rooms: net/sasl, net/tls)."""
+
+    HANDSHAKE = 1
+    AUTHENTICATING = 2
+    READY = 3
+    CLOSED = 4
+
+
+class Pending(Protocol):
+    """An answer that is not there yet."""
+
+    future: asyncio.Future[Any]
+
+    def encode(self, result: Any) -> Buffers:
+        """The bytes of the answer."""
+        ...
+
+
+Dispatch = Callable[["Connection", memoryview], "Buffers | Pending | None"]
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Server side of one connection. Created by the listener, driven by the transport."""
+
+    __slots__ = (
+        "_dispatch",
+        "_flush_scheduled",
+        "_frame_started",
+        "_own",
+        "_own_filled",
+        "_own_view",
+        "_pending",
+        "_reading_paused",
+        "_replies",
+        "_writing_paused",
+        "client_host",
+        "client_port",
+        "client_software_name",
+        "client_software_version",
+        "last_active",
+        "listener",
+        "principal",
+        "state",
+        "transport",
+        "zero_copy",
+    )
+
+    def __init__(self, listener: Listener) -> None:
+        self.listener = listener
+        self._dispatch = listener.dispatch
+        self.transport: asyncio.Transport | None = None
+        self.state = State.HANDSHAKE
+        self.principal = "User:ANONYMOUS"
+        self.client_host = ""
+        self.client_port = 0
+        self.client_software_name = "unknown"
+        self.client_software_version = "unknown"
+        self.last_active = listener.loop.time()
+        #: maps of segment files may go to the transport as they are (uvloop's plain TCP; asyncio's joins, which would touch them).
+        self.zero_copy = False
+        self._own: bytearray | None = None
+        self._own_view: memoryview | None = None
+        self._own_filled = 0
+        self._frame_started = 0.0
+        self._replies = Replies()
+        self._pending: dict[asyncio.Future[Any], tuple[Slot, Pending]] = {}
+        self._reading_paused = False
+        self._writing_paused = False
+        self._flush_scheduled = False
+
+    def __repr__(self) -> str:
+        return f"{self.client_host}:{self.client_port} on {self.listener.name}"
+
+    # -- transport callbacks ------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        if isinstance(peer, tuple) and len(peer) >= 2:
+            self.client_host, self.client_port = str(peer[0]), int(peer[1])
+        self.zero_copy = type(transport).__module__.startswith("uvloop") and transport.get_extra_info("sslcontext") is None
+        refused = self.listener.admit(self)
+        if refused:
+            self.state = State.CLOSED
+            logger.info("Connection from %s: refused: %s", self, refused)
+            self.transport.abort()
+            return
+        self.transport.set_write_buffer_limits(high=self.listener.limits.unsent_bytes)
+        # Without SASL or TLS there is nothing to shake hands about.
+        self.state = State.READY
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self.state = State.CLOSED
+        self._release_buffer()
+        self.listener.forget(self)
+        pending, self._pending = self._pending, {}
+        for future in pending:
+            future.cancel()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        view = self._own_view
+        if view is None:
+            return self.listener.receive_view
+        if self._own_filled == len(view):
+            self._grow()
+            view = self._own_view
+            assert view is not None
+        return view[self._own_filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self.state is State.CLOSED:
+            return
+        self.last_active = self.listener.loop.time()
+        if self._own_view is None:
+            view = self.listener.receive_view
+            end = nbytes
+        else:
+            view = self._own_view
+            self._own_filled = end = self._own_filled + nbytes
+        self._consume(view, end)
+
+    def eof_received(self) -> bool | None:
+        # The client sends no more; what is answered already still leaves, as the transport flushes before it closes.
+        if self._own_filled and self.state is not State.CLOSED and not self._reading_paused:
+            logger.info("Connection from %s: closed by the client in the middle of a request", self)
+        return None
+
+    def pause_writing(self) -> None:
+        self._writing_paused = True
+        self._pause_reading()
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        self._resume()
+
+    # -- frames -------------------------------------------------------------------------------------------------------
+
+    def _consume(self, view: memoryview, end: int) -> None:
+        """Dispatch every whole frame in view[:end] and keep the rest."""
+        position = 0
+        limits = self.listener.limits
+        out: list[bytes | bytearray | memoryview] = []
+        replies = self._replies
+        try:
+            while end - position >= 4:
+                if self._writing_paused or len(replies) >= limits.unanswered_requests:
+                    self._pause_reading()
+                    break
+                (size,) = _SIZE.unpack_from(view, position)
+                if size <= 0 or size > limits.frame_bytes:
+                    raise CloseConnection(f"invalid request size {size}, allowed is 1 to {limits.frame_bytes} (socket.request.max.bytes)")
+                stop = position + 4 + size
+                if stop > end:
+                    break
+                answer = self._dispatch(self, view[position + 4 : stop])
+                if limits.poison:
+                    view[position + 4 : stop] = b"\xa5" * size
+                position = stop
+                if answer is None:
+                    continue
+                if isinstance(answer, list):
+                    if replies:
+                        replies.open().buffers = answer
+                    else:
+                        out.extend(answer)
+                else:
+                    self._park(cast(Pending, answer))
+        except CloseConnection as reason:
+            self._write(out)
+            self.close(str(reason))
+            return
+        if out:
+            self._write(out)
+        if position != end:
+            self._keep(view, position, end)
+        elif self._own_view is not None:
+            self._own_filled = 0
+            if len(self._own_view) > KEEP_BUFFER_BYTES:
+                self._release_buffer()
+
+    def _keep(self, view: memoryview, position: int, end: int) -> None:
+        """Move the unfinished tail to the front of a buffer of this connection's own."""
+        rest = end - position
+        if position or self._own_view is None:
+            self._frame_started = self.last_active
+        if self._own_view is None:
+            self._adopt(max(4096, 1 << (rest + 1).bit_length()))
+            assert self._own_view is not None
+            self._own_view[:rest] = view[position:end]
+        elif position:
+            self._own_view[:rest] = bytes(view[position:end])
+        self._own_filled = rest
+
+    def _adopt(self, capacity: int) -> None:
+        self._own = bytearray(capacity)
+        self._own_view = memoryview(self._own)
+        self.listener.memory.taken(capacity)
+
+    def _grow(self) -> None:
+        """Double: the cost of copying stays linear in what was received."""
+        old = self._own_view
+        assert old is not None
+        filled = self._own_filled
+        (size,) = _SIZE.unpack_from(old, 0) if filled >= 4 else (0,)
+        capacity = len(old) * 2
+        if 0 < size <= self.listener.limits.frame_bytes:
+            capacity = min(max(capacity, 8192), max(size + 4, len(old) + 1))
+        self.listener.memory.given_back(len(old))
+        self._adopt(capacity)
+        assert self._own_view is not None
+        self._own_view[:filled] = old[:filled]
+        if self.listener.memory.exhausted:
+            self.listener.memory.wait(self)
+
+    def _release_buffer(self) -> None:
+        if self._own_view is not None:
+            self.listener.memory.given_back(len(self._own_view))
+            self._own = None
+            self._own_view = None
+            self._own_filled = 0
+
+    def tidy(self, now: float) -> None:
+        """Called now and then by the listener: idle and stuck connections end, idle buffers go."""
+        limits = self.listener.limits
+        if self._own_filled and not self._reading_paused:
+            if now - self._frame_started > limits.frame_seconds:
+                self.close(f"a request did not arrive within {limits.frame_seconds:g} s")
+        elif self._own_view is not None and not self._own_filled and now - self.last_active > 5.0:
+            self._release_buffer()
+        if limits.idle_seconds and now - self.last_active > limits.idle_seconds and not self._replies:
+            self.close(None)
+
+    # -- answers ------------------------------------------------------------------------------------------------------
+
+    def _park(self, pending: Pending) -> None:
+        future = pending.future
+        self._pending[future] = (self._replies.open(), pending)
+        future.add_done_callback(self._finished)
+
+    def _finished(self, future: asyncio.Future[Any]) -> None:
+        entry = self._pending.pop(future, None)
+        if entry is None or self.state is State.CLOSED:
+            if not future.cancelled():
+                future.exception()
+            return
+        slot, pending = entry
+        try:
+            slot.buffers = pending.encode(future.result())
+        except asyncio.CancelledError:
+            self.close("a request was cancelled: the node is stopping")
+            return
+        except CloseConnection as reason:
+            self.close(str(reason))
+            return
+        except Exception:
+            logger.exception("Connection from %s: a handler failed", self)
+            self.close("internal error")
+            return
+        if not self._flush_scheduled:
+            # One write for all answers that are finished in this turn of the loop.
+            self._flush_scheduled = True
+            self.listener.loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        if self.state is State.CLOSED:
+            return
+        out: list[bytes | bytearray | memoryview] = []
+        self._replies.take(out)
+        if out:
+            self._write(out)
+        self._resume()
+
+    def _write(self, out: list[bytes | bytearray | memoryview]) -> None:
+        transport = self.transport
+        if transport is None or not out or self.state is State.CLOSED:
+            return
+        if len(out) == 1:
+            transport.write(out[0])
+        elif sum(map(len, out)) <= JOIN_BYTES:
+            transport.write(b"".join(out))
+        elif self.zero_copy:
+            transport.writelines(out)
+        else:
+            for buffer in out:
+                transport.write(buffer)
+
+    # -- flow control and end -----------------------------------------------------------------------------------------
+
+    def _pause_reading(self) -> None:
+        if not self._reading_paused and self.transport is not None and self.state is not State.CLOSED:
+            self._reading_paused = True
+            self.transport.pause_reading()
+
+    def _resume(self) -> None:
+        """Go on with what was received, then with reading, once every bound allows it."""
+        if (
+            not self._reading_paused
+            or self._writing_paused
+            or self.state is State.CLOSED
+            or len(self._replies) >= self.listener.limits.unanswered_requests
+        ):
+            return
+        self._reading_paused = False
+        if self._own_view is not None and self._own_filled:
+            filled = self._own_filled
+            self._own_filled = 0
+            self._consume(self._own_view, filled)
+        if not self._reading_paused and self.transport is not None and self.state is State.READY:
+            self.transport.resume_reading()
+
+    def mute(self) -> None:
+        """Stop reading (quotas, and the bound on memory that waits for whole requests)."""
+        self._pause_reading()
+
+    def unmute(self) -> None:
+        self._resume()
+
+    def close(self, reason: str | None) -> None:
+        """End the connection; `reason` is its one log line."""
+        if self.state is State.CLOSED:
+            return
+        self.state = State.CLOSED
+        if reason is not None:
+            logger.info("Connection from %s: closed: %s", self, reason)
+        if self.transport is not None:
+            self.transport.close()

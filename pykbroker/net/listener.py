@@ -1,0 +1,142 @@
+"""A listener: bound addresses, the connections accepted on them, and their common bounds.
+
+Not responsible for protocols inside a connection (connection.py) nor for what is answered (api/).
+Bounds are Kafka's: max.connections, max.connections.per.ip, connections.max.idle.ms, socket.request.max.bytes,
+queued.max.request.bytes; and ours for what Kafka leaves open: unanswered requests, unsent bytes, time for one request to arrive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pykbroker.net.connection import Connection, Dispatch
+
+if TYPE_CHECKING:
+    from pykbroker.runtime import ListeningSocket, Runtime
+
+logger = logging.getLogger(__name__)
+
+RECEIVE_BYTES = 256 * 1024
+
+
+@dataclass(slots=True, frozen=True)
+class Limits:
+    """The bounds of a connection; bytes, seconds and counts."""
+
+    frame_bytes: int = 104_857_600
+    unanswered_requests: int = 1024
+    unsent_bytes: int = 16 * 1024 * 1024
+    frame_seconds: float = 60.0
+    idle_seconds: float = 600.0
+    connections: int = 2**31 - 1
+    connections_per_ip: int = 2**31 - 1
+    connections_per_ip_overrides: tuple[tuple[str, int], ...] = ()
+    waiting_bytes: int = -1
+    poison: bool = False
+
+
+class WaitingMemory:
+    """Bytes of requests that have not wholly arrived, over all connections (queued.max.request.bytes; -1: no bound)."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.used = 0
+        self._waiting: list[Connection] = []
+
+    @property
+    def exhausted(self) -> bool:
+        return 0 <= self._limit < self.used
+
+    def taken(self, count: int) -> None:
+        self.used += count
+
+    def given_back(self, count: int) -> None:
+        self.used -= count
+        if self._waiting and not self.exhausted:
+            waiting, self._waiting = self._waiting, []
+            for connection in waiting:
+                connection.unmute()
+
+    def wait(self, connection: Connection) -> None:
+        """Stop reading on a connection until there is room. One that alone holds everything may go on, or nobody would."""
+        if connection not in self._waiting and self.used > (len(connection._own_view) if connection._own_view else 0):
+            self._waiting.append(connection)
+            connection.mute()
+
+
+class Listener:
+    """`start` binds and accepts; `close` ends every connection."""
+
+    def __init__(self, runtime: Runtime, name: str, dispatch: Dispatch, limits: Limits, *, security_protocol: str = "PLAINTEXT") -> None:
+        self.runtime = runtime
+        self.loop = runtime.loop
+        self.name = name
+        self.security_protocol = security_protocol
+        self.dispatch = dispatch
+        self.limits = limits
+        self.memory = WaitingMemory(limits.waiting_bytes)
+        self.receive_view = memoryview(bytearray(RECEIVE_BYTES))
+        self.connections: set[Connection] = set()
+        self.accepted = 0
+        self.port = 0
+        self._per_ip: Counter[str] = Counter()
+        self._per_ip_limits = dict(limits.connections_per_ip_overrides)
+        self._socket: ListeningSocket | None = None
+        self._tidy_timer: asyncio.TimerHandle | None = None
+
+    async def start(self, host: str, port: int, backlog: int) -> None:
+        """Bind; raises OSError with the address in its message."""
+        self._socket = await self.runtime.listen(self._make_connection, host, port, backlog)
+        self.port = self._socket.port
+        self._schedule_tidy()
+
+    def _make_connection(self) -> Connection:
+        return Connection(self)
+
+    def admit(self, connection: Connection) -> str | None:
+        """Count a connection in, or say why not."""
+        if len(self.connections) >= self.limits.connections:
+            return f"{len(self.connections)} connections are open (max.connections)"
+        host = connection.client_host
+        if self._per_ip[host] >= self._per_ip_limits.get(host, self.limits.connections_per_ip):
+            return f"{self._per_ip[host]} connections are open from this address (max.connections.per.ip)"
+        self.connections.add(connection)
+        self._per_ip[host] += 1
+        self.accepted += 1
+        return None
+
+    def forget(self, connection: Connection) -> None:
+        if connection in self.connections:
+            self.connections.discard(connection)
+            left = self._per_ip[connection.client_host] - 1
+            if left:
+                self._per_ip[connection.client_host] = left
+            else:
+                del self._per_ip[connection.client_host]
+
+    def _schedule_tidy(self) -> None:
+        period = min(5.0, max(0.05, self.limits.idle_seconds / 4), max(0.05, self.limits.frame_seconds / 4))
+        self._tidy_timer = self.loop.call_later(period, self._tidy)
+
+    def _tidy(self) -> None:
+        now = self.loop.time()
+        for connection in list(self.connections):
+            connection.tidy(now)
+        self._schedule_tidy()
+
+    def stop_accepting(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        if self._tidy_timer is not None:
+            self._tidy_timer.cancel()
+            self._tidy_timer = None
+
+    def close(self) -> None:
+        self.stop_accepting()
+        for connection in list(self.connections):
+            connection.close(None)

@@ -1,0 +1,50 @@
+"""Answers leave a connection in the order of its requests (KIP-less rule of the protocol since 0.8).
+
+Sans-I/O: a slot is opened per request, filled in any order, and `take` hands out the finished prefix.
+Not responsible for writing or for what an answer is.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TypeAlias
+
+Buffers: TypeAlias = Sequence[bytes | bytearray | memoryview]
+
+
+class Slot:
+    """The place of one answer. `buffers` is None until the answer is there; an empty sequence answers nothing."""
+
+    __slots__ = ("buffers",)
+
+    def __init__(self) -> None:
+        self.buffers: Buffers | None = None
+
+
+class Replies:
+    """Slots in request order."""
+
+    __slots__ = ("_slots",)
+
+    def __init__(self) -> None:
+        self._slots: deque[Slot] = deque()
+
+    def __len__(self) -> int:
+        """Requests that are not answered, or answered behind one that is not."""
+        return len(self._slots)
+
+    def open(self) -> Slot:
+        slot = Slot()
+        self._slots.append(slot)
+        return slot
+
+    def take(self, out: list[bytes | bytearray | memoryview]) -> None:
+        """Append the finished prefix to `out` and forget it."""
+        slots = self._slots
+        while slots:
+            buffers = slots[0].buffers
+            if buffers is None:
+                return
+            slots.popleft()
+            out.extend(buffers)
