@@ -1,0 +1,93 @@
+"""What the suite asks of a client, whatever language it is written in.
+
+A `Client` produces a list of records, reads a topic to its end, and joins a group. It says what it did in these values
+and never judges: the suite (suite.py) has the expectations.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
+Headers = tuple[tuple[str, bytes | None], ...]
+ALL_COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+PATIENCE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record as the application sees it; `offset` is None before it was written."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    timestamp_ms: int = 0
+    partition: int = 0
+    offset: int | None = None
+
+    @property
+    def content(self) -> tuple[bytes | None, bytes | None, Headers, int]:
+        return (self.key, self.value, self.headers, self.timestamp_ms)
+
+
+class ProduceError(Exception):
+    """A record was refused; the argument is Kafka's name of the error: MESSAGE_TOO_LARGE."""
+
+
+class Member(ABC):
+    """One member of a consumer group, polling on its own until it leaves; commits what it has read when it leaves."""
+
+    @abstractmethod
+    def partitions(self) -> set[int]:
+        """What it is assigned now."""
+
+    @abstractmethod
+    def records(self) -> list[Record]:
+        """Everything it has read since it joined."""
+
+    @abstractmethod
+    def leave(self) -> None:
+        """Commit and leave the group as an application that closes its consumer."""
+
+
+class Client(ABC):
+    name: str
+    compressions: Sequence[str] = ALL_COMPRESSIONS
+    null_header_values = True
+
+    @abstractmethod
+    def produce(
+        self,
+        bootstrap: str,
+        topic: str,
+        records: Sequence[Record],
+        *,
+        compression: str = "none",
+        idempotent: bool = False,
+        max_request_bytes: int = 1_000_000,
+    ) -> list[tuple[int, int]]:
+        """Write with acks=all; returns partition and offset per record, in the order given."""
+
+    @abstractmethod
+    def consume(self, bootstrap: str, topic: str, *, from_time_ms: int | None = None) -> list[Record]:
+        """Everything from the start (or from the first record at or after a time) to the end as it was at the call."""
+
+    @abstractmethod
+    def member(self, bootstrap: str, topic: str, group: str) -> Member:
+        """Join a group, from the earliest record where nothing is committed."""
+
+
+def wait_until(what: Callable[[], T], why: str, *, timeout_s: float = PATIENCE_S) -> T:
+    """Ask until the answer is true; the one way in which a test waits."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        answer = what()
+        if answer:
+            return answer
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout_s} s: {why} (last answer: {answer!r})")
+        time.sleep(0.05)

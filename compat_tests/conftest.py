@@ -1,0 +1,95 @@
+"""The node under test, shared by the whole session, and what tests need around it.
+
+    pytest compat_tests                            against pykbroker
+    pytest compat_tests --against apache-kafka     the same tests against Apache Kafka: the judge of the tests
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+
+from compat_tests.node import Node, make_node
+from compat_tests.oracle.kafka import ApacheKafka, kafka_libs
+from compat_tests.topics import Topics
+from tests import timing
+
+FreshBroker = Callable[..., Node]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--against",
+        choices=["pykbroker", "apache-kafka"],
+        default=os.environ.get("PYKBROKER_COMPAT_AGAINST", "pykbroker"),
+        help="the broker under test (also PYKBROKER_COMPAT_AGAINST)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    timing.register(config)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"broker under test: {config.getoption('--against')}"
+
+
+@pytest.fixture(scope="session")
+def against(request: pytest.FixtureRequest) -> str:
+    return str(request.config.getoption("--against"))
+
+
+@pytest.fixture(scope="session")
+def apache_kafka() -> Iterator[ApacheKafka]:
+    """Apache Kafka itself, for tests that compare with it."""
+    kafka_libs()
+    with ApacheKafka() as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="session")
+def broker(against: str, request: pytest.FixtureRequest) -> Iterator[Node]:
+    """The node under test, with its default configuration, for every test that does not change it."""
+    if against == "apache-kafka":
+        yield request.getfixturevalue("apache_kafka")
+        return
+    node = make_node(against)
+    try:
+        yield node.start()
+    finally:
+        node.close()
+
+
+@pytest.fixture
+def fresh_broker(against: str) -> Iterator[FreshBroker]:
+    """`fresh_broker({"key": "value"}, port=…)`: a node of its own for a test that restarts, kills or configures it."""
+    made: list[Node] = []
+
+    def make(config: Mapping[str, str] | None = None, *, port: int | None = None) -> Node:
+        node = make_node(against, config, port=port)
+        made.append(node)
+        return node.start()
+
+    yield make
+    for node in made:
+        node.close()
+
+
+@pytest.fixture(scope="session")
+def topics(broker: Node) -> Topics:
+    """`topics.create(partitions=…, config=…)` makes a topic with a fresh name on the shared node."""
+    return Topics(broker.bootstrap)
+
+
+@pytest.fixture
+def topic(topics: Topics) -> str:
+    """A fresh topic with one partition."""
+    return topics.create()
+
+
+@pytest.fixture(scope="session")
+def thousand_partitions(topics: Topics) -> str:
+    """One topic with 1,000 partitions, shared: each client writes keys of its own into it."""
+    return topics.create(partitions=1000, name=f"{topics.name()}-thousand")

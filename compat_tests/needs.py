@@ -1,0 +1,45 @@
+"""What the compat tests need beside Python, and what happens when it is missing: the test skips and names the thing.
+
+`compat_tests/setup/system.sh` installs all of it on a Debian machine where it runs as root.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+CACHE = ROOT / ".cache"
+HOW = "compat_tests/setup/system.sh installs it where it runs as root"
+
+
+def program(name: str) -> str:
+    """The path of a program, or a skip that names it."""
+    path = shutil.which(name)
+    if path is None:
+        pytest.skip(f"{name} is missing: {HOW}")
+    return path
+
+
+def java() -> str:
+    return program("java")
+
+
+def go(least: tuple[int, int]) -> str:
+    """Go of at least this version: older ones cannot build the module and would only say so in compiler errors."""
+    path = program("go")
+    said = subprocess.run([path, "version"], capture_output=True, text=True, timeout=60).stdout
+    found = re.search(r"go(\d+)\.(\d+)", said)
+    if found is None or (int(found[1]), int(found[2])) < least:
+        pytest.skip(f"Go {least[0]}.{least[1]} or newer is missing: this machine says {said.strip()!r}")
+    return path
+
+
+def python_package(name: str) -> None:
+    if importlib.util.find_spec(name) is None:
+        pytest.skip(f"the Python package {name} is missing: pip install -e '.[test]'")

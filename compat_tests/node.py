@@ -1,0 +1,109 @@
+"""The node under test as a process: pykbroker, or Apache Kafka as the judge of the tests themselves.
+
+Both are used through `Node`, so a test does not know which one it talks to.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from compat_tests.oracle.kafka import ApacheKafka
+
+ADDRESS = re.compile(rb"([A-Za-z0-9_.-]+|\[[0-9a-fA-F:]+\]):(\d{2,5})\b")
+
+
+class Node(Protocol):
+    """A running broker. `stop` and `kill` keep the data and the port; `start` comes back with both."""
+
+    bootstrap: str
+    data_dir: Path
+
+    @property
+    def pid(self) -> int: ...
+    def start(self) -> Node: ...
+    def stop(self) -> None: ...
+    def kill(self) -> None: ...
+    def close(self) -> None: ...
+    def tail(self, lines: int = 60) -> str: ...
+
+
+class Pykbroker:
+    """`python -m pykbroker start` on a directory of its own."""
+
+    def __init__(self, config: Mapping[str, str] | None = None, *, port: int | None = None) -> None:
+        self._home = Path(tempfile.mkdtemp(prefix="pykbroker-"))
+        self.data_dir = self._home / "data"
+        self.log_file = self._home / "server.log"
+        self.bootstrap = ""
+        self._config = dict(config or {})
+        self._port = port or 0
+        self._process: subprocess.Popen[bytes] | None = None
+        atexit.register(self.close)
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the broker was not started"
+        return self._process.pid
+
+    def start(self, timeout: float = 30) -> Pykbroker:
+        command = [sys.executable, "-m", "pykbroker", "start", "--port", str(self._port), "--data-dir", str(self.data_dir)]
+        for key, value in self._config.items():
+            command += ["--set", f"{key}={value}"]
+        said = self._home / "address"
+        with self.log_file.open("ab") as log, said.open("wb") as out:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=log)
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            line = said.read_bytes()
+            found = ADDRESS.findall(line)
+            if found and line.endswith(b"\n"):
+                host, port = found[-1]
+                self._port = int(port)
+                self.bootstrap = f"{host.decode()}:{self._port}"
+                return self
+            if self._process.poll() is not None:
+                raise RuntimeError(f"pykbroker ended with {self._process.returncode}:\n{self.tail()}")
+            time.sleep(0.01)
+        self.close()
+        raise TimeoutError(f"pykbroker printed no address within {timeout} s")
+
+    def stop(self, timeout: float = 30) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            self._process.wait(timeout)
+        self._process = None
+
+    def kill(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait(30)
+        self._process = None
+
+    def close(self) -> None:
+        self.kill()
+        if not os.environ.get("PYKBROKER_COMPAT_KEEP"):
+            shutil.rmtree(self._home, ignore_errors=True)
+        atexit.unregister(self.close)
+
+    def tail(self, lines: int = 60) -> str:
+        if not self.log_file.exists():
+            return "(no log)"
+        return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-lines:])
+
+
+def make_node(against: str, config: Mapping[str, str] | None = None, *, port: int | None = None) -> Node:
+    """A node of the kind that is under test, not started yet."""
+    if against == "apache-kafka":
+        return ApacheKafka(config, port=port)
+    return Pykbroker(config, port=port)

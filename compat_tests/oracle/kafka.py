@@ -1,0 +1,215 @@
+"""Apache Kafka as the judge: its jars, its broker as a process, its command-line tools.
+
+Not here: any expectation about what Kafka answers (the tests have those), and pykbroker's own process (../node.py).
+
+Invariants: a started broker listens on loopback only and is stopped by whoever started it, at the latest when the
+interpreter exits; `start` returns only when clients can connect.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import hashlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from compat_tests import needs
+
+KAFKA = "4.3.1"
+POM = Path(__file__).with_name("pom.xml")
+
+# A JVM that lives for a second or two gains nothing from the optimising compiler or a parallel collector, and both
+# would take a core from the broker that is being tested.
+TOOL_JVM = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
+BROKER_JVM = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+
+# What Apache Kafka's shipped server.properties sets for a node that stands alone.
+SINGLE_NODE = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+}
+
+
+def kafka_libs() -> Path:
+    """The folder with Apache Kafka's jars; resolved once through Maven, kept in .cache/, skipped without Maven."""
+    folder = needs.CACHE / f"kafka-{KAFKA}"
+    libs, origin = folder / "libs", folder / "resolved-from"
+    wanted = hashlib.sha256(POM.read_bytes()).hexdigest()
+    if libs.is_dir() and origin.is_file() and origin.read_text().strip() == wanted:
+        return libs
+    maven = needs.program("mvn")
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if libs.is_dir() and origin.is_file() and origin.read_text().strip() == wanted:
+            return libs
+        fresh = folder / "libs.new"
+        shutil.rmtree(fresh, ignore_errors=True)
+        done = subprocess.run(
+            [maven, "-q", "-B", "-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={fresh}"],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=900,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"Maven could not resolve {POM.name}:\n{done.stdout}\n{done.stderr}")
+        shutil.rmtree(libs, ignore_errors=True)
+        fresh.rename(libs)
+        origin.write_text(wanted + "\n")
+    return libs
+
+
+def java_command(main: str, *, jvm: Sequence[str] = TOOL_JVM, extra_classpath: Sequence[Path] = ()) -> list[str]:
+    """The start of a command line that runs one of Kafka's main classes."""
+    classpath = os.pathsep.join([*(str(entry) for entry in extra_classpath), f"{kafka_libs()}/*"])
+    quiet = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+    return [needs.java(), *jvm, *quiet, "-cp", classpath, main]
+
+
+def run_tool(
+    main: str, args: Sequence[str], *, stdin: str | bytes | None = None, timeout: float = 60, check: bool = True
+) -> subprocess.CompletedProcess[str]:
+    """Run one of Kafka's tools to its end; its output is text. With `check`, a failing tool fails the test."""
+    done = subprocess.run(
+        [*java_command(main), *args],
+        input=stdin.encode() if isinstance(stdin, str) else (stdin if stdin is not None else b""),
+        capture_output=True,
+        timeout=timeout,
+    )
+    text = subprocess.CompletedProcess(
+        done.args, done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+    )
+    if check and text.returncode != 0:
+        name = main.rpartition(".")[2]
+        raise AssertionError(f"{name} {' '.join(args)} ended with {text.returncode}\n{text.stdout}\n{text.stderr}")
+    return text
+
+
+def free_ports(count: int) -> list[int]:
+    """Loopback ports that were free a moment ago, all different."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+class ApacheKafka:
+    """One combined broker and controller on loopback, formatted and started; `data_dir` is its log.dirs."""
+
+    def __init__(
+        self,
+        config: Mapping[str, str] | None = None,
+        *,
+        data_dir: Path | None = None,
+        port: int | None = None,
+        format_args: Sequence[str] = (),
+    ) -> None:
+        self._home = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
+        self.data_dir = data_dir if data_dir is not None else self._home / "data"
+        self.log_file = self._home / "server.log"
+        self._config = dict(config or {})
+        self._format_args = list(format_args)
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port, self._controller_port = (port, *free_ports(1)) if port is not None else free_ports(2)
+        self.bootstrap = f"localhost:{self.port}"
+        atexit.register(self.close)
+
+    def __enter__(self) -> ApacheKafka:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the broker was not started"
+        return self._process.pid
+
+    def start(self, timeout: float = 90) -> ApacheKafka:
+        properties = self._write_properties()
+        if not (self.data_dir / "meta.properties").exists():
+            cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+            run_tool(
+                "kafka.tools.StorageTool",
+                ["format", "-t", cluster_id, "-c", str(properties), "--standalone", *self._format_args],
+            )
+        before = self.log_file.stat().st_size if self.log_file.exists() else 0
+        with self.log_file.open("ab") as log:
+            command = java_command("kafka.Kafka", jvm=[*BROKER_JVM, "-Dorg.slf4j.simpleLogger.log.kafka=info",
+                                                       "-Dorg.slf4j.simpleLogger.log.org.apache.kafka=info"])
+            self._process = subprocess.Popen(
+                [*command, str(properties)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                raise RuntimeError(f"Apache Kafka ended with {self._process.returncode}:\n{self.tail()}")
+            with self.log_file.open("rb") as log:
+                log.seek(before)
+                if b"Kafka Server started" in log.read():
+                    return self
+            time.sleep(0.05)
+        self.close()
+        raise TimeoutError(f"Apache Kafka was not ready after {timeout} s")
+
+    def stop(self, timeout: float = 60) -> None:
+        """A controlled shutdown; the data stays until `close`."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            self._process.wait(timeout)
+        self._process = None
+
+    def kill(self) -> None:
+        """SIGKILL: what a crash leaves behind."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait(30)
+        self._process = None
+
+    def close(self) -> None:
+        """Stop at once and remove what was made for this broker (a given data_dir stays)."""
+        self.kill()
+        shutil.rmtree(self._home, ignore_errors=True)
+        atexit.unregister(self.close)
+
+    def tail(self, lines: int = 60) -> str:
+        return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-lines:])
+
+    def _write_properties(self) -> Path:
+        values = {
+            **SINGLE_NODE,
+            "listeners": f"PLAINTEXT://localhost:{self.port},CONTROLLER://localhost:{self._controller_port}",
+            "advertised.listeners": f"PLAINTEXT://localhost:{self.port}",
+            "controller.quorum.bootstrap.servers": f"localhost:{self._controller_port}",
+            "log.dirs": str(self.data_dir),
+            **self._config,
+        }
+        path = self._home / "server.properties"
+        path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+        return path

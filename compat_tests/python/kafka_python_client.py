@@ -1,0 +1,151 @@
+"""kafka-python as the suite's `Client`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import KafkaError, MessageSizeTooLargeError
+
+from compat_tests.clients import PATIENCE_S, Client, Member, ProduceError, Record
+
+
+def to_record(message: Any) -> Record:
+    headers = tuple((name, value) for name, value in message.headers)
+    return Record(message.key, message.value, headers, message.timestamp, message.partition, message.offset)
+
+
+class KafkaPythonClient(Client):
+    name = "kafka-python"
+
+    def produce(
+        self,
+        bootstrap: str,
+        topic: str,
+        records: Sequence[Record],
+        *,
+        compression: str = "none",
+        idempotent: bool = False,
+        max_request_bytes: int = 1_000_000,
+    ) -> list[tuple[int, int]]:
+        producer = KafkaProducer(
+            bootstrap_servers=bootstrap,
+            acks="all",
+            compression_type=None if compression == "none" else compression,
+            enable_idempotence=idempotent,
+            linger_ms=5,
+            max_request_size=max_request_bytes,
+        )
+        try:
+            futures = [
+                producer.send(
+                    topic,
+                    key=record.key,
+                    value=record.value,
+                    headers=list(record.headers),
+                    partition=record.partition,
+                    timestamp_ms=record.timestamp_ms,
+                )
+                for record in records
+            ]
+            producer.flush(PATIENCE_S)
+            answers = [future.get(PATIENCE_S) for future in futures]
+        except MessageSizeTooLargeError as error:
+            raise ProduceError("MESSAGE_TOO_LARGE") from error
+        except KafkaError as error:
+            raise ProduceError(str(error)) from error
+        finally:
+            producer.close()
+        return [(answer.partition, answer.offset) for answer in answers]
+
+    def consume(self, bootstrap: str, topic: str, *, from_time_ms: int | None = None) -> list[Record]:
+        consumer = KafkaConsumer(
+            bootstrap_servers=bootstrap,
+            enable_auto_commit=False,
+            max_partition_fetch_bytes=12 << 20,
+            consumer_timeout_ms=int(PATIENCE_S * 1000),
+        )
+        try:
+            parts = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic))]
+            consumer.assign(parts)
+            ends = consumer.end_offsets(parts)
+            if from_time_ms is None:
+                starts = consumer.beginning_offsets(parts)
+            else:
+                found = consumer.offsets_for_times({part: from_time_ms for part in parts})
+                starts = {part: found[part].offset if found[part] is not None else ends[part] for part in parts}
+            for part in parts:
+                consumer.seek(part, starts[part])
+            left = {part for part in parts if starts[part] < ends[part]}
+            read: list[Record] = []
+            while left:
+                polled = consumer.poll(timeout_ms=int(PATIENCE_S * 1000))
+                assert polled, f"{left} gave no more and did not end"
+                for part, messages in polled.items():
+                    read += [to_record(message) for message in messages if message.offset < ends[part]]
+                    if messages[-1].offset + 1 >= ends[part]:
+                        left.discard(part)
+            return read
+        finally:
+            consumer.close()
+
+    def member(self, bootstrap: str, topic: str, group: str) -> Member:
+        return KafkaPythonMember(bootstrap, topic, group)
+
+
+class KafkaPythonMember(Member, ConsumerRebalanceListener):
+    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=bootstrap,
+            group_id=group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            heartbeat_interval_ms=300,
+            session_timeout_ms=10_000,
+        )
+        self._read: list[Record] = []
+        self._assigned: set[int] = set()
+        self._leave = threading.Event()
+        self._failure: BaseException | None = None
+        self._consumer.subscribe([topic], listener=self)
+        self._thread = threading.Thread(target=self._run, name=f"member of {group}", daemon=True)
+        self._thread.start()
+
+    def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
+        self._assigned = {part.partition for part in self._consumer.assignment()}
+
+    def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
+        if revoked:
+            self._consumer.commit()
+        self._assigned -= {part.partition for part in revoked}
+
+    def _run(self) -> None:
+        try:
+            while not self._leave.is_set():
+                for messages in self._consumer.poll(timeout_ms=100).values():
+                    self._read += [to_record(message) for message in messages]
+            if self._assigned:
+                self._consumer.commit()
+            self._consumer.close(autocommit=False)
+        except BaseException as error:  # noqa: BLE001 -- handed to the test's thread
+            self._failure = error
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise AssertionError("the member failed") from self._failure
+
+    def partitions(self) -> set[int]:
+        self._check()
+        return set(self._assigned)
+
+    def records(self) -> list[Record]:
+        self._check()
+        return list(self._read)
+
+    def leave(self) -> None:
+        self._leave.set()
+        self._thread.join(PATIENCE_S)
+        self._check()
+        assert not self._thread.is_alive(), "the member did not leave"

@@ -1,0 +1,21 @@
+"""confluent-kafka: librdkafka from Python."""
+
+from __future__ import annotations
+
+import pytest
+
+from compat_tests.clients import Client
+from compat_tests.python.confluent_client import ConfluentClient
+from compat_tests.suite import ClientSuite
+
+
+class TestConfluentKafka(ClientSuite):
+    @pytest.fixture
+    def client(self) -> Client:
+        return ConfluentClient()
+
+    @pytest.fixture
+    def other(self) -> Client:
+        from compat_tests.python.kafka_python_client import KafkaPythonClient
+
+        return KafkaPythonClient()

@@ -1,0 +1,207 @@
+"""What every client must be able to do with the broker: one class, one subclass per client in that client's folder.
+
+Every test asserts on the data: what was written is compared with what comes back, record by record, and what one
+client wrote is also read by a client of another family.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+import pytest
+
+from compat_tests.clients import ALL_COMPRESSIONS, Client, Member, ProduceError, Record, wait_until
+from compat_tests.node import Node
+from compat_tests.topics import Topics
+
+# Recent, so that retention leaves it alone, and not so recent that a second of clock skew would matter.
+NOW_MS = int(time.time() * 1000) - 3_600_000
+
+
+def sample(count: int, partitions: int, *, null_header_values: bool = True, seed: int = 7) -> list[Record]:
+    """Records of every shape: null, empty and long keys and values, no and many headers, half compressible."""
+    rng = random.Random(seed)
+    records = []
+    for i in range(count):
+        key = (None, b"", b"key-%d" % i, rng.randbytes(20))[i % 4]
+        value = (None, b"", b"x" * rng.randrange(1, 400) + rng.randbytes(rng.randrange(1, 400)), b"value-%d" % i)[i % 5 % 4]
+        headers: tuple[tuple[str, bytes | None], ...] = (
+            (),
+            (("trace", b"\x00\xff"), ("trace", b"again")),
+            (("größe", b""), ("none", None if null_header_values else b"none")),
+        )[i % 3]
+        records.append(Record(key, value, headers, NOW_MS + i, i % partitions))
+    return records
+
+
+def by_partition(records: Iterable[Record]) -> dict[int, list[Record]]:
+    found: dict[int, list[Record]] = defaultdict(list)
+    for record in records:
+        found[record.partition].append(record)
+    return dict(found)
+
+
+def assert_same(written: Sequence[Record], read: Sequence[Record]) -> None:
+    """Same records in the same order in each partition, offsets dense from 0."""
+    ours, theirs = by_partition(written), by_partition(read)
+    assert sorted(ours) == sorted(theirs)
+    for partition, records in ours.items():
+        assert [record.content for record in theirs[partition]] == [record.content for record in records]
+        assert [record.offset for record in theirs[partition]] == list(range(len(records)))
+
+
+class ClientSuite:
+    """Subclasses give `client`; `other` is a client of another family that reads what this one wrote."""
+
+    @pytest.fixture
+    def client(self) -> Client:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def other(self) -> Client:
+        from compat_tests.python.confluent_client import ConfluentClient
+
+        return ConfluentClient()
+
+    @pytest.mark.parametrize("idempotent", [False, True], ids=["plain", "idempotent"])
+    @pytest.mark.parametrize("compression", ALL_COMPRESSIONS)
+    def test_every_compression_comes_back_exactly(
+        self, client: Client, other: Client, broker: Node, topics: Topics, compression: str, idempotent: bool
+    ) -> None:
+        if compression not in client.compressions:
+            pytest.skip(f"{client.name} has no {compression}")
+        topic = topics.create(partitions=2)
+        written = sample(120, 2, null_header_values=client.null_header_values)
+        placed = client.produce(broker.bootstrap, topic, written, compression=compression, idempotent=idempotent)
+        assert placed == [(i % 2, i // 2) for i in range(120)]
+        assert_same(written, client.consume(broker.bootstrap, topic))
+        assert_same(written, other.consume(broker.bootstrap, topic))
+
+    def test_it_reads_what_another_client_wrote(
+        self, client: Client, other: Client, broker: Node, topics: Topics
+    ) -> None:
+        topic = topics.create(partitions=1)
+        written = sample(60, 1)
+        for compression in client.compressions:
+            other.produce(broker.bootstrap, topic, written, compression=compression, idempotent=True)
+        assert_same(written * len(client.compressions), client.consume(broker.bootstrap, topic))
+
+    def test_tombstones_survive_in_a_compacted_topic(self, client: Client, broker: Node, topics: Topics) -> None:
+        topic = topics.create(partitions=1, config={"cleanup.policy": "compact"})
+        written = [
+            Record(b"a", b"1", (), NOW_MS),
+            Record(b"a", None, (("why", b"gone"),), NOW_MS + 1),
+            Record(b"b", b"", (), NOW_MS + 2),
+            Record(b"", None, (), NOW_MS + 3),
+        ]
+        client.produce(broker.bootstrap, topic, written)
+        assert_same(written, client.consume(broker.bootstrap, topic))
+
+    def test_seek_by_time(self, client: Client, broker: Node, topics: Topics) -> None:
+        topic = topics.create(partitions=2)
+        written = [Record(None, b"%d" % i, (), NOW_MS + 1000 * i, i % 2) for i in range(40)]
+        client.produce(broker.bootstrap, topic, written)
+
+        def values(from_time_ms: int) -> list[int]:
+            read = client.consume(broker.bootstrap, topic, from_time_ms=from_time_ms)
+            return sorted(int(record.value or b"") for record in read)
+
+        assert values(0) == list(range(40))
+        assert values(NOW_MS + 25_000) == list(range(25, 40))
+        assert values(NOW_MS + 24_001) == list(range(25, 40))
+        assert values(NOW_MS + 39_000) == [39]
+        assert values(NOW_MS + 39_001) == []
+
+    def test_a_message_of_10_mb(self, client: Client, broker: Node, topics: Topics) -> None:
+        topic = topics.create(partitions=1, config={"max.message.bytes": str(11 << 20)})
+        payload = random.Random(1).randbytes(10 << 20)
+        written = [
+            Record(b"small", b"before", (), NOW_MS),
+            Record(b"large", payload, (("size", b"10 MB"),), NOW_MS + 1),
+            Record(b"small", b"after", (), NOW_MS + 2),
+        ]
+        client.produce(broker.bootstrap, topic, written, max_request_bytes=12 << 20)
+        assert_same(written, client.consume(broker.bootstrap, topic))
+
+    def test_a_message_larger_than_the_topic_allows_is_refused(
+        self, client: Client, broker: Node, topics: Topics
+    ) -> None:
+        topic = topics.create(partitions=1, config={"max.message.bytes": "100000"})
+        with pytest.raises(ProduceError, match="MESSAGE_TOO_LARGE"):
+            client.produce(broker.bootstrap, topic, [Record(b"k", b"x" * 200_000, (), NOW_MS)], max_request_bytes=1 << 20)
+        fits = [Record(b"k", b"x" * 50_000, (), NOW_MS)]
+        client.produce(broker.bootstrap, topic, fits, max_request_bytes=1 << 20)
+        assert_same(fits, client.consume(broker.bootstrap, topic))
+
+    def test_a_thousand_partitions(self, client: Client, broker: Node, thousand_partitions: str) -> None:
+        mine = f"{client.name}-".encode()
+        written = [Record(mine + b"%d" % i, b"%d" % i, (), NOW_MS, i) for i in range(1000)]
+        placed = client.produce(broker.bootstrap, thousand_partitions, written)
+        assert [partition for partition, _ in placed] == list(range(1000))
+        read = [
+            record
+            for record in client.consume(broker.bootstrap, thousand_partitions)
+            if record.key is not None and record.key.startswith(mine)
+        ]
+        assert sorted((r.partition, r.offset, r.value) for r in read) == [
+            (partition, offset, b"%d" % partition) for partition, offset in placed
+        ]
+
+    def test_members_join_and_leave(
+        self, client: Client, broker: Node, topics: Topics, members: list[Member]
+    ) -> None:
+        topic = topics.create(partitions=4)
+        group = f"group-{topic}"
+
+        def write(start: int, count: int) -> set[bytes]:
+            batch = [Record(None, b"%d" % i, (), NOW_MS + i, i % 4) for i in range(start, start + count)]
+            client.produce(broker.bootstrap, topic, batch)
+            return {record.value or b"" for record in batch}
+
+        def join() -> Member:
+            member = client.member(broker.bootstrap, topic, group)
+            members.append(member)
+            return member
+
+        def values(*of: Member) -> list[bytes]:
+            return [record.value or b"" for member in of for record in member.records()]
+
+        expected = write(0, 40)
+        first = join()
+        wait_until(lambda: first.partitions() == {0, 1, 2, 3}, "a lone member has every partition")
+        wait_until(lambda: set(values(first)) == expected, "a lone member reads every record")
+
+        second = join()
+        wait_until(
+            lambda: len(first.partitions()) == len(second.partitions()) == 2
+            and first.partitions() | second.partitions() == {0, 1, 2, 3},
+            "two members share the partitions",
+        )
+        more = write(40, 40)
+        expected |= more
+        wait_until(lambda: set(values(first, second)) == expected, "two members read every record")
+        halves = [{record.partition for record in member.records() if record.value in more} for member in (first, second)]
+        assert sorted(map(len, halves)) == [2, 2]
+        assert halves[0].isdisjoint(halves[1])
+
+        first.leave()
+        wait_until(lambda: second.partitions() == {0, 1, 2, 3}, "who stays gets every partition")
+        expected |= write(80, 40)
+        wait_until(lambda: set(values(first, second)) == expected, "who stays reads every record")
+        second.leave()
+
+        third = join()
+        last = write(120, 8)
+        wait_until(lambda: last <= set(values(third)), "a later member reads what is new")
+        assert set(values(third)) == last, "a later member starts where the group had committed"
+        assert sorted(values(first, second, third)) == sorted(expected | last), "each record was read once"
+
+    @pytest.fixture
+    def members(self) -> Iterator[list[Member]]:
+        joined: list[Member] = []
+        yield joined
+        for member in joined:
+            member.leave()

@@ -1,0 +1,39 @@
+"""Topics for tests: made through librdkafka's admin client, which speaks the same requests to every broker."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Mapping
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from compat_tests.clients import wait_until
+
+
+class Topics:
+    """Makes topics with names that no other test has."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.admin = AdminClient({"bootstrap.servers": bootstrap, "socket.timeout.ms": 30_000})
+        self._prefix = f"t{uuid.uuid4().hex[:8]}"
+        self._numbers = itertools.count(1)
+
+    def name(self) -> str:
+        return f"{self._prefix}-{next(self._numbers)}"
+
+    def create(self, *, partitions: int = 1, config: Mapping[str, str] | None = None, name: str | None = None) -> str:
+        """A new topic; returns its name once every partition has a leader."""
+        topic = name or self.name()
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
+        self.admin.create_topics([new], operation_timeout=30)[topic].result(60)
+        wait_until(lambda: self.led(topic) == partitions, f"{topic} has {partitions} partitions with a leader")
+        return topic
+
+    def led(self, topic: str) -> int:
+        """How many partitions of the topic have a leader."""
+        found = self.admin.list_topics(topic, timeout=30).topics[topic]
+        return sum(partition.leader >= 0 for partition in found.partitions.values()) if found.error is None else 0
+
+    def delete(self, topic: str) -> None:
+        self.admin.delete_topics([topic], operation_timeout=30)[topic].result(60)
