@@ -1,0 +1,179 @@
+"""The two disks behave alike, and the memory disk loses exactly what was not synced."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import pathlib
+from collections.abc import Callable
+
+import pytest
+
+from pykbroker_log.disk import Disk, MemoryDisk, OsDisk, Survive, read_file, remove_tree, write_atomic
+
+
+@pytest.fixture(params=["os", "memory"])
+def place(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> tuple[Disk, str]:
+    disk: Disk = OsDisk() if request.param == "os" else MemoryDisk()
+    root = f"{tmp_path}/root"
+    disk.make_dirs(root)
+    return disk, root
+
+
+def test_files(place: tuple[Disk, str]) -> None:
+    disk, root = place
+    path = f"{root}/a"
+    with pytest.raises(FileNotFoundError):
+        disk.open(path)
+    file = disk.open(path, create=True)
+    assert file.pwritev([b"hello", memoryview(b" "), bytearray(b"world")], 0) == 11
+    assert file.pwritev([b"!"], 12) == 1
+    assert file.pread(100, 0) == b"hello world\0!"
+    assert file.pread(3, 4) == b"o w"
+    assert file.pread(3, 100) == b""
+    file.fsync()
+    file.truncate(5)
+    assert file.size() == 5
+    file.close()
+    assert read_file(disk, path) == b"hello"
+    view = disk.open(path).map(5)
+    assert view is None or bytes(view) == b"hello"
+
+
+def test_more_buffers_than_one_call_takes(place: tuple[Disk, str]) -> None:
+    disk, root = place
+    file = disk.open(f"{root}/many", create=True)
+    assert file.pwritev([b"xy"] * 3000, 1) == 6000
+    assert file.pread(7000, 1) == b"xy" * 3000
+    file.close()
+
+
+def test_names(place: tuple[Disk, str]) -> None:
+    disk, root = place
+    disk.make_dirs(f"{root}/d/e")
+    assert disk.is_dir(f"{root}/d/e")
+    write_atomic(disk, f"{root}/d/x", b"1")
+    write_atomic(disk, f"{root}/d/x", b"2")
+    assert read_file(disk, f"{root}/d/x") == b"2"
+    assert disk.list(f"{root}/d") == ["e", "x"]
+    with pytest.raises(OSError):
+        disk.remove_dir(f"{root}/d")
+    disk.rename(f"{root}/d", f"{root}/f")
+    disk.fsync_dir(root)
+    assert not disk.exists(f"{root}/d")
+    remove_tree(disk, f"{root}/f")
+    assert disk.list(root) == []
+    with pytest.raises(FileNotFoundError):
+        disk.list(f"{root}/f")
+    total, usable = disk.usage(root)
+    assert total >= usable > 0
+
+
+def test_a_lock_excludes_the_same_process(place: tuple[Disk, str]) -> None:
+    disk, root = place
+    lock = disk.lock(f"{root}/.lock")
+    with pytest.raises(OSError):
+        disk.lock(f"{root}/.lock")
+    lock.release()
+    disk.lock(f"{root}/.lock").release()
+
+
+def test_a_map_outlives_its_file(tmp_path: pathlib.Path) -> None:
+    disk = OsDisk()
+    path = f"{tmp_path}/f"
+    file = disk.open(path, create=True)
+    file.pwritev([b"x" * 10000], 0)
+    view = file.map(10000)
+    assert view is not None
+    assert view.readonly
+    file.close()
+    disk.unlink(path)
+    assert bytes(view[9990:]) == b"x" * 10
+
+
+def test_power_loss_keeps_what_was_synced() -> None:
+    disk = MemoryDisk()
+    disk.make_dirs("data")
+    disk.fsync_dir(".")
+    file = disk.open("data/a", create=True)
+    file.pwritev([b"first"], 0)
+    file.fsync()
+    assert disk.power_loss().list("data") == []  # the name was not synced
+    disk.fsync_dir("data")
+    file.pwritev([b"second"], 5)
+    disk.rename("data/a", "data/b")
+    assert read_file(disk.power_loss(), "data/a") == b"first"
+    assert read_file(disk.power_loss(Survive.EVERYTHING), "data/b") == b"firstsecond"
+    disk.fsync_dir("data")
+    assert disk.power_loss().list("data") == ["b"]
+    assert read_file(disk.power_loss(), "data/b") == b"first"
+
+
+def test_power_loss_tears_the_last_write() -> None:
+    disk = MemoryDisk()
+    file = disk.open("a", create=True)
+    disk.fsync_dir(".")
+    file.pwritev([b"one"], 0)
+    file.pwritev([b"twotwo"], 3)
+    assert read_file(disk.power_loss(Survive.EVERYTHING, torn=True), "a") == b"onetwo"
+    assert read_file(disk.power_loss(torn=True), "a") == b"\0\0\0two"
+    file.fsync()
+    assert read_file(disk.power_loss(torn=True), "a") == b"onetwotwo"
+
+
+def draws(seed: int) -> Callable[[int], int]:
+    numbers = itertools.count(seed, 7)
+    return lambda bound: next(numbers) % bound
+
+
+def test_chosen_is_between_nothing_and_everything() -> None:
+    disk = MemoryDisk()
+    file = disk.open("a", create=True)
+    disk.fsync_dir(".")
+    for index in range(5):
+        file.pwritev([bytes([65 + index]) * 10], index * 10)
+    whole = read_file(disk, "a")
+    seen = set()
+    for seed in range(100):
+        data = read_file(disk.power_loss(Survive.CHOSEN, choose=draws(seed)), "a")
+        assert whole.startswith(data.rstrip(b"\0"))
+        seen.add(data)
+    assert len(seen) > 5
+
+
+def test_a_replayed_prefix_is_the_disk_at_that_moment() -> None:
+    disk = MemoryDisk()
+    disk.make_dirs("d")
+    file = disk.open("d/a", create=True)
+    file.pwritev([b"12345"], 0)
+    file.truncate(2)
+    disk.rename("d/a", "d/b")
+    disk.unlink("d/b")
+    lists = []
+    for count in range(len(disk.calls) + 1):
+        prefix = MemoryDisk.replay(disk.calls[:count])
+        lists.append(prefix.list("d") if prefix.exists("d") else None)
+    assert lists == [None, [], ["a"], ["a"], ["a"], ["b"], []]
+
+
+def test_faults() -> None:
+    disk = MemoryDisk(capacity_bytes=10)
+    file = disk.open("a", create=True)
+    file.pwritev([b"12345678"], 0)
+    with pytest.raises(OSError) as full:
+        file.pwritev([b"abcd"], 8)
+    assert full.value.errno == errno.ENOSPC
+    assert file.pread(100, 0) == b"12345678ab"
+    disk.fail_next("fsync", errno.EIO, skip=1)
+    file.fsync()
+    with pytest.raises(OSError):
+        file.fsync()
+    file.fsync()
+    disk.fail_next("pread", path_contains="b", count=None)
+    assert file.pread(1, 0) == b"1"
+    disk.fail_next("pread", count=None)
+    for _ in range(3):
+        with pytest.raises(OSError):
+            file.pread(1, 0)
+    disk.heal()
+    assert file.pread(1, 0) == b"1"
