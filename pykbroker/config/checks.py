@@ -1,0 +1,366 @@
+"""The rules between keys that Apache Kafka checks before a node starts.
+
+Responsible for what no single value can violate alone. Each function raises ConfigError, or gives warnings; the message
+names the keys, their values and what is allowed. Single values are the table's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from pykbroker.config.kinds import ConfigError
+from pykbroker.config.listeners import SECURITY_PROTOCOLS, EndPoint, Listeners, parse_listeners, security_protocol_map
+
+if TYPE_CHECKING:
+    from pykbroker.config.load import Config
+
+# (smaller, larger): the first must not be above the second.
+_ORDERED: Final = tuple(
+    (f"group.{kind}.{low}", f"group.{kind}.{high}")
+    for kind in ("consumer", "share", "streams")
+    for noun in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms")
+    for low, high in ((f"min.{noun}", noun), (noun, f"max.{noun}"))
+) + (
+    ("group.share.min.delivery.count.limit", "group.share.delivery.count.limit"),
+    ("group.share.delivery.count.limit", "group.share.max.delivery.count.limit"),
+    ("group.share.min.partition.max.record.locks", "group.share.partition.max.record.locks"),
+    ("group.share.partition.max.record.locks", "group.share.max.partition.max.record.locks"),
+    ("group.share.min.record.lock.duration.ms", "group.share.record.lock.duration.ms"),
+    ("group.share.record.lock.duration.ms", "group.share.max.record.lock.duration.ms"),
+    ("group.share.max.size", "group.share.max.share.sessions"),
+    ("group.streams.num.standby.replicas", "group.streams.max.standby.replicas"),
+    ("replica.fetch.wait.max.ms", "replica.socket.timeout.ms"),
+    ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
+    ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
+)
+_DEDUPE_BYTES_PER_THREAD: Final = 1024 * 1024
+_HOST: Final = re.compile(r"[0-9a-zA-Z\-._:%]+")
+
+
+def check_all(config: Config) -> list[str]:
+    """Raises for what must not start; what may start but is likely wrong comes back as warnings."""
+    warnings: list[str] = []
+    if config.int("broker.id") != config.int("node.id"):
+        raise ConfigError(
+            f"You must set `node.id` to the same value as `broker.id`: node.id is {config.int('node.id')}, "
+            f"broker.id is {config.int('broker.id')}"
+        )
+    _check_roles(config, warnings)
+    _check_listeners(config)
+    _check_log(config)
+    _check_connections(config)
+    for smaller, larger in _ORDERED:
+        _at_most(config, smaller, larger)
+    for kind in ("consumer", "share", "streams"):
+        _below(config, f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.session.timeout.ms")
+    if len(config.list("group.share.assignors")) != 1:
+        raise _wrong(config, "group.share.assignors", "it must contain exactly one assignor")
+    if config.int("broker.heartbeat.interval.ms") * 2 > config.int("broker.session.timeout.ms"):
+        warnings.append(
+            f"broker.heartbeat.interval.ms ({config.int('broker.heartbeat.interval.ms')} ms) should be at most half of "
+            f"broker.session.timeout.ms ({config.int('broker.session.timeout.ms')} ms): the broker may be fenced "
+            f"between two heartbeats"
+        )
+    return warnings
+
+
+def resolve_listeners(config: Config) -> Listeners:
+    controller_names = config.list("controller.listener.names")
+    entries = config.list("listeners")
+    protocols = security_protocol_map(
+        config.str("listener.security.protocol.map"),
+        explicit=not config.is_default("listener.security.protocol.map"),
+        controller_names=controller_names,
+        listeners=entries,
+    )
+    listeners = parse_listeners("listeners", entries, protocols, distinct_ports=True)
+    advertised = config.optional_list("advertised.listeners")
+    advertised_points = (
+        listeners
+        if advertised is None
+        else parse_listeners("advertised.listeners", advertised, protocols, distinct_ports=False)
+    )
+    controller = tuple(point for point in listeners if point.listener_name in controller_names)
+    by_name = {point.listener_name: point for point in (*controller, *advertised_points)}
+    return Listeners(
+        all=listeners,
+        broker=tuple(point for point in listeners if point.listener_name not in controller_names),
+        controller=controller,
+        advertised_broker=tuple(point for point in advertised_points if point.listener_name not in controller_names),
+        advertised_controller=tuple(
+            _reachable(config, by_name[name], first=name == controller_names[0])
+            for name in controller_names
+            if name in by_name
+        ),
+        controller_names=controller_names,
+        inter_broker_name=_inter_broker_name(config, protocols),
+        protocols=protocols,
+    )
+
+
+def _reachable(config: Config, point: EndPoint, *, first: bool) -> EndPoint:
+    """A controller end point without a host is advertised as controller.quorum.voters says, if that does."""
+    if point.host not in ("", "0.0.0.0"):
+        return point
+    if first and (voter := config.voters.get(config.int("node.id"))) is not None:
+        return EndPoint(point.listener_name, voter[0], voter[1], point.security_protocol)
+    return EndPoint(point.listener_name, "", point.port, point.security_protocol)
+
+
+def _inter_broker_name(config: Config, protocols: Mapping[str, str]) -> str:
+    name = config.optional_str("inter.broker.listener.name")
+    if name is None:
+        return config.str("security.inter.broker.protocol")
+    if not config.is_default("security.inter.broker.protocol"):
+        raise ConfigError(
+            f"Only one of inter.broker.listener.name ({name}) and security.inter.broker.protocol "
+            f"({config.raw('security.inter.broker.protocol')}) should be set."
+        )
+    if name.upper() not in protocols:
+        raise _wrong(
+            config,
+            "inter.broker.listener.name",
+            f"it is not in listener.security.protocol.map, which has {', '.join(sorted(protocols))}",
+        )
+    return name.upper()
+
+
+def _check_roles(config: Config, warnings: list[str]) -> None:
+    node_id = config.int("node.id")
+    voters = config.voters
+    controller_points = config.listeners.controller
+    if not voters and not config.list("controller.quorum.bootstrap.servers"):
+        raise ConfigError(
+            "Missing configuration controller.quorum.bootstrap.servers: with process.roles set, either it must contain "
+            "the controllers as host:port or controller.quorum.voters must contain them as id@host:port"
+        )
+    if any(host == "0.0.0.0" for host, _ in voters.values()):
+        raise _wrong(config, "controller.quorum.voters", "Host string (0.0.0.0) is not routeable")
+    if config.is_controller:
+        if voters and node_id not in voters:
+            raise _wrong(
+                config,
+                "controller.quorum.voters",
+                f"If process.roles contains the 'controller' role, it must include the node id {node_id}",
+            )
+        names = {point.listener_name for point in config.listeners.all}
+        missing = [name for name in config.listeners.controller_names if name not in names]
+        if missing:
+            raise _wrong(
+                config,
+                "controller.listener.names",
+                f"it must only contain names that `listeners` has ({', '.join(sorted(names))}) when process.roles "
+                f"contains the 'controller' role",
+            )
+    else:
+        if node_id in voters:
+            raise _wrong(
+                config,
+                "controller.quorum.voters",
+                f"If process.roles contains just the 'broker' role, the node id {node_id} must not be in the voters",
+            )
+        if controller_points:
+            raise _wrong(
+                config,
+                "controller.listener.names",
+                "it must not contain a name that `listeners` has when process.roles is just 'broker'",
+            )
+        for name in config.listeners.controller_names:
+            if name.upper() not in config.listeners.protocols:
+                raise _wrong(
+                    config,
+                    "controller.listener.names",
+                    f"{name.upper()} is not in listener.security.protocol.map, which has "
+                    f"{', '.join(sorted(config.listeners.protocols))}",
+                )
+        if config.bool("controller.quorum.auto.join.enable"):
+            raise _wrong(
+                config,
+                "controller.quorum.auto.join.enable",
+                "it must be false unless process.roles contains the 'controller' role",
+            )
+        if len(config.listeners.controller_names) > 1:
+            warnings.append(
+                f"controller.listener.names has several entries ({', '.join(config.listeners.controller_names)}); only "
+                f"the first is used since process.roles is just 'broker'"
+            )
+        for name in ("create.topic.policy.class.name", "alter.config.policy.class.name"):
+            if not config.is_default(name):
+                warnings.append(f"{name} has no effect on a node that is no controller")
+    if not config.is_broker:
+        if len(config.listeners.controller) != len(config.listeners.all):
+            raise _wrong(
+                config,
+                "listeners",
+                "it must only contain listeners of controller.listener.names when process.roles is just 'controller'",
+            )
+        inter_broker = config.optional_str("inter.broker.listener.name")
+        if inter_broker is not None and inter_broker.upper() in config.listeners.controller_names:
+            raise _wrong(
+                config,
+                "inter.broker.listener.name",
+                "controller.listener.names must not contain it when process.roles is just 'controller'",
+            )
+
+
+def _check_listeners(config: Config) -> None:
+    listeners = config.listeners
+    names = {point.listener_name for point in listeners.all}
+    advertised = {point.listener_name for point in listeners.advertised_broker}
+    if config.is_broker:
+        if not advertised:
+            raise _wrong(
+                config,
+                "listeners",
+                "There must be at least one broker advertised listener; perhaps all listeners appear in "
+                "controller.listener.names?",
+            )
+        if listeners.inter_broker_name not in advertised:
+            raise ConfigError(
+                f"Invalid value {listeners.inter_broker_name} for configuration inter.broker.listener.name: it must be "
+                f"a listener name of advertised.listeners, which has {', '.join(sorted(advertised))}"
+            )
+        if not advertised <= names:
+            raise _wrong(
+                config,
+                "advertised.listeners",
+                f"its listener names must be among those of `listeners`, which has {', '.join(sorted(names))}",
+            )
+        cordoned = config.optional_list("cordoned.log.dirs") or ()
+        if "*" in cordoned and len(cordoned) > 1:
+            raise _wrong(config, "cordoned.log.dirs", "`*` must not stand with other values")
+        if "*" not in cordoned and not set(cordoned) <= set(config.log_dirs):
+            raise _wrong(config, "cordoned.log.dirs", f"its entries must be in log.dirs: {', '.join(config.log_dirs)}")
+    key = "advertised.listeners" if config.raw("advertised.listeners") else "listeners"
+    for point in (*listeners.advertised_broker, *listeners.advertised_controller):
+        if point.host == "0.0.0.0" and point.listener_name in advertised:
+            raise _wrong(
+                config,
+                key,
+                f"{point.listener_name} cannot be advertised with the non-routable address 0.0.0.0; "
+                f"set advertised.listeners to an address that clients can reach",
+            )
+    early = config.optional_list("early.start.listeners") or ()
+    for name in early:
+        if name not in names and name not in listeners.controller_names:
+            raise _wrong(
+                config,
+                "early.start.listeners",
+                f"{name} is in neither listeners ({', '.join(sorted(names))}) nor controller.listener.names",
+            )
+    protocol = listeners.protocols.get(listeners.inter_broker_name, "PLAINTEXT")
+    assert protocol in SECURITY_PROTOCOLS
+    if config.is_broker and protocol.startswith("SASL"):
+        mechanism = config.str("sasl.mechanism.inter.broker.protocol")
+        prefix = f"listener.name.{listeners.inter_broker_name.lower()}."
+        enabled = config.raw(prefix + "sasl.enabled.mechanisms") or ",".join(config.list("sasl.enabled.mechanisms"))
+        if mechanism not in re.split(r"\s*,\s*", enabled):
+            raise _wrong(
+                config,
+                "sasl.mechanism.inter.broker.protocol",
+                f"sasl.enabled.mechanisms must contain it when SASL is used between brokers; it has {enabled}",
+            )
+
+
+def _check_log(config: Config) -> None:
+    if config.millis("log.roll.ms") < 1:
+        raise _wrong(config, "log.roll.ms", "it must be at least 1")
+    if config.millis("log.roll.jitter.ms") < 0:
+        raise _wrong(config, "log.roll.jitter.ms", "it must be at least 0")
+    if config.millis("log.retention.ms") == 0:
+        name = next(
+            name
+            for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
+            if config[name] is not None
+        )
+        raise _wrong(config, name, "it must be unlimited (-1) or at least 1")
+    threads = config.int("log.cleaner.threads")
+    if threads and config.int("log.cleaner.dedupe.buffer.size") // threads <= _DEDUPE_BYTES_PER_THREAD:
+        raise _wrong(
+            config,
+            "log.cleaner.dedupe.buffer.size",
+            f"it must be more than 1 MiB for each of the {threads} threads of log.cleaner.threads",
+        )
+    if config.bool("remote.log.storage.system.enable"):
+        check_local_retention(
+            {
+                "retention.bytes": config.int("log.retention.bytes"),
+                "local.retention.bytes": config.int("log.local.retention.bytes"),
+                "retention.ms": config.millis("log.retention.ms"),
+                "local.retention.ms": config.int("log.local.retention.ms"),
+            },
+            prefix="log.",
+        )
+
+
+def check_local_retention(values: Mapping[str, int], prefix: str = "") -> None:
+    """Tiered storage: what stays on local disk cannot be more than what stays at all. -2 follows, -1 is without end."""
+    for unit in ("bytes", "ms"):
+        total, local = values[f"retention.{unit}"], values[f"local.retention.{unit}"]
+        if total == -1 or local == -2:
+            continue
+        name, whole = f"{prefix}local.retention.{unit}", f"{prefix}retention.{unit}"
+        if local == -1:
+            raise ConfigError(
+                f"Invalid value {local} for configuration {name}: "
+                f"Value must not be -1 as {whole} value is set as {total}."
+            )
+        if local > total:
+            raise ConfigError(
+                f"Invalid value {local} for configuration {name}: "
+                f"Value must not be more than {whole} property value: {total}"
+            )
+
+
+def _check_connections(config: Config) -> None:
+    queued, largest = config.int("queued.max.request.bytes"), config.int("socket.request.max.bytes")
+    if 0 < queued < largest:
+        raise _wrong(
+            config, "queued.max.request.bytes", f"it must be -1 or at least socket.request.max.bytes ({largest})"
+        )
+    overrides = parse_ip_overrides(config.str("max.connections.per.ip.overrides"))
+    if config.int("max.connections.per.ip") == 0 and not overrides:
+        raise _wrong(
+            config, "max.connections.per.ip", "it can be 0 only when max.connections.per.ip.overrides names addresses"
+        )
+    idle, delay = config.int("connections.max.idle.ms"), config.int("connection.failed.authentication.delay.ms")
+    if 0 <= idle <= delay:
+        raise _wrong(
+            config,
+            "connection.failed.authentication.delay.ms",
+            f"it must be less than connections.max.idle.ms ({idle})",
+        )
+
+
+def parse_ip_overrides(text: str) -> dict[str, int]:
+    """`max.connections.per.ip.overrides`: host or address -> number of connections."""
+    limits: dict[str, int] = {}
+    for entry in re.split(r"\s*,\s*", text) if text else []:
+        host, colon, number = entry.rpartition(":")
+        if not colon or not re.fullmatch("[+-]?[0-9]{1,10}", number.strip()) or not _HOST.fullmatch(host.strip()):
+            raise ConfigError(
+                f"Invalid value {text} for configuration max.connections.per.ip.overrides: each entry must be "
+                f"<address>:<connections>, but there is {entry!r}"
+            )
+        limits[host.strip()] = int(number)
+    return limits
+
+
+def _at_most(config: Config, smaller: str, larger: str) -> None:
+    if config.int(smaller) > config.int(larger):
+        raise _wrong(config, larger, f"it must be greater than or equal to {smaller} ({config.int(smaller)})")
+
+
+def _below(config: Config, smaller: str, larger: str) -> None:
+    if config.int(smaller) >= config.int(larger):
+        raise _wrong(config, smaller, f"it must be less than {larger} ({config.int(larger)})")
+
+
+def _wrong(config: Config, name: str, message: str) -> ConfigError:
+    raw = config.raw(name)
+    if raw is None:
+        value = config[name]
+        raw = ",".join(value) if isinstance(value, tuple) else str(value)
+    return ConfigError(f"Invalid value {raw} for configuration {name}: {message}")

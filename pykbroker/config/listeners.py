@@ -1,0 +1,129 @@
+"""Listeners: from the texts of `listeners`, `advertised.listeners` and their relatives to end points.
+
+Responsible for Apache Kafka's rules about them (names, protocols, ports, who is a controller's). Not for sockets: an
+end point is a value. An empty host means all interfaces; whoever advertises one resolves it first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pykbroker.config.kinds import ConfigError
+
+SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_LISTENER: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
+
+
+@dataclass(slots=True, frozen=True)
+class EndPoint:
+    listener_name: str
+    host: str
+    port: int
+    security_protocol: str
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.listener_name}://{host}:{self.port}"
+
+
+@dataclass(slots=True, frozen=True)
+class Listeners:
+    """All end points of one node."""
+
+    all: tuple[EndPoint, ...]
+    broker: tuple[EndPoint, ...]
+    """What the broker half listens on; empty on a pure controller."""
+    controller: tuple[EndPoint, ...]
+    """What the controller half listens on; empty on a pure broker."""
+    advertised_broker: tuple[EndPoint, ...]
+    advertised_controller: tuple[EndPoint, ...]
+    controller_names: tuple[str, ...]
+    """`controller.listener.names`: the first one is how a broker reaches the controllers."""
+    inter_broker_name: str
+    protocols: Mapping[str, str]
+    """Listener name -> security protocol."""
+
+
+def security_protocol_map(
+    text: str, *, explicit: bool, controller_names: tuple[str, ...], listeners: tuple[str, ...]
+) -> dict[str, str]:
+    """`listener.security.protocol.map`. Not given, controller listeners are PLAINTEXT unless TLS or SASL is in use."""
+    key = "listener.security.protocol.map"
+    protocols: dict[str, str] = {}
+    for entry in re.split(r"\s*,\s*", text) if text else []:
+        name, colon, protocol = entry.rpartition(":")
+        if not colon:
+            raise ConfigError(f"Invalid value {text} for configuration {key}: each entry must be <listener>:<protocol>")
+        name, protocol = name.strip().upper(), protocol.strip().upper()
+        if protocol not in SECURITY_PROTOCOLS:
+            raise ConfigError(
+                f"Invalid value {text} for configuration {key}: {protocol} is not a security protocol; "
+                f"it must be one of {', '.join(SECURITY_PROTOCOLS)}"
+            )
+        protocols[name] = protocol
+    if not explicit:
+        secured = {"SSL", "SASL_SSL", "SASL_PLAINTEXT"}
+        used = {entry.partition(":")[0].upper() for entry in listeners}
+        if not secured & (used | set(controller_names)):
+            protocols.update(dict.fromkeys(controller_names, "PLAINTEXT"))
+    return protocols
+
+
+def parse_listeners(
+    key: str, entries: tuple[str, ...], protocols: Mapping[str, str], *, distinct_ports: bool
+) -> tuple[EndPoint, ...]:
+    shown = ",".join(entries)
+    points: list[EndPoint] = []
+    for entry in entries:
+        match = _LISTENER.fullmatch(entry)
+        if match is None:
+            raise _wrong(key, shown, f"{entry} is not of the form <listener>://<host>:<port>")
+        name, host, port = match[1].upper(), match[2], int(match[3])
+        if not -1 <= port <= 65535:
+            raise _wrong(key, shown, f"port {port} is not between 0 and 65535")
+        if name not in protocols:
+            raise _wrong(
+                key,
+                shown,
+                f"No security protocol defined for listener {name} in listener.security.protocol.map; "
+                f"it has {', '.join(sorted(protocols))}",
+            )
+        points.append(EndPoint(name, host, port, protocols[name]))
+    if len({point.listener_name for point in points}) != len(points):
+        raise _wrong(key, shown, "Each listener must have a different name")
+    if distinct_ports:
+        _check_ports(key, shown, points)
+    return tuple(points)
+
+
+def _check_ports(key: str, shown: str, points: list[EndPoint]) -> None:
+    """Two listeners share a port only as one IPv4 and one IPv6 address (KIP-797)."""
+    by_port: dict[int, list[EndPoint]] = {}
+    for point in points:
+        if point.port != 0:
+            by_port.setdefault(point.port, []).append(point)
+    for port, same in by_port.items():
+        versions = sorted(_ip_version(point.host) for point in same)
+        if len(same) > 1 and versions != [4, 6]:
+            raise _wrong(
+                key,
+                shown,
+                f"Each listener must have a different port unless exactly one listener has an IPv4 address and the "
+                f"other an IPv6 address; port {port} is used by {', '.join(point.listener_name for point in same)}",
+            )
+
+
+def _ip_version(host: str) -> int:
+    import ipaddress  # rarely needed, and not cheap to import
+
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).version
+    except ValueError:
+        return 0
+
+
+def _wrong(key: str, value: str, message: str) -> ConfigError:
+    return ConfigError(f"Invalid value {value} for configuration {key}: {message}")

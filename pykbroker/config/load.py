@@ -1,0 +1,234 @@
+"""`Config`: the typed, validated, immutable configuration of one node, from the pairs of a properties file.
+
+Responsible for single values (the table does the work), unknown keys, synonyms of `node.id`, and what derives from
+several keys together: roles, listeners, voters, directories. The rules between keys are in checks.py. Dynamic layers on
+top of a Config are dynamic.py's, per-topic values topic.py's.
+
+    config = load({"process.roles": "broker,controller", "node.id": "1", ...})
+    config.int("num.partitions"), config["log.cleanup.policy"], config.listeners.broker
+    for warning in config.warnings: logger.warning(warning)
+"""
+
+from __future__ import annotations
+
+import builtins
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from pykbroker.config import checks
+from pykbroker.config.kinds import ConfigError, Key, Required, Value, parse_voter
+from pykbroker.config.listeners import Listeners
+from pykbroker.config.table import DYNAMIC_ONLY_KEYS, STATIC_KEYS, broker_synonyms
+
+LISTENER_PREFIX: Final = re.compile(r"listener\.name\.[^.]*\.(.+)")
+# What starts with these is handed to a plug-in and is no typing error.
+_PLUGIN_PREFIXES: Final = ("rlmm.config.", "rsm.config.", "config.providers.", "metrics.context.", "metrics.jmx.")
+_UNIT_MS: Final = {"minutes": 60_000, "hours": 3_600_000}
+# A key per SASL mechanism, besides the plain one: listener.name.<listener>.<mechanism>.<key>
+_PER_MECHANISM: Final = (
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+    "connections.max.reauth.ms",
+)
+
+
+def find_key(name: str) -> Key | None:
+    """The row for a name as a properties file or a dynamic configuration may write it, listener prefix included."""
+    key = STATIC_KEYS.get(name) or DYNAMIC_ONLY_KEYS.get(name)
+    if key is None and (match := LISTENER_PREFIX.fullmatch(name)):
+        rest = match[1]
+        key = STATIC_KEYS.get(rest)
+        if key is None:
+            key = next((STATIC_KEYS[base] for base in _PER_MECHANISM if rest.endswith("." + base)), None)
+    return key
+
+
+class Config:
+    """Typed values by key name. Never changes; `with_overrides` gives another one."""
+
+    __slots__ = ("_raw", "_values", "listeners", "roles", "warnings")
+
+    _raw: Mapping[builtins.str, builtins.str]
+    _values: Mapping[builtins.str, Value]
+    listeners: Listeners
+    roles: frozenset[builtins.str]
+    warnings: tuple[builtins.str, ...]
+
+    def __init__(self, raw: Mapping[builtins.str, builtins.str]) -> None:
+        """Prefer `load`; this is it, without the rules between keys."""
+        with_ids = dict(raw)
+        if "node.id" in raw and "broker.id" not in raw:
+            with_ids["broker.id"] = raw["node.id"]
+        elif "broker.id" in raw and "node.id" not in raw:
+            with_ids["node.id"] = raw["broker.id"]
+        values: dict[builtins.str, Value] = {}
+        warnings: list[builtins.str] = []
+        for name, text in with_ids.items():
+            key = find_key(name)
+            if key is not None and name not in DYNAMIC_ONLY_KEYS:
+                values[name] = key.parse(text)
+            elif not name.startswith(_PLUGIN_PREFIXES):
+                warnings.append(f"Configuration {name} is not known and has no effect")
+        object.__setattr__(self, "_raw", with_ids)
+        object.__setattr__(self, "_values", values)
+        object.__setattr__(self, "warnings", tuple(warnings))
+
+    def __setattr__(self, name: builtins.str, value: object) -> None:
+        raise AttributeError("a Config does not change; use with_overrides")
+
+    def __getitem__(self, name: builtins.str) -> Value:
+        try:
+            return self._values[name]
+        except KeyError:
+            key = STATIC_KEYS[name]
+        if isinstance(key.default, Required):
+            raise ConfigError(f'Missing required configuration "{name}" which has no default value.')
+        return key.default
+
+    def bool(self, name: builtins.str) -> builtins.bool:
+        value = self[name]
+        assert isinstance(value, bool), f"{name} is not a BOOLEAN"
+        return value
+
+    def int(self, name: builtins.str) -> builtins.int:
+        """An INT, SHORT or LONG that is always set."""
+        value = self[name]
+        assert type(value) is int, f"{name} is not an integer that is always set"
+        return value
+
+    long = int
+
+    def float(self, name: builtins.str) -> builtins.float:
+        value = self[name]
+        assert isinstance(value, float), f"{name} is not a DOUBLE"
+        return value
+
+    def str(self, name: builtins.str) -> builtins.str:
+        value = self[name]
+        assert isinstance(value, str), f"{name} is not a string that is always set"
+        return value
+
+    def list(self, name: builtins.str) -> tuple[builtins.str, ...]:
+        value = self[name]
+        assert isinstance(value, tuple), f"{name} is not a LIST that is always set"
+        return value
+
+    def optional_int(self, name: builtins.str) -> builtins.int | None:
+        return None if self[name] is None else self.int(name)
+
+    optional_long = optional_int
+
+    def optional_str(self, name: builtins.str) -> builtins.str | None:
+        return None if self[name] is None else self.str(name)
+
+    def optional_list(self, name: builtins.str) -> tuple[builtins.str, ...] | None:
+        return None if self[name] is None else self.list(name)
+
+    def millis(self, name: builtins.str) -> builtins.int:
+        """A time that may also be said in other units: log.retention.ms, log.roll.ms, log.roll.jitter.ms,
+        log.flush.interval.ms. -1 is without end."""
+        for synonym in broker_synonyms(name):
+            value = self[synonym]
+            if value is not None:
+                unit = _UNIT_MS.get(synonym.rpartition(".")[2], 1)
+                return max(-1, self.int(synonym) * unit)
+        raise AssertionError(f"{name} and its synonyms have no value")
+
+    def is_default(self, name: builtins.str) -> builtins.bool:
+        return name not in self._raw
+
+    def raw(self, name: builtins.str) -> builtins.str | None:
+        """What was written for the key; None when nothing was."""
+        return self._raw.get(name)
+
+    def overrides(self) -> Mapping[builtins.str, builtins.str]:
+        """Everything that was written, unknown keys too."""
+        return dict(self._raw)
+
+    def __iter__(self) -> Iterator[builtins.str]:
+        return iter(STATIC_KEYS)
+
+    def with_overrides(self, overrides: Mapping[builtins.str, builtins.str | None]) -> Config:
+        """Another Config, checked as a whole; None takes a key away."""
+        merged: dict[builtins.str, builtins.str | None] = {**self._raw, **overrides}
+        if "node.id" in overrides and "broker.id" not in overrides:
+            merged["broker.id"] = overrides["node.id"]
+        return load({name: text for name, text in merged.items() if text is not None})
+
+    def __repr__(self) -> builtins.str:
+        return f"Config({self._values!r})"
+
+    # What derives from several keys.
+
+    @property
+    def node_id(self) -> builtins.int:
+        return self.int("node.id")
+
+    @property
+    def is_broker(self) -> builtins.bool:
+        return "broker" in self.roles
+
+    @property
+    def is_controller(self) -> builtins.bool:
+        return "controller" in self.roles
+
+    @property
+    def log_dirs(self) -> tuple[builtins.str, ...]:
+        return self.optional_list("log.dirs") or self.list("log.dir")
+
+    @property
+    def metadata_log_dir(self) -> builtins.str:
+        return self.optional_str("metadata.log.dir") or self.log_dirs[0]
+
+    @property
+    def voters(self) -> Mapping[builtins.int, tuple[builtins.str, builtins.int]]:
+        """`controller.quorum.voters` as node id -> (host, port); empty when the quorum is dynamic."""
+        parsed = [parse_voter("controller.quorum.voters", entry) for entry in self.list("controller.quorum.voters")]
+        return {node_id: (host, port) for node_id, host, port in parsed}
+
+    @property
+    def connections_per_ip_overrides(self) -> Mapping[builtins.str, builtins.int]:
+        return checks.parse_ip_overrides(self.str("max.connections.per.ip.overrides"))
+
+
+def load(properties: Mapping[str, str]) -> Config:
+    """A Config that may start, or ConfigError naming the key, the value and what is allowed."""
+    config = Config(properties)
+    for key in STATIC_KEYS.values():
+        if key.required:
+            config[key.name]  # raises when it is missing
+    object.__setattr__(config, "roles", frozenset(config.list("process.roles")))
+    object.__setattr__(config, "listeners", checks.resolve_listeners(config))
+    warnings = checks.check_all(config)
+    object.__setattr__(config, "warnings", (*config.warnings, *warnings))
+    return config
+
+
+def development_profile(data_dir: str, port: int = 9092) -> dict[str, str]:
+    """What `pykbroker start` runs without a properties file.
+
+    Apache Kafka's shipped server.properties where that differs from the defaults, on localhost only (every address of
+    it, IPv4 and IPv6), and groups that start at once.
+
+    With port 0 both listeners get a free port, otherwise the controller listens on the next one.
+    """
+    controller_port = 0 if port == 0 else port + 1 if port < 65535 else port - 1
+    return {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.bootstrap.servers": f"localhost:{controller_port}",
+        "listeners": f"PLAINTEXT://localhost:{port},CONTROLLER://localhost:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://localhost:{port},CONTROLLER://localhost:{controller_port}",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": data_dir,
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+    }
