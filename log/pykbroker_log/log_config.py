@@ -1,0 +1,114 @@
+"""What a log must know of its topic's configuration, who appends to it, and how it says that the disk failed.
+
+Invariants: a `LogConfig` is immutable; a dynamic change replaces the whole value (`PartitionLog.config = ...`).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+MAX_INT64 = (1 << 63) - 1
+
+
+class AppendOrigin(enum.Enum):
+    """Who appends; decides how much is checked."""
+
+    CLIENT = "client"  # everything
+    COORDINATOR = "coordinator"  # control batches allowed, no sequence numbers
+    RAFT_LEADER = "raft leader"  # offsets and epochs are already in the batch
+    REPLICATION = "replication"  # the leader has checked it
+
+
+class StorageError(Exception):
+    """The disk failed under a log. The caller answers KAFKA_STORAGE_ERROR and takes the directory offline."""
+
+    def __init__(self, log_dir: str, cause: OSError) -> None:
+        super().__init__(f"{log_dir}: {cause}")
+        self.log_dir = log_dir
+        self.cause = cause
+
+
+def _policies(value: object) -> frozenset[str]:
+    parts = value.split(",") if isinstance(value, str) else value
+    assert isinstance(parts, (list, tuple, set, frozenset))
+    return frozenset(str(part).strip() for part in parts)
+
+
+@dataclass(slots=True, frozen=True)
+class LogConfig:
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 604_800_000
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 << 20
+    index_interval_bytes: int = 4096
+    retention_ms: int = 604_800_000
+    retention_bytes: int = -1
+    max_message_bytes: int = 1_048_588
+    cleanup_policy: frozenset[str] = frozenset(("delete",))
+    message_timestamp_type: str = "CreateTime"
+    timestamp_before_max_ms: int = MAX_INT64
+    timestamp_after_max_ms: int = 3_600_000
+    compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
+    flush_messages: int = MAX_INT64
+    flush_ms: int = MAX_INT64
+    file_delete_delay_ms: int = 60_000
+    preallocate: bool = False
+    min_insync_replicas: int = 1
+    unclean_leader_election_enable: bool = False
+    delete_retention_ms: int = 86_400_000
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = MAX_INT64
+    min_cleanable_dirty_ratio: float = 0.5
+
+    @property
+    def compact(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def delete(self) -> bool:
+        return "delete" in self.cleanup_policy
+
+    @classmethod
+    def from_topic(cls, values: Mapping[str, object]) -> LogConfig:
+        """From Kafka's topic keys and typed values; what is absent keeps Kafka's default, foreign keys are ignored."""
+        fields: dict[str, object] = {}
+        for key, name in _TOPIC_KEYS.items():
+            value = values.get(key)
+            if value is not None:
+                fields[name] = _policies(value) if name == "cleanup_policy" else value
+        return cls(**fields)  # type: ignore[arg-type]  # the typed table of configuration keys has checked the values
+
+
+_TOPIC_KEYS = {
+    "segment.bytes": "segment_bytes",
+    "segment.ms": "segment_ms",
+    "segment.jitter.ms": "segment_jitter_ms",
+    "segment.index.bytes": "segment_index_bytes",
+    "index.interval.bytes": "index_interval_bytes",
+    "retention.ms": "retention_ms",
+    "retention.bytes": "retention_bytes",
+    "max.message.bytes": "max_message_bytes",
+    "cleanup.policy": "cleanup_policy",
+    "message.timestamp.type": "message_timestamp_type",
+    "message.timestamp.before.max.ms": "timestamp_before_max_ms",
+    "message.timestamp.after.max.ms": "timestamp_after_max_ms",
+    "compression.type": "compression_type",
+    "compression.gzip.level": "compression_gzip_level",
+    "compression.lz4.level": "compression_lz4_level",
+    "compression.zstd.level": "compression_zstd_level",
+    "flush.messages": "flush_messages",
+    "flush.ms": "flush_ms",
+    "file.delete.delay.ms": "file_delete_delay_ms",
+    "preallocate": "preallocate",
+    "min.insync.replicas": "min_insync_replicas",
+    "unclean.leader.election.enable": "unclean_leader_election_enable",
+    "delete.retention.ms": "delete_retention_ms",
+    "min.compaction.lag.ms": "min_compaction_lag_ms",
+    "max.compaction.lag.ms": "max_compaction_lag_ms",
+    "min.cleanable.dirty.ratio": "min_cleanable_dirty_ratio",
+}
