@@ -1,0 +1,44 @@
+"""`python wire/generate`: the command. See README.md beside this folder.
+
+    python wire/generate                      schemas -> wire/pykbroker_wire/{messages,stored}, apis.py
+    python wire/generate --check              fail when that would change a file
+    python wire/generate schemas --libs DIR   Apache Kafka's jars in DIR -> schemas
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+WIRE = Path(__file__).resolve().parent.parent
+if str(WIRE) not in sys.path:
+    sys.path.insert(0, str(WIRE))
+
+from generate import convert, project  # noqa: E402
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python wire/generate")
+    parser.add_argument("--check", action="store_true", help="write nothing, fail when something would change")
+    commands = parser.add_subparsers(dest="command")
+    schemas = commands.add_parser("schemas", help="rewrite wire/schemas from Apache Kafka's jars")
+    schemas.add_argument("--libs", type=Path, required=True, help="the folder with kafka-clients-X.jar and its kind")
+    options = parser.parse_args(arguments)
+    if options.command == "schemas":
+        wanted = project.schema_files(convert.convert(options.libs), convert.kafka_version(options.libs))
+        changed = project.write(WIRE / "schemas", wanted, project.owned_schemas(WIRE / "schemas"), check=options.check)
+    else:
+        package = WIRE / "pykbroker_wire"
+        wanted = project.generated_files(project.load(WIRE / "schemas"))
+        changed = project.write(package, wanted, project.owned_sources(package), check=options.check)
+    for line in changed:
+        print(line)
+    if options.check and changed:
+        print(f"{len(changed)} files are not what their sources say: run `make generate`", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
