@@ -1,0 +1,94 @@
+"""The wire surface: one module per API, and this one explicit table.
+
+ApiVersions, the reference in the docs and the compatibility rows derive from TABLE: what is not here is not served and not
+advertised. Versions are those of the generated messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Flag
+
+from pykbroker_wire.apis import ApiKey
+
+
+class On(Flag):
+    """The listeners that serve an API."""
+
+    BROKER = 1
+    CONTROLLER = 2
+    BOTH = 3
+
+
+@dataclass(slots=True, frozen=True)
+class Api:
+    """One row. `module` is the file in this folder; it has `handle(ctx, request)`.
+
+    forward: a broker listener sends the request on to the active controller in an Envelope (KIP-590), where `handle` runs.
+    advertised_min: what ApiVersions says when that is not the lowest version served.
+    """
+
+    key: ApiKey
+    on: On
+    forward: bool = False
+    advertised_min: int | None = None
+
+    @property
+    def module(self) -> str:
+        return self.key.name.lower()
+
+
+TABLE: tuple[Api, ...] = (
+    # Old librdkafka switches features off when Produce does not begin at 0; versions below 3 are still refused (KIP-896).
+    Api(ApiKey.PRODUCE, On.BROKER, advertised_min=0),
+    Api(ApiKey.FETCH, On.BOTH),
+    Api(ApiKey.LIST_OFFSETS, On.BROKER),
+    Api(ApiKey.METADATA, On.BROKER),
+    Api(ApiKey.OFFSET_COMMIT, On.BROKER),
+    Api(ApiKey.OFFSET_FETCH, On.BROKER),
+    Api(ApiKey.FIND_COORDINATOR, On.BROKER),
+    Api(ApiKey.JOIN_GROUP, On.BROKER),
+    Api(ApiKey.HEARTBEAT, On.BROKER),
+    Api(ApiKey.LEAVE_GROUP, On.BROKER),
+    Api(ApiKey.SYNC_GROUP, On.BROKER),
+    Api(ApiKey.DESCRIBE_GROUPS, On.BROKER),
+    Api(ApiKey.LIST_GROUPS, On.BROKER),
+    Api(ApiKey.SASL_HANDSHAKE, On.BOTH),
+    Api(ApiKey.API_VERSIONS, On.BOTH),
+    Api(ApiKey.CREATE_TOPICS, On.BOTH, forward=True),
+    Api(ApiKey.DELETE_TOPICS, On.BOTH, forward=True),
+    Api(ApiKey.DELETE_RECORDS, On.BROKER),
+    Api(ApiKey.INIT_PRODUCER_ID, On.BROKER),
+    Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, On.BROKER),
+    Api(ApiKey.DESCRIBE_ACLS, On.BOTH),
+    Api(ApiKey.CREATE_ACLS, On.BOTH, forward=True),
+    Api(ApiKey.DELETE_ACLS, On.BOTH, forward=True),
+    Api(ApiKey.DESCRIBE_CONFIGS, On.BOTH),
+    Api(ApiKey.ALTER_CONFIGS, On.BOTH, forward=True),
+    Api(ApiKey.DESCRIBE_LOG_DIRS, On.BROKER),
+    Api(ApiKey.SASL_AUTHENTICATE, On.BOTH),
+    Api(ApiKey.CREATE_PARTITIONS, On.BOTH, forward=True),
+    Api(ApiKey.DELETE_GROUPS, On.BROKER),
+    Api(ApiKey.ELECT_LEADERS, On.BOTH, forward=True),
+    Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, On.BOTH, forward=True),
+    Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, On.BOTH, forward=True),
+    Api(ApiKey.OFFSET_DELETE, On.BROKER),
+    Api(ApiKey.DESCRIBE_CLIENT_QUOTAS, On.BROKER),
+    Api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, On.BOTH),
+    Api(ApiKey.VOTE, On.CONTROLLER),
+    Api(ApiKey.BEGIN_QUORUM_EPOCH, On.CONTROLLER),
+    Api(ApiKey.END_QUORUM_EPOCH, On.CONTROLLER),
+    Api(ApiKey.DESCRIBE_QUORUM, On.BOTH, forward=True),
+    Api(ApiKey.ALTER_PARTITION, On.CONTROLLER),
+    Api(ApiKey.UPDATE_FEATURES, On.BOTH, forward=True),
+    Api(ApiKey.ENVELOPE, On.CONTROLLER),
+    Api(ApiKey.FETCH_SNAPSHOT, On.CONTROLLER),
+    Api(ApiKey.DESCRIBE_CLUSTER, On.BOTH),
+    Api(ApiKey.BROKER_REGISTRATION, On.CONTROLLER),
+    Api(ApiKey.BROKER_HEARTBEAT, On.CONTROLLER),
+    Api(ApiKey.ALLOCATE_PRODUCER_IDS, On.CONTROLLER),
+    Api(ApiKey.CONTROLLER_REGISTRATION, On.CONTROLLER),
+    Api(ApiKey.ASSIGN_REPLICAS_TO_DIRS, On.CONTROLLER),
+    Api(ApiKey.LIST_CONFIG_RESOURCES, On.BROKER),
+    Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, On.BROKER),
+)

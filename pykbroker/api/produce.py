@@ -1,0 +1,175 @@
+"""Produce, versions 3-13. KIP-98 (idempotence), KIP-467 (record errors), KIP-516 (topic ids), KIP-951 (leader hints).
+
+Works: acks 0, 1 and all, idempotent producers, every record checked. acks=0 with an error closes the connection, as in Apache Kafka:
+it is the only way to tell. Transactional batches are refused until the transaction coordinator moves in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from pykbroker.api.context import RequestContext
+from pykbroker.api.leaders import leader_hint
+from pykbroker.net.connection import CloseConnection
+from pykbroker.replica.partition import Partition
+from pykbroker.security.authorizer import Operation, Resource
+from pykbroker_log.validate import RecordErrors
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from pykbroker_wire.records.batch import is_transactional
+
+_TOPIC_IDS_FROM = 13
+#: A request that asks for acks=all where the high watermark does not move at once waits in one of these.
+_Waiting = list[tuple[Partition, int, PartitionProduceResponse]]
+
+
+def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
+    acks = request.acks
+    topics: list[TopicProduceResponse] = []
+    waiting: _Waiting = []
+    now_ms = ctx.arrival_ms
+    by_id = ctx.api_version >= _TOPIC_IDS_FROM
+    replicas = ctx.services.replicas
+    refused = _refuse_transactional(ctx, request)
+    for topic in request.topic_data:
+        name: str | None
+        if by_id:
+            image = ctx.services.metadata.image.topics.by_id.get(topic.topic_id)
+            name = image.name if image is not None else None
+        else:
+            name = topic.name
+        if name is None:
+            topic_error = ErrorCode.UNKNOWN_TOPIC_ID
+        elif not ctx.authorize(Operation.WRITE, Resource.TOPIC, name):
+            topic_error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif acks not in (-1, 0, 1):
+            topic_error = ErrorCode.INVALID_REQUIRED_ACKS
+        else:
+            topic_error = refused
+        answers: list[PartitionProduceResponse] = []
+        for asked in topic.partition_data:
+            answer = PartitionProduceResponse(index=asked.index)
+            answers.append(answer)
+            if topic_error:
+                _fail(answer, KafkaError(topic_error))
+                continue
+            try:
+                assert name is not None
+                partition = replicas.get(name, asked.index)
+                if asked.records is None:
+                    raise KafkaError(ErrorCode.INVALID_RECORD, "the records field is null")
+                info = partition.append(asked.records, required_acks=acks, now_ms=now_ms)
+            except KafkaError as error:
+                _fail(answer, error)
+                if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and ctx.api_version >= 10 and name is not None:
+                    leader, epoch, _ = leader_hint(ctx.services, ctx.listener_name, name, asked.index)
+                    answer.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+                continue
+            answer.base_offset = info.first_offset
+            answer.log_append_time_ms = info.log_append_time_ms
+            answer.log_start_offset = info.log_start_offset
+            if acks == -1 and partition.high_watermark <= info.last_offset:
+                waiting.append((partition, info.last_offset + 1, answer))
+        topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
+    if acks == 0:
+        _close_on_error(ctx, topics)
+        return None
+    response = ProduceResponse(responses=topics)
+    if waiting:
+        return _wait(ctx, request, response, waiting)
+    return _with_endpoints(ctx, response)
+
+
+def _refuse_transactional(ctx: RequestContext, request: ProduceRequest) -> ErrorCode:
+    """CVE-2018-17196: whether a request is transactional is told by every batch of it, not by its header."""
+    for topic in request.topic_data:
+        for asked in topic.partition_data:
+            if asked.records is not None and is_transactional(asked.records):
+                transactional_id = request.transactional_id
+                if transactional_id is None or not ctx.authorize(Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id):
+                    return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+                # No transactional id was ever given out, so no producer can own this one.
+                return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    return ErrorCode.NONE
+
+
+def _fail(answer: PartitionProduceResponse, error: KafkaError) -> None:
+    answer.error_code = error.code
+    answer.base_offset = -1
+    answer.log_append_time_ms = -1
+    answer.log_start_offset = -1
+    if isinstance(error, RecordErrors):
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message) for index, message in error.record_errors
+        ]
+        answer.error_message = error.message
+    elif error.code in _WITH_MESSAGE:
+        answer.error_message = error.message or None
+
+
+#: Apache Kafka fills the message of these only; the others carry null.
+_WITH_MESSAGE = frozenset({ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP})
+
+
+def _close_on_error(ctx: RequestContext, topics: list[TopicProduceResponse]) -> None:
+    failed = [
+        f"{topic.name}-{answer.index}: {ErrorCode(answer.error_code).name}"
+        for topic in topics
+        for answer in topic.partition_responses
+        if answer.error_code
+    ]
+    if failed:
+        raise CloseConnection(f"a Produce request with acks=0 from client {ctx.client_id!r} failed: {', '.join(failed)}")
+
+
+def _with_endpoints(ctx: RequestContext, response: ProduceResponse) -> ProduceResponse:
+    if ctx.api_version >= 10:
+        for topic in response.responses:
+            for answer in topic.partition_responses:
+                if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and answer.current_leader.leader_id >= 0:
+                    from pykbroker.api.leaders import node_on_listener
+
+                    node = node_on_listener(ctx.services, answer.current_leader.leader_id, ctx.listener_name)
+                    if node is not None:
+                        response.node_endpoints.append(
+                            NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
+                        )
+    return response
+
+
+def _wait(ctx: RequestContext, request: ProduceRequest, response: ProduceResponse, waiting: _Waiting) -> asyncio.Future[ProduceResponse]:
+    """acks=all: one future for the request, done when every partition has committed or failed, or its time is up."""
+    loop = ctx.services.runtime.loop
+    future: asyncio.Future[ProduceResponse] = loop.create_future()
+    open_answers: dict[int, PartitionProduceResponse] = {id(answer): answer for _, _, answer in waiting}
+
+    def finished(answer: PartitionProduceResponse, code: ErrorCode) -> None:
+        if open_answers.pop(id(answer), None) is None:
+            return
+        if code:
+            _fail(answer, KafkaError(code))
+        if not open_answers and not future.done():
+            future.set_result(_with_endpoints(ctx, response))
+
+    def expired() -> None:
+        for answer in list(open_answers.values()):
+            finished(answer, ErrorCode.REQUEST_TIMED_OUT)
+
+    def callback(answer: PartitionProduceResponse) -> Any:
+        return lambda code: finished(answer, code)
+
+    for partition, offset, answer in waiting:
+        partition.when_committed(offset, callback(answer))
+    if not future.done():
+        timer = loop.call_later(max(0, request.timeout_ms) / 1000, expired)
+        future.add_done_callback(lambda _: timer.cancel())
+    return future

@@ -1,0 +1,63 @@
+"""The parts of a node that handlers reach: one struct for the broker half, one for the controller half.
+
+Filled by the composition root (pykbroker/broker.py). The two halves share nothing but what `Services` names;
+what one wants of the other goes through `controller_channel` as protocol messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pykbroker.security.authorizer import AllowAll, Authorizer
+
+if TYPE_CHECKING:
+    from pykbroker.config.load import Config
+    from pykbroker.controller.active import ActiveController
+    from pykbroker.coordinator.group.service import GroupService
+    from pykbroker.lifecycle import BrokerLifecycle
+    from pykbroker.metadata.loader import MetadataLoader
+    from pykbroker.metrics.registry import Metrics
+    from pykbroker.quorum.channel import Channel
+    from pykbroker.quorum.driver import QuorumDriver
+    from pykbroker.replica.fetch_sessions import FetchSessions
+    from pykbroker.replica.producer_ids import ProducerIds
+    from pykbroker.replica.table import ReplicaTable
+    from pykbroker.runtime import Runtime
+
+
+@dataclass(slots=True, kw_only=True)
+class Services:
+    """What both halves have."""
+
+    config: Config
+    runtime: Runtime
+    node_id: int
+    cluster_id: str
+    quorum: QuorumDriver
+    metadata: MetadataLoader
+    metrics: Metrics
+    authorizer: Authorizer = field(default_factory=AllowAll)
+
+
+@dataclass(slots=True, kw_only=True)
+class BrokerServices(Services):
+    """The broker half."""
+
+    replicas: ReplicaTable
+    groups: GroupService
+    fetch_sessions: FetchSessions
+    producer_ids: ProducerIds
+    controller_channel: Channel
+    lifecycle: BrokerLifecycle
+    #: ports that were bound, by listener name (a configured port 0 is not what a client can connect to)
+    bound_ports: dict[str, int] = field(default_factory=dict)
+    shutdown: Callable[[], None] = lambda: None
+
+
+@dataclass(slots=True, kw_only=True)
+class ControllerServices(Services):
+    """The controller half."""
+
+    controller: ActiveController

@@ -1,0 +1,171 @@
+"""Incremental fetch sessions (KIP-227): the partitions a client reads, remembered between its fetches.
+
+Responsible for which partitions a fetch is about, and which of them an incremental answer must mention. Not responsible for
+reading. Bounded by max.incremental.fetch.session.cache.slots; a client that gets no session sends full fetches.
+
+A session epoch is 0 for the fetch that asks for a new session, -1 for one that wants none, and counts 1, 2, … 2^31-1, 1 after that.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from pykbroker_wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from pykbroker.replica.partition import Partition
+
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+NO_SESSION = 0
+#: A session that was used this recently is not taken from a client that would get no more than its share (KIP-227).
+MIN_EVICTION_SECONDS = 120.0
+
+#: topic id (or name before version 13) and partition index
+Key = tuple[bytes | str, int]
+
+
+def next_epoch(epoch: int) -> int:
+    """The epoch after `epoch`."""
+    if epoch < 0:
+        return FINAL_EPOCH
+    return 1 if epoch == 2**31 - 1 else epoch + 1
+
+
+class FetchPartition:
+    """One partition of a fetch: what the client asks for, and what it was last told."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "index",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "max_bytes",
+        "partition",
+        "sent_error",
+        "sent_high_watermark",
+        "sent_log_start_offset",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, topic: str | None, topic_id: bytes, index: int) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.fetch_offset = 0
+        self.log_start_offset = -1
+        self.max_bytes = 0
+        self.current_leader_epoch = -1
+        self.last_fetched_epoch = -1
+        self.partition: Partition | None = None
+        self.sent_high_watermark = -1
+        self.sent_log_start_offset = -1
+        self.sent_error = 0
+
+    def worth_telling(self, error: int, has_records: bool, high_watermark: int, log_start_offset: int, diverging: bool) -> bool:
+        """Whether an incremental answer mentions this partition; remembers what it says if so."""
+        changed = has_records or diverging
+        if self.sent_high_watermark != high_watermark:
+            self.sent_high_watermark = high_watermark
+            changed = True
+        if self.sent_log_start_offset != log_start_offset:
+            self.sent_log_start_offset = log_start_offset
+            changed = True
+        if error:
+            # An error is repeated until it is gone, and its end is told once.
+            self.sent_high_watermark = -1
+            changed = True
+        return changed
+
+
+class FetchSession:
+    """`partitions` keeps its order: partitions that had records go to the end, so that all get their turn."""
+
+    __slots__ = ("created", "epoch", "id", "last_used", "partitions", "privileged", "uses_topic_ids")
+
+    def __init__(self, session_id: int, privileged: bool, uses_topic_ids: bool, now: float) -> None:
+        self.id = session_id
+        self.epoch = 1
+        self.privileged = privileged
+        self.uses_topic_ids = uses_topic_ids
+        self.created = now
+        self.last_used = now
+        self.partitions: dict[Key, FetchPartition] = {}
+
+    def move_to_end(self, key: Key) -> None:
+        entry = self.partitions.pop(key, None)
+        if entry is not None:
+            self.partitions[key] = entry
+
+
+class FetchSessions:
+    """The cache. Least recently used first."""
+
+    def __init__(self, slots: int, rng: random.Random) -> None:
+        self._slots = slots
+        self._random = rng
+        self._sessions: dict[int, FetchSession] = {}
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def partition_count(self) -> int:
+        return sum(len(session.partitions) for session in self._sessions.values())
+
+    def find(self, session_id: int, epoch: int, uses_topic_ids: bool, now: float) -> FetchSession | ErrorCode:
+        """The session of an incremental fetch, its epoch advanced; or the error for the whole answer."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if session.uses_topic_ids != uses_topic_ids:
+            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        if session.epoch != epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        session.epoch = next_epoch(epoch)
+        session.last_used = now
+        # Touch: dicts keep insertion order, so the first is the least recently used.
+        del self._sessions[session_id]
+        self._sessions[session_id] = session
+        return session
+
+    def close(self, session_id: int) -> None:
+        self._sessions.pop(session_id, None)
+
+    def create(self, partitions: Iterable[tuple[Key, FetchPartition]], *, privileged: bool, uses_topic_ids: bool, now: float) -> FetchSession | None:
+        """A new session, or None when the cache is full of sessions that are worth more."""
+        if self._slots <= 0:
+            return None
+        members = dict(partitions)
+        if len(self._sessions) >= self._slots and not self._evict(len(members), privileged, now):
+            return None
+        session_id = 0
+        while session_id == 0 or session_id in self._sessions:
+            session_id = self._random.randrange(1, 2**31 - 1)
+        session = FetchSession(session_id, privileged, uses_topic_ids, now)
+        session.partitions = members
+        self._sessions[session_id] = session
+        return session
+
+    def _evict(self, size: int, privileged: bool, now: float) -> bool:
+        oldest = next(iter(self._sessions.values()))
+        if now - oldest.last_used > MIN_EVICTION_SECONDS:
+            victim = oldest
+        else:
+            # Followers before consumers, then larger sessions before smaller ones that are not new.
+            candidates = [
+                session
+                for session in self._sessions.values()
+                if (privileged and not session.privileged)
+                or (session.privileged <= privileged and len(session.partitions) < size and now - session.created > MIN_EVICTION_SECONDS)
+            ]
+            if not candidates:
+                return False
+            victim = min(candidates, key=lambda session: len(session.partitions))
+        del self._sessions[victim.id]
+        self.evictions += 1
+        return True

@@ -1,0 +1,247 @@
+"""One partition on this node: its role, its log, its high watermark, and who waits for it.
+
+Responsible for: leader and follower roles as the metadata says, appends and reads in that role, moving the high watermark from
+the replica set and nothing else, telling waiters. Not responsible for the bytes (log/), nor for which partitions exist (table.py).
+
+Invariants (INVARIANTS P2, P7, P10): leader epoch only rises; the high watermark never moves back in a leader epoch; acks=all
+is refused before the append while the ISR is below min.insync.replicas.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pykbroker.replica.isr import high_watermark
+from pykbroker_log.partition_log import AppendInfo, AppendOrigin, PartitionLog, ReadResult, StorageError
+from pykbroker_wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from pykbroker.metadata.image import PartitionImage
+    from pykbroker.replica.parked import ParkedFetch
+    from pykbroker.replica.table import ReplicaTable
+
+Committed = Callable[[ErrorCode], None]
+
+
+class Partition:
+    """A replica of this node. `table` opens its log on first use and collects what happens to it."""
+
+    __slots__ = (
+        "_commit_waiters",
+        "_followers",
+        "_log",
+        "_sequence",
+        "committed_bytes",
+        "fetch_waiters",
+        "index",
+        "is_leader",
+        "isr",
+        "leader_epoch",
+        "leader_id",
+        "offline",
+        "partition_epoch",
+        "replicas",
+        "table",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, table: ReplicaTable, topic: str, index: int, topic_id: bytes) -> None:
+        self.table = table
+        self.topic = topic
+        self.index = index
+        self.topic_id = topic_id
+        self.leader_id = -1
+        self.leader_epoch = -1
+        self.partition_epoch = -1
+        self.replicas: tuple[int, ...] = ()
+        self.isr: tuple[int, ...] = ()
+        self.is_leader = False
+        #: its log directory failed: every access answers KAFKA_STORAGE_ERROR
+        self.offline = False
+        #: grows with every byte that became readable; parked fetches compare it instead of reading again
+        self.committed_bytes = 0
+        self.fetch_waiters: set[ParkedFetch] = set()
+        self._log: PartitionLog | None = None
+        self._followers: dict[int, int] = {}
+        self._commit_waiters: list[tuple[int, int, Committed]] = []
+        self._sequence = 0
+
+    def __repr__(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+    # -- log ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def log(self) -> PartitionLog:
+        """The log, opened on first use. Raises KAFKA_STORAGE_ERROR."""
+        log = self._log
+        if log is None:
+            if self.offline:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: its log directory is offline")
+            log = self._log = self.table.open_log(self)
+            self._advance()
+        return log
+
+    @property
+    def log_if_open(self) -> PartitionLog | None:
+        return self._log
+
+    @property
+    def high_watermark(self) -> int:
+        return self.log.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        return self.log.last_stable_offset
+
+    # -- role ---------------------------------------------------------------------------------------------------------
+
+    def update(self, image: PartitionImage, node_id: int) -> tuple[bool, bool]:
+        """Take over what the metadata says. Returns (became leader in a new epoch, stopped being leader)."""
+        was_leader, old_epoch = self.is_leader, self.leader_epoch
+        self.leader_id = image.leader
+        self.leader_epoch = image.leader_epoch
+        self.partition_epoch = image.partition_epoch
+        self.replicas = tuple(image.replicas)
+        self.isr = tuple(image.isr)
+        self.is_leader = image.leader == node_id
+        new_epoch = image.leader_epoch != old_epoch
+        if new_epoch:
+            self._followers.clear()
+        if was_leader and (new_epoch or not self.is_leader):
+            self._fail_waiters(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if self.is_leader and self._log is not None:
+            self._advance()
+        return self.is_leader and new_epoch, was_leader and not self.is_leader
+
+    def require_leader(self, current_leader_epoch: int = -1) -> None:
+        """KIP-320 and KIP-392 checks of a request that only the leader answers."""
+        if self.offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: its log directory is offline")
+        if current_leader_epoch >= 0:
+            if current_leader_epoch < self.leader_epoch:
+                raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"{self}: leader epoch is {self.leader_epoch}, not {current_leader_epoch}")
+            if current_leader_epoch > self.leader_epoch:
+                raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"{self}: leader epoch is {self.leader_epoch}, not yet {current_leader_epoch}")
+        if not self.is_leader:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self}: this node is not its leader")
+
+    # -- append -------------------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        records: bytes | bytearray | memoryview,
+        *,
+        required_acks: int,
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> AppendInfo:
+        """Append as leader. Raises KafkaError; nothing was appended then."""
+        if not self.is_leader:
+            self.require_leader()
+        log = self._log or self.log
+        if required_acks == -1 and len(self.isr) < log.config.min_insync_replicas:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self}: {len(self.isr)} in-sync replicas, min.insync.replicas is {log.config.min_insync_replicas}",
+            )
+        try:
+            info = log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin)
+        except StorageError as error:
+            self.table.storage_failed(self, error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: {error}") from error
+        if not info.duplicate:
+            self.table.appended(self, info)
+            self._advance()
+        return info
+
+    def _advance(self) -> None:
+        """Move the high watermark to what the replica set has, and tell who waits."""
+        log = self._log
+        if log is None or not self.is_leader:
+            return
+        current = log.high_watermark
+        if self.isr == (self.leader_id,):
+            reached = log.log_end_offset
+        else:
+            reached = high_watermark(current, log.log_end_offset, self._followers, self.isr, self.leader_id)
+        if reached <= current:
+            return
+        log.set_high_watermark(reached)
+        waiters = self._commit_waiters
+        while waiters and waiters[0][0] <= reached:
+            heapq.heappop(waiters)[2](ErrorCode.NONE)
+        if self.fetch_waiters:
+            self.table.changed(self)
+
+    def when_committed(self, offset: int, callback: Committed) -> None:
+        """Call back once everything before `offset` is committed (at once if it is), or with the reason why it will not be."""
+        if not self.is_leader:
+            callback(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif self.log.high_watermark >= offset:
+            callback(ErrorCode.NONE)
+        else:
+            self._sequence += 1
+            heapq.heappush(self._commit_waiters, (offset, self._sequence, callback))
+
+    def _fail_waiters(self, code: ErrorCode) -> None:
+        waiters, self._commit_waiters = self._commit_waiters, []
+        for _, _, callback in sorted(waiters, key=lambda entry: entry[1]):
+            callback(code)
+        if self.fetch_waiters:
+            self.table.changed(self)
+
+    # -- read ---------------------------------------------------------------------------------------------------------
+
+    def read(self, offset: int, max_bytes: int, *, read_committed: bool, min_one: bool, zero_copy: bool = False) -> ReadResult:
+        """Read for a consumer: up to the high watermark, or the last stable offset. Raises KafkaError."""
+        log = self._log or self.log
+        upper = log.last_stable_offset if read_committed else log.high_watermark
+        try:
+            return log.read(offset, max_bytes, upper, min_one=min_one, allow_map=zero_copy)
+        except StorageError as error:
+            self.table.storage_failed(self, error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: {error}") from error
+
+    def read_as_replica(self, replica_id: int, offset: int, max_bytes: int, *, min_one: bool, zero_copy: bool = False) -> ReadResult:
+        """Read for a follower: up to the log end; its offset is proof of what it has."""
+        if replica_id not in self.replicas:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self}: broker {replica_id} is not one of its replicas")
+        log = self.log
+        result = log.read(offset, max_bytes, log.log_end_offset, min_one=min_one, allow_map=zero_copy)
+        if self._followers.get(replica_id, -1) < offset:
+            self._followers[replica_id] = offset
+            self._advance()
+        return result
+
+    def delete_records_before(self, offset: int) -> int:
+        """DeleteRecords: -1 stands for the high watermark. Returns the low watermark; raises OFFSET_OUT_OF_RANGE."""
+        log = self.log
+        target = log.high_watermark if offset == -1 else offset
+        if target < 0 or target > log.high_watermark:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self}: cannot delete up to {offset}, the high watermark is {log.high_watermark}")
+        log.delete_records_before(target)
+        return log.log_start_offset
+
+    # -- end ----------------------------------------------------------------------------------------------------------
+
+    def take_offline(self) -> None:
+        """Its directory failed. Reads that were handed out stay valid; nothing more is opened."""
+        self.offline = True
+        self._log = None
+        self._fail_waiters(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def detach(self) -> PartitionLog | None:
+        """The partition was deleted or moved away: fail who waits, hand the log to the caller."""
+        self.is_leader = False
+        self.leader_id = -1
+        log, self._log = self._log, None
+        self._fail_waiters(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return log
+
+    def attributes(self) -> dict[str, Any]:
+        """For logs and debugging."""
+        return {"leader": self.leader_id, "epoch": self.leader_epoch, "isr": self.isr}
