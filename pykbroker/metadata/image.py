@@ -1,0 +1,240 @@
+"""What the cluster looks like at one offset of the metadata log: topics, partitions, brokers, configs, features.
+
+Everything here is immutable and may be kept for as long as a reader likes; a new image shares all it can with the one
+before it (`delta.py` builds it). Not responsible for how records change it, nor for who is told.
+
+Invariants: `topics.by_name` and `topics.by_id` hold the same TopicImage objects; a mapping is never changed after the
+image that holds it was made; an empty config resource is absent, not an empty mapping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+ZERO_UUID = bytes(16)
+
+#: Topic id of `__cluster_metadata`: AAAAAAAAAAAAAAAAAAAAAQ.
+METADATA_TOPIC_ID = bytes(15) + b"\x01"
+
+#: Directory ids with a meaning of their own (KIP-858).
+DIRECTORY_MIGRATING = ZERO_UUID
+DIRECTORY_UNASSIGNED = bytes(15) + b"\x01"
+DIRECTORY_LOST = bytes(15) + b"\x02"
+DIRECTORY_RESERVED_LAST = bytes(15) + b"\x64"
+
+NO_LEADER = -1
+
+#: LeaderRecoveryState of KIP-704.
+RECOVERED = 0
+RECOVERING = 1
+
+_EMPTY: Mapping[Any, Any] = MappingProxyType({})
+
+
+class ConfigResource:
+    """Resource types as the protocol numbers them; the type is an int wherever it is stored."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class Endpoint(NamedTuple):
+    """Where one listener of a node is reached."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: int
+
+
+class VersionRange(NamedTuple):
+    """The levels of one feature that a node supports."""
+
+    min: int
+    max: int
+
+
+class PartitionImage(NamedTuple):
+    """One partition. A NamedTuple because 1,000 of them are made at once: half the cost of a frozen dataclass."""
+
+    replicas: tuple[int, ...]
+    directories: tuple[bytes, ...]
+    isr: tuple[int, ...]
+    elr: tuple[int, ...]
+    last_known_elr: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    leader: int
+    leader_recovery_state: int
+    leader_epoch: int
+    partition_epoch: int
+
+    @property
+    def preferred_leader(self) -> int:
+        return self.replicas[0] if self.replicas else NO_LEADER
+
+    @property
+    def is_reassigning(self) -> bool:
+        return bool(self.removing_replicas or self.adding_replicas)
+
+    def directory(self, replica: int) -> bytes | None:
+        """The log directory that holds `replica`, or None when `replica` is not one of the replicas."""
+        try:
+            return self.directories[self.replicas.index(replica)]
+        except (ValueError, IndexError):
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    name: str
+    id: bytes
+    partitions: Mapping[int, PartitionImage]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsImage:
+    by_name: Mapping[str, TopicImage] = field(default_factory=lambda: _EMPTY)
+    by_id: Mapping[bytes, TopicImage] = field(default_factory=lambda: _EMPTY)
+
+    def __len__(self) -> int:
+        return len(self.by_id)
+
+    def partition(self, topic: str, index: int) -> PartitionImage | None:
+        found = self.by_name.get(topic)
+        return None if found is None else found.partitions.get(index)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    """A registered broker; `epoch` is the offset of its registration record."""
+
+    id: int
+    epoch: int
+    incarnation_id: bytes
+    endpoints: Mapping[str, Endpoint]
+    rack: str | None
+    fenced: bool
+    in_controlled_shutdown: bool
+    directories: tuple[bytes, ...]
+    features: Mapping[str, VersionRange]
+    cordoned_directories: tuple[bytes, ...] = ()
+    is_migrating_zk_broker: bool = False
+
+    def has_online_directory(self, directory: bytes) -> bool:
+        """Kafka's rule: ids with a meaning of their own count as online, except LOST, as does any id of a broker without ids."""
+        if not self.directories or directory in self.directories:
+            return True
+        return directory in (DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED)
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerImage:
+    """A registered controller."""
+
+    id: int
+    incarnation_id: bytes
+    endpoints: Mapping[str, Endpoint]
+    features: Mapping[str, VersionRange]
+    zk_migration_ready: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigsImage:
+    """Set configuration values (never defaults), by (resource type, name). The name "" is the cluster-wide default."""
+
+    by_resource: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=lambda: _EMPTY)
+
+    def of(self, resource_type: int, name: str) -> Mapping[str, str]:
+        return self.by_resource.get((resource_type, name), _EMPTY)
+
+    def names(self, resource_type: int) -> Iterator[str]:
+        return (name for kind, name in self.by_resource if kind == resource_type)
+
+
+@dataclass(frozen=True, slots=True)
+class FeaturesImage:
+    """Finalised levels without `metadata.version`, which is told apart because it decides the records' versions.
+
+    `metadata_version` is 0 before the first FeatureLevelRecord. `kraft.version` is not in here: the quorum owns it.
+    """
+
+    metadata_version: int = 0
+    finalized: Mapping[str, int] = field(default_factory=lambda: _EMPTY)
+
+    def all(self) -> dict[str, int]:
+        """Finalised levels, `metadata.version` included once it is known."""
+        levels = dict(self.finalized)
+        if self.metadata_version:
+            levels["metadata.version"] = self.metadata_version
+        return levels
+
+    @property
+    def elr_enabled(self) -> bool:
+        return self.finalized.get("eligible.leader.replicas.version", 0) > 0
+
+
+class ScramCredential(NamedTuple):
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+
+class AclImage(NamedTuple):
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission_type: int
+
+
+class DelegationTokenImage(NamedTuple):
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issue_timestamp_ms: int
+    max_timestamp_ms: int
+    expiration_timestamp_ms: int
+
+
+#: A quota's entity: sorted (type, name) pairs; a name of None is the type's default.
+QuotaEntity = tuple[tuple[str, str | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataImage:
+    """The whole. `offset` and `epoch` are those of the last record in it; -1 for the empty image."""
+
+    offset: int = -1
+    epoch: int = -1
+    timestamp_ms: int = -1
+    features: FeaturesImage = field(default_factory=FeaturesImage)
+    brokers: Mapping[int, BrokerImage] = field(default_factory=lambda: _EMPTY)
+    controllers: Mapping[int, ControllerImage] = field(default_factory=lambda: _EMPTY)
+    topics: TopicsImage = field(default_factory=TopicsImage)
+    configs: ConfigsImage = field(default_factory=ConfigsImage)
+    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=lambda: _EMPTY)
+    #: First id that was not handed out yet; -1 when no block was.
+    producer_ids_next: int = -1
+    acls: Mapping[bytes, AclImage] = field(default_factory=lambda: _EMPTY)
+    #: mechanism (1 SCRAM-SHA-256, 2 SCRAM-SHA-512) and user name
+    scram: Mapping[tuple[int, str], ScramCredential] = field(default_factory=lambda: _EMPTY)
+    delegation_tokens: Mapping[str, DelegationTokenImage] = field(default_factory=lambda: _EMPTY)
+
+    def broker_is_active(self, broker_id: int) -> bool:
+        """Registered, unfenced and not on its way out."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
+
+
+EMPTY_IMAGE = MetadataImage()
