@@ -1,0 +1,383 @@
+"""A record batch, format v2, as a header over bytes that stay where they are; and the builder that makes new ones.
+
+     0 base offset int64        21 attributes int16: codec 0-2, log append time 3, transactional 4, control 5, horizon 6
+     8 batch length int32       23 last offset delta int32     43 producer id int64        57 record count int32
+    12 leader epoch int32       27 base timestamp int64        51 producer epoch int16     61 records
+    16 magic int8               35 max timestamp int64         53 base sequence int32
+    17 CRC-32C uint32 of everything from 21 on
+
+Base offset and leader epoch lie in front of what the CRC covers, so that a leader stamps them without a new one.
+With the delete-horizon flag the base timestamp is the horizon; record timestamps stay relative to it.
+
+Responsible for headers; records are `record.py`, verdicts on what a client sent are `pykbroker_log.validate`.
+Invariants: reading never copies record bytes; `CorruptBatch` is the one error for bytes that are no batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from struct import Struct
+from struct import error as StructError
+from typing import TYPE_CHECKING, NamedTuple
+
+from crc32c import crc32c
+
+from pykbroker_wire.records.compression import Codec, compress
+from pykbroker_wire.records.record import Headers, encode_record
+
+if TYPE_CHECKING:
+    from pykbroker_wire.primitives import Buffer
+
+HEADER_SIZE = 61
+LOG_OVERHEAD = 12
+"""Base offset and batch length: what `batch_length` does not count."""
+MIN_BATCH_LENGTH = HEADER_SIZE - LOG_OVERHEAD
+MAGIC = 2
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+DELETE_HORIZON = 0x40
+
+NO_TIMESTAMP = -1
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_LEADER_EPOCH = -1
+MAX_INT32 = 2**31 - 1
+
+HEADER = Struct(">qiibIhiqqqhii")
+"""The whole header in the order of the fields of BatchHeader."""
+_COVERED = Struct(">hiqqqhii")
+_FRONT = Struct(">qiibI")
+_INT64 = Struct(">q")
+_INT32 = Struct(">i")
+_INT16 = Struct(">h")
+_UINT32 = Struct(">I")
+_CRC_START = 21
+
+
+class CorruptBatch(ValueError):
+    """The bytes are not a batch of format v2."""
+
+
+class BatchHeader(NamedTuple):
+    """The header's fields. A named tuple, because it is made from one unpack without touching the fields."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @classmethod
+    def parse(cls, buf: Buffer, pos: int = 0) -> BatchHeader:
+        """The header at `pos`, unchecked: lengths, magic and CRC are whatever the bytes say."""
+        try:
+            return cls._make(HEADER.unpack_from(buf, pos))
+        except StructError:
+            raise CorruptBatch(f"{len(buf) - pos} bytes are less than a batch header") from None
+
+    @property
+    def size_in_bytes(self) -> int:
+        return self.batch_length + LOG_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return increment_sequence(self.base_sequence, self.last_offset_delta)
+
+    @property
+    def compression(self) -> Codec:
+        """Raises CorruptBatch for the ids 5 to 7."""
+        try:
+            return Codec(self.attributes & CODEC_MASK)
+        except ValueError:
+            raise CorruptBatch(f"Unknown compression type id: {self.attributes & CODEC_MASK}") from None
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def timestamp_type(self) -> str:
+        return "LogAppendTime" if self.attributes & LOG_APPEND_TIME else "CreateTime"
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        return bool(self.attributes & DELETE_HORIZON)
+
+
+def increment_sequence(sequence: int, increment: int) -> int:
+    """Sequences go from 0 to 2^31 - 1 and start again at 0."""
+    return (sequence + increment) & MAX_INT32
+
+
+def decrement_sequence(sequence: int, decrement: int) -> int:
+    return (sequence - decrement) & MAX_INT32
+
+
+def iter_batches(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of every whole batch from `pos`. A last batch that is cut off ends the iteration silently, as
+    in a fetched slice; a length or magic that no batch can have raises CorruptBatch."""
+    end = len(buf)
+    while end - pos >= HEADER_SIZE:
+        header = BatchHeader._make(HEADER.unpack_from(buf, pos))
+        if header.magic != MAGIC:
+            raise CorruptBatch(f"Invalid magic {header.magic} at position {pos}")
+        if header.batch_length < MIN_BATCH_LENGTH:
+            raise CorruptBatch(f"Batch length {header.batch_length} at position {pos} is too small")
+        after = pos + LOG_OVERHEAD + header.batch_length
+        if after > end:
+            return
+        yield pos, header
+        pos = after
+
+
+def verify_crc(buf: Buffer, pos: int, header: BatchHeader) -> bool:
+    """Whether the whole batch is there and its CRC is right. Above 32 KiB the GIL is released meanwhile."""
+    end = pos + header.size_in_bytes
+    if header.batch_length < MIN_BATCH_LENGTH or end > len(buf):
+        return False
+    crc: int = crc32c(memoryview(buf)[pos + _CRC_START : end])
+    return crc == header.crc
+
+
+def stamp(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch: int) -> None:
+    """Write what a leader assigns; the CRC does not cover it."""
+    _INT64.pack_into(buf, pos, base_offset)
+    _INT32.pack_into(buf, pos + 12, leader_epoch)
+
+
+def restamp_timestamp(
+    buf: bytearray | memoryview, pos: int, header: BatchHeader, max_timestamp: int, *, log_append_time: bool
+) -> None:
+    """Write max timestamp and timestamp type, and the new CRC if that changed anything."""
+    attributes = header.attributes & ~LOG_APPEND_TIME | (LOG_APPEND_TIME if log_append_time else 0)
+    if attributes == header.attributes and max_timestamp == header.max_timestamp:
+        return
+    _INT16.pack_into(buf, pos + 21, attributes)
+    _INT64.pack_into(buf, pos + 35, max_timestamp)
+    _UINT32.pack_into(buf, pos + 17, crc32c(memoryview(buf)[pos + _CRC_START : pos + header.size_in_bytes]))
+
+
+# --- building ---------------------------------------------------------------------------------------------------------
+
+
+def seal(
+    payload: Buffer,
+    *,
+    record_count: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    attributes: int = 0,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+) -> bytes:
+    """A header with its CRC in front of records that are already encoded (and compressed, as `attributes` says)."""
+    covered = _COVERED.pack(
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    )
+    crc = crc32c(payload, crc32c(covered))
+    front = _FRONT.pack(base_offset, MIN_BATCH_LENGTH + len(payload), leader_epoch, MAGIC, crc)
+    return b"".join((front, covered, payload))
+
+
+def build_batch(
+    records: Iterable[tuple[Buffer | None, Buffer | None, Headers, int]],
+    *,
+    codec: int = Codec.NONE,
+    level: int | None = None,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+    control: bool = False,
+    log_append_time_ms: int | None = None,
+) -> bytes:
+    """One batch of (key, value, headers, timestamp) at consecutive offsets. At least one record."""
+    parts = []
+    delta = 0
+    base_timestamp = max_timestamp = NO_TIMESTAMP
+    for key, value, headers, timestamp in records:
+        if delta == 0:
+            base_timestamp = timestamp
+        if timestamp > max_timestamp:
+            max_timestamp = timestamp
+        parts.append(encode_record(delta, timestamp - base_timestamp, key, value, headers))
+        delta += 1
+    if not parts:
+        raise ValueError("a batch has at least one record")
+    payload = b"".join(parts)
+    attributes = codec
+    if codec:
+        payload = compress(codec, payload, level)
+    if transactional:
+        attributes |= TRANSACTIONAL
+    if control:
+        attributes |= CONTROL
+    if log_append_time_ms is not None:
+        attributes |= LOG_APPEND_TIME
+        max_timestamp = log_append_time_ms
+    return seal(
+        payload,
+        record_count=delta,
+        last_offset_delta=delta - 1,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        attributes=attributes,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+    )
+
+
+class BatchBuilder:
+    """Records one by one; offsets may have gaps (compaction keeps them), so each record may name its own."""
+
+    __slots__ = (
+        "_attributes",
+        "_base_offset",
+        "_base_timestamp",
+        "_codec",
+        "_count",
+        "_identity",
+        "_last_offset",
+        "_leader_epoch",
+        "_level",
+        "_log_append_time_ms",
+        "_max_timestamp",
+        "_parts",
+        "_size",
+    )
+
+    def __init__(
+        self,
+        *,
+        codec: int = Codec.NONE,
+        level: int | None = None,
+        base_offset: int = 0,
+        leader_epoch: int = NO_LEADER_EPOCH,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
+        transactional: bool = False,
+        control: bool = False,
+        log_append_time_ms: int | None = None,
+        delete_horizon_ms: int | None = None,
+    ) -> None:
+        self._codec = codec
+        self._level = level
+        self._base_offset = base_offset
+        self._leader_epoch = leader_epoch
+        self._identity = (producer_id, producer_epoch, base_sequence)
+        self._log_append_time_ms = log_append_time_ms
+        self._base_timestamp = delete_horizon_ms  # None: that of the first record
+        self._attributes = (
+            codec
+            | (TRANSACTIONAL if transactional else 0)
+            | (CONTROL if control else 0)
+            | (LOG_APPEND_TIME if log_append_time_ms is not None else 0)
+            | (DELETE_HORIZON if delete_horizon_ms is not None else 0)
+        )
+        self._parts: list[bytes] = []
+        self._size = HEADER_SIZE
+        self._count = 0
+        self._last_offset = base_offset - 1
+        self._max_timestamp = NO_TIMESTAMP
+
+    def append(
+        self,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Headers = (),
+        timestamp: int = NO_TIMESTAMP,
+        *,
+        offset: int | None = None,
+    ) -> int:
+        """Add a record at `offset`, by default the next one. Returns its offset."""
+        if offset is None:
+            offset = self._last_offset + 1
+        elif offset <= self._last_offset:
+            raise ValueError(f"offset {offset} does not follow {self._last_offset}")
+        if self._base_timestamp is None:
+            self._base_timestamp = timestamp
+        part = encode_record(offset - self._base_offset, timestamp - self._base_timestamp, key, value, headers)
+        self._parts.append(part)
+        self._size += len(part)
+        self._count += 1
+        self._last_offset = offset
+        if timestamp > self._max_timestamp:
+            self._max_timestamp = timestamp
+        return offset
+
+    @property
+    def record_count(self) -> int:
+        return self._count
+
+    @property
+    def size_in_bytes(self) -> int:
+        """What `build` returns without compression."""
+        return self._size
+
+    def build(self, *, last_offset: int | None = None) -> bytes:
+        """The batch. `last_offset` keeps a range that compaction has thinned at its end, or emptied."""
+        if last_offset is None:
+            last_offset = self._last_offset
+        if last_offset < self._base_offset:
+            raise ValueError("a batch without records needs a last offset")
+        payload = b"".join(self._parts)
+        if self._codec and self._parts:
+            payload = compress(self._codec, payload, self._level)
+        producer_id, producer_epoch, base_sequence = self._identity
+        append_time = self._log_append_time_ms
+        return seal(
+            payload,
+            record_count=self._count,
+            last_offset_delta=last_offset - self._base_offset,
+            base_timestamp=NO_TIMESTAMP if self._base_timestamp is None else self._base_timestamp,
+            max_timestamp=self._max_timestamp if append_time is None else append_time,
+            attributes=self._attributes if self._parts else self._attributes & ~CODEC_MASK,
+            base_offset=self._base_offset,
+            leader_epoch=self._leader_epoch,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+        )

@@ -1,0 +1,215 @@
+"""One record inside a batch, format v2: reading lazily, writing, and the variable-length integers both need.
+
+    length varint | attributes int8 | timestamp delta varlong | offset delta varint
+    | key length varint, key | value length varint, value | header count varint | per header: key, value with lengths
+
+All integers are zigzag varints; a negative length is null. Responsible for structure only: whether a client may write
+such a record is decided in `pykbroker_log.validate`.
+
+Invariants: keys and values are views, of the caller's buffer when the batch is not compressed; whatever the bytes, the
+readers here raise `InvalidRecord`, `CompressionError` or `TooLarge` and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from pykbroker_wire.records.compression import DEFAULT_LIMIT, decompress
+
+if TYPE_CHECKING:
+    from pykbroker_wire.primitives import Buffer
+    from pykbroker_wire.records.batch import BatchHeader
+
+Headers: TypeAlias = Iterable[tuple[str, bytes | None]]
+
+_HEADER_SIZE = 61
+_LOG_APPEND_TIME = 0x08
+
+
+class InvalidRecord(ValueError):
+    """The bytes are not a record, or not as many records as the batch says."""
+
+
+@dataclass(slots=True)
+class Record:
+    """`key` and `value` are views: copy what must outlive the buffer that the batch was read from."""
+
+    offset: int
+    timestamp: int
+    key: memoryview | None
+    value: memoryview | None
+    headers: list[tuple[str, bytes | None]]
+
+
+# --- variable-length integers -----------------------------------------------------------------------------------------
+
+
+def _encode_varint(zigzag: int) -> bytes:
+    out = bytearray()
+    while zigzag > 127:
+        out.append(zigzag & 127 | 128)
+        zigzag >>= 7
+    out.append(zigzag)
+    return bytes(out)
+
+
+_ONE_BYTE = tuple(_encode_varint(zigzag) for zigzag in range(128))
+
+
+def varint(value: int) -> bytes:
+    """A signed integer of up to 64 bits, zigzag."""
+    zigzag = value << 1 if value >= 0 else ~(value << 1)
+    if zigzag < 128:
+        return _ONE_BYTE[zigzag]
+    if zigzag < 16384:  # bytes((a, b)) is three times as fast as the loop, and most lengths are here
+        return bytes((zigzag & 127 | 128, zigzag >> 7))
+    return _encode_varint(zigzag)
+
+
+def read_varint(data: Buffer, position: int) -> tuple[int, int]:
+    """A 32-bit zigzag varint: (value, position after it). Five bytes at most; excess bits are dropped as Java does."""
+    zigzag = shift = 0
+    try:
+        while True:
+            byte = data[position]
+            position += 1
+            zigzag |= (byte & 127) << shift
+            if byte < 128:
+                zigzag &= 0xFFFFFFFF
+                return zigzag >> 1 ^ -(zigzag & 1), position
+            shift += 7
+            if shift > 28:
+                raise InvalidRecord("Found invalid record structure: a varint of more than 5 bytes")
+    except IndexError:
+        raise InvalidRecord("Found invalid record structure: the batch ends inside a number") from None
+
+
+def read_varlong(data: Buffer, position: int) -> tuple[int, int]:
+    """A 64-bit zigzag varint: (value, position after it). Ten bytes at most; excess bits are dropped as Java does."""
+    zigzag = shift = 0
+    try:
+        while True:
+            byte = data[position]
+            position += 1
+            zigzag |= (byte & 127) << shift
+            if byte < 128:
+                zigzag &= 0xFFFFFFFFFFFFFFFF
+                return zigzag >> 1 ^ -(zigzag & 1), position
+            shift += 7
+            if shift > 63:
+                raise InvalidRecord("Found invalid record structure: a varlong of more than 10 bytes")
+    except IndexError:
+        raise InvalidRecord("Found invalid record structure: the batch ends inside a number") from None
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def encode_record(
+    offset_delta: int, timestamp_delta: int, key: Buffer | None, value: Buffer | None, headers: Headers = ()
+) -> bytes:
+    """The record with its length in front."""
+    parts: list[Buffer] = [b"\x00", varint(timestamp_delta), varint(offset_delta)]
+    if key is None:
+        parts.append(b"\x01")
+    else:
+        parts.append(varint(len(key)))
+        parts.append(key)
+    if value is None:
+        parts.append(b"\x01")
+    else:
+        parts.append(varint(len(value)))
+        parts.append(value)
+    if headers:
+        pairs = list(headers)
+        parts.append(varint(len(pairs)))
+        for name, content in pairs:
+            encoded = name.encode()
+            parts.append(varint(len(encoded)))
+            parts.append(encoded)
+            if content is None:
+                parts.append(b"\x01")
+            else:
+                parts.append(varint(len(content)))
+                parts.append(content)
+    else:
+        parts.append(b"\x00")
+    body = b"".join(parts)
+    return varint(len(body)) + body
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def iter_records(buf: Buffer, position: int, header: BatchHeader, *, limit: int = DEFAULT_LIMIT) -> Iterator[Record]:
+    """The records of the batch whose header was parsed at `position`, one by one.
+
+    Nothing is read before the first `next`. A compressed batch is decompressed whole then, at most to `limit` bytes,
+    because the records are views of the result.
+    """
+    payload = memoryview(buf)[position + _HEADER_SIZE : position + header.size_in_bytes]
+    if len(payload) != header.size_in_bytes - _HEADER_SIZE:
+        raise InvalidRecord("Incorrect declared batch size, premature EOF reached")
+    codec = header.attributes & 7
+    data: Buffer = decompress(codec, payload, limit) if codec else payload
+    append_time = header.max_timestamp if header.attributes & _LOG_APPEND_TIME else None
+    yield from iter_encoded(data, header.record_count, header.base_offset, header.base_timestamp, append_time)
+
+
+def iter_encoded(
+    data: Buffer, count: int, base_offset: int, base_timestamp: int, append_time: int | None = None
+) -> Iterator[Record]:
+    """`count` records that fill `data` exactly."""
+    if count < 0:
+        raise InvalidRecord(f"Found invalid record count {count} in magic v2 batch")
+    view = memoryview(data)
+    end = len(view)
+    position = 0
+    for _ in range(count):
+        size, position = read_varint(data, position)
+        stop = position + size
+        if size < 0 or stop > end:
+            raise InvalidRecord(
+                f"Invalid record size: expected {size} bytes in record payload, "
+                f"but instead the buffer has only {end - position} remaining bytes."
+            )
+        timestamp_delta, position = read_varlong(data, position + 1)  # the attributes byte has no meaning yet
+        offset_delta, position = read_varint(data, position)
+        key, position = _read_bytes(view, position, stop)
+        value, position = _read_bytes(view, position, stop)
+        header_count, position = read_varint(data, position)
+        if header_count < 0 or header_count > stop - position:
+            raise InvalidRecord(f"Found invalid number of record headers {header_count}")
+        headers: list[tuple[str, bytes | None]] = []
+        for _ in range(header_count):
+            name, position = _read_bytes(view, position, stop)
+            if name is None:
+                raise InvalidRecord("Invalid negative header key size")
+            content, position = _read_bytes(view, position, stop)
+            headers.append((str(name, "utf-8", "replace"), None if content is None else bytes(content)))
+        if position != stop:
+            raise InvalidRecord(
+                f"Invalid record size: expected to read {size} bytes in record payload, "
+                f"but instead read {position - stop + size}"
+            )
+        timestamp = wrap_int64(base_timestamp + timestamp_delta) if append_time is None else append_time
+        yield Record(base_offset + offset_delta, timestamp, key, value, headers)
+    if position != end:
+        raise InvalidRecord("Incorrect declared batch size, records still remaining in file")
+
+
+def _read_bytes(view: memoryview, position: int, stop: int) -> tuple[memoryview | None, int]:
+    size, position = read_varint(view, position)
+    if size < 0:
+        return None, position
+    after = position + size
+    if after > stop:
+        raise InvalidRecord("Found invalid record structure: a length beyond the record")
+    return view[position:after], after
+
+
+def wrap_int64(value: int) -> int:
+    """What Java's long holds after an addition that overflowed."""
+    return (value + 0x8000000000000000 & 0xFFFFFFFFFFFFFFFF) - 0x8000000000000000
