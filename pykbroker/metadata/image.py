@@ -129,7 +129,7 @@ class BrokerImage:
     is_migrating_zk_broker: bool = False
 
     def has_online_directory(self, directory: bytes) -> bool:
-        """Kafka's rule: ids with a meaning of their own count as online, except LOST, as does any id of a broker without ids."""
+        """As in Kafka, ids with a meaning of their own (except LOST) are online, and any id on a broker without ids."""
         if not self.directories or directory in self.directories:
             return True
         return directory in (DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED)

@@ -1,0 +1,152 @@
+"""Listens to the quorum and keeps the newest committed image; tells publishers what changed.
+
+committed values -> delta -> image -> publishers, in the order in which they were added. One path for live and start-up.
+Registers with the quorum once; several parts of a node share one loader.
+
+Invariants:
+- `image` only ever holds whole transactions (KIP-868): between BeginTransaction and EndTransaction nothing is published,
+  and after AbortTransaction nothing of it ever is.
+- A publisher sees each change exactly once. One that is added late is first given everything as one delta from the
+  empty image.
+- Publishing is synchronous; `image` is set before the first publisher is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+from pykbroker.metadata.delta import MetadataDelta
+from pykbroker.metadata.image import EMPTY_IMAGE, MetadataImage
+from pykbroker.metadata.records import decode_record
+from pykbroker.metadata.snapshot import image_records, snapshot_values
+from pykbroker_wire.stored.metadata import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
+
+logger = logging.getLogger(__name__)
+
+
+class Publisher(Protocol):
+    """Told of every committed change, in order."""
+
+    def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None: ...
+
+
+class SnapshotWriter(Protocol):
+    """The quorum's side of a snapshot."""
+
+    def write_snapshot(self, offset: int, epoch: int, values: Iterable[bytes]) -> object: ...
+
+
+class MetadataLoader:
+    """A MetadataListener of the quorum (docs/architecture.md 3.5)."""
+
+    def __init__(self, publishers: Iterable[Publisher] = ()) -> None:
+        self.image: MetadataImage = EMPTY_IMAGE
+        self.leader_id: int | None = None
+        self.leader_epoch = -1
+        #: last offset that was handed in, inside an unfinished transaction too
+        self.last_offset = -1
+        self._publishers: list[Publisher] = list(publishers)
+        self._leader_watchers: list[Callable[[int | None, int], None]] = []
+        self._offset_waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._transaction: MetadataDelta | None = None
+
+    # Publishers.
+
+    def add_publisher(self, publisher: Publisher) -> None:
+        self._publishers.append(publisher)
+        if self.image is not EMPTY_IMAGE:
+            delta = MetadataDelta(EMPTY_IMAGE)
+            for record in image_records(self.image):
+                delta.replay(record)
+            publisher.publish(delta, EMPTY_IMAGE, self.image)
+
+    def remove_publisher(self, publisher: Publisher) -> None:
+        self._publishers.remove(publisher)
+
+    def on_leader(self, callback: Callable[[int | None, int], None]) -> None:
+        """`callback(leader_id, epoch)` at every change of the quorum's leader."""
+        self._leader_watchers.append(callback)
+
+    def when_at(self, offset: int) -> asyncio.Future[None]:
+        """Done once everything up to and including `offset` is in `image` and published."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.last_offset >= offset and self._transaction is None:
+            future.set_result(None)
+        else:
+            self._offset_waiters.append((offset, future))
+        return future
+
+    # MetadataListener.
+
+    def handle_commit(self, base_offset: int, epoch: int, timestamp_ms: int, values: list[bytes]) -> None:
+        """One committed batch; `values` are consecutive from `base_offset`."""
+        delta = self._transaction or MetadataDelta(self.image)
+        in_transaction = self._transaction is not None
+        offset = base_offset
+        for offset, value in enumerate(values, base_offset):
+            record = decode_record(value)
+            if isinstance(record, BeginTransactionRecord):
+                if not delta.empty:
+                    self._publish(delta, offset - 1, epoch, timestamp_ms)
+                delta = self._transaction = MetadataDelta(self.image)
+                in_transaction = True
+            elif isinstance(record, EndTransactionRecord):
+                self._transaction = None
+                in_transaction = False
+            elif isinstance(record, AbortTransactionRecord):
+                self._transaction = None
+                in_transaction = False
+                delta = MetadataDelta(self.image)
+            else:
+                delta.replay(record)
+        self.last_offset = max(self.last_offset, offset)
+        if not in_transaction:
+            self._publish(delta, offset, epoch, timestamp_ms)
+
+    def handle_snapshot(self, offset: int, epoch: int, values: Iterator[bytes]) -> None:
+        """A snapshot that holds everything up to and including `offset`; replaces what is known."""
+        delta = MetadataDelta(self.image, whole=True)
+        for value in values:
+            delta.replay(decode_record(value))
+        delta.replace_everything()
+        self._transaction = None
+        self.last_offset = offset
+        self._publish(delta, offset, epoch, -1)
+
+    def handle_leader(self, leader_id: int | None, epoch: int) -> None:
+        self.leader_id = leader_id
+        self.leader_epoch = epoch
+        for watcher in self._leader_watchers:
+            watcher(leader_id, epoch)
+
+    # Snapshots.
+
+    def write_snapshot(self, quorum: SnapshotWriter) -> object:
+        """Hand the newest image to the quorum as a snapshot."""
+        image = self.image
+        return quorum.write_snapshot(image.offset, image.epoch, snapshot_values(image))
+
+    def _publish(self, delta: MetadataDelta, offset: int, epoch: int, timestamp_ms: int) -> None:
+        old = self.image
+        new = self.image = delta.apply(offset, epoch, timestamp_ms)
+        for publisher in self._publishers:
+            try:
+                publisher.publish(delta, old, new)
+            except Exception:
+                # One part's bug must not keep the others from learning what the cluster looks like.
+                logger.exception("Publishing the metadata image at offset %d to %r failed", offset, publisher)
+        if self._offset_waiters:
+            self._wake(offset)
+
+    def _wake(self, offset: int) -> None:
+        waiting, self._offset_waiters = self._offset_waiters, []
+        for wanted, future in waiting:
+            if future.done():
+                continue
+            if wanted <= offset:
+                future.set_result(None)
+            else:
+                self._offset_waiters.append((wanted, future))
