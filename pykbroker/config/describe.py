@@ -1,0 +1,226 @@
+"""DescribeConfigs: entries with value, source, synonyms and type, for each kind of resource.
+
+Responsible for what an entry says, exactly as Apache Kafka 4.3.1 does, oddities included: a topic's `retention.ms` that
+comes from `log.retention.hours` is said to be a default, because the hours are not the first synonym. Not responsible
+for authorization, for which resources exist, nor for the response message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pykbroker.config.dynamic import DynamicConfigs
+from pykbroker.config.group import group_values
+from pykbroker.config.kinds import PASSWORD, READ_ONLY, Key, Required, Value, format_value
+from pykbroker.config.load import LISTENER_PREFIX, Config, find_key
+from pykbroker.config.table import (
+    DYNAMIC_ONLY_KEYS,
+    GROUP_KEYS,
+    GROUP_SYNONYMS,
+    STATIC_KEYS,
+    TOPIC_KEYS,
+    TOPIC_SYNONYMS,
+    broker_synonyms,
+)
+from pykbroker.config.topic import resolve_topic
+
+# Resource types and config sources, as the protocol numbers them.
+RESOURCE_TOPIC: Final = 2
+RESOURCE_BROKER: Final = 4
+RESOURCE_BROKER_LOGGER: Final = 8
+RESOURCE_CLIENT_METRICS: Final = 16
+RESOURCE_GROUP: Final = 32
+
+SOURCE_TOPIC: Final = 1
+SOURCE_DYNAMIC_BROKER: Final = 2
+SOURCE_DYNAMIC_DEFAULT_BROKER: Final = 3
+SOURCE_STATIC_BROKER: Final = 4
+SOURCE_DEFAULT: Final = 5
+SOURCE_BROKER_LOGGER: Final = 6
+SOURCE_CLIENT_METRICS: Final = 7
+SOURCE_GROUP: Final = 8
+
+TYPE_UNKNOWN: Final = 0
+
+
+@dataclass(slots=True, frozen=True)
+class Synonym:
+    name: str
+    value: str | None
+    source: int
+
+
+@dataclass(slots=True, frozen=True)
+class Entry:
+    name: str
+    value: str | None
+    config_source: int
+    read_only: bool
+    is_sensitive: bool
+    config_type: int
+    synonyms: tuple[Synonym, ...]
+    key: Key | None
+
+    @property
+    def is_default(self) -> bool:
+        return self.config_source == SOURCE_DEFAULT
+
+    @property
+    def documentation(self) -> str | None:
+        """Loads the texts; ask only when the request wants them."""
+        return None if self.key is None else self.key.doc
+
+
+def describe_broker(config: Config, dynamic: DynamicConfigs, names: Iterable[str] | None = None) -> list[Entry]:
+    """All keys of one broker. `config` is the properties file, without the dynamic layers."""
+    current = dynamic.apply(config)
+    wanted = None if names is None else frozenset(names)
+    values: dict[str, str | None] = {
+        name: text for name, text in current.overrides().items() if name not in DYNAMIC_ONLY_KEYS
+    }
+    for layer in (dynamic.cluster, dynamic.broker):
+        values.update({name: text for name, text in layer.items() if name in DYNAMIC_ONLY_KEYS})
+    for name, key in STATIC_KEYS.items():
+        if not key.internal:
+            values[name] = None if key.type is PASSWORD else format_value(current[name])
+    return [
+        _broker_entry(name, value, _synonyms(name, config, dynamic))
+        for name, value in values.items()
+        if wanted is None or name in wanted
+    ]
+
+
+def describe_cluster_default(dynamic: DynamicConfigs, names: Iterable[str] | None = None) -> list[Entry]:
+    """The dynamic configuration of all brokers: resource BROKER with an empty name."""
+    wanted = None if names is None else frozenset(names)
+    entries = []
+    for name, text in dynamic.cluster.items():
+        if wanted is not None and name not in wanted:
+            continue
+        found = [
+            Synonym(synonym, None if _sensitive(name) else dynamic.cluster[synonym], SOURCE_DYNAMIC_DEFAULT_BROKER)
+            for synonym in _broker_names(name)
+            if synonym in dynamic.cluster
+        ]
+        entries.append(_broker_entry(name, text, _from_first(name, found)))
+    return entries
+
+
+def describe_topic(
+    config: Config, dynamic: DynamicConfigs, overrides: Mapping[str, str], names: Iterable[str] | None = None
+) -> list[Entry]:
+    wanted = None if names is None else frozenset(names)
+    values = resolve_topic(config, dynamic, overrides)
+    entries = []
+    for name, key in TOPIC_KEYS.items():
+        if (key.internal and name not in overrides) or (wanted is not None and name not in wanted):
+            continue
+        synonyms = _synonyms(TOPIC_SYNONYMS[name][0][0], config, dynamic) if name in TOPIC_SYNONYMS else ()
+        entries.append(_scoped_entry(key, values[name], name in overrides, SOURCE_TOPIC, synonyms))
+    return entries
+
+
+def describe_group(
+    config: Config, dynamic: DynamicConfigs, overrides: Mapping[str, str], names: Iterable[str] | None = None
+) -> list[Entry]:
+    wanted = None if names is None else frozenset(names)
+    values = group_values(dynamic.apply(config), overrides)
+    entries = []
+    for name, key in GROUP_KEYS.items():
+        if wanted is not None and name not in wanted:
+            continue
+        synonyms = (
+            _synonyms(GROUP_SYNONYMS[name], config, dynamic)
+            if name in GROUP_SYNONYMS
+            else (Synonym(name, _default_text(key), SOURCE_DEFAULT),)
+        )
+        entries.append(_scoped_entry(key, values[name], name in overrides, SOURCE_GROUP, synonyms))
+    return entries
+
+
+def describe_broker_loggers(levels: Mapping[str, str], names: Iterable[str] | None = None) -> list[Entry]:
+    """Logger name -> level, as the logging system has them now."""
+    wanted = None if names is None else frozenset(names)
+    return [
+        Entry(name, level, SOURCE_BROKER_LOGGER, False, False, TYPE_UNKNOWN, (), None)
+        for name, level in levels.items()
+        if wanted is None or name in wanted
+    ]
+
+
+def _scoped_entry(key: Key, value: Value, overridden: bool, source: int, inherited: tuple[Synonym, ...]) -> Entry:
+    text = None if key.type is PASSWORD else format_value(value)
+    synonyms = (Synonym(key.name, text, source), *inherited) if overridden else inherited
+    return Entry(
+        name=key.name,
+        value=text,
+        config_source=synonyms[0].source if synonyms else SOURCE_DEFAULT,
+        read_only=False,
+        is_sensitive=key.type is PASSWORD,
+        config_type=key.type,
+        synonyms=synonyms,
+        key=key,
+    )
+
+
+def _broker_entry(name: str, value: str | None, synonyms: tuple[Synonym, ...]) -> Entry:
+    key = find_key(name)
+    row = STATIC_KEYS.get(name) or DYNAMIC_ONLY_KEYS.get(name)
+    sensitive = _sensitive(name)
+    return Entry(
+        name=name,
+        value=None if sensitive else value,
+        config_source=synonyms[0].source if synonyms else SOURCE_DEFAULT,
+        read_only=row is None or row.dynamic == READ_ONLY,
+        is_sensitive=sensitive,
+        config_type=TYPE_UNKNOWN if key is None else key.type,
+        synonyms=synonyms,
+        key=row,
+    )
+
+
+def _synonyms(name: str, config: Config, dynamic: DynamicConfigs) -> tuple[Synonym, ...]:
+    """Every layer that says something about a broker key or one of its synonyms, strongest first."""
+    sensitive = _sensitive(name)
+    names = _broker_names(name)
+    static = config.overrides()
+    found: list[Synonym] = []
+    for layer, source in (
+        (dynamic.broker, SOURCE_DYNAMIC_BROKER),
+        (dynamic.cluster, SOURCE_DYNAMIC_DEFAULT_BROKER),
+        (static, SOURCE_STATIC_BROKER),
+    ):
+        found += [Synonym(one, None if sensitive else layer[one], source) for one in names if one in layer]
+    for one in names:
+        key = STATIC_KEYS.get(one)
+        if key is not None and key.default is not None and not isinstance(key.default, Required):
+            found.append(Synonym(one, None if sensitive else _default_text(key), SOURCE_DEFAULT))
+    return _from_first(name, found)
+
+
+def _from_first(name: str, found: list[Synonym]) -> tuple[Synonym, ...]:
+    """Kafka shows the chain from the first layer that has the name itself."""
+    for index, synonym in enumerate(found):
+        if synonym.name == name:
+            return tuple(found[index:])
+    return ()
+
+
+def _broker_names(name: str) -> tuple[str, ...]:
+    match = LISTENER_PREFIX.fullmatch(name)
+    if match is None:
+        return broker_synonyms(name)
+    key = find_key(name)
+    return (name, match[1] if key is None else key.name)
+
+
+def _sensitive(name: str) -> bool:
+    """Secrets, and whatever is not known: it may be one."""
+    key = find_key(name)
+    return key is None or key.type is PASSWORD
+
+
+def _default_text(key: Key) -> str | None:
+    return None if isinstance(key.default, Required) else format_value(key.default)

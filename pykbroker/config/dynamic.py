@@ -1,0 +1,146 @@
+"""Broker configuration that changes while the broker runs: for one broker, or as the default of the whole cluster.
+
+Responsible for the order of the layers and for what may be altered. The layers themselves come from the metadata log
+(the caller hands them in as text); what a change sets in motion is the business of whoever reads the new Config.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pykbroker.config.kinds import HIDDEN, PASSWORD, PER_BROKER, READ_ONLY, ConfigError
+from pykbroker.config.load import LISTENER_PREFIX, Config, find_key
+from pykbroker.config.table import BROKER_KEYS, DYNAMIC_ONLY_KEYS, OWN_KEYS, broker_synonyms
+
+# Per-broker TLS keys that only count together with a listener: listener.name.<listener>.<key>
+LISTENER_ONLY = frozenset(
+    {
+        "ssl.protocol",
+        "ssl.provider",
+        "ssl.cipher.suites",
+        "ssl.enabled.protocols",
+        "ssl.keystore.type",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.key.password",
+        "ssl.keystore.key",
+        "ssl.keystore.certificate.chain",
+        "ssl.truststore.type",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.certificates",
+        "ssl.keymanager.algorithm",
+        "ssl.trustmanager.algorithm",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.secure.random.implementation",
+        "ssl.engine.factory.class",
+    }
+)
+# With a listener prefix these are still one value for all brokers.
+_CLUSTER_LEVEL_OF_LISTENER = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
+_THREAD_POOLS = (
+    "num.io.threads",
+    "num.network.threads",
+    "num.replica.fetchers",
+    "num.recovery.threads.per.data.dir",
+    "background.threads",
+)
+
+
+@dataclass(slots=True, frozen=True)
+class DynamicConfigs:
+    """What the metadata log says of this broker and of all brokers, as text."""
+
+    broker: Mapping[str, str] = field(default_factory=dict)
+    cluster: Mapping[str, str] = field(default_factory=dict)
+
+    def apply(self, config: Config) -> Config:
+        """The configuration in effect: broker over cluster over file. Keys that only exist dynamically stay out of it.
+
+        A dynamic value in one unit (log.retention.ms) also beats a static one in another (log.retention.hours).
+        """
+        if not self.broker and not self.cluster:
+            return config
+        layers: dict[str, str | None] = {}
+        for layer in (self.cluster, self.broker):
+            for name, text in layer.items():
+                if name in DYNAMIC_ONLY_KEYS:
+                    continue
+                for synonym in broker_synonyms(name):
+                    if synonym != name and name != "log.flush.interval.ms":
+                        layers[synonym] = None
+                layers[name] = text
+        return config.with_overrides(layers)
+
+
+def is_dynamic(name: str) -> bool:
+    key = find_key(name)
+    return key is not None and key.dynamic != READ_ONLY
+
+
+def validate_broker_overrides(
+    config: Config, current: DynamicConfigs, overrides: Mapping[str, str], *, per_broker: bool
+) -> None:
+    """Whether these may become the dynamic configuration of this broker (or of all): ConfigError if not.
+
+    `overrides` is the whole new layer, not the difference. Unknown names pass: they may be a plug-in's.
+    """
+    read_only = [name for name in overrides if _is_read_only(name)]
+    if read_only:
+        raise ConfigError(f"Cannot update these configs dynamically: [{', '.join(sorted(read_only))}]")
+    bare = [name for name in overrides if name in LISTENER_ONLY]
+    if bare:
+        raise ConfigError(
+            "These security configs can be dynamically updated only per-listener using the listener prefix: "
+            f"[{', '.join(sorted(bare))}]"
+        )
+    for name, text in overrides.items():
+        key = find_key(name)
+        if key is not None:
+            key.parse(text)
+    if not per_broker:
+        own = [name for name in overrides if _is_per_broker(name)]
+        if own:
+            raise ConfigError(
+                "Cannot update these configs at default cluster level, broker id must be specified: "
+                f"[{', '.join(sorted(own))}]"
+            )
+    layers = (
+        DynamicConfigs(broker=overrides, cluster=current.cluster)
+        if per_broker
+        else DynamicConfigs(broker=current.broker, cluster=overrides)
+    )
+    before, after = current.apply(config), layers.apply(config)
+    for name in _THREAD_POOLS:
+        _check_thread_pool(name, before.int(name), after.int(name))
+
+
+def _check_thread_pool(name: str, before: int, after: int) -> None:
+    """A pool grows at most to double and shrinks at most to half in one step."""
+    if before == after:
+        return
+    prefix = f"Dynamic thread count update validation failed for {name}={after}"
+    if after < before // 2:
+        raise ConfigError(f"{prefix}: value should be at least half the current value {before}")
+    if after > before * 2:
+        raise ConfigError(f"{prefix}: value should not be greater than double the current value {before}")
+
+
+def _is_read_only(name: str) -> bool:
+    key = BROKER_KEYS.get(name) or OWN_KEYS.get(name)
+    return key is not None and key.dynamic == READ_ONLY
+
+
+def _is_per_broker(name: str) -> bool:
+    key = BROKER_KEYS.get(name)
+    if key is not None:
+        return key.dynamic == PER_BROKER
+    match = LISTENER_PREFIX.fullmatch(name)
+    return match is not None and match[1] not in _CLUSTER_LEVEL_OF_LISTENER
+
+
+def loggable(name: str, text: str) -> str:
+    """The value as it may be shown in a log or an error: secrets and unknown keys are hidden."""
+    key = find_key(name)
+    return HIDDEN if key is None or key.type is PASSWORD else text

@@ -1,0 +1,86 @@
+"""The effective configuration of a group (KIP-848, KIP-932, KIP-1071), and whether overrides for one may be accepted.
+
+Responsible for the layers (group override > broker key > default) and for the bounds that a broker sets for its groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pykbroker.config.kinds import ConfigError, Required, Value
+from pykbroker.config.load import Config
+from pykbroker.config.table import GROUP_KEYS, GROUP_SYNONYMS, STATIC_KEYS
+
+
+def _bounds() -> dict[str, tuple[str | None, str | None]]:
+    """Group key -> the broker keys with its lower and upper bound."""
+    found: dict[str, tuple[str | None, str | None]] = {}
+    for name in GROUP_SYNONYMS:
+        kind, _, noun = name.partition(".")
+        low, high = f"group.{kind}.min.{noun}", f"group.{kind}.max.{noun}"
+        if low in STATIC_KEYS:
+            found[name] = (low, high)
+    found["streams.num.standby.replicas"] = (None, "group.streams.max.standby.replicas")
+    return found
+
+
+BOUNDS: Final = _bounds()
+
+
+def group_values(config: Config, overrides: Mapping[str, str]) -> dict[str, Value]:
+    """Every group key: as the group says, else as the broker does, else the default. Not bounded."""
+    values: dict[str, Value] = {}
+    for name, key in GROUP_KEYS.items():
+        if name in overrides:
+            values[name] = key.parse(overrides[name])
+        elif name in GROUP_SYNONYMS:
+            values[name] = config[GROUP_SYNONYMS[name]]
+        else:
+            assert not isinstance(key.default, Required)
+            values[name] = key.default
+    return values
+
+
+def resolve_group(config: Config, overrides: Mapping[str, str] | None = None) -> dict[str, Value]:
+    """What a coordinator works with: an override from before a bound was tightened counts as that bound."""
+    values = group_values(config, overrides or {})
+    for name in overrides or {}:
+        value = values.get(name)
+        low, high = BOUNDS.get(name, (None, None))
+        if isinstance(value, int):
+            if low is not None:
+                value = max(value, config.int(low))
+            if high is not None:
+                value = min(value, config.int(high))
+            values[name] = value
+    return values
+
+
+def validate_group_overrides(config: Config, overrides: Mapping[str, str | None]) -> None:
+    """Whether a group may have these overrides (all of them, not the difference)."""
+    missing = [name for name, text in overrides.items() if text is None]
+    if missing:
+        raise ConfigError(f"Null value not supported for group configs: {','.join(missing)}")
+    for name in overrides:
+        if name not in GROUP_KEYS:
+            raise ConfigError(f"Unknown group config name: {name}")
+    values = group_values(config, {name: text for name, text in overrides.items() if text is not None})
+    for name, (low, high) in BOUNDS.items():
+        value = _int(values, name)
+        if low is not None and value < config.int(low):
+            raise ConfigError(f"{name} ({value}) must be greater than or equal to {low} ({config.int(low)})")
+        if high is not None and value > config.int(high):
+            raise ConfigError(f"{name} ({value}) must be less than or equal to {high} ({config.int(high)})")
+    for kind in ("consumer", "share", "streams"):
+        session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+        if _int(values, session) <= _int(values, heartbeat):
+            raise ConfigError(
+                f"{session} ({_int(values, session)}) must be greater than {heartbeat} ({_int(values, heartbeat)})"
+            )
+
+
+def _int(values: Mapping[str, Value], name: str) -> int:
+    value = values[name]
+    assert isinstance(value, int), f"{name} is not a number"
+    return value
