@@ -1,0 +1,66 @@
+"""ApiVersions, versions 0-4. KIP-35, KIP-511 (client software), KIP-584 (features).
+
+Lists the rows of TABLE that this kind of listener serves. Features are those that are served: metadata.version and kraft.version.
+An unknown version is answered by the dispatcher, in version 0.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pykbroker.api import TABLE, On
+from pykbroker.api.context import RequestContext
+from pykbroker.api.services import ControllerServices
+from pykbroker.metadata.features import SUPPORTED_FEATURES
+from pykbroker_wire.apis import APIS
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def _rows(side: On) -> list[ApiVersion]:
+    return [
+        ApiVersion(
+            api_key=row.key,
+            min_version=APIS[row.key].min_version if row.advertised_min is None else row.advertised_min,
+            max_version=APIS[row.key].max_version,
+        )
+        for row in sorted(TABLE, key=lambda row: row.key)
+        if row.on & side
+    ]
+
+
+_ROWS = {side: _rows(side) for side in (On.BROKER, On.CONTROLLER)}
+
+
+def handle(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    if ctx.api_version >= 3:
+        if not (_SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        ctx.peer.client_software_name = request.client_software_name
+        ctx.peer.client_software_version = request.client_software_version
+    side = On.CONTROLLER if isinstance(ctx.services, ControllerServices) else On.BROKER
+    response = ApiVersionsResponse(api_keys=_ROWS[side])
+    if ctx.api_version >= 3:
+        image = ctx.services.metadata.image
+        response.supported_features = [
+            SupportedFeatureKey(name=name, min_version=levels.min, max_version=levels.max)
+            for name, levels in SUPPORTED_FEATURES.items()
+            # KIP-1022: clients before v4 refuse a minimum of 0.
+            if ctx.api_version >= 4 or levels.min > 0
+        ]
+        finalized = dict(image.features.all())
+        if ctx.services.quorum.kraft_version:
+            finalized["kraft.version"] = ctx.services.quorum.kraft_version
+        response.finalized_features_epoch = image.offset
+        response.finalized_features = [
+            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level) for name, level in finalized.items()
+        ]
+    return response

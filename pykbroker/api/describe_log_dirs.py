@@ -1,0 +1,39 @@
+"""DescribeLogDirs, versions 1-5. KIP-113, KIP-827 (total and usable bytes): what each log directory holds."""
+
+from __future__ import annotations
+
+from pykbroker.api.context import RequestContext
+from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+
+def handle(ctx: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    if not ctx.authorize(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
+        return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    results = []
+    for description in ctx.services.replicas.describe_log_dirs(wanted):
+        topics: dict[str, DescribeLogDirsTopic] = {}
+        for replica in description.replicas:
+            topics.setdefault(replica.topic, DescribeLogDirsTopic(name=replica.topic)).partitions.append(
+                DescribeLogDirsPartition(partition_index=replica.index, partition_size=replica.size_bytes, offset_lag=replica.offset_lag)
+            )
+        results.append(
+            DescribeLogDirsResult(
+                error_code=description.error,
+                log_dir=description.path,
+                topics=list(topics.values()),
+                total_bytes=description.total_bytes,
+                usable_bytes=description.usable_bytes,
+            )
+        )
+    return DescribeLogDirsResponse(results=results)

@@ -1,0 +1,64 @@
+"""A broker passes requests of TABLE's `forward` rows on to the active controller, as it received them (KIP-590).
+
+Not responsible for finding the controller: the channel does. While there is none, or it changes, the request is tried again until
+the client's patience (request.timeout.ms of the broker) ends; then the connection closes, as there is no answer to give.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from typing import Any
+
+from pykbroker.api.context import RequestContext
+from pykbroker.api.dispatch import ForwardedResponse, Row
+from pykbroker.api.envelope import encode_principal
+from pykbroker.api.services import BrokerServices
+from pykbroker.net.connection import CloseConnection
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.envelope import EnvelopeRequest
+
+RETRY_SECONDS = 0.05
+TIMEOUT_MS = 30_000
+
+
+def packed_address(host: str) -> bytes:
+    """4 or 16 bytes; a peer without an address (in-memory transports) counts as loopback."""
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).packed
+    except ValueError:
+        return b"\x7f\x00\x00\x01"
+
+
+def forward(row: Row, ctx: RequestContext, frame: memoryview, request: Any) -> asyncio.Future[ForwardedResponse]:
+    """Send it on. The frame is copied: it is only valid during dispatch."""
+    services = ctx.services
+    assert isinstance(services, BrokerServices)
+    loop = services.runtime.loop
+    envelope = EnvelopeRequest(
+        request_data=bytes(frame), request_principal=encode_principal(ctx.principal), client_host_address=packed_address(ctx.client_host)
+    )
+    answer: asyncio.Future[ForwardedResponse] = loop.create_future()
+    deadline = loop.time() + TIMEOUT_MS / 1000
+
+    def send() -> None:
+        if not answer.done():
+            services.controller_channel.send(envelope, TIMEOUT_MS).add_done_callback(arrived)
+
+    def arrived(future: asyncio.Future[Any]) -> None:
+        if answer.done():
+            return
+        if future.cancelled():
+            answer.cancel()
+            return
+        error: BaseException | None = future.exception()
+        code = ErrorCode.NONE if error is not None else ErrorCode(future.result().error_code)
+        if error is None and code == ErrorCode.NONE:
+            answer.set_result(ForwardedResponse(future.result().response_data))
+        elif (error is not None or code == ErrorCode.NOT_CONTROLLER) and loop.time() < deadline:
+            loop.call_later(RETRY_SECONDS, send)
+        else:
+            answer.set_exception(CloseConnection(f"the controller did not answer a {row.name} request: {error or code.name}"))
+
+    send()
+    return answer

@@ -1,0 +1,90 @@
+"""ListOffsets, versions 1-11. KIP-79 (by time), KIP-734 (max timestamp), KIP-405 and KIP-1023 (tiers).
+
+Works: a timestamp; latest (-1), earliest (-2), max timestamp (-3, from v7), earliest local (-4, from v8), latest tiered (-5, from v9),
+earliest pending upload (-6, from v11); isolation level; leader epochs. Nothing is tiered here, so -5 and -6 answer what an untiered log answers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from pykbroker.api.context import RequestContext
+from pykbroker.replica.partition import Partition
+from pykbroker.security.authorizer import Operation, Resource
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+_FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+_CONSUMER = -1
+_DEBUGGING = -2
+
+
+def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    seen = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
+    topics: dict[str, ListOffsetsTopicResponse] = {}
+    for topic in request.topics:
+        allowed = ctx.authorize(Operation.DESCRIBE, Resource.TOPIC, topic.name)
+        answers = topics.setdefault(topic.name, ListOffsetsTopicResponse(name=topic.name)).partitions
+        for asked in topic.partitions:
+            try:
+                if not allowed:
+                    raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                if seen[topic.name, asked.partition_index] > 1:
+                    if any(answer.partition_index == asked.partition_index for answer in answers):
+                        continue
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition stands in the request more than once")
+                answers.append(_answer(ctx, request, topic.name, asked))
+            except KafkaError as error:
+                answers.append(
+                    ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=error.code, timestamp=-1, offset=-1)
+                )
+    return ListOffsetsResponse(topics=list(topics.values()))
+
+
+def _answer(ctx: RequestContext, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    timestamp = asked.timestamp
+    if timestamp < EARLIEST_PENDING_UPLOAD or ctx.api_version < _FIRST_VERSION.get(timestamp, 0):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} in version {ctx.api_version}")
+    partition: Partition = ctx.services.replicas.get(topic, asked.partition_index)
+    if request.replica_id != _DEBUGGING:
+        partition.require_leader(asked.current_leader_epoch)
+    offset, found_timestamp, epoch = _find(partition, timestamp, request)
+    return ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index, timestamp=found_timestamp, offset=offset, leader_epoch=epoch if ctx.api_version >= 4 else -1
+    )
+
+
+def _find(partition: Partition, timestamp: int, request: ListOffsetsRequest) -> tuple[int, int, int]:
+    """Offset, timestamp and leader epoch; -1 for what is not known."""
+    log = partition.log
+    if request.replica_id != _CONSUMER:
+        end = log.log_end_offset
+    elif request.isolation_level == 1:
+        end = log.last_stable_offset
+    else:
+        end = log.high_watermark
+    if timestamp == LATEST:
+        return end, -1, partition.leader_epoch
+    if timestamp == EARLIEST:
+        return log.log_start_offset, -1, log.epoch_at(log.log_start_offset)
+    if timestamp == EARLIEST_LOCAL:
+        return log.local_log_start_offset, -1, log.epoch_at(log.local_log_start_offset)
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return -1, -1, -1
+    found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    if found is None or found[0] >= end:
+        return -1, -1, -1
+    return found

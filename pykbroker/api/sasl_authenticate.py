@@ -1,0 +1,14 @@
+"""SaslAuthenticate, versions 0-2, on a listener that does not do SASL: ILLEGAL_SASL_STATE, and the connection stays (KIP-152)."""
+
+from __future__ import annotations
+
+from pykbroker.api.context import RequestContext
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+
+
+def handle(ctx: RequestContext, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
+    return SaslAuthenticateResponse(
+        error_code=ErrorCode.ILLEGAL_SASL_STATE,
+        error_message="SaslAuthenticate request received after successful authentication",
+    )

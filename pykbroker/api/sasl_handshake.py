@@ -1,0 +1,11 @@
+"""SaslHandshake, versions 0-1, on a listener that does not do SASL: ILLEGAL_SASL_STATE, and the connection stays (KIP-43)."""
+
+from __future__ import annotations
+
+from pykbroker.api.context import RequestContext
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+
+def handle(ctx: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
