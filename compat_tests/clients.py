@@ -57,7 +57,9 @@ class Member(ABC):
 class Client(ABC):
     name: str
     compressions: Sequence[str] = ALL_COMPRESSIONS
+    # What the client's own interface does not let an application write.
     null_header_values = True
+    keyless_tombstones = True
 
     @abstractmethod
     def produce(

@@ -21,17 +21,20 @@ from compat_tests.topics import Topics
 NOW_MS = int(time.time() * 1000) - 3_600_000
 
 
-def sample(count: int, partitions: int, *, null_header_values: bool = True, seed: int = 7) -> list[Record]:
+def sample(count: int, partitions: int, writer: Client) -> list[Record]:
     """Records of every shape: null, empty and long keys and values, no and many headers, half compressible."""
-    rng = random.Random(seed)
+    rng = random.Random(7)
     records = []
     for i in range(count):
         key = (None, b"", b"key-%d" % i, rng.randbytes(20))[i % 4]
-        value = (None, b"", b"x" * rng.randrange(1, 400) + rng.randbytes(rng.randrange(1, 400)), b"value-%d" % i)[i % 5 % 4]
+        mixed = b"x" * rng.randrange(1, 400) + rng.randbytes(rng.randrange(1, 400))
+        value = (None, b"", mixed, b"value-%d" % i)[i % 5 % 4]
+        if key is None and value is None and not writer.keyless_tombstones:
+            key = b"tombstone"
         headers: tuple[tuple[str, bytes | None], ...] = (
             (),
             (("trace", b"\x00\xff"), ("trace", b"again")),
-            (("größe", b""), ("none", None if null_header_values else b"none")),
+            (("größe", b""), ("none", None if writer.null_header_values else b"none")),
         )[i % 3]
         records.append(Record(key, value, headers, NOW_MS + i, i % partitions))
     return records
@@ -74,7 +77,7 @@ class ClientSuite:
         if compression not in client.compressions:
             pytest.skip(f"{client.name} has no {compression}")
         topic = topics.create(partitions=2)
-        written = sample(120, 2, null_header_values=client.null_header_values)
+        written = sample(120, 2, client)
         placed = client.produce(broker.bootstrap, topic, written, compression=compression, idempotent=idempotent)
         assert placed == [(i % 2, i // 2) for i in range(120)]
         assert_same(written, client.consume(broker.bootstrap, topic))
@@ -84,7 +87,7 @@ class ClientSuite:
         self, client: Client, other: Client, broker: Node, topics: Topics
     ) -> None:
         topic = topics.create(partitions=1)
-        written = sample(60, 1)
+        written = sample(60, 1, other)
         for compression in client.compressions:
             other.produce(broker.bootstrap, topic, written, compression=compression, idempotent=True)
         assert_same(written * len(client.compressions), client.consume(broker.bootstrap, topic))

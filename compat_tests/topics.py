@@ -6,7 +6,8 @@ import itertools
 import uuid
 from collections.abc import Mapping
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from compat_tests.clients import wait_until
 
@@ -27,13 +28,20 @@ class Topics:
         topic = name or self.name()
         new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
         self.admin.create_topics([new], operation_timeout=30)[topic].result(60)
-        wait_until(lambda: self.led(topic) == partitions, f"{topic} has {partitions} partitions with a leader")
+        wait_until(lambda: self.led(topic, partitions), f"{topic} has {partitions} partitions with a leader")
         return topic
 
-    def led(self, topic: str) -> int:
-        """How many partitions of the topic have a leader."""
+    def led(self, topic: str, partitions: int) -> bool:
+        """Whether the leader of every partition serves it: being named in the metadata comes a little earlier."""
         found = self.admin.list_topics(topic, timeout=30).topics[topic]
-        return sum(partition.leader >= 0 for partition in found.partitions.values()) if found.error is None else 0
+        if found.error is not None or sum(part.leader >= 0 for part in found.partitions.values()) != partitions:
+            return False
+        wanted = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
+        try:
+            answers = self.admin.list_offsets(wanted, request_timeout=30)
+            return all(answer.result(30).offset >= 0 for answer in answers.values())
+        except KafkaException:
+            return False
 
     def delete(self, topic: str) -> None:
         self.admin.delete_topics([topic], operation_timeout=30)[topic].result(60)

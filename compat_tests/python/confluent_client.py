@@ -78,6 +78,7 @@ class ConfluentClient(Client):
                 "enable.auto.commit": False,
                 "fetch.message.max.bytes": 12 << 20,
                 "enable.partition.eof": True,
+                "fetch.wait.max.ms": 20,
                 "check.crcs": True,
             }
         )

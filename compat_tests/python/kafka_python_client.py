@@ -19,6 +19,8 @@ def to_record(message: Any) -> Record:
 
 class KafkaPythonClient(Client):
     name = "kafka-python"
+    null_header_values = False
+    keyless_tombstones = False
 
     def produce(
         self,
@@ -101,7 +103,8 @@ class KafkaPythonMember(Member, ConsumerRebalanceListener):
             bootstrap_servers=bootstrap,
             group_id=group,
             auto_offset_reset="earliest",
-            enable_auto_commit=False,
+            # Its listeners run on the I/O thread, where a commit cannot block: it commits by itself before it rejoins.
+            enable_auto_commit=True,
             heartbeat_interval_ms=300,
             session_timeout_ms=10_000,
         )
@@ -117,8 +120,6 @@ class KafkaPythonMember(Member, ConsumerRebalanceListener):
         self._assigned = {part.partition for part in self._consumer.assignment()}
 
     def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
-        if revoked:
-            self._consumer.commit()
         self._assigned -= {part.partition for part in revoked}
 
     def _run(self) -> None:

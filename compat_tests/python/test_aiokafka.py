@@ -1,0 +1,23 @@
+"""aiokafka: the asyncio client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from compat_tests.clients import Client
+from compat_tests.python.aiokafka_client import AiokafkaClient, LoopThread
+from compat_tests.suite import ClientSuite
+
+
+class TestAiokafka(ClientSuite):
+    @pytest.fixture(scope="class")
+    def loop_thread(self) -> Iterator[LoopThread]:
+        thread = LoopThread()
+        yield thread
+        thread.stop()
+
+    @pytest.fixture
+    def client(self, loop_thread: LoopThread) -> Client:
+        return AiokafkaClient(loop_thread)

@@ -1,0 +1,144 @@
+"""A client written in another language, as the suite's `Client`.
+
+The program (java/, go/) is started once per session and answers requests on its standard input and output, one JSON
+object per line: {"id": 1, "op": "produce", ...} -> {"id": 1, "result": ...} or {"id": 1, "error": "MESSAGE_TOO_LARGE"}.
+Bytes travel as base64, null as null. Records are
+[key, value, [[header, value], ...], timestamp_ms, partition, offset].
+
+Operations: produce (bootstrap, topic, compression, idempotent, max_request_bytes, records) -> [[partition, offset]];
+consume (bootstrap, topic, from_time_ms or null) -> records; join (bootstrap, topic, group) -> member;
+partitions (member) -> [int]; records (member, from) -> records from that index; leave (member) -> null.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from compat_tests.clients import PATIENCE_S, Client, Member, ProduceError, Record
+
+
+def to_wire(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def from_wire(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)
+
+
+def record_to_wire(record: Record) -> list[Any]:
+    headers = [[name, to_wire(value)] for name, value in record.headers]
+    return [to_wire(record.key), to_wire(record.value), headers, record.timestamp_ms, record.partition]
+
+
+def record_from_wire(row: Sequence[Any]) -> Record:
+    key, value, headers, timestamp_ms, partition, offset = row
+    named = tuple((name, from_wire(data)) for name, data in headers or ())
+    return Record(from_wire(key), from_wire(value), named, timestamp_ms, partition, offset)
+
+
+class Program:
+    """The running program; one request at a time."""
+
+    def __init__(self, command: Sequence[str], log: Path) -> None:
+        self._log = log
+        with log.open("ab") as stderr:
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr)
+        self._lock = threading.Lock()
+        self._last_id = 0
+
+    def ask(self, op: str, **fields: Any) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with self._lock:
+            self._last_id += 1
+            request = {"id": self._last_id, "op": op, **fields}
+            # A program that hangs must not hang the session: the timer ends it, and the read below sees the end.
+            timer = threading.Timer(2 * PATIENCE_S, self._process.kill)
+            timer.start()
+            try:
+                self._process.stdin.write(json.dumps(request).encode() + b"\n")
+                self._process.stdin.flush()
+                line = self._process.stdout.readline()
+            finally:
+                timer.cancel()
+            if not line:
+                raise AssertionError(f"the program ended during {op}:\n{self._log.read_text(errors='replace')[-4000:]}")
+            answer = json.loads(line)
+            assert answer["id"] == self._last_id
+        if answer.get("error"):
+            raise ProduceError(answer["error"]) if op == "produce" else AssertionError(f"{op}: {answer['error']}")
+        return answer.get("result")
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(15)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(15)
+
+
+class RemoteClient(Client):
+    def __init__(self, name: str, program: Program, options: Mapping[str, str] | None = None) -> None:
+        self.name = name
+        self._program = program
+        self._options = dict(options or {})
+
+    def produce(
+        self,
+        bootstrap: str,
+        topic: str,
+        records: Sequence[Record],
+        *,
+        compression: str = "none",
+        idempotent: bool = False,
+        max_request_bytes: int = 1_000_000,
+    ) -> list[tuple[int, int]]:
+        placed = self._program.ask(
+            "produce",
+            bootstrap=bootstrap,
+            topic=topic,
+            compression=compression,
+            idempotent=idempotent,
+            max_request_bytes=max_request_bytes,
+            records=[record_to_wire(record) for record in records],
+        )
+        return [(partition, offset) for partition, offset in placed]
+
+    def consume(self, bootstrap: str, topic: str, *, from_time_ms: int | None = None) -> list[Record]:
+        rows = self._program.ask("consume", bootstrap=bootstrap, topic=topic, from_time_ms=from_time_ms)
+        return [record_from_wire(row) for row in rows]
+
+    def member(self, bootstrap: str, topic: str, group: str) -> Member:
+        return RemoteMember(self._program, bootstrap, topic, group)
+
+
+class RemoteMember(Member):
+    def __init__(self, program: Program, bootstrap: str, topic: str, group: str) -> None:
+        self._program = program
+        self._member = program.ask("join", bootstrap=bootstrap, topic=topic, group=group)
+        self._read: list[Record] = []
+        self._left = False
+
+    def partitions(self) -> set[int]:
+        return set(self._program.ask("partitions", member=self._member))
+
+    def records(self) -> list[Record]:
+        if not self._left:
+            rows = self._program.ask("records", member=self._member, **{"from": len(self._read)})
+            self._read += [record_from_wire(row) for row in rows]
+        return list(self._read)
+
+    def leave(self) -> None:
+        if not self._left:
+            self.records()
+            self._program.ask("leave", member=self._member)
+            self.records()
+            self._left = True
