@@ -1,8 +1,8 @@
 """`python wire/generate`: the command. See README.md beside this folder.
 
-    python wire/generate                      schemas -> wire/pykbroker_wire/{messages,stored}, apis.py
-    python wire/generate --check              fail when that would change a file
-    python wire/generate schemas --libs DIR   Apache Kafka's jars in DIR -> schemas
+python wire/generate                      schemas -> wire/pykbroker_wire/{messages,stored}, apis.py
+python wire/generate --check              fail when that would change a file
+python wire/generate schemas --libs DIR   Apache Kafka's jars in DIR -> schemas
 """
 
 from __future__ import annotations

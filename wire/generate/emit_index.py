@@ -3,7 +3,7 @@ messages before one of its names is asked for."""
 
 from __future__ import annotations
 
-from generate.code import Code
+from generate.code import WIDTH, Code
 from generate.emit_module import GENERATED, flexible_from, stable
 from generate.layout import Module, snake, stem
 from generate.schema import Message
@@ -134,7 +134,8 @@ def emit_apis(messages: list[Message]) -> str:
     served = [message for message in requests if message.versions]
     sets = sorted({message.listeners for message in served})
     for listeners in sets:
-        code(f"{_set_name(listeners)} = frozenset({{{', '.join(repr(x) for x in sorted(listeners)).replace(chr(39), chr(34))}}})")
+        names = ", ".join(f'"{item}"' for item in sorted(listeners))
+        code(f"{_set_name(listeners)} = frozenset({{{names}}})")
     code()
     code("# Without the APIs that Kafka removed: they keep their key and have no version.")
     code("APIS: Final[dict[int, Api]] = {")
@@ -145,14 +146,16 @@ def emit_apis(messages: list[Message]) -> str:
         versions = f"({message.versions.low}, {stable(message)}, {message.versions.high})"
         name, module = stem(message), snake(stem(message))
         flexible = "NEVER" if since is None else since
-        line = f'Api(ApiKey.{module.upper()}, "{name}", "{module}", {versions}, {flexible}, {_set_name(message.listeners)})'
-        if len(line) + 9 <= 120:
-            code(f"        {line},")
-        else:
-            code("        Api(")
-            for item in (f"ApiKey.{module.upper()}", f'"{name}"', f'"{module}"', versions, flexible, _set_name(message.listeners)):
-                code(f"            {item},")
-            code("        ),")
+        key, where = f"ApiKey.{module.upper()}", _set_name(message.listeners)
+        items = [key, f'"{name}"', f'"{module}"', versions, str(flexible), where]
+        line = f"        Api({', '.join(items)}),"
+        if len(line) <= WIDTH:
+            code(line)
+            continue
+        code("        Api(")
+        for item in items:
+            code(f"            {item},")
+        code("        ),")
     code("    )")
     code("}")
     return code.text()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from generate.code import Code, default_expression, pack_name, python_type
-from generate.emit_read import emit_reader, reader_name
-from generate.emit_write import emit_writer, writer_name
+from generate.emit_read import ReaderEmitter, reader_name
+from generate.emit_write import WriterEmitter, writer_name
 from generate.layout import Class, Module, snake
 from generate.schema import OPEN, Field, Message
 
@@ -23,12 +23,12 @@ def emit_module(module: Module) -> str:
         for variant in cls.variants:
             body()
             body()
-            emit_reader(body, cls, variant, unpacks)
+            ReaderEmitter(body, cls, variant, unpacks).emit()
             body()
             body()
-            emit_writer(body, cls, variant, packs)
-    formats = [f"{pack_name(fmt, 'unpack')} = Struct(\">{fmt}\").unpack_from" for fmt in sorted(unpacks)]
-    formats += [f"{pack_name(fmt, 'pack')} = Struct(\">{fmt}\").pack" for fmt in sorted(packs)]
+            WriterEmitter(body, cls, variant, packs).emit()
+    formats = [f'{pack_name(fmt, "unpack")} = Struct(">{fmt}").unpack_from' for fmt in sorted(unpacks)]
+    formats += [f'{pack_name(fmt, "pack")} = Struct(">{fmt}").pack' for fmt in sorted(packs)]
     return _head(module, body.text(), formats) + body.text()
 
 

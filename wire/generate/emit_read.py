@@ -1,6 +1,6 @@
 """Emit the readers: one function per struct and variant, straight down the fields.
 
-The code it writes keeps two locals: `pos`, the next byte, and `n`, the lead (length) of the next string, bytes or array.
+The code it writes keeps two locals: `pos`, the next byte, and `n`, the lead (length) of what comes next.
 A run of fixed-width fields is one unpack, which also takes the lead that follows the run. Compact leads are read with
 `pos` left on their last byte; classic leads with `pos` left on their first.
 """
@@ -34,130 +34,238 @@ def reader_name(cls: Class, variant: Variant) -> str:
     return f"_read_{cls.name}{variant.suffix}"
 
 
-def emit_reader(code: Code, cls: Class, variant: Variant, formats: set[str]) -> None:
-    head = f"def {reader_name(cls, variant)}(buf: Buffer, pos: int, version: int) -> tuple[{cls.name}, int]:"
-    with code.block(head):
-        code(f"self = new({cls.name})")
-        for field in cls.fields:
-            # Tagged fields too: the tag section only speaks of what differs from the default.
-            if not present(field, variant):
-                code(f"self.{snake(field.name)} = {default_expression(field, cls)}")
-        has_lead = False
-        sections = groups(cls, variant)
-        for number, (versions, fields) in enumerate(sections):
-            test = condition(versions, variant.versions)
-            is_last = number == len(sections) - 1
-            if not test:
-                has_lead = _emit_fields(code, cls, variant, versions, fields, formats, is_last and variant.flexible)
-                continue
-            with code.block(f"if {test}:"):
-                _emit_fields(code, cls, variant, versions, fields, formats, False)
-            with code.block("else:"):
-                for field in fields:
-                    code(f"self.{snake(field.name)} = {default_expression(field, cls)}")
-        if not variant.flexible:
-            code("return self, pos")
+class ReaderEmitter:
+    """Writes the reader of one struct and variant to `code`, and to `formats` what it unpacks."""
+
+    def __init__(self, code: Code, cls: Class, variant: Variant, formats: set[str]) -> None:
+        self.code = code
+        self.cls = cls
+        self.variant = variant
+        self.formats = formats
+
+    def emit(self) -> None:
+        name = reader_name(self.cls, self.variant)
+        with self.code.block(f"def {name}(buf: Buffer, pos: int, version: int) -> tuple[{self.cls.name}, int]:"):
+            self.code(f"self = new({self.cls.name})")
+            for field in self.cls.fields:
+                # Tagged fields too: the tag section only speaks of what differs from the default.
+                if not present(field, self.variant):
+                    self.code(f"self.{snake(field.name)} = {default_expression(field, self.cls)}")
+            has_lead = False
+            sections = groups(self.cls, self.variant)
+            for number, (versions, fields) in enumerate(sections):
+                test = condition(versions, self.variant.versions)
+                is_last = number == len(sections) - 1
+                if not test:
+                    has_lead = self._emit_fields(versions, fields, is_last and self.variant.flexible)
+                    continue
+                with self.code.block(f"if {test}:"):
+                    self._emit_fields(versions, fields, False)
+                with self.code.block("else:"):
+                    for field in fields:
+                        self.code(f"self.{snake(field.name)} = {default_expression(field, self.cls)}")
+            if not self.variant.flexible:
+                self.code("return self, pos")
+                return
+            if not has_lead:
+                self.code("n = buf[pos]")
+            if not any(tagged(field, self.variant) for field in self.cls.fields):
+                self.code("return self, skip_tags(buf, pos) if n else pos + 1")
+                return
+            with self.code.block("if not n:"):
+                self.code("return self, pos + 1")
+            self._emit_tags()
+            self.code("return self, pos")
+
+    def _emit_fields(self, versions: Versions, fields: list[Field], tags_next: bool) -> bool:
+        """Read `fields`; true when the lead of the tag section was taken along."""
+        rest = list(fields)
+        while rest:
+            run: list[Field] = []
+            while rest and is_fixed(rest[0]):
+                run.append(rest.pop(0))
+            following = rest.pop(0) if rest else None
+            lead = ""
+            if following is not None and not (following.is_struct and not following.array):
+                lead = _lead_format(following, self.variant)
+            elif following is None and tags_next:
+                lead = "B"
+            if run:
+                self._emit_run(run, lead)
+            elif lead == "B":
+                self.code("n = buf[pos]")
+            elif lead:
+                self.code(f"(n,) = {self._use(lead)}(buf, pos)")
+            if following is not None:
+                self._emit_variable(versions, following, in_tag=False)
+            elif lead:
+                return True
+        return False
+
+    def _use(self, fmt: str) -> str:
+        self.formats.add(fmt)
+        return pack_name(fmt, "unpack")
+
+    def _emit_run(self, run: list[Field], lead: str) -> None:
+        targets = [f"self.{snake(field.name)}" for field in run] + (["n"] if lead else [])
+        unpack = self._use("".join(FIXED[field.type][0] for field in run) + lead)
+        if len(targets) == 1:
+            self.code(f"({targets[0]},) = {unpack}(buf, pos)")
+        else:
+            line = f"{', '.join(targets)} = {unpack}(buf, pos)"
+            if len(line) <= 108:
+                self.code(line)
+            else:
+                self.code.listing("(", targets, f") = {unpack}(buf, pos)")
+        self.code(f"pos += {sum(FIXED[field.type][1] for field in run)}")
+
+    def _emit_variable(self, versions: Versions, field: Field, *, in_tag: bool) -> None:
+        """A field of variable width whose lead, unless it is a struct, is in `n` already."""
+        name = f"self.{snake(field.name)}"
+        nullable = field.nullable & versions
+        if field.is_struct and not field.array:
+            self._emit_struct(field, bool(nullable), in_tag)
+        elif field.array:
+            self._emit_array(field, bool(nullable))
+        else:
+            self._emit_scalar(
+                field.type, is_compact(field, self.variant), bool(nullable), lambda value: f"{name} = {value}"
+            )
+        if nullable and nullable != versions:
+            with self.code.block(f"if {opposite(nullable, versions)} and {name} is None:"):
+                self.code("raise null_field()")
+
+    def _emit_struct(self, field: Field, nullable: bool, in_tag: bool) -> None:
+        inner = self.cls.structs[field.type]
+        name = f"self.{snake(field.name)}"
+        read = f"{reader_name(inner, inner.variant(self.variant.flexible))}(buf, pos, version)"
+        if not nullable:
+            self.code(f"{name}, pos = {read}")
             return
-        if not has_lead:
-            code("n = buf[pos]")
-        if not any(tagged(field, variant) for field in cls.fields):
-            code("return self, skip_tags(buf, pos) if n else pos + 1")
+        if in_tag:
+            self.code("n, pos = read_varint(buf, pos)")
+            test = "if n:"
+        else:
+            # An int8: negative is null, anything else is not.
+            self.code("n = buf[pos]")
+            self.code("pos += 1")
+            test = "if n < 128:"
+        with self.code.block(test):
+            self.code(f"{name}, pos = {read}")
+        with self.code.block("else:"):
+            self.code(f"{name} = None")
+
+    def _emit_scalar(self, kind: str, compact: bool, nullable: bool, sink: Sink) -> None:
+        if compact:
+            content = _content(kind, "pos + 1", "pos + n")
+            long = "string" if kind == "string" else "bytes"
+            if nullable:
+                with self.code.block("if n > 127:"):
+                    self.code(f"n, pos = long_nullable_{long}(buf, pos)")
+                self.code(sink(f"{content} if n else None"))
+                self.code("pos += n or 1")
+            else:
+                with self.code.block("if not 0 < n < 128:"):
+                    self.code(f"n, pos = long_{long}(buf, pos)")
+                self.code(sink(content))
+                self.code("pos += n")
             return
-        with code.block("if not n:"):
-            code("return self, pos + 1")
-        _emit_tags(code, cls, variant, formats)
-        code("return self, pos")
+        width = 2 if kind == "string" else 4
+        if nullable:
+            self.code(sink(f"{_content(kind, f'pos + {width}', f'pos + {width} + n')} if n >= 0 else None"))
+            self.code(f"pos += n + {width} if n > 0 else {width}")
+            return
+        with self.code.block("if n < 0:"):
+            self.code("raise null_field()")
+        self.code(sink(_content(kind, f"pos + {width}", f"pos + {width} + n")))
+        self.code(f"pos += n + {width}")
 
+    def _emit_array(self, field: Field, nullable: bool) -> None:
+        name = f"self.{snake(field.name)}"
+        size = element_bytes(field, self.cls, self.variant)
+        if is_compact(field, self.variant):
+            with self.code.block("if n > 127:" if nullable else "if not 0 < n < 128:"):
+                self.code(f"n, pos = long_{'nullable_' if nullable else ''}array(buf, pos, {size})")
+            self.code("pos += 1")
+            is_null, count = "if not n:", "n - 1"
+        else:
+            self.code("pos += 4")
+            with self.code.block("if n > 127:"):
+                self.code(f"check_count(buf, pos, n, {size})")
+            is_null, count = "if n < 0:", "n"
+            if not nullable:
+                with self.code.block("if n < 0:"):
+                    self.code("raise null_field()")
+        if nullable:
+            with self.code.block(is_null):
+                self.code(f"{name} = None")
+            with self.code.block("else:"):
+                self._emit_elements(field, count)
+        else:
+            self._emit_elements(field, count)
 
-def _emit_fields(
-    code: Code, cls: Class, variant: Variant, versions: Versions, fields: list[Field], formats: set[str], tags_next: bool
-) -> bool:
-    """Read `fields`; true when the lead of the tag section was taken along."""
-    rest = list(fields)
-    while rest:
-        run: list[Field] = []
-        while rest and is_fixed(rest[0]):
-            run.append(rest.pop(0))
-        following = rest.pop(0) if rest else None
-        lead = ""
-        if following is not None and not (following.is_struct and not following.array):
-            lead = _lead_format(following, variant)
-        elif following is None and tags_next:
-            lead = "B"
-        if run:
-            _emit_run(code, run, lead, formats)
-        elif lead == "B":
-            code("n = buf[pos]")
-        elif lead:
-            code(f"(n,) = {_use(lead, formats)}(buf, pos)")
-        if following is not None:
-            _emit_variable(code, cls, variant, versions, following, in_tag=False)
-        elif lead:
-            return True
-    return False
+    def _emit_elements(self, field: Field, count: str) -> None:
+        local = snake(field.name)
+        name = f"self.{local}"
+        if field.type == "uuid":
+            self.code(f"stop = pos + 16 * ({count})" if " " in count else f"stop = pos + 16 * {count}")
+            self.code(f"{name} = [bytes(buf[at : at + 16]) for at in range(pos, stop, 16)]")
+            self.code("pos = stop")
+            return
+        if field.type in FIXED:
+            letter, width = FIXED[field.type]
+            self.code(f'{name} = list(unpack_from(f">{{{count}}}{letter}", buf, pos))')
+            self.code(f"pos += {width} * ({count})" if " " in count else f"pos += {width} * {count}")
+            return
+        self.code(f"{name} = []")
+        self.code(f"add_{local} = {name}.append")
+        with self.code.block(f"for _ in range({count}):"):
+            if field.is_struct:
+                inner = self.cls.structs[field.type]
+                read = reader_name(inner, inner.variant(self.variant.flexible))
+                self.code(f"{local}_item, pos = {read}(buf, pos, version)")
+                self.code(f"add_{local}({local}_item)")
+            else:
+                compact = is_compact(field, self.variant)
+                if compact:
+                    self.code("n = buf[pos]")
+                else:
+                    width = 2 if field.type == "string" else 4
+                    self.code(f'n = int.from_bytes(buf[pos : pos + {width}], "big", signed=True)')
+                self._emit_scalar(field.type, compact, False, lambda value: f"add_{local}({value})")
 
-
-def _use(fmt: str, formats: set[str]) -> str:
-    formats.add(fmt)
-    return pack_name(fmt, "unpack")
+    def _emit_tags(self) -> None:
+        self.code("n, pos = tag_count(buf, pos)")
+        with self.code.block("for _ in range(n):"):
+            self.code("tag, pos = read_varint(buf, pos)")
+            self.code("size, pos = read_varint(buf, pos)")
+            self.code("end = pos + size")
+            word = "if"
+            for field in sorted(self.cls.fields, key=lambda item: item.tag or 0):
+                versions = tagged(field, self.variant)
+                if not versions:
+                    continue
+                with self.code.block(f"{word} tag == {field.tag}:"):
+                    word = "elif"
+                    if condition(versions, self.variant.versions):
+                        with self.code.block(f"if {opposite(versions, self.variant.versions)}:"):
+                            self.code("raise bad_tag(tag, version)")
+                    if is_fixed(field):
+                        self._emit_run([field], "")
+                    else:
+                        if not (field.is_struct and not field.array):
+                            self.code("n = buf[pos]")
+                        self._emit_variable(versions, field, in_tag=True)
+                    with self.code.block("if pos != end:"):
+                        self.code("raise bad_tag_size(tag)")
+            with self.code.block("else:"):
+                self.code("pos = end")
 
 
 def _lead_format(field: Field, variant: Variant) -> str:
     if is_compact(field, variant):
         return "B"
     return "h" if field.type == "string" and not field.array else "i"
-
-
-def _emit_run(code: Code, run: list[Field], lead: str, formats: set[str]) -> None:
-    targets = [f"self.{snake(field.name)}" for field in run] + (["n"] if lead else [])
-    unpack = _use("".join(FIXED[field.type][0] for field in run) + lead, formats)
-    if len(targets) == 1:
-        code(f"({targets[0]},) = {unpack}(buf, pos)")
-    else:
-        line = f"{', '.join(targets)} = {unpack}(buf, pos)"
-        if len(line) <= 108:
-            code(line)
-        else:
-            code.listing("(", targets, f") = {unpack}(buf, pos)")
-    code(f"pos += {sum(FIXED[field.type][1] for field in run)}")
-
-
-def _emit_variable(
-    code: Code, cls: Class, variant: Variant, versions: Versions, field: Field, *, in_tag: bool
-) -> None:
-    """A field of variable width whose lead, unless it is a struct, is in `n` already."""
-    name = f"self.{snake(field.name)}"
-    nullable = field.nullable & versions
-    if field.is_struct and not field.array:
-        _emit_struct(code, cls, variant, field, bool(nullable), in_tag)
-    elif field.array:
-        _emit_array(code, cls, variant, field, bool(nullable))
-    else:
-        _emit_scalar(code, field.type, is_compact(field, variant), bool(nullable), lambda value: f"{name} = {value}")
-    if nullable and nullable != versions:
-        with code.block(f"if {opposite(nullable, versions)} and {name} is None:"):
-            code("raise null_field()")
-
-
-def _emit_struct(code: Code, cls: Class, variant: Variant, field: Field, nullable: bool, in_tag: bool) -> None:
-    inner = cls.structs[field.type]
-    name = f"self.{snake(field.name)}"
-    read = f"{reader_name(inner, inner.variant(variant.flexible))}(buf, pos, version)"
-    if not nullable:
-        code(f"{name}, pos = {read}")
-        return
-    if in_tag:
-        code("n, pos = read_varint(buf, pos)")
-        test = "if n:"
-    else:
-        # An int8: negative is null, anything else is not.
-        code("n = buf[pos]")
-        code("pos += 1")
-        test = "if n < 128:"
-    with code.block(test):
-        code(f"{name}, pos = {read}")
-    with code.block("else:"):
-        code(f"{name} = None")
 
 
 def _content(kind: str, start: str, end: str) -> str:
@@ -170,113 +278,3 @@ def _content(kind: str, start: str, end: str) -> str:
         case _:
             # Records stay a view of the received buffer.
             return data
-
-
-def _emit_scalar(code: Code, kind: str, compact: bool, nullable: bool, sink: Sink) -> None:
-    if compact:
-        content = _content(kind, "pos + 1", "pos + n")
-        long = "string" if kind == "string" else "bytes"
-        if nullable:
-            with code.block("if n > 127:"):
-                code(f"n, pos = long_nullable_{long}(buf, pos)")
-            code(sink(f"{content} if n else None"))
-            code("pos += n or 1")
-        else:
-            with code.block("if not 0 < n < 128:"):
-                code(f"n, pos = long_{long}(buf, pos)")
-            code(sink(content))
-            code("pos += n")
-        return
-    width = 2 if kind == "string" else 4
-    if nullable:
-        code(sink(f"{_content(kind, f'pos + {width}', f'pos + {width} + n')} if n >= 0 else None"))
-        code(f"pos += n + {width} if n > 0 else {width}")
-        return
-    with code.block("if n < 0:"):
-        code("raise null_field()")
-    code(sink(_content(kind, f"pos + {width}", f"pos + {width} + n")))
-    code(f"pos += n + {width}")
-
-
-def _emit_array(code: Code, cls: Class, variant: Variant, field: Field, nullable: bool) -> None:
-    name = f"self.{snake(field.name)}"
-    size = element_bytes(field, cls, variant)
-    if is_compact(field, variant):
-        with code.block("if n > 127:" if nullable else "if not 0 < n < 128:"):
-            code(f"n, pos = long_{'nullable_' if nullable else ''}array(buf, pos, {size})")
-        code("pos += 1")
-        is_null, count = "if not n:", "n - 1"
-    else:
-        code("pos += 4")
-        with code.block("if n > 127:"):
-            code(f"check_count(buf, pos, n, {size})")
-        is_null, count = "if n < 0:", "n"
-        if not nullable:
-            with code.block("if n < 0:"):
-                code("raise null_field()")
-    if nullable:
-        with code.block(is_null):
-            code(f"{name} = None")
-        with code.block("else:"):
-            _emit_elements(code, cls, variant, field, count)
-    else:
-        _emit_elements(code, cls, variant, field, count)
-
-
-def _emit_elements(code: Code, cls: Class, variant: Variant, field: Field, count: str) -> None:
-    local = snake(field.name)
-    name = f"self.{local}"
-    if field.type == "uuid":
-        code(f"end = pos + 16 * ({count})" if " " in count else f"end = pos + 16 * {count}")
-        code(f"{name} = [bytes(buf[at : at + 16]) for at in range(pos, end, 16)]")
-        code("pos = end")
-        return
-    if field.type in FIXED:
-        letter, width = FIXED[field.type]
-        code(f'{name} = list(unpack_from(f">{{{count}}}{letter}", buf, pos))')
-        code(f"pos += {width} * ({count})" if " " in count else f"pos += {width} * {count}")
-        return
-    code(f"{name} = []")
-    code(f"add_{local} = {name}.append")
-    with code.block(f"for _ in range({count}):"):
-        if field.is_struct:
-            inner = cls.structs[field.type]
-            read = reader_name(inner, inner.variant(variant.flexible))
-            code(f"{local}_item, pos = {read}(buf, pos, version)")
-            code(f"add_{local}({local}_item)")
-        else:
-            compact = is_compact(field, variant)
-            if compact:
-                code("n = buf[pos]")
-            else:
-                width = 2 if field.type == "string" else 4
-                code(f'n = int.from_bytes(buf[pos : pos + {width}], "big", signed=True)')
-            _emit_scalar(code, field.type, compact, False, lambda value: f"add_{local}({value})")
-
-
-def _emit_tags(code: Code, cls: Class, variant: Variant, formats: set[str]) -> None:
-    code("n, pos = tag_count(buf, pos)")
-    with code.block("for _ in range(n):"):
-        code("tag, pos = read_varint(buf, pos)")
-        code("size, pos = read_varint(buf, pos)")
-        code("end = pos + size")
-        word = "if"
-        for field in sorted(cls.fields, key=lambda item: item.tag or 0):
-            versions = tagged(field, variant)
-            if not versions:
-                continue
-            with code.block(f"{word} tag == {field.tag}:"):
-                word = "elif"
-                if condition(versions, variant.versions):
-                    with code.block(f"if {opposite(versions, variant.versions)}:"):
-                        code("raise bad_tag(tag, version)")
-                if is_fixed(field):
-                    _emit_run(code, [field], "", formats)
-                else:
-                    if not (field.is_struct and not field.array):
-                        code("n = buf[pos]")
-                    _emit_variable(code, cls, variant, versions, field, in_tag=True)
-                with code.block("if pos != end:"):
-                    code("raise bad_tag_size(tag)")
-        with code.block("else:"):
-            code("pos = end")

@@ -1,7 +1,7 @@
 """Emit the writers: one function per struct and variant, straight down the fields.
 
-The code it writes hands pieces to `write`, the `append` of a list that is joined at the end. A run of fixed-width fields
-is one pack; an empty tag section right behind a run is a pad byte of that pack.
+The code it writes hands pieces to `write`, the `append` of a list that is joined at the end. A run of fixed-width
+fields is one pack; an empty tag section right behind a run is a pad byte of that pack.
 """
 
 from __future__ import annotations
@@ -28,100 +28,193 @@ def writer_name(cls: Class, variant: Variant) -> str:
     return f"_write_{cls.name}{variant.suffix}"
 
 
-def emit_writer(code: Code, cls: Class, variant: Variant, formats: set[str]) -> None:
-    with code.block(f"def {writer_name(cls, variant)}(m: {cls.name}, write: Write, version: int) -> None:"):
-        before = len(code.lines)
-        for field in cls.fields:
-            if not present(field, variant) and not tagged(field, variant):
-                _emit_unsupported(code, cls, field)
-        known_tags = [field for field in cls.fields if tagged(field, variant)]
-        for field in known_tags:
-            # A tagged field of later versions of this variant.
-            versions = (field.versions & variant.versions).minus(present(field, variant))
-            if condition(versions, variant.versions) and not present(field, variant) and not field.ignorable:
-                test = differs(field, cls)
-                test = f"({test})" if " or " in test else test
-                with code.block(f"if {opposite(versions, variant.versions)} and {test}:"):
-                    code(f'raise unsupported("{cls.name}.{snake(field.name)}", version)')
-        padded = False
-        sections = groups(cls, variant)
-        for number, (versions, fields) in enumerate(sections):
-            test = condition(versions, variant.versions)
-            pad = number == len(sections) - 1 and variant.flexible and not known_tags and not test
-            if not test:
-                padded = _emit_fields(code, cls, variant, versions, fields, formats, pad)
-                continue
-            with code.block(f"if {test}:"):
-                _emit_fields(code, cls, variant, versions, fields, formats, False)
-            missing = [field for field in fields if not field.ignorable and not tagged(field, variant)]
-            if missing:
-                with code.block("else:"):
-                    for field in missing:
-                        _emit_unsupported(code, cls, field)
-        if variant.flexible:
-            if known_tags:
-                _emit_tags(code, cls, variant, known_tags, formats)
-            elif not padded:
-                code("write(ZERO)")
-        if len(code.lines) == before:
-            code("pass")
+class WriterEmitter:
+    """Writes the writer of one struct and variant to `code`, and to `formats` what it packs."""
 
+    def __init__(self, code: Code, cls: Class, variant: Variant, formats: set[str]) -> None:
+        self.code = code
+        self.cls = cls
+        self.variant = variant
+        self.formats = formats
 
-def _emit_unsupported(code: Code, cls: Class, field: Field) -> None:
-    if not field.ignorable:
-        with code.block(f"if {differs(field, cls)}:"):
-            code(f'raise unsupported("{cls.name}.{snake(field.name)}", version)')
+    def emit(self) -> None:
+        with self.code.block(
+            f"def {writer_name(self.cls, self.variant)}(m: {self.cls.name}, write: Write, version: int) -> None:"
+        ):
+            before = len(self.code.lines)
+            for field in self.cls.fields:
+                if not present(field, self.variant) and not tagged(field, self.variant):
+                    self._emit_unsupported(field)
+            known_tags = [field for field in self.cls.fields if tagged(field, self.variant)]
+            for field in known_tags:
+                self._emit_early_tag(field)
+            padded = False
+            sections = groups(self.cls, self.variant)
+            for number, (versions, fields) in enumerate(sections):
+                test = condition(versions, self.variant.versions)
+                pad = number == len(sections) - 1 and self.variant.flexible and not known_tags and not test
+                if not test:
+                    padded = self._emit_fields(versions, fields, pad)
+                    continue
+                with self.code.block(f"if {test}:"):
+                    self._emit_fields(versions, fields, False)
+                missing = [field for field in fields if not field.ignorable and not tagged(field, self.variant)]
+                if missing:
+                    with self.code.block("else:"):
+                        for field in missing:
+                            self._emit_unsupported(field)
+            if self.variant.flexible:
+                if known_tags:
+                    self._emit_tags(known_tags)
+                elif not padded:
+                    self.code("write(ZERO)")
+            if len(self.code.lines) == before:
+                self.code("pass")
 
+    def _emit_early_tag(self, field: Field) -> None:
+        """A tagged field is set, but the version is one of this variant's first, which do not have it yet."""
+        versions = tagged(field, self.variant)
+        if field.ignorable or present(field, self.variant) or not condition(versions, self.variant.versions):
+            return
+        test = differs(field, self.cls)
+        test = f"({test})" if " or " in test else test
+        with self.code.block(f"if {opposite(versions, self.variant.versions)} and {test}:"):
+            self.code(f'raise unsupported("{self.cls.name}.{snake(field.name)}", version)')
 
-def _use(fmt: str, formats: set[str]) -> str:
-    formats.add(fmt)
-    return pack_name(fmt, "pack")
+    def _emit_unsupported(self, field: Field) -> None:
+        if not field.ignorable:
+            with self.code.block(f"if {differs(field, self.cls)}:"):
+                self.code(f'raise unsupported("{self.cls.name}.{snake(field.name)}", version)')
 
+    def _use(self, fmt: str) -> str:
+        self.formats.add(fmt)
+        return pack_name(fmt, "pack")
 
-def _emit_fields(
-    code: Code, cls: Class, variant: Variant, versions: Versions, fields: list[Field], formats: set[str], pad: bool
-) -> bool:
-    """Write `fields`; true when the empty tag section is written too."""
-    rest = list(fields)
-    while rest:
-        run: list[Field] = []
-        while rest and is_fixed(rest[0]):
-            run.append(rest.pop(0))
-        if run:
-            padded = pad and not rest
-            fmt = "".join(FIXED[field.type][0] for field in run) + ("x" if padded else "")
-            code.listing(f"write({_use(fmt, formats)}(", [f"m.{snake(field.name)}" for field in run], "))")
-            if padded:
-                return True
-        if rest:
-            _emit_variable(code, cls, variant, versions, rest.pop(0), "write")
-    return False
+    def _emit_fields(self, versions: Versions, fields: list[Field], pad: bool) -> bool:
+        """Write `fields`; true when the empty tag section is written too."""
+        rest = list(fields)
+        while rest:
+            run: list[Field] = []
+            while rest and is_fixed(rest[0]):
+                run.append(rest.pop(0))
+            if run:
+                padded = pad and not rest
+                fmt = "".join(FIXED[field.type][0] for field in run) + ("x" if padded else "")
+                self.code.listing(f"write({self._use(fmt)}(", [f"m.{snake(field.name)}" for field in run], "))")
+                if padded:
+                    return True
+            if rest:
+                self._emit_variable(versions, rest.pop(0), "write")
+        return False
 
-
-def _emit_variable(code: Code, cls: Class, variant: Variant, versions: Versions, field: Field, write: str) -> None:
-    name = f"m.{snake(field.name)}"
-    nullable = field.nullable & versions
-    is_struct = field.is_struct and not field.array
-    if not nullable and field.type != "records" and not (is_struct and field.nullable):
-        if field.nullable or field.default == "null":
-            # Null in other versions only; the type checker wants to be told.
-            with code.block(f"if {name} is None:"):
-                code(f'raise null_write("{cls.name}.{snake(field.name)}")')
-        _emit_value(code, cls, variant, field, write)
-        return
-    with code.block(f"if {name} is None:"):
-        if nullable != versions:
+    def _emit_variable(self, versions: Versions, field: Field, write: str) -> None:
+        name = f"m.{snake(field.name)}"
+        nullable = field.nullable & versions
+        is_struct = field.is_struct and not field.array
+        if not nullable and field.type != "records" and not (is_struct and field.nullable):
+            if field.nullable or field.default == "null":
+                # Null in other versions only; the type checker wants to be told.
+                with self.code.block(f"if {name} is None:"):
+                    self.code(f'raise null_write("{self.cls.name}.{snake(field.name)}")')
+            self._emit_value(field, write)
+            return
+        with self.code.block(f"if {name} is None:"):
+            if nullable != versions:
+                if nullable:
+                    with self.code.block(f"if {opposite(nullable, versions)}:"):
+                        self.code(f'raise null_write("{self.cls.name}.{snake(field.name)}")')
+                else:
+                    self.code(f'raise null_write("{self.cls.name}.{snake(field.name)}")')
             if nullable:
-                with code.block(f"if {opposite(nullable, versions)}:"):
-                    code(f'raise null_write("{cls.name}.{snake(field.name)}")')
+                self.code(f"{write}({_null(field, self.variant, in_tag=write != 'write')})")
+        with self.code.block("else:"):
+            if is_struct and nullable:
+                self.code(f'{write}(b"\\x01")')
+            self._emit_value(field, write)
+
+    def _emit_value(self, field: Field, write: str) -> None:
+        name = f"m.{snake(field.name)}"
+        compact = is_compact(field, self.variant)
+        if field.is_struct and not field.array:
+            inner = self.cls.structs[field.type]
+            self.code(f"{writer_name(inner, inner.variant(self.variant.flexible))}({name}, {write}, version)")
+        elif field.array:
+            self.code(f"size = len({name})")
+            self.code(f"{write}({_lead(compact)})")
+            self._emit_elements(field, write)
+        else:
+            self._emit_scalar(field.type, compact, name, write)
+
+    def _emit_scalar(self, kind: str, compact: bool, value: str, write: str) -> None:
+        match kind:
+            case "string":
+                self.code(f"text = {value}.encode()")
+                self.code("size = len(text)")
+                lead = "COMPACT[size] if size < 127 else compact_string(size)" if compact else "pack_int16(size)"
+                self.code(f"{write}({lead})")
+                self.code(f"{write}(text)")
+            case "bytes":
+                self.code(f"size = len({value})")
+                self.code(
+                    f"{write}(COMPACT[size] if size < 127 else compact(size))"
+                    if compact
+                    else f"{write}(pack_int32(size))"
+                )
+                self.code(f"{write}({value})")
+            case _:
+                self.code(f"size = records_size({value})")
+                self.code(
+                    f"{write}(COMPACT[size] if size < 127 else compact(size))"
+                    if compact
+                    else f"{write}(pack_int32(size))"
+                )
+                self.code(f"write_records({write}, {value})")
+
+    def _emit_elements(self, field: Field, write: str) -> None:
+        name = f"m.{snake(field.name)}"
+        if field.type == "uuid":
+            self.code(f'{write}(b"".join({name}))')
+            return
+        if field.type in FIXED:
+            self.code(f'{write}(pack(f">{{size}}{FIXED[field.type][0]}", *{name}))')
+            return
+        local = f"{snake(field.name)}_item"
+        with self.code.block(f"for {local} in {name}:"):
+            if field.is_struct:
+                inner = self.cls.structs[field.type]
+                self.code(f"{writer_name(inner, inner.variant(self.variant.flexible))}({local}, {write}, version)")
             else:
-                code(f'raise null_write("{cls.name}.{snake(field.name)}")')
-        if nullable:
-            code(f"{write}({_null(field, variant, in_tag=write != 'write')})")
-    with code.block("else:"):
-        if is_struct and nullable:
-            code(f'{write}(b"\\x01")')
-        _emit_value(code, cls, variant, field, write)
+                self._emit_scalar(field.type, is_compact(field, self.variant), local, write)
+
+    def _emit_tags(self, fields: list[Field]) -> None:
+        self.code("tags: list[tuple[int, bytes]] = []")
+        if not all(is_fixed(field) for field in fields):
+            self.code("parts: list[Buffer]")
+        for field in sorted(fields, key=lambda item: item.tag or 0):
+            versions = tagged(field, self.variant)
+            test = differs(field, self.cls)
+            extra = condition(versions, self.variant.versions)
+            if extra:
+                test = f"{extra} and ({test})" if " or " in test else f"{extra} and {test}"
+            name = f"m.{snake(field.name)}"
+            with self.code.block(f"if {test}:"):
+                if is_fixed(field):
+                    self.code(f"tags.append(({field.tag}, {self._use(FIXED[field.type][0])}({name})))")
+                    continue
+                self.code("parts = []")
+                if default_expression(field, self.cls) == "None" and not (field.is_struct and not field.array):
+                    # Not null here, the test above says so.
+                    self._emit_value(field, "parts.append")
+                elif default_expression(field, self.cls) == "None":
+                    self.code('parts.append(b"\\x01")')
+                    self._emit_value(field, "parts.append")
+                else:
+                    self._emit_variable(versions, field, "parts.append")
+                self.code(f'tags.append(({field.tag}, b"".join(parts)))')
+        with self.code.block("if tags:"):
+            self.code("write_tags(write, tags)")
+        with self.code.block("else:"):
+            self.code("write(ZERO)")
 
 
 def _null(field: Field, variant: Variant, in_tag: bool) -> str:
@@ -132,90 +225,5 @@ def _null(field: Field, variant: Variant, in_tag: bool) -> str:
     return "NULL_INT16" if field.type == "string" and not field.array else "NULL_INT32"
 
 
-def _emit_value(code: Code, cls: Class, variant: Variant, field: Field, write: str) -> None:
-    name = f"m.{snake(field.name)}"
-    compact = is_compact(field, variant)
-    if field.is_struct and not field.array:
-        inner = cls.structs[field.type]
-        code(f"{writer_name(inner, inner.variant(variant.flexible))}({name}, {write}, version)")
-    elif field.array:
-        code(f"size = len({name})")
-        if compact:
-            code(f"{write}(COMPACT[size] if size < 127 else compact(size))")
-        else:
-            code(f"{write}({_pack('i')}(size))")
-        _emit_elements(code, cls, variant, field, write)
-    else:
-        _emit_scalar(code, field.type, compact, name, write)
-
-
-def _pack(letter: str) -> str:
-    return {"h": "pack_int16", "i": "pack_int32"}[letter]
-
-
-def _emit_scalar(code: Code, kind: str, compact: bool, value: str, write: str) -> None:
-    match kind:
-        case "string":
-            code(f"text = {value}.encode()")
-            code("size = len(text)")
-            if compact:
-                code(f"{write}(COMPACT[size] if size < 127 else compact_string(size))")
-            else:
-                code(f"{write}({_pack('h')}(size))")
-            code(f"{write}(text)")
-        case "bytes":
-            code(f"size = len({value})")
-            code(f"{write}(COMPACT[size] if size < 127 else compact(size))" if compact else f"{write}(pack_int32(size))")
-            code(f"{write}({value})")
-        case _:
-            code(f"size = records_size({value})")
-            code(f"{write}(COMPACT[size] if size < 127 else compact(size))" if compact else f"{write}(pack_int32(size))")
-            code(f"write_records({write}, {value})")
-
-
-def _emit_elements(code: Code, cls: Class, variant: Variant, field: Field, write: str) -> None:
-    name = f"m.{snake(field.name)}"
-    if field.type == "uuid":
-        code(f'{write}(b"".join({name}))')
-        return
-    if field.type in FIXED:
-        code(f'{write}(pack(f">{{size}}{FIXED[field.type][0]}", *{name}))')
-        return
-    local = f"{snake(field.name)}_item"
-    with code.block(f"for {local} in {name}:"):
-        if field.is_struct:
-            inner = cls.structs[field.type]
-            code(f"{writer_name(inner, inner.variant(variant.flexible))}({local}, {write}, version)")
-        else:
-            _emit_scalar(code, field.type, is_compact(field, variant), local, write)
-
-
-def _emit_tags(code: Code, cls: Class, variant: Variant, fields: list[Field], formats: set[str]) -> None:
-    code("tags: list[tuple[int, bytes]] = []")
-    if not all(is_fixed(field) for field in fields):
-        code("parts: list[Buffer]")
-    for field in sorted(fields, key=lambda item: item.tag or 0):
-        versions = tagged(field, variant)
-        test = differs(field, cls)
-        extra = condition(versions, variant.versions)
-        if extra:
-            test = f"{extra} and ({test})" if " or " in test else f"{extra} and {test}"
-        name = f"m.{snake(field.name)}"
-        with code.block(f"if {test}:"):
-            if is_fixed(field):
-                code(f"tags.append(({field.tag}, {_use(FIXED[field.type][0], formats)}({name})))")
-                continue
-            code("parts = []")
-            if default_expression(field, cls) == "None" and not (field.is_struct and not field.array):
-                # Not null here, the test above says so.
-                _emit_value(code, cls, variant, field, "parts.append")
-            elif default_expression(field, cls) == "None":
-                code('parts.append(b"\\x01")')
-                _emit_value(code, cls, variant, field, "parts.append")
-            else:
-                _emit_variable(code, cls, variant, versions, field, "parts.append")
-            code(f'tags.append(({field.tag}, b"".join(parts)))')
-    with code.block("if tags:"):
-        code("write_tags(write, tags)")
-    with code.block("else:"):
-        code("write(ZERO)")
+def _lead(compact: bool) -> str:
+    return "COMPACT[size] if size < 127 else compact(size)" if compact else "pack_int32(size)"

@@ -5,19 +5,20 @@ from is convert.py, what becomes of it is the emitters. `parse(format_message(m)
 
 The language, by example:
 
-    request Metadata 3, versions 0-13, flexible 9+, listeners broker
+    request MetadataRequest 3, versions 0-13, flexible 9+, listeners broker
 
     Topics: [MetadataRequestTopic] 0+, nullable 1+
       TopicId: uuid 10+, ignorable
       Name: string 0+, nullable 10+
-    AllowAutoTopicCreation: bool 4+, default true
-    ...
-    struct Named 0+
-      Id: int32 0+, key, tag 0 from 3+
+    AllowAutoTopicCreation: bool 4+, default true, ignorable
+    Cursor: Cursor 10+, tag 0, nullable, default null
 
-One field a line: name, type, the versions that have it, then what is special about it. `[T]` is an array of T; a type that
-starts with a capital is a struct, whose fields follow indented or stand in a `struct` block below. `nullable` and `tag N`
-hold for all versions of the field unless a range follows. A line that starts with `#` is a comment.
+    struct Cursor 10+
+      TopicName: string 10+
+
+One field a line: name, type, the versions that have it, then what is special about it. `[T]` is an array of T; a type
+that starts with a capital is a struct, whose fields follow indented or stand in a `struct` block below. `nullable` and
+`tag N` hold for all versions of the field unless a range follows. A line that starts with `#` is a comment.
 """
 
 from __future__ import annotations

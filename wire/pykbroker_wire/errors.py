@@ -287,7 +287,7 @@ _MESSAGES: Final = {
     ErrorCode.UNKNOWN_LEADER_EPOCH: "The leader epoch of the request is newer than the broker's.",
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "The client does not support the compression of the records.",
     ErrorCode.STALE_BROKER_EPOCH: "The broker epoch is another one.",
-    ErrorCode.OFFSET_NOT_AVAILABLE: "The offset is not available yet: the new leader's high watermark has not caught up.",
+    ErrorCode.OFFSET_NOT_AVAILABLE: "The offset is not available yet: the new leader has to catch up.",
     ErrorCode.MEMBER_ID_REQUIRED: "Join again with the member id in this response.",
     ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "The preferred leader is not available.",
     ErrorCode.GROUP_MAX_SIZE_REACHED: "The group is full.",

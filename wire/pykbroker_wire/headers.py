@@ -1,8 +1,8 @@
 """Requests and responses with their headers, both directions. The bodies are the generated classes' business.
 
 Which header version belongs to which API and version is decided here and nowhere else: v2 (request) and v1 (response)
-from the API's first flexible version on, v1 and v0 below, and ApiVersions is always answered with header v0, because its
-client cannot know yet what the broker speaks.
+from the API's first flexible version on, v1 and v0 below, and ApiVersions is always answered with header v0, because
+its client cannot know yet what the broker speaks.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ Not here: anything about a particular message. Invariants of every reader, gener
   beyond the end for good (it never goes back), every later fixed-width read fails, and `decode` looks once, at the end.
 - Nothing is allocated by a declared length: arrays grow by what was really decoded, and a count that the remaining
   bytes cannot hold is refused before the first element.
-- A "lead" is the length in front of a string, bytes or array. In compact form it is length + 1, 0 is null, and the readers
-  below keep `pos` on its last byte, so that the content always starts at `pos + 1`.
+- A "lead" is the length in front of a string, bytes or array. In compact form it is length + 1, 0 is null, and the
+  readers below keep `pos` on its last byte, so that the content always starts at `pos + 1`.
 """
 
 from __future__ import annotations

@@ -173,9 +173,9 @@ def _read_BrokerHeartbeatRequest(buf: Buffer, pos: int, version: int) -> tuple[B
             if not 0 < n < 128:
                 n, pos = long_array(buf, pos, 16)
             pos += 1
-            end = pos + 16 * (n - 1)
-            self.offline_log_dirs = [bytes(buf[at : at + 16]) for at in range(pos, end, 16)]
-            pos = end
+            stop = pos + 16 * (n - 1)
+            self.offline_log_dirs = [bytes(buf[at : at + 16]) for at in range(pos, stop, 16)]
+            pos = stop
             if pos != end:
                 raise bad_tag_size(tag)
         elif tag == 1:
@@ -188,9 +188,9 @@ def _read_BrokerHeartbeatRequest(buf: Buffer, pos: int, version: int) -> tuple[B
             if not n:
                 self.cordoned_log_dirs = None
             else:
-                end = pos + 16 * (n - 1)
-                self.cordoned_log_dirs = [bytes(buf[at : at + 16]) for at in range(pos, end, 16)]
-                pos = end
+                stop = pos + 16 * (n - 1)
+                self.cordoned_log_dirs = [bytes(buf[at : at + 16]) for at in range(pos, stop, 16)]
+                pos = stop
             if pos != end:
                 raise bad_tag_size(tag)
         else:

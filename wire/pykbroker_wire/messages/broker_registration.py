@@ -231,9 +231,9 @@ def _read_BrokerRegistrationRequest(buf: Buffer, pos: int, version: int) -> tupl
         if not 0 < n < 128:
             n, pos = long_array(buf, pos, 16)
         pos += 1
-        end = pos + 16 * (n - 1)
-        self.log_dirs = [bytes(buf[at : at + 16]) for at in range(pos, end, 16)]
-        pos = end
+        stop = pos + 16 * (n - 1)
+        self.log_dirs = [bytes(buf[at : at + 16]) for at in range(pos, stop, 16)]
+        pos = stop
     else:
         self.log_dirs = []
     if version >= 3:

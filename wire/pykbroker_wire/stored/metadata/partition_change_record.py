@@ -229,9 +229,9 @@ def _read_PartitionChangeRecord(buf: Buffer, pos: int, version: int) -> tuple[Pa
             if not n:
                 self.directories = None
             else:
-                end = pos + 16 * (n - 1)
-                self.directories = [bytes(buf[at : at + 16]) for at in range(pos, end, 16)]
-                pos = end
+                stop = pos + 16 * (n - 1)
+                self.directories = [bytes(buf[at : at + 16]) for at in range(pos, stop, 16)]
+                pos = stop
             if pos != end:
                 raise bad_tag_size(tag)
         else:
