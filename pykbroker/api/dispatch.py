@@ -13,8 +13,6 @@ import asyncio
 import importlib
 import logging
 from collections.abc import Callable
-from struct import Struct
-from struct import error as struct_error
 from typing import Any
 
 from pykbroker.api import TABLE, Api, On
@@ -22,16 +20,13 @@ from pykbroker.api.context import Peer, RequestContext
 from pykbroker.api.services import Services
 from pykbroker.metrics.registry import Counter, Metrics
 from pykbroker.net.connection import CloseConnection
-from pykbroker_wire.apis import API_VERSIONS, ApiKey
+from pykbroker_wire.apis import APIS, ApiKey
 from pykbroker_wire.errors import ErrorCode
-from pykbroker_wire.headers import encode_response, response_class, request_class, skip_tags
+from pykbroker_wire.headers import RequestHeader, encode_response
+from pykbroker_wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from pykbroker_wire.primitives import DecodeError
 
 logger = logging.getLogger(__name__)
-
-_HEADER = Struct(">hhih")
-#: frames smaller than this cannot hold a header
-_HEADER_BYTES = 8
 
 Forward = Callable[["Row", RequestContext, memoryview, Any], "asyncio.Future[Any]"]
 
@@ -39,18 +34,18 @@ Forward = Callable[["Row", RequestContext, memoryview, Any], "asyncio.Future[Any
 class Row:
     """A row of TABLE with everything dispatch needs, resolved once."""
 
-    __slots__ = ("api", "decode", "flexible_from", "handle", "key", "max_version", "min_version", "name", "requests", "response", "total_time_ms")
+    __slots__ = ("api", "decode", "handle", "key", "max_version", "min_version", "name", "requests", "total_time_ms")
 
     def __init__(self, api: Api, metrics: Metrics) -> None:
-        request = request_class(api.key)
+        wire = APIS[api.key]
         self.api = api
         self.key = int(api.key)
-        self.name = request.__name__.removesuffix("Request")
-        self.min_version: int = request.MIN_VERSION
-        self.max_version: int = request.MAX_VERSION
-        self.flexible_from: int = request.FLEXIBLE_FROM
-        self.decode: Callable[[memoryview, int, int], tuple[Any, int]] = request.decode
-        self.response: Any = response_class(api.key)
+        self.name = wire.name
+        self.min_version = wire.min_version
+        self.max_version = wire.max_version
+        self.decode: Callable[[memoryview, int, int], tuple[Any, int]] = wire.request.decode
+        # Imported now, before the node is ready, rather than with the first request of a client.
+        _ = wire.response
         self.handle: Callable[[RequestContext, Any], Any] = importlib.import_module(f"pykbroker.api.{api.module}").handle
         self.requests: Counter = metrics.counter(f"kafka.network:type=RequestMetrics,name=RequestsPerSec,request={self.name}")
         self.total_time_ms: Counter = metrics.counter(f"kafka.network:type=RequestMetrics,name=TotalTimeMs,request={self.name}")
@@ -85,40 +80,18 @@ class Dispatcher:
     def __call__(self, peer: Any, frame: memoryview) -> Any:
         """Dispatch one frame. Returns buffers, a PendingAnswer, or None when there is no answer; raises CloseConnection."""
         try:
-            if len(frame) < _HEADER_BYTES:
-                raise DecodeError(f"a request of {len(frame)} bytes has no header")
-            if len(frame) >= 10:
-                api_key, version, correlation_id, length = _HEADER.unpack_from(frame, 0)
-            else:
-                raise DecodeError(f"a request of {len(frame)} bytes has no header")
-            row = self.rows.get(api_key)
+            header, position = RequestHeader.decode(frame)
+            row = self.rows.get(header.api_key)
+            version = header.version
             if row is None:
-                raise CloseConnection(f"request with API key {api_key}, which is not served on this listener")
-            if length >= 0:
-                position = 10 + length
-                if position > len(frame):
-                    raise DecodeError(f"client id of {length} bytes in a request of {len(frame)} bytes")
-                client_id: str | None = str(frame[10:position], "utf-8", "replace")
-            elif length == -1:
-                position = 10
-                client_id = None
-            else:
-                raise DecodeError(f"client id of {length} bytes")
-            if version >= row.flexible_from:
-                if position < len(frame) and frame[position] == 0:
-                    position += 1
-                else:
-                    position = skip_tags(frame, position)
+                raise CloseConnection(f"request with API key {header.api_key}, which is not served on this listener")
             if version < row.min_version or version > row.max_version:
-                return self._unsupported_version(peer, row, version, correlation_id)
+                return self._unsupported_version(row, header)
             request, _ = row.decode(frame, position, version)
         except DecodeError as error:
             self._errors.value += 1
             raise CloseConnection(f"a request that cannot be decoded: {error}") from None
-        except struct_error as error:
-            self._errors.value += 1
-            raise CloseConnection(f"a request that cannot be decoded: {error}") from None
-        ctx = RequestContext(peer, self.services, api_key, version, correlation_id, client_id, self._now_ms())
+        ctx = RequestContext(peer, self.services, header.api_key, version, header.correlation_id, header.client_id, self._now_ms())
         if row.api.forward and self._forward is not None:
             result = self._forward(row, ctx, frame, request)
         else:
@@ -153,19 +126,17 @@ class Dispatcher:
         row.total_time_ms.value += self._now_ms() - ctx.arrival_ms
         if type(response) is ForwardedResponse:
             return response.frame()
-        return encode_response(row.key, ctx.api_version, ctx.correlation_id, response)
+        return encode_response(ctx.correlation_id, row.key, ctx.api_version, response.encode(ctx.api_version))
 
-    def _unsupported_version(self, peer: Any, row: Row, version: int, correlation_id: int) -> Any:
+    def _unsupported_version(self, row: Row, header: RequestHeader) -> list[bytes | bytearray | memoryview]:
         if row.key != ApiKey.API_VERSIONS:
-            raise CloseConnection(f"{row.name} request of version {version}, served are {row.min_version} to {row.max_version}")
-        from pykbroker_wire.messages.api_versions import ApiVersion, ApiVersionsResponse
-
+            raise CloseConnection(f"{row.name} request of version {header.version}, served are {row.min_version} to {row.max_version}")
         response = ApiVersionsResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION,
             api_keys=[ApiVersion(api_key=row.key, min_version=row.min_version, max_version=row.max_version)],
         )
         row.requests.value += 1
-        return encode_response(row.key, 0, correlation_id, response)
+        return encode_response(header.correlation_id, row.key, 0, response.encode(0))
 
 
 class ForwardedResponse:

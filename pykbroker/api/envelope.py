@@ -73,14 +73,14 @@ def handle(ctx: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse | 
         if row is None:
             return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
         api = APIS[header.api_key]
-        if not api.min_version <= header.api_version <= api.max_version:
+        if not api.min_version <= header.version <= api.max_version:
             return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-        inner, _ = api.request.decode(data, position, header.api_version)
+        inner, _ = api.request.decode(data, position, header.version)
     except (DecodeError, ValueError):
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     peer = ForwardedPeer(principal, host, ctx.listener_name, ctx.security_protocol)
     inner_ctx = RequestContext(
-        peer, ctx.services, header.api_key, header.api_version, header.correlation_id, header.client_id, ctx.arrival_ms
+        peer, ctx.services, header.api_key, header.version, header.correlation_id, header.client_id, ctx.arrival_ms
     )
     result = ctx.services.handlers[header.api_key](inner_ctx, inner)
     if not isinstance(result, asyncio.Future):
@@ -106,6 +106,6 @@ def handle(ctx: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse | 
 
 
 def _wrap(ctx: RequestContext, response: Any) -> EnvelopeResponse:
-    frame = b"".join(encode_response(ctx.api_key, ctx.api_version, ctx.correlation_id, response))
+    frame = b"".join(encode_response(ctx.correlation_id, ctx.api_key, ctx.api_version, response.encode(ctx.api_version)))
     # Without the size: the broker puts its own in front.
     return EnvelopeResponse(response_data=frame[4:])

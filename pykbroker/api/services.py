@@ -6,13 +6,14 @@ what one wants of the other goes through `controller_channel` as protocol messag
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pykbroker.security.authorizer import AllowAll, Authorizer
 
 if TYPE_CHECKING:
+    from pykbroker.api.context import RequestContext
     from pykbroker.config.load import Config
     from pykbroker.controller.active import ActiveController
     from pykbroker.coordinator.group.service import GroupService
@@ -61,3 +62,5 @@ class ControllerServices(Services):
     """The controller half."""
 
     controller: ActiveController
+    #: `handle` of every API on the controller listener, by key: what an Envelope may run
+    handlers: Mapping[int, Callable[[RequestContext, Any], Any]] = field(default_factory=dict)

@@ -1,0 +1,40 @@
+"""`pykbroker`: the command line. One module per command; this one only finds it.
+
+Imports are kept small: the time from here to the first answered request is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+COMMANDS = {
+    "start": "start a node (no argument needed)",
+    "format": "format the log directories of a properties file",
+    "random-uuid": "print a new cluster id or directory id",
+    "version": "print the version",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="pykbroker", description="A Kafka broker in Python.")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    chosen = given[0] if given else ""
+    for name, summary in COMMANDS.items():
+        command = commands.add_parser(name, help=summary, description=summary)
+        # Only the command that runs is imported; the others are known by name.
+        if name == chosen:
+            module = import_module(f"pykbroker.cli.{name.replace('-', '_')}")
+            module.arguments(command)
+            command.set_defaults(run=module.run)
+    options = parser.parse_args(given)
+    status: int = options.run(options)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

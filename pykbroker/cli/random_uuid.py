@@ -1,0 +1,19 @@
+"""`pykbroker random-uuid`: what `kafka-storage random-uuid` prints."""
+
+from __future__ import annotations
+
+import argparse
+
+from pykbroker.storage_format import random_uuid
+from pykbroker_wire.primitives import uuid_to_str
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """None."""
+
+
+def run(options: argparse.Namespace) -> int:
+    import random
+
+    print(uuid_to_str(random_uuid(random.SystemRandom())))
+    return 0

@@ -1,0 +1,47 @@
+"""From command-line options to a configuration: the properties file, --set, and the development profile without a file."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import dataclass
+
+from pykbroker.config.kinds import ConfigError
+from pykbroker.config.load import Config, development_profile, load
+from pykbroker.config.properties import parse
+
+
+@dataclass(slots=True)
+class Settings:
+    config: Config
+    #: a node without a properties file may format directories that are absent or empty
+    has_file: bool
+
+
+def default_data_dir() -> str:
+    base = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
+    return os.path.join(base, "pykbroker")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("properties", nargs="?", metavar="server.properties", help="Apache Kafka's configuration file")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="set one configuration key (may be repeated)")
+
+
+def read(options: argparse.Namespace, data_dir: str, port: int | None) -> Settings:
+    """Raises ConfigError or OSError with a message for the user."""
+    properties: dict[str, str] = {}
+    has_file = options.properties is not None
+    if has_file:
+        with open(options.properties, encoding="latin-1") as file:
+            properties.update(parse(file.read()))
+        if port is not None:
+            raise ConfigError("--port goes with the development profile; with a properties file set `listeners`")
+    else:
+        properties.update(development_profile(data_dir, 9092 if port is None else port))
+    for assignment in options.set:
+        key, equals, value = assignment.partition("=")
+        if not equals:
+            raise ConfigError(f"--set takes KEY=VALUE, not {assignment!r}")
+        properties[key.strip()] = value.strip()
+    return Settings(load(properties), has_file)

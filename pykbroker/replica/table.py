@@ -1,0 +1,362 @@
+"""The replicas of this node: made, changed and deleted as the metadata says; their logs in the log directories.
+
+Responsible for: which partitions this node holds and where their logs are, opening logs on first use, telling coordinators about
+leadership, waking parked fetches once per turn of the loop, taking a failed directory offline.
+Not responsible for: what periodic upkeep does (upkeep.py), the protocol, or which partitions should exist (the controller).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pykbroker.config.dynamic import DynamicConfigs
+from pykbroker.config.topic import resolve_topic
+from pykbroker.metadata.image import ConfigResource, MetadataImage, PartitionImage
+from pykbroker.replica.partition import Partition
+from pykbroker_log.log_config import LogConfig, StorageError
+from pykbroker_log.log_dirs import LogDir
+from pykbroker_log.partition_log import AppendInfo, PartitionLog
+from pykbroker_wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from pykbroker.config.load import Config
+    from pykbroker.metadata.delta import MetadataDelta
+    from pykbroker.metrics.registry import Metrics
+    from pykbroker.runtime import Runtime
+
+logger = logging.getLogger(__name__)
+
+Leadership = Callable[[Partition, bool, int], None]
+#: Logs opened in one turn of the loop after partitions were made: bounds how long the turn takes.
+OPEN_PER_TURN = 16
+
+
+@dataclass(slots=True)
+class ReplicaDescription:
+    topic: str
+    index: int
+    size_bytes: int
+    offset_lag: int
+
+
+@dataclass(slots=True)
+class LogDirDescription:
+    """What DescribeLogDirs says of one directory; bytes are -1 when it is offline."""
+
+    path: str
+    error: ErrorCode = ErrorCode.NONE
+    total_bytes: int = -1
+    usable_bytes: int = -1
+    replicas: list[ReplicaDescription] = field(default_factory=list)
+
+
+class ReplicaTable:
+    """Publisher of the metadata loader; asked by handlers."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: Config,
+        node_id: int,
+        log_dirs: list[LogDir],
+        metrics: Metrics,
+        on_directory_failure: Callable[[LogDir, StorageError], None],
+    ) -> None:
+        self.runtime = runtime
+        self.config = config
+        self.node_id = node_id
+        self.log_dirs = log_dirs
+        self.fetch_max_bytes = config.int("fetch.max.bytes")
+        self._on_directory_failure = on_directory_failure
+        self._partitions: dict[str, dict[int, Partition]] = {}
+        self._image = MetadataImage()
+        self._topic_configs: dict[str, LogConfig] = {}
+        self._leadership: list[Leadership] = []
+        self._changed: dict[Partition, None] = {}
+        self._to_open: list[Partition] = []
+        self._started = False
+        name = "kafka.server:type=BrokerTopicMetrics,name="
+        self._messages_in = metrics.counter(name + "MessagesInPerSec")
+        self._bytes_in = metrics.counter(name + "BytesInPerSec")
+        self.bytes_out = metrics.counter(name + "BytesOutPerSec")
+        metrics.gauge("kafka.server:type=ReplicaManager,name=PartitionCount", lambda: sum(map(len, self._partitions.values())))
+        metrics.gauge("kafka.server:type=ReplicaManager,name=LeaderCount", lambda: sum(p.is_leader for p in self))
+        metrics.gauge("kafka.server:type=ReplicaManager,name=OfflineReplicaCount", lambda: sum(p.offline for p in self))
+
+    def __iter__(self) -> Iterator[Partition]:
+        for partitions in self._partitions.values():
+            yield from partitions.values()
+
+    # -- look-up ------------------------------------------------------------------------------------------------------
+
+    def get(self, topic: str, index: int) -> Partition:
+        """Raises UNKNOWN_TOPIC_OR_PARTITION, or NOT_LEADER_OR_FOLLOWER for a partition that only others hold."""
+        partitions = self._partitions.get(topic)
+        if partitions is not None:
+            partition = partitions.get(index)
+            if partition is not None:
+                return partition
+        if self._image.topics.partition(topic, index) is not None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index}: this node has no replica of it")
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index} does not exist")
+
+    def get_by_id(self, topic_id: bytes, index: int) -> Partition:
+        """Raises UNKNOWN_TOPIC_ID, else as `get`."""
+        topic = self._image.topics.by_id.get(topic_id)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        return self.get(topic.name, index)
+
+    def on_leadership(self, callback: Leadership) -> None:
+        """`callback(partition, is_leader, leader_epoch)` whenever this node gains, renews or loses leadership of a partition."""
+        self._leadership.append(callback)
+        for partition in self:
+            if partition.is_leader:
+                callback(partition, True, partition.leader_epoch)
+
+    # -- metadata -----------------------------------------------------------------------------------------------------
+
+    def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
+        """Follow the metadata."""
+        self._image = new
+        for topic in delta.topics_deleted.values():
+            for partition in list(self._partitions.get(topic.name, {}).values()):
+                if partition.topic_id == topic.id:
+                    self._remove(partition)
+        self._follow_configs(delta, new)
+        for changed in delta.topics_changed.values():
+            for index, image in changed.partitions.items():
+                if self.node_id in image.replicas:
+                    self._apply(changed.name, changed.id, index, image)
+                else:
+                    mine = self._partitions.get(changed.name, {}).get(index)
+                    if mine is not None:
+                        self._remove(mine)
+        if self._to_open and self._started:
+            self.runtime.loop.call_soon(self._open_some)
+
+    def _apply(self, topic: str, topic_id: bytes, index: int, image: PartitionImage) -> None:
+        partitions = self._partitions.setdefault(topic, {})
+        partition = partitions.get(index)
+        if partition is None:
+            partition = partitions[index] = Partition(self, topic, index, topic_id)
+            self._to_open.append(partition)
+        became_leader, stopped = partition.update(image, self.node_id)
+        if became_leader or stopped:
+            for callback in self._leadership:
+                callback(partition, became_leader, partition.leader_epoch)
+
+    def _follow_configs(self, delta: MetadataDelta, new: MetadataImage) -> None:
+        changed_topics: set[str] = set()
+        for resource_type, name in delta.configs_changed:
+            if resource_type == ConfigResource.TOPIC:
+                changed_topics.add(name)
+            elif resource_type == ConfigResource.BROKER and name in ("", str(self.node_id)):
+                # A broker-wide default is behind every topic's configuration.
+                changed_topics.update(self._partitions)
+                changed_topics.update(self._topic_configs)
+        if len(changed_topics) > 0:
+            for name in changed_topics:
+                self._topic_configs.pop(name, None)
+                for partition in self._partitions.get(name, {}).values():
+                    log = partition.log_if_open
+                    if log is not None:
+                        log.config = self.topic_config(name)
+
+    def topic_config(self, topic: str) -> LogConfig:
+        """The configuration in effect: the topic's own, dynamic broker configs, the file, defaults."""
+        config = self._topic_configs.get(topic)
+        if config is None:
+            configs = self._image.configs
+            dynamic = DynamicConfigs(
+                broker=configs.of(ConfigResource.BROKER, str(self.node_id)), cluster=configs.of(ConfigResource.BROKER, "")
+            )
+            overrides: Mapping[str, str] = configs.of(ConfigResource.TOPIC, topic)
+            config = self._topic_configs[topic] = LogConfig.from_topic(resolve_topic(self.config, dynamic, overrides))
+        return config
+
+    # -- logs ---------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """The metadata is complete: set aside folders that it does not know, open the logs. Raises nothing for one bad log."""
+        self._started = True
+        for log_dir in self.log_dirs:
+            if not log_dir.offline:
+                try:
+                    log_dir.set_strays_aside(self._is_mine)
+                except StorageError as error:
+                    self._fail_directory(log_dir, error)
+
+    def _is_mine(self, topic: str, index: int, topic_id: bytes | None) -> bool:
+        partition = self._partitions.get(topic, {}).get(index)
+        return partition is not None and (topic_id is None or topic_id == partition.topic_id)
+
+    def open_all(self) -> int:
+        """Open what is not open yet, at most OPEN_PER_TURN logs; returns how many are left."""
+        batch, self._to_open = self._to_open[:OPEN_PER_TURN], self._to_open[OPEN_PER_TURN:]
+        for partition in batch:
+            if self._partitions.get(partition.topic, {}).get(partition.index) is not partition:
+                continue
+            try:
+                _ = partition.log
+            except KafkaError as error:
+                logger.error("Partition %s: its log cannot be opened: %s", partition, error.message)
+        return len(self._to_open)
+
+    def _open_some(self) -> None:
+        if self.open_all():
+            self.runtime.loop.call_soon(self._open_some)
+
+    def open_log(self, partition: Partition) -> PartitionLog:
+        """Called by the partition on first use. Raises KAFKA_STORAGE_ERROR."""
+        log_dir = self._directory_of(partition)
+        try:
+            log = log_dir.open_log(
+                partition.topic, partition.index, partition.topic_id, self.topic_config(partition.topic), self.runtime.now_ms()
+            )
+        except StorageError as error:
+            self._fail_directory(log_dir, error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        if log.recovery:
+            logger.info("Partition %s: %s", partition, log.recovery)
+        return log
+
+    def _directory_of(self, partition: Partition) -> LogDir:
+        """Where the folder is, else where the metadata wants it, else the directory with the fewest partitions."""
+        online = [log_dir for log_dir in self.log_dirs if not log_dir.offline]
+        if not online:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
+        for log_dir in online:
+            if log_dir.holds(partition.topic, partition.index):
+                return log_dir
+        image = self._image.topics.partition(partition.topic, partition.index)
+        wanted = image.directory(self.node_id) if image is not None else None
+        for log_dir in self.log_dirs:
+            if log_dir.directory_id == wanted:
+                if log_dir.offline:
+                    raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log_dir.path} is offline")
+                return log_dir
+        return min(online, key=lambda log_dir: log_dir.partition_count)
+
+    def _remove(self, partition: Partition) -> None:
+        """The partition is gone: its folder becomes `-delete` and is removed after file.delete.delay.ms."""
+        del self._partitions[partition.topic][partition.index]
+        if not self._partitions[partition.topic]:
+            del self._partitions[partition.topic]
+            self._topic_configs.pop(partition.topic, None)
+        was_leader = partition.is_leader
+        delay_ms = self.topic_config(partition.topic).file_delete_delay_ms
+        self._topic_configs.pop(partition.topic, None)
+        log = partition.detach()
+        if was_leader:
+            for callback in self._leadership:
+                callback(partition, False, partition.leader_epoch)
+        for log_dir in self.log_dirs:
+            if not log_dir.offline and log_dir.holds(partition.topic, partition.index):
+                try:
+                    doomed = log_dir.mark_deleted(partition.topic, partition.index, log)
+                except StorageError as error:
+                    self._fail_directory(log_dir, error)
+                else:
+                    self.runtime.loop.call_later(delay_ms / 1000, self._delete_folder, log_dir, doomed)
+
+    def _delete_folder(self, log_dir: LogDir, folder: str) -> None:
+        if log_dir.offline:
+            return
+        future = self.runtime.run_blocking(log_dir.delete_folder, folder)
+        future.add_done_callback(lambda done: self._deleted(log_dir, done.exception() if not done.cancelled() else None))
+
+    def _deleted(self, log_dir: LogDir, error: BaseException | None) -> None:
+        if isinstance(error, StorageError):
+            self._fail_directory(log_dir, error)
+
+    # -- what happens to partitions -----------------------------------------------------------------------------------
+
+    def appended(self, partition: Partition, info: AppendInfo) -> None:
+        """Count, and remember that there is more to read."""
+        self._messages_in.value += info.record_count
+        self._bytes_in.value += info.byte_count
+        partition.committed_bytes += info.byte_count
+
+    def changed(self, partition: Partition) -> None:
+        """Parked fetches of this partition want to know; they are told once in this turn of the loop."""
+        if not self._changed:
+            self.runtime.loop.call_soon(self._wake)
+        self._changed[partition] = None
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, {}
+        for partition in changed:
+            for parked in list(partition.fetch_waiters):
+                parked.poke(partition)
+
+    def storage_failed(self, partition: Partition, error: StorageError) -> None:
+        """The disk failed under a log."""
+        for log_dir in self.log_dirs:
+            if log_dir.path == error.log_dir:
+                self._fail_directory(log_dir, error)
+                return
+
+    def _fail_directory(self, log_dir: LogDir, error: StorageError) -> None:
+        """Take a directory offline. A full disk is no broken disk: what is there can still be read, and space may come back."""
+        if error.is_full:
+            logger.error("Log directory %s: no space is left: %s", log_dir.path, error)
+            return
+        if log_dir.offline:
+            return
+        logger.error("Log directory %s: taken offline: %s", log_dir.path, error)
+        held = [partition for partition in self if log_dir.holds(partition.topic, partition.index)]
+        log_dir.take_offline()
+        for partition in held:
+            partition.take_offline()
+        self._on_directory_failure(log_dir, error)
+
+    def delete_records(self, topic: str, index: int, offset: int) -> int:
+        """DeleteRecords of one partition. Returns the low watermark. Raises KafkaError."""
+        partition = self.get(topic, index)
+        partition.require_leader()
+        if not self.topic_config(topic).delete:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{partition}: its cleanup.policy does not delete")
+        return partition.delete_records_before(offset)
+
+    # -- description --------------------------------------------------------------------------------------------------
+
+    def describe_log_dirs(self, wanted: set[tuple[str, int]] | None) -> list[LogDirDescription]:
+        """Every directory with its replicas, those in `wanted` or all."""
+        descriptions = []
+        for log_dir in self.log_dirs:
+            description = LogDirDescription(log_dir.path)
+            descriptions.append(description)
+            if log_dir.offline:
+                description.error = ErrorCode.KAFKA_STORAGE_ERROR
+                continue
+            try:
+                description.total_bytes, description.usable_bytes = log_dir.usage()
+            except StorageError as error:
+                self._fail_directory(log_dir, error)
+                description.error = ErrorCode.KAFKA_STORAGE_ERROR
+                continue
+            for partition in self:
+                if wanted is not None and (partition.topic, partition.index) not in wanted:
+                    continue
+                if partition.offline or not log_dir.holds(partition.topic, partition.index):
+                    continue
+                log = partition.log
+                description.replicas.append(
+                    ReplicaDescription(partition.topic, partition.index, log.size_bytes, max(0, log.high_watermark - log.log_end_offset))
+                )
+        return descriptions
+
+    def close(self, *, clean: bool) -> None:
+        """Flush and close every log; with `clean` the directories say so. Blocks."""
+        for partition in self:
+            log = partition.log_if_open
+            if log is not None and not partition.offline:
+                try:
+                    log.close(clean=clean)
+                except StorageError as error:
+                    logger.error("Partition %s: cannot be closed cleanly: %s", partition, error)
+                    clean = False
