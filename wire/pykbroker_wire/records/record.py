@@ -69,39 +69,35 @@ def varint(value: int) -> bytes:
 
 
 def read_varint(data: Buffer, position: int) -> tuple[int, int]:
-    """A 32-bit zigzag varint: (value, position after it). Five bytes at most; excess bits are dropped as Java does."""
+    """A 32-bit zigzag varint: (value, position after it); IndexError where the data ends.
+
+    Five bytes at most; bits beyond the 32nd are dropped, as Java drops them."""
     zigzag = shift = 0
-    try:
-        while True:
-            byte = data[position]
-            position += 1
-            zigzag |= (byte & 127) << shift
-            if byte < 128:
-                zigzag &= 0xFFFFFFFF
-                return zigzag >> 1 ^ -(zigzag & 1), position
-            shift += 7
-            if shift > 28:
-                raise InvalidRecord("Found invalid record structure: a varint of more than 5 bytes")
-    except IndexError:
-        raise InvalidRecord("Found invalid record structure: the batch ends inside a number") from None
+    while True:
+        byte = data[position]
+        position += 1
+        zigzag |= (byte & 127) << shift
+        if byte < 128:
+            zigzag &= 0xFFFFFFFF
+            return zigzag >> 1 ^ -(zigzag & 1), position
+        shift += 7
+        if shift > 28:
+            raise InvalidRecord("a varint of more than 5 bytes")
 
 
 def read_varlong(data: Buffer, position: int) -> tuple[int, int]:
-    """A 64-bit zigzag varint: (value, position after it). Ten bytes at most; excess bits are dropped as Java does."""
+    """A 64-bit zigzag varint, likewise; ten bytes at most."""
     zigzag = shift = 0
-    try:
-        while True:
-            byte = data[position]
-            position += 1
-            zigzag |= (byte & 127) << shift
-            if byte < 128:
-                zigzag &= 0xFFFFFFFFFFFFFFFF
-                return zigzag >> 1 ^ -(zigzag & 1), position
-            shift += 7
-            if shift > 63:
-                raise InvalidRecord("Found invalid record structure: a varlong of more than 10 bytes")
-    except IndexError:
-        raise InvalidRecord("Found invalid record structure: the batch ends inside a number") from None
+    while True:
+        byte = data[position]
+        position += 1
+        zigzag |= (byte & 127) << shift
+        if byte < 128:
+            zigzag &= 0xFFFFFFFFFFFFFFFF
+            return zigzag >> 1 ^ -(zigzag & 1), position
+        shift += 7
+        if shift > 63:
+            raise InvalidRecord("a varlong of more than 10 bytes")
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -151,7 +147,7 @@ def iter_records(buf: Buffer, position: int, header: BatchHeader, *, limit: int 
     """
     payload = memoryview(buf)[position + _HEADER_SIZE : position + header.size_in_bytes]
     if len(payload) != header.size_in_bytes - _HEADER_SIZE:
-        raise InvalidRecord("Incorrect declared batch size, premature EOF reached")
+        raise InvalidRecord("the buffer ends inside the batch")
     codec = header.attributes & 7
     data: Buffer = decompress(codec, payload, limit) if codec else payload
     append_time = header.max_timestamp if header.attributes & _LOG_APPEND_TIME else None
@@ -163,41 +159,38 @@ def iter_encoded(
 ) -> Iterator[Record]:
     """`count` records that fill `data` exactly."""
     if count < 0:
-        raise InvalidRecord(f"Found invalid record count {count} in magic v2 batch")
+        raise InvalidRecord(f"a batch of {count} records")
     view = memoryview(data)
     end = len(view)
     position = 0
-    for _ in range(count):
-        size, position = read_varint(data, position)
-        stop = position + size
-        if size < 0 or stop > end:
-            raise InvalidRecord(
-                f"Invalid record size: expected {size} bytes in record payload, "
-                f"but instead the buffer has only {end - position} remaining bytes."
-            )
-        timestamp_delta, position = read_varlong(data, position + 1)  # the attributes byte has no meaning yet
-        offset_delta, position = read_varint(data, position)
-        key, position = _read_bytes(view, position, stop)
-        value, position = _read_bytes(view, position, stop)
-        header_count, position = read_varint(data, position)
-        if header_count < 0 or header_count > stop - position:
-            raise InvalidRecord(f"Found invalid number of record headers {header_count}")
-        headers: list[tuple[str, bytes | None]] = []
-        for _ in range(header_count):
-            name, position = _read_bytes(view, position, stop)
-            if name is None:
-                raise InvalidRecord("Invalid negative header key size")
-            content, position = _read_bytes(view, position, stop)
-            headers.append((str(name, "utf-8", "replace"), None if content is None else bytes(content)))
+    for index in range(count):
+        try:
+            size, position = read_varint(data, position)
+            stop = position + size
+            if size < 0 or stop > end:
+                raise InvalidRecord(f"record {index} has {size} bytes, {end - position} are left in the batch")
+            timestamp_delta, position = read_varlong(data, position + 1)  # the attributes byte has no meaning yet
+            offset_delta, position = read_varint(data, position)
+            key, position = _read_bytes(view, position, stop)
+            value, position = _read_bytes(view, position, stop)
+            header_count, position = read_varint(data, position)
+            if header_count < 0 or header_count > stop - position:
+                raise InvalidRecord(f"record {index} has {header_count} headers")
+            headers: list[tuple[str, bytes | None]] = []
+            for _ in range(header_count):
+                name, position = _read_bytes(view, position, stop)
+                if name is None:
+                    raise InvalidRecord(f"record {index} has a header without a key")
+                content, position = _read_bytes(view, position, stop)
+                headers.append((str(name, "utf-8", "replace"), None if content is None else bytes(content)))
+        except IndexError:
+            raise InvalidRecord(f"the batch ends inside record {index}") from None
         if position != stop:
-            raise InvalidRecord(
-                f"Invalid record size: expected to read {size} bytes in record payload, "
-                f"but instead read {position - stop + size}"
-            )
+            raise InvalidRecord(f"record {index} says that it ends at {stop}, its fields end at {position}")
         timestamp = wrap_int64(base_timestamp + timestamp_delta) if append_time is None else append_time
         yield Record(base_offset + offset_delta, timestamp, key, value, headers)
     if position != end:
-        raise InvalidRecord("Incorrect declared batch size, records still remaining in file")
+        raise InvalidRecord(f"{end - position} bytes are left after the last record of the batch")
 
 
 def _read_bytes(view: memoryview, position: int, stop: int) -> tuple[memoryview | None, int]:
@@ -206,7 +199,7 @@ def _read_bytes(view: memoryview, position: int, stop: int) -> tuple[memoryview 
         return None, position
     after = position + size
     if after > stop:
-        raise InvalidRecord("Found invalid record structure: a length beyond the record")
+        raise InvalidRecord("a length leads out of its record")
     return view[position:after], after
 
 

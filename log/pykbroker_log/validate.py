@@ -1,0 +1,443 @@
+"""A leader's look at the batch that somebody wants to append: facts about the append, or a verdict.
+
+Responsible for Apache Kafka 4.3.1's verdicts, in its order: one whole batch of magic 2; base offset 0; the size limit
+of the topic; CRC; counts; control flag and sequence; then codec and each record: structure, offset delta, key,
+timestamp. And for what Kafka changes in an accepted batch: base offset and leader epoch (in place), timestamp type and
+max timestamp (new CRC), the codec where the topic wants another, and the inner offsets of compressed batches that are
+not consecutive.
+
+Not responsible for producer ids, sequences and transactions (`producers.py`), nor for who may write here.
+
+Invariants: whatever the bytes, the result is a `Validated` or a `KafkaError`; a batch is decompressed chunk by chunk
+and never beyond `decompression_limit_bytes`; when an error is raised the caller's bytes are as they were.
+
+Where this is stricter than Kafka, because Kafka's answer harms its clients (docs in BADINPUT):
+- uncompressed records whose offset deltas are not 0, 1, 2...: INVALID_RECORD (Kafka stores them wrong)
+- bytes that the codec cannot read, unknown codecs: INVALID_RECORD (Kafka: UNKNOWN_SERVER_ERROR). Not CORRUPT_MESSAGE,
+  which clients retry: the CRC was right, so these bytes are what the client made, and it would make them again
+- more than 128 MiB out of one batch: MESSAGE_TOO_LARGE (Kafka decompresses without end)
+- a compressed record whose size is not that of its fields: INVALID_RECORD (Kafka looks only when it rewrites)
+- record errors are listed up to MAX_RECORD_ERRORS
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from crc32c import crc32c
+
+from pykbroker_log.log_config import MAX_INT64, AppendOrigin
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.records.batch import (
+    CODEC_MASK,
+    CONTROL,
+    HEADER,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    MAGIC,
+    MAX_INT32,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL,
+    BatchHeader,
+    restamp_timestamp,
+    seal,
+    stamp,
+)
+from pykbroker_wire.records.compression import (
+    CODEC_BY_NAME,
+    DEFAULT_LIMIT,
+    Codec,
+    CompressionError,
+    TooLarge,
+    compress,
+    decompress,
+    stream,
+)
+from pykbroker_wire.records.record import InvalidRecord, encode_record, iter_encoded, wrap_int64
+from pykbroker_wire.records.walk import MIN_INT64, Walked, merge, walk, walk_chunks
+
+if TYPE_CHECKING:
+    from pykbroker_wire.primitives import Buffer
+
+MAX_RECORD_ERRORS = 1000
+"""Kafka lists every wrong record, and a batch can hold 150,000 of them in a megabyte."""
+
+_LENGTH_AND_MAGIC = Struct(">8xi4xb")  # offset, length, epoch, magic
+_LOG_OVERHEAD = 12
+_UP_TO_MAGIC = 17
+_MIN_SIZE_OF_ANY_MAGIC = 14
+_CRC_START = 21
+_CHUNKS_PER_STEP = 1 << 62  # no report needed before a chunk ends
+
+
+class RecordErrors(KafkaError):
+    """Some records of the batch are refused, and with them the batch (KIP-467)."""
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: list[tuple[int, str]]) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
+
+
+class Validated:
+    """A batch that is ready to be written, and what the log must know of it."""
+
+    __slots__ = (
+        "attributes",
+        "base_sequence",
+        "first_offset",
+        "last_offset",
+        "log_append_time_ms",
+        "max_timestamp",
+        "offset_of_max_timestamp",
+        "producer_epoch",
+        "producer_id",
+        "record_count",
+        "records",
+        "rewritten",
+    )
+
+    def __init__(
+        self,
+        records: memoryview,
+        first_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        offset_of_max_timestamp: int,
+        log_append_time_ms: int,
+        record_count: int,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        attributes: int,
+        rewritten: bool,
+    ) -> None:
+        self.records = records
+        """One batch; the caller's memory, patched in place, unless it was read-only or had to be rewritten."""
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.max_timestamp = max_timestamp
+        self.offset_of_max_timestamp = offset_of_max_timestamp
+        """As Kafka since 3.7: the batch's last offset, because followers know no better; -1 without a timestamp."""
+        self.log_append_time_ms = log_append_time_ms
+        """-1 when the topic keeps the time of creation."""
+        self.record_count = record_count
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.base_sequence = base_sequence
+        self.attributes = attributes
+        self.rewritten = rewritten
+        """Whether the records were encoded again: the size may have changed."""
+
+    @property
+    def buffers(self) -> list[memoryview]:
+        return [self.records]
+
+    @property
+    def last_sequence(self) -> int:
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return self.base_sequence + self.record_count - 1 & MAX_INT32
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL)
+
+
+def validate_and_assign(
+    records: Buffer | None,
+    *,
+    offset: int,
+    leader_epoch: int,
+    now_ms: int,
+    timestamp_type: str = "CreateTime",
+    before_max_ms: int = MAX_INT64,
+    after_max_ms: int = 3_600_000,
+    compression_type: str = "producer",
+    gzip_level: int = -1,
+    lz4_level: int = 9,
+    zstd_level: int = 3,
+    compacted: bool = False,
+    max_message_bytes: int = 1_048_588,
+    origin: AppendOrigin = AppendOrigin.CLIENT,
+    decompression_limit_bytes: int = DEFAULT_LIMIT,
+) -> Validated:
+    """Check one batch and give it `offset` and the offsets after it. Raises KafkaError, also RecordErrors."""
+    if records is None:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "There are no records")
+    view = records if type(records) is memoryview else memoryview(records)
+    size = len(view)
+    if size < HEADER_SIZE:
+        _refuse_short(view)
+    fields = HEADER.unpack_from(view)
+    (
+        base_offset,
+        length,
+        batch_epoch,
+        magic,
+        crc,
+        attributes,
+        last_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
+    ) = fields
+    if length != size - _LOG_OVERHEAD or magic != MAGIC:
+        view = _first_batch(view)
+        size = len(view)
+    is_client = origin is AppendOrigin.CLIENT
+    if is_client:
+        if base_offset:
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"The base offset of a produced batch is 0, not {base_offset}")
+    elif origin is AppendOrigin.RAFT_LEADER and batch_epoch != leader_epoch:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"The raft leader of epoch {leader_epoch} wrote epoch {batch_epoch}")
+    if size > max_message_bytes and origin is not AppendOrigin.RAFT_LEADER:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE, f"The batch has {size} bytes, max.message.bytes is {max_message_bytes}"
+        )
+    if crc32c(view[_CRC_START:]) != crc:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "The CRC of the batch is wrong")
+
+    if count <= 0 or last_delta != count - 1:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, f"The batch counts {count} records and spans {last_delta + 1} offsets"
+        )
+    if is_client:
+        if attributes & CONTROL:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "Clients do not write control records")
+        if producer_id != -1 and base_sequence < 0:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD, f"Producer id {producer_id} with the sequence number {base_sequence}"
+            )
+
+    codec = attributes & CODEC_MASK
+    # bytes: the walk indexes them a third faster than a view, and copying 1 MB costs 60 us against 1 ms of walking.
+    payload: Buffer = view[HEADER_SIZE:] if codec else bytes(view[HEADER_SIZE:])
+    try:
+        if codec:
+            walked = _walk_compressed(codec, payload, count, decompression_limit_bytes)
+        else:
+            walked = walk(payload, 0, 0, count)
+            if walked[1] != count or walked[0] != len(payload):
+                raise InvalidRecord(
+                    f"{walked[1]} of {count} records end at byte {walked[0]} of {len(payload)}, where the batch ends"
+                )
+    except (InvalidRecord, CompressionError) as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"The batch is malformed: {error}") from None
+    except TooLarge as error:
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"The batch decompresses to too much: {error}") from None
+    _, _, low, high, keyless, dense = walked
+
+    # The extremes tell whether any record can be wrong; only then is each looked at.
+    append_time = -1
+    is_create_time = timestamp_type == "CreateTime"
+    if attributes & LOG_APPEND_TIME:
+        greatest = max_timestamp
+        suspicious = True
+    else:
+        least = base_timestamp + low
+        greatest = base_timestamp + high
+        if greatest > MAX_INT64 or least < MIN_INT64:
+            greatest = NO_TIMESTAMP  # found again below, with the wrap-around that readers will see
+            suspicious = True
+        else:
+            suspicious = is_create_time and (greatest - now_ms > after_max_ms or now_ms - least > before_max_ms)
+    if suspicious or (compacted and keyless):
+        greatest = _check_each(
+            codec, payload, fields, now_ms, is_create_time, before_max_ms, after_max_ms, compacted,
+            decompression_limit_bytes,
+        )  # fmt: skip
+    if greatest < NO_TIMESTAMP:
+        greatest = NO_TIMESTAMP
+    if not is_create_time:
+        append_time = greatest = now_ms
+
+    last_offset = offset + last_delta
+    target = codec if compression_type == "producer" else CODEC_BY_NAME[compression_type]
+    rewritten = False
+    if (target != codec or not dense) and not (codec == Codec.NONE and attributes & CONTROL):
+        if codec == Codec.NONE and target == Codec.NONE:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "The offsets of the records are not 0, 1, 2 and so on")
+        level = {Codec.GZIP: gzip_level, Codec.LZ4: lz4_level, Codec.ZSTD: zstd_level}.get(Codec(target))
+        view = _rewrite(
+            payload,
+            fields,
+            dense,
+            target,
+            level,
+            offset,
+            leader_epoch,
+            greatest,
+            append_time,
+            decompression_limit_bytes,
+        )
+        rewritten = True
+        if len(view) > max_message_bytes and origin is not AppendOrigin.RAFT_LEADER:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"The batch has {len(view)} bytes as {compression_type}, max.message.bytes is {max_message_bytes}",
+            )
+    else:
+        if not dense:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "The offsets of the control records are not 0, 1, 2 and so on")
+        if view.readonly:
+            view = memoryview(bytearray(view))  # a copy of the batch; the network path gives writable memory
+        stamp(view, 0, offset, leader_epoch)
+        if greatest != max_timestamp or is_create_time is bool(attributes & LOG_APPEND_TIME):
+            restamp_timestamp(view, 0, BatchHeader._make(fields), greatest, log_append_time=not is_create_time)
+    return Validated(
+        view,
+        offset,
+        last_offset,
+        greatest,
+        last_offset if greatest != NO_TIMESTAMP else -1,
+        append_time,
+        count,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        attributes,
+        rewritten,
+    )
+
+
+# --- the rest is off the fast path ------------------------------------------------------------------------------------
+
+
+def _refuse_short(view: memoryview) -> None:
+    """Less than one header. Kafka calls it corrupt when the length or the magic is already wrong, else empty."""
+    if len(view) >= _UP_TO_MAGIC:
+        _first_batch(view)
+    elif len(view) >= _LOG_OVERHEAD and int.from_bytes(view[8:12], "big", signed=True) < _MIN_SIZE_OF_ANY_MAGIC:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "The length of the batch is less than that of any batch")
+    raise KafkaError(ErrorCode.INVALID_RECORD, "There is no whole batch in the records")
+
+
+def _first_batch(view: memoryview) -> memoryview:
+    """The batch at the start without the beginnings of a batch after it, which Kafka cuts off without a word."""
+    length, magic = _LENGTH_AND_MAGIC.unpack_from(view)
+    if length < _MIN_SIZE_OF_ANY_MAGIC:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"A batch length of {length}")
+    if not 0 <= magic <= MAGIC:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"The magic byte {magic}")
+    end = length + _LOG_OVERHEAD
+    if end > len(view):
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"The batch has {end} bytes, only {len(view)} are there")
+    if magic != MAGIC:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"The magic byte {magic}; records are produced with 2")
+    rest = len(view) - end
+    if rest >= _LOG_OVERHEAD:
+        next_length = int.from_bytes(view[end + 8 : end + 12], "big", signed=True)
+        if next_length < _MIN_SIZE_OF_ANY_MAGIC:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"A second batch of length {next_length}")
+        if rest >= _UP_TO_MAGIC:
+            if not 0 <= _LENGTH_AND_MAGIC.unpack_from(view, end)[1] <= MAGIC:
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "The magic byte of a second batch")
+            if rest >= next_length + _LOG_OVERHEAD:
+                raise KafkaError(ErrorCode.INVALID_RECORD, "More than one batch for a partition")
+    if end < HEADER_SIZE:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"A batch length of {length}")
+    return view[:end]
+
+
+def _walk_compressed(codec: int, payload: Buffer, count: int, limit: int) -> Walked:
+    result: Walked = (0, 0, MAX_INT64, MIN_INT64, 0, True)
+    for walked in walk_chunks(stream(codec, payload, limit), count, _CHUNKS_PER_STEP):
+        result = merge(result, walked)
+    return result
+
+
+def _check_each(
+    codec: int,
+    payload: Buffer,
+    fields: tuple[int, ...],
+    now_ms: int,
+    is_create_time: bool,
+    before_max_ms: int,
+    after_max_ms: int,
+    compacted: bool,
+    limit: int,
+) -> int:
+    """Look at each record of a batch that was walked before. The greatest timestamp, or RecordErrors."""
+    header = BatchHeader._make(fields)
+    marked_append_time = bool(header.attributes & LOG_APPEND_TIME)
+    chunks: Iterable[bytes] = stream(codec, payload, limit) if codec else [bytes(payload)]
+    greatest = NO_TIMESTAMP
+    errors: list[tuple[int, str]] = []
+    code = ErrorCode.INVALID_RECORD
+    for index, walked in enumerate(walk_chunks(chunks, header.record_count, 1)):
+        timestamp = header.max_timestamp if marked_append_time else wrap_int64(header.base_timestamp + walked[2])
+        greatest = max(greatest, timestamp)
+        if compacted and walked[4]:
+            errors.append((index, "A compacted topic takes no record without a key"))
+        elif is_create_time and timestamp != NO_TIMESTAMP:
+            if timestamp - now_ms > after_max_ms or now_ms - timestamp > before_max_ms:
+                code = ErrorCode.INVALID_TIMESTAMP
+                errors.append(
+                    (
+                        index,
+                        f"Timestamp {timestamp} of the record at offset {index} is out of range: "
+                        f"[{now_ms - before_max_ms}, {now_ms + after_max_ms}]",
+                    )
+                )
+        elif marked_append_time:
+            code = ErrorCode.INVALID_TIMESTAMP
+            errors.append((index, "Only a broker sets the timestamp type LogAppendTime"))
+        if len(errors) == MAX_RECORD_ERRORS:
+            break
+    if not errors:
+        return greatest
+    if code == ErrorCode.INVALID_TIMESTAMP:
+        raise RecordErrors(code, "One or more records have been rejected due to invalid timestamp", errors)
+    raise RecordErrors(code, f"{len(errors)} records have been rejected; the first: {errors[0][1]}", errors)
+
+
+def _rewrite(
+    payload: Buffer,
+    fields: tuple[int, ...],
+    dense: bool,
+    target: int,
+    level: int | None,
+    offset: int,
+    leader_epoch: int,
+    greatest: int,
+    append_time: int,
+    limit: int,
+) -> memoryview:
+    """The batch again, in the topic's codec and with consecutive offsets."""
+    header = BatchHeader._make(fields)
+    data = decompress(header.attributes & CODEC_MASK, payload, limit)
+    if not dense:
+        data = b"".join(
+            encode_record(index, record.timestamp - header.base_timestamp, record.key, record.value, record.headers)
+            for index, record in enumerate(iter_encoded(data, header.record_count, 0, header.base_timestamp))
+        )
+    # Records that are consecutive keep their bytes: deltas count from the header's base timestamp, which stays.
+    return memoryview(
+        bytearray(
+            seal(
+                compress(target, data, level) if target else data,
+                record_count=header.record_count,
+                last_offset_delta=header.last_offset_delta,
+                base_timestamp=header.base_timestamp,
+                max_timestamp=greatest,
+                attributes=header.attributes & (TRANSACTIONAL | CONTROL)
+                | target
+                | (LOG_APPEND_TIME if append_time != -1 else 0),
+                base_offset=offset,
+                leader_epoch=leader_epoch,
+                producer_id=header.producer_id,
+                producer_epoch=header.producer_epoch,
+                base_sequence=header.base_sequence,
+            )
+        )
+    )
