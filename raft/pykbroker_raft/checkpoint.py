@@ -1,0 +1,120 @@
+"""Snapshot files (`OOO-EEE.checkpoint`, `bootstrap.checkpoint`): their names and their bytes.
+
+A snapshot is batches back to back: a control batch (header; kraft.version and voters when there are any), data batches with offsets from
+0, a control batch (footer). `bootstrap.checkpoint` has the same form without voters: what a new cluster's first controller writes
+into the log. Responsible for the form; `storage` reads and writes the files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from pykbroker_wire.primitives import Buffer
+
+from pykbroker_raft import batches
+from pykbroker_raft.log_view import OffsetAndEpoch
+from pykbroker_raft.voters import VoterSet
+
+BOOTSTRAP_FILE = "bootstrap.checkpoint"
+# Kafka's writer starts a new batch above this.
+BATCH_BYTES = 8 * 1024 * 1024
+BATCH_RECORDS = 10_000
+
+_NAME = re.compile(r"(\d{20})-(\d{10})(?:-[^.]+)?\.checkpoint(\.part|\.deleted)?$")
+
+
+class CorruptSnapshot(ValueError):
+    """The file is not a whole snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotName:
+    id: OffsetAndEpoch
+    # "", ".part" while it is written, ".deleted" before it goes.
+    suffix: str
+
+
+def file_name(snapshot: OffsetAndEpoch) -> str:
+    return f"{snapshot.offset:020d}-{snapshot.epoch:010d}.checkpoint"
+
+
+def parse_name(name: str) -> SnapshotName | None:
+    match = _NAME.match(name)
+    if match is None:
+        return None
+    return SnapshotName(OffsetAndEpoch(int(match[1]), int(match[2])), match[3] or "")
+
+
+def encode(
+    values: Iterable[bytes],
+    *,
+    epoch: int,
+    now_ms: int,
+    last_timestamp_ms: int = 0,
+    kraft_version: int = 0,
+    voters: VoterSet | None = None,
+) -> Iterator[bytes]:
+    """The batches of a snapshot, one at a time, so that a large one needs no more memory than a batch."""
+    head = [batches.snapshot_header(last_timestamp_ms)]
+    if kraft_version > 0:
+        head.append(batches.kraft_version(kraft_version))
+        if voters is not None:
+            head.append(batches.voters(voters))
+    yield batches.control_batch(head, 0, epoch, now_ms)
+    offset = len(head)
+    pending: list[bytes] = []
+    size = 0
+    for value in values:
+        if pending and (size + len(value) > BATCH_BYTES or len(pending) >= BATCH_RECORDS):
+            yield batches.data_batch(pending, offset, epoch, now_ms)
+            offset += len(pending)
+            pending, size = [], 0
+        pending.append(value)
+        size += len(value) + 16
+    if pending:
+        yield batches.data_batch(pending, offset, epoch, now_ms)
+        offset += len(pending)
+    yield batches.control_batch([batches.snapshot_footer()], offset, epoch, now_ms)
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """A decoded snapshot: what its control records say, and its values."""
+
+    last_timestamp_ms: int
+    kraft_version: int
+    voters: VoterSet | None
+    values: list[list[bytes]]
+    """One list per batch."""
+
+
+def decode(data: Buffer) -> Snapshot:
+    """All of a snapshot. Raises CorruptSnapshot unless it is whole."""
+    found: Snapshot | None = None
+    ended = False
+    end = 0
+    for batch in batches.intact(data):
+        if ended:
+            raise CorruptSnapshot("batches after the footer")
+        end = batch.position + batch.size
+        if not batch.is_control:
+            if found is None:
+                raise CorruptSnapshot("no header")
+            found.values.append(batches.values(data, batch))
+            continue
+        for _, record in batches.control_of(data, batch):
+            if record.type is batches.ControlType.SNAPSHOT_HEADER:
+                found = Snapshot(record.message.last_contained_log_timestamp, 0, None, [])
+            elif found is None:
+                raise CorruptSnapshot("no header")
+            elif record.type is batches.ControlType.KRAFT_VERSION:
+                found.kraft_version = record.message.kraft_version
+            elif record.type is batches.ControlType.KRAFT_VOTERS:
+                found.voters = VoterSet.from_record(record.message)
+            elif record.type is batches.ControlType.SNAPSHOT_FOOTER:
+                ended = True
+    if found is None or not ended or end != len(data):
+        raise CorruptSnapshot(f"cut off or damaged after {end} of {len(data)} bytes")
+    return found

@@ -1,0 +1,93 @@
+"""Which peers may be asked now: at most one request in flight to each, a pause after a failure, a limit to waiting.
+
+Responsible for matching a response to the one request that waits for it: a late or repeated answer is dropped, because an old
+"diverging epoch" could otherwise cut the log below what is committed since.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from pykbroker_raft.ready import Destination
+
+
+@dataclass(slots=True)
+class _InFlight:
+    correlation_id: int
+    deadline_ms: int
+
+
+@dataclass(slots=True)
+class Connections:
+    retry_backoff_ms: int
+    request_timeout_ms: int
+    bootstrap: tuple[Destination, ...]
+    in_flight: dict[int, _InFlight] = field(default_factory=dict)
+    backing_off: dict[int, int] = field(default_factory=dict)
+
+    def _expire(self, now_ms: int) -> None:
+        for node_id in [key for key, sent in self.in_flight.items() if now_ms >= sent.deadline_ms]:
+            del self.in_flight[node_id]
+        for node_id in [key for key, until in self.backing_off.items() if now_ms >= until]:
+            del self.backing_off[node_id]
+
+    def is_ready(self, node_id: int, now_ms: int) -> bool:
+        self._expire(now_ms)
+        return node_id not in self.in_flight and node_id not in self.backing_off
+
+    def is_backing_off(self, node_id: int, now_ms: int) -> bool:
+        self._expire(now_ms)
+        return node_id in self.backing_off
+
+    def has_timed_out(self, node_id: int, now_ms: int) -> bool:
+        sent = self.in_flight.get(node_id)
+        return sent is not None and now_ms >= sent.deadline_ms
+
+    def any_in_flight(self, now_ms: int) -> bool:
+        self._expire(now_ms)
+        return bool(self.in_flight)
+
+    def ready_at(self, node_id: int) -> int:
+        """When this peer may be asked again, if nothing happens before."""
+        sent = self.in_flight.get(node_id)
+        return sent.deadline_ms if sent is not None else self.backing_off.get(node_id, 0)
+
+    def any_ready_at(self, now_ms: int) -> int:
+        """When some bootstrap server may be asked, if nothing happens before."""
+        self._expire(now_ms)
+        if self.in_flight:
+            return min(sent.deadline_ms for sent in self.in_flight.values())
+        if any(node.id not in self.backing_off for node in self.bootstrap):
+            return now_ms
+        return min(self.backing_off.values(), default=now_ms + self.retry_backoff_ms)
+
+    def find_ready_bootstrap(self, now_ms: int, chance: random.Random) -> Destination | None:
+        """Any bootstrap server, unless some request is in flight already."""
+        if not self.bootstrap or self.any_in_flight(now_ms):
+            return None
+        first = chance.randrange(len(self.bootstrap))
+        rotated = self.bootstrap[first:] + self.bootstrap[:first]
+        return next((node for node in rotated if self.is_ready(node.id, now_ms)), None)
+
+    def sent(self, node_id: int, correlation_id: int, now_ms: int) -> None:
+        self.in_flight[node_id] = _InFlight(correlation_id, now_ms + self.request_timeout_ms)
+
+    def is_expected(self, node_id: int, correlation_id: int) -> bool:
+        sent = self.in_flight.get(node_id)
+        return sent is not None and sent.correlation_id == correlation_id
+
+    def answered(self, node_id: int, correlation_id: int, success: bool, now_ms: int) -> None:
+        # The handler may have reset everything; then there is nothing to note.
+        if self.is_expected(node_id, correlation_id):
+            del self.in_flight[node_id]
+            if not success:
+                self.backing_off[node_id] = now_ms + self.retry_backoff_ms
+
+    def reset(self, node_id: int) -> None:
+        self.in_flight.pop(node_id, None)
+        self.backing_off.pop(node_id, None)
+
+    def reset_all(self) -> None:
+        self.in_flight.clear()
+        self.backing_off.clear()

@@ -1,0 +1,155 @@
+"""The roles of a replica, what each one knows, and the one table of transitions between them.
+
+A replica is a voter or an observer; an observer is Unattached or Follower and nothing else (that is Kafka's Observer).
+Prospective is a pre-candidate (KIP-996): it asks whether it would be elected before it raises the epoch, so that a replica that
+comes back from a partition does not disturb a healthy quorum. Resigned is a leader that has stepped down, or that has
+restarted: it leads no longer in its epoch and votes for nobody else in it.
+
+Epochs never decrease, and a voter casts one vote in an epoch. A transition that is not in the table raises.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from pykbroker_raft.log_view import OffsetAndEpoch
+from pykbroker_raft.quorum import ReplicaTable, Tally
+from pykbroker_raft.voters import Endpoints, ReplicaKey
+
+
+class Role(Enum):
+    UNATTACHED = "Unattached"
+    PROSPECTIVE = "Prospective"
+    CANDIDATE = "Candidate"
+    LEADER = "Leader"
+    FOLLOWER = "Follower"
+    RESIGNED = "Resigned"
+
+
+TRANSITIONS: dict[Role, frozenset[Role]] = {
+    # A vote given, a higher epoch seen; no leader heard of in time; a leader found.
+    Role.UNATTACHED: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.FOLLOWER}),
+    # Lost without a known leader, a higher epoch seen, a vote given; would be elected; lost with a known leader, or one found.
+    Role.PROSPECTIVE: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE, Role.FOLLOWER}),
+    # A higher epoch seen; lost or timed out; elected; a leader found.
+    Role.CANDIDATE: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.LEADER, Role.FOLLOWER}),
+    # A higher epoch seen; a leader of a higher epoch found; asked to stop, or no majority fetches.
+    Role.LEADER: frozenset({Role.UNATTACHED, Role.FOLLOWER, Role.RESIGNED}),
+    # A higher epoch seen; the leader is silent; another leader, or more of its endpoints.
+    Role.FOLLOWER: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.FOLLOWER}),
+    # A higher epoch seen, or nobody was elected in time; the only voter starts again; a leader of a higher epoch.
+    Role.RESIGNED: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.FOLLOWER}),
+}
+
+# What an observer can never become.
+VOTERS_ONLY = frozenset({Role.PROSPECTIVE, Role.CANDIDATE, Role.LEADER})
+
+
+class IllegalTransition(AssertionError):
+    """A bug: this transition is not in the table, or lowers the epoch."""
+
+
+def check_transition(old: State, new: State, is_voter: bool) -> None:
+    """Raise unless `old` may become `new`."""
+    if new.role not in TRANSITIONS[old.role]:
+        raise IllegalTransition(f"{old.role.value} (epoch {old.epoch}) never becomes {new.role.value}")
+    if new.role in VOTERS_ONLY and not is_voter:
+        raise IllegalTransition(f"an observer never becomes {new.role.value}")
+    if new.epoch < old.epoch:
+        raise IllegalTransition(f"epoch {old.epoch} of {old.role.value} would decrease to {new.epoch}")
+    if new.epoch == old.epoch:
+        if old.role in (Role.LEADER, Role.RESIGNED) and new.role not in (Role.RESIGNED, Role.PROSPECTIVE):
+            raise IllegalTransition(f"{old.role.value} stays so in epoch {old.epoch}, not {new.role.value}")
+        if old.voted is not None and new.voted != old.voted and new.role is not Role.LEADER:
+            raise IllegalTransition(f"the vote for {old.voted} in epoch {old.epoch} would be forgotten")
+
+
+@dataclass(slots=True)
+class Unattached:
+    epoch: int
+    # Known from a response, though not where to find it.
+    leader_id: int | None = None
+    voted: ReplicaKey | None = None
+    # None for observers: they never call an election.
+    election_deadline_ms: int | None = None
+    role = Role.UNATTACHED
+
+
+@dataclass(slots=True)
+class Prospective:
+    epoch: int
+    votes: Tally
+    election_deadline_ms: int
+    leader_id: int | None = None
+    leader_endpoints: Endpoints = ()
+    voted: ReplicaKey | None = None
+    role = Role.PROSPECTIVE
+
+
+@dataclass(slots=True)
+class Candidate:
+    epoch: int
+    votes: Tally
+    election_deadline_ms: int
+    voted: ReplicaKey | None
+    leader_id: None = None
+    role = Role.CANDIDATE
+
+
+@dataclass(slots=True)
+class Leader:
+    epoch: int
+    leader_id: int
+    # The end of the log when elected: the first record of this epoch goes there.
+    epoch_start_offset: int
+    replicas: ReplicaTable
+    granting_voters: tuple[int, ...]
+    check_quorum_deadline_ms: int
+    begin_epoch_deadline_ms: int
+    # None until a record of this epoch is committed.
+    high_watermark: int | None = None
+    # Voters that fetched since the check-quorum timer was last reset.
+    fetched_voters: set[int] = field(default_factory=set)
+    resign_requested: bool = False
+    voted: None = None
+    role = Role.LEADER
+
+
+@dataclass(slots=True)
+class SnapshotDownload:
+    """A snapshot on its way from the leader: what has arrived stands in the partial file."""
+
+    id: OffsetAndEpoch
+    position: int = 0
+    # The last chunk has arrived; the driver is putting it in place.
+    complete: bool = False
+
+
+@dataclass(slots=True)
+class Follower:
+    epoch: int
+    leader_id: int
+    leader_endpoints: Endpoints
+    fetch_deadline_ms: int
+    update_voter_deadline_ms: int
+    voted: ReplicaKey | None = None
+    # Whether this leader answered in this epoch: only until then a pre-vote is granted.
+    has_fetched: bool = False
+    download: SnapshotDownload | None = None
+    role = Role.FOLLOWER
+
+
+@dataclass(slots=True)
+class Resigned:
+    epoch: int
+    leader_id: int
+    preferred_successors: list[ReplicaKey]
+    # Voters that have not yet answered EndQuorumEpoch.
+    unacknowledged: set[int]
+    election_deadline_ms: int
+    voted: None = None
+    role = Role.RESIGNED
+
+
+State = Unattached | Prospective | Candidate | Leader | Follower | Resigned
