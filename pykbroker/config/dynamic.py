@@ -80,11 +80,12 @@ def is_dynamic(name: str) -> bool:
 
 
 def validate_broker_overrides(
-    config: Config, current: DynamicConfigs, overrides: Mapping[str, str], *, per_broker: bool
+    config: Config, current: DynamicConfigs, overrides: Mapping[str, str], *, per_broker: bool, step: bool = True
 ) -> None:
     """Whether these may become the dynamic configuration of this broker (or of all): ConfigError if not.
 
-    `overrides` is the whole new layer, not the difference. Unknown names pass: they may be a plug-in's.
+    `overrides` is the whole new layer, not the difference. Unknown names pass: they may be a plug-in's. `step` False
+    leaves out the rule for how far a thread pool may grow or shrink at once.
     """
     read_only = [name for name in overrides if _is_read_only(name)]
     if read_only:
@@ -112,8 +113,36 @@ def validate_broker_overrides(
         else DynamicConfigs(broker=current.broker, cluster=overrides)
     )
     before, after = current.apply(config), layers.apply(config)
-    for name in _THREAD_POOLS:
+    for name in _THREAD_POOLS if step else ():
         _check_thread_pool(name, before.int(name), after.int(name))
+
+
+def without_invalid(config: Config, dynamic: DynamicConfigs) -> tuple[DynamicConfigs, list[str]]:
+    """The layers without what must not be applied, and a message for each such key.
+
+    A record in the metadata log may be older than a rule, or written without asking this broker: Apache Kafka drops
+    such a value with an error in the log and runs on, and so must we.
+    """
+    messages: list[str] = []
+
+    def keep(layer: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
+        kept: dict[str, str] = {}
+        for name, text in layer.items():
+            try:
+                validate_broker_overrides(config, DynamicConfigs(), {name: text}, per_broker=per_broker, step=False)
+            except ConfigError as error:
+                messages.append(f"Dynamic configuration {name} is ignored: {error}")
+            else:
+                kept[name] = text
+        return kept
+
+    kept = DynamicConfigs(keep(dynamic.broker, per_broker=True), keep(dynamic.cluster, per_broker=False))
+    try:
+        kept.apply(config)
+    except ConfigError as error:
+        messages.append(f"Dynamic configuration is ignored as a whole: {error}")
+        return DynamicConfigs(), messages
+    return kept, messages
 
 
 def _check_thread_pool(name: str, before: int, after: int) -> None:

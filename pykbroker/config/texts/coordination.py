@@ -35,7 +35,7 @@ group.coordinator.background.threads
 group.coordinator.cached.buffer.max.bytes
     Largest buffer that the group coordinator keeps for its next batch.
 group.coordinator.rebalance.protocols
-    Kinds of groups that are served besides classic ones.
+    Kinds of groups that are served.
 group.coordinator.threads
     Threads of the group coordinator in Apache Kafka; pykbroker accepts the value.
 group.initial.rebalance.delay.ms
