@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka import Message as ConfluentMessage
 
 from compat_tests.clients import PATIENCE_S, Client, Member, ProduceError, Record
@@ -84,7 +84,8 @@ class ConfluentClient(Client):
         )
         try:
             known = consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions
-            parts = [TopicPartition(topic, number, from_time_ms or 0) for number in sorted(known)]
+            start = OFFSET_BEGINNING if from_time_ms is None else from_time_ms
+            parts = [TopicPartition(topic, number, start) for number in sorted(known)]
             if from_time_ms is not None:
                 parts = consumer.offsets_for_times(parts, timeout=PATIENCE_S)
             consumer.assign(parts)

@@ -1,0 +1,46 @@
+"""Apache Kafka's command-line tools, aimed at the node under test."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from compat_tests.node import Node
+from compat_tests.oracle.kafka import kafka_libs, run_tool
+
+TOOLS = "org.apache.kafka.tools"
+
+
+class Tools:
+    """`tools.run("TopicCommand", "--list")` gives what the tool printed on standard output."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+    def run(self, main: str, *args: str, stdin: str | bytes | None = None, timeout: float = 90) -> str:
+        return run_tool(*self._command(main, args), stdin=stdin, timeout=timeout).stdout
+
+    def fail(self, main: str, *args: str) -> str:
+        """For a tool that must refuse: everything that it printed."""
+        done = run_tool(*self._command(main, args), check=False)
+        assert done.returncode != 0, f"{main} {args} did not fail:\n{done.stdout}"
+        return done.stdout + done.stderr
+
+    def _command(self, main: str, args: Sequence[str]) -> tuple[str, list[str]]:
+        where = ["--bootstrap-server", self.bootstrap]
+        # The one tool that wants its verb first; the others that have a verb want it last.
+        ordered = [*args, *where] if main == "ClusterTool" else [*where, *args]
+        return main if main.startswith("kafka.") else f"{TOOLS}.{main}", ordered
+
+
+@pytest.fixture(scope="session")
+def tools(broker: Node) -> Tools:
+    kafka_libs()
+    return Tools(broker.bootstrap)
+
+
+def table(text: str) -> list[dict[str, str]]:
+    """The rows of a printed table whose first line names the columns; columns may not be empty."""
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    return [dict(zip(lines[0], line, strict=False)) for line in lines[1:]]
