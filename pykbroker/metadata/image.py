@@ -130,6 +130,8 @@ class BrokerImage:
 
     def has_online_directory(self, directory: bytes) -> bool:
         """As in Kafka, ids with a meaning of their own (except LOST) are online, and any id on a broker without ids."""
+        if directory == DIRECTORY_LOST:
+            return False
         if not self.directories or directory in self.directories:
             return True
         return directory in (DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED)

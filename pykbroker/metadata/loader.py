@@ -4,8 +4,8 @@ committed values -> delta -> image -> publishers, in the order in which they wer
 Registers with the quorum once; several parts of a node share one loader.
 
 Invariants:
-- `image` only ever holds whole transactions (KIP-868): between BeginTransaction and EndTransaction nothing is published,
-  and after AbortTransaction nothing of it ever is.
+- `image` only ever holds whole transactions (KIP-868): between BeginTransaction and EndTransaction nothing is
+  published, and after AbortTransaction nothing of it ever is.
 - A publisher sees each change exactly once. One that is added late is first given everything as one delta from the
   empty image.
 - Publishing is synchronous; `image` is set before the first publisher is told.

@@ -1,6 +1,6 @@
-"""Metadata records as bytes: the frame of KIP-631 (frame version, type, version, body) and which version to write.
+"""Metadata records as framed values (KIP-631): which version of each is written under which metadata.version.
 
-Responsible for both directions of one record's value. Not responsible for batches nor for offsets.
+Not responsible for the frame (pykbroker_wire.stored_framing), for batches, nor for offsets.
 """
 
 from __future__ import annotations
@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pykbroker.metadata.features import METADATA_VERSION_MIN
-from pykbroker_wire.primitives import DecodeError, TopLevel, read_varint
-from pykbroker_wire.stored.metadata import record_class
-
-FRAME_VERSION = 1
+from pykbroker_wire.primitives import TopLevel
+from pykbroker_wire.stored_framing import decode_metadata_record, encode_metadata_record
 
 #: Record type -> (lowest metadata.version, record version), highest first; types that are absent have version 0 only.
 _VERSIONS: dict[int, tuple[tuple[int, int], ...]] = {
@@ -35,26 +33,12 @@ def record_version(record_type: int, metadata_version: int) -> int:
 
 def encode_record(record: TopLevel, metadata_version: int) -> bytes:
     """One framed value."""
-    version = record_version(record.API_KEY, metadata_version or METADATA_VERSION_MIN)
-    # Types and versions are below 128, so each varint is one byte.
-    return b"".join([bytes((FRAME_VERSION, record.API_KEY, version)), *record.encode(version)])
+    return encode_metadata_record(record, record_version(record.API_KEY, metadata_version or METADATA_VERSION_MIN))
 
 
 def encode_records(records: Iterable[TopLevel], metadata_version: int) -> list[bytes]:
     return [encode_record(record, metadata_version) for record in records]
 
 
-def decode_record(value: bytes | memoryview) -> TopLevel:
-    """The record in one framed value; DecodeError when it is damaged or of a type that 4.3.1 does not have."""
-    frame_version, pos = read_varint(value, 0)
-    if frame_version != FRAME_VERSION:
-        raise DecodeError(f"metadata record with frame version {frame_version}")
-    record_type, pos = read_varint(value, pos)
-    version, pos = read_varint(value, pos)
-    cls = record_class(record_type)
-    if cls is None:
-        raise DecodeError(f"metadata record of unknown type {record_type}")
-    record, end = cls.decode(value, pos, version)
-    if end != len(value):
-        raise DecodeError(f"{len(value) - end} bytes after a {cls.__name__}")
-    return record
+decode_record = decode_metadata_record
+"""The record in one framed value; DecodeError when it is damaged or of a type that 4.3.1 does not have."""

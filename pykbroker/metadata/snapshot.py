@@ -1,7 +1,7 @@
 """An image as records: what a snapshot of the metadata log holds.
 
-The order is Apache Kafka's (features, cluster, topics, configs, quotas, producer ids, ACLs, credentials, tokens): each reader
-replays from the front. Replaying the records onto the empty image gives an equal image.
+The order is Apache Kafka's (features, cluster, topics, configs, quotas, producer ids, ACLs, credentials, tokens): each
+reader replays from the front. Replaying the records onto the empty image gives an equal image.
 """
 
 from __future__ import annotations

@@ -1,0 +1,281 @@
+"""Brokers and controllers as members of the cluster: registration, heartbeats, fencing, controlled shutdown.
+
+A broker's epoch is the offset at which its registration was appended. A new incarnation of a broker starts fenced, and
+its partitions get new leaders and epochs at once, so that nobody mistakes it for the one before.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pykbroker.controller.elections import (
+    leader_and_isr_updates,
+    with_broker_in_elr,
+    with_broker_in_isr,
+    without_leader,
+)
+from pykbroker.controller.heartbeats import BrokerState
+from pykbroker.controller.result import RecordList, Result
+from pykbroker.controller.state import ControllerState
+from pykbroker.metadata.image import DIRECTORY_RESERVED_LAST, BrokerImage
+from pykbroker.metadata.snapshot import CONTROLLERS_FROM, CORDONED_FROM, DIRECTORIES_FROM, ELR_FROM
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from pykbroker_wire.messages.broker_registration import BrokerRegistrationRequest
+from pykbroker_wire.messages.controller_registration import ControllerRegistrationRequest
+from pykbroker_wire.primitives import TopLevel, uuid_to_str
+from pykbroker_wire.stored.metadata import (
+    BrokerRegistrationChangeRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    UnregisterBrokerRecord,
+)
+from pykbroker_wire.stored.metadata.register_broker_record import BrokerEndpoint, BrokerFeature
+from pykbroker_wire.stored.metadata.register_controller_record import ControllerEndpoint, ControllerFeature
+
+FENCE = 1
+UNFENCE = -1
+IN_CONTROLLED_SHUTDOWN = 1
+
+
+class HeartbeatReply(NamedTuple):
+    is_caught_up: bool
+    is_fenced: bool
+    in_controlled_shutdown: bool
+    should_shut_down: bool
+
+
+def register_broker(
+    state: ControllerState, request: BrokerRegistrationRequest, now_ms: int, next_offset: int
+) -> Result[int]:
+    """The response is the broker's epoch: `next_offset`, where this batch will be appended, for a new incarnation."""
+    if request.cluster_id != state.cluster_id:
+        raise KafkaError(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"Expected cluster ID {state.cluster_id}, but got cluster ID {request.cluster_id}",
+        )
+    existing = state.image.brokers.get(request.broker_id)
+    same_incarnation = existing is not None and existing.incarnation_id == request.incarnation_id
+    if (
+        existing is not None
+        and not same_incarnation
+        and not existing.in_controlled_shutdown
+        and state.heartbeats.has_valid_session(request.broker_id, now_ms)
+    ):
+        raise KafkaError(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"Another broker is registered with id {request.broker_id}, and its session is valid.",
+        )
+    if request.is_migrating_zk_broker:
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, "ZooKeeper brokers cannot be registered.")
+    version = state.metadata_version
+    if version >= DIRECTORIES_FROM:
+        _check_directories(state, request)
+    record = RegisterBrokerRecord(
+        broker_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        rack=request.rack,
+        end_points=[
+            BrokerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
+            for e in request.listeners
+        ],
+        features=_checked_features(state, request),
+        log_dirs=list(request.log_dirs) if version >= DIRECTORIES_FROM else [],
+    )
+    records: list[TopLevel] = []
+    if existing is not None and same_incarnation:
+        record.fenced = existing.fenced
+        record.in_controlled_shutdown = existing.in_controlled_shutdown
+        record.broker_epoch = existing.epoch
+    else:
+        if existing is not None:
+            records.extend(_previous_incarnation_gone(state, existing, request.previous_broker_epoch))
+        record.fenced = True
+        record.broker_epoch = next_offset
+    records.append(record)
+    return Result(record.broker_epoch, records)
+
+
+def _previous_incarnation_gone(state: ControllerState, existing: BrokerImage, previous_epoch: int) -> list[TopLevel]:
+    broker_id = existing.id
+    clean = previous_epoch == existing.epoch
+    if state.metadata_version < ELR_FROM or not state.image.features.elr_enabled or clean:
+        return leader_and_isr_updates(state, with_broker_in_isr(state, broker_id), remove=broker_id)
+    # It may have lost what it had not synced: it leaves the ELR as well (KIP-966).
+    return leader_and_isr_updates(
+        state, with_broker_in_isr(state, broker_id), unclean_shutdown=broker_id
+    ) + leader_and_isr_updates(state, with_broker_in_elr(state, broker_id), unclean_shutdown=broker_id)
+
+
+def _check_directories(state: ControllerState, request: BrokerRegistrationRequest) -> None:
+    directories = list(request.log_dirs)
+    problem = None
+    if not directories:
+        problem = "No directories specified in request"
+    elif any(directory <= DIRECTORY_RESERVED_LAST for directory in directories):
+        problem = "Reserved directory ID in request"
+    elif len(set(directories)) != len(directories):
+        problem = "Duplicate directory ID in request"
+    else:
+        for broker in state.image.brokers.values():
+            taken = set(broker.directories).intersection(directories)
+            if broker.id != request.broker_id and taken:
+                problem = f"Broker {broker.id} is already registered with directory {uuid_to_str(min(taken))}"
+    if problem is not None:
+        raise KafkaError(ErrorCode.INVALID_REGISTRATION, problem)
+
+
+def _checked_features(state: ControllerState, request: BrokerRegistrationRequest) -> list[BrokerFeature]:
+    """The broker's ranges, each of which must hold what is finalised; a feature it does not name it has only at 0."""
+    finalized = state.image.features.all()
+    ranges = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
+    ranges.setdefault("metadata.version", (1, 1))
+    for name in {**ranges, **finalized}:
+        low, high = ranges.get(name, (0, 0))
+        level = finalized.get(name, 0)
+        if not low <= level <= high:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"Unable to register because the broker does not support finalized version {level} of {name}. "
+                f"The broker wants a version between {low} and {high}, inclusive.",
+            )
+    return [
+        BrokerFeature(name=name, min_supported_version=low, max_supported_version=high)
+        for name, (low, high) in ranges.items()
+    ]
+
+
+def register_controller(state: ControllerState, request: ControllerRegistrationRequest) -> Result[None]:
+    if state.metadata_version < CONTROLLERS_FROM:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION, "The metadata.version is too old to support controller registrations."
+        )
+    record = RegisterControllerRecord(
+        controller_id=request.controller_id,
+        incarnation_id=request.incarnation_id,
+        zk_migration_ready=False,
+        end_points=[
+            ControllerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
+            for e in request.listeners
+        ],
+        features=[
+            ControllerFeature(
+                name=f.name,
+                min_supported_version=f.min_supported_version,
+                max_supported_version=f.max_supported_version,
+            )
+            for f in request.features
+        ],
+    )
+    return Result(None, [record])
+
+
+def heartbeat(
+    state: ControllerState, request: BrokerHeartbeatRequest, now_ms: int, next_offset: int
+) -> Result[HeartbeatReply]:
+    broker_id = request.broker_id
+    broker = state.check_broker_epoch(broker_id, request.broker_epoch)
+    registered_at = state.registration_offsets.get(broker_id, -1)
+    known = state.heartbeats.get(broker_id)
+    if known is None:
+        state.heartbeats.register(broker_id, broker.fenced, now_ms)
+        known = state.heartbeats.get(broker_id)
+        assert known is not None
+    caught_up = request.current_metadata_offset >= registered_at
+    before = known.state
+    after = state.heartbeats.next_state(
+        broker_id,
+        want_fence=request.want_fence,
+        want_shutdown=request.want_shut_down,
+        caught_up=caught_up,
+        has_leaderships=request.want_shut_down and state.has_leaderships(broker_id),
+    )
+    records: list[TopLevel] = []
+    if after is not before:
+        match after:
+            case BrokerState.FENCED | BrokerState.SHUTDOWN_NOW:
+                records.extend(fence_records(state, broker))
+            case BrokerState.UNFENCED:
+                records.extend(_unfence_records(state, broker))
+            case BrokerState.CONTROLLED_SHUTDOWN:
+                records.extend(_controlled_shutdown_records(state, broker))
+    state.heartbeats.touch(broker_id, after.is_fenced, request.current_metadata_offset, now_ms)
+    if state.metadata_version >= DIRECTORIES_FROM:
+        records.extend(_directory_records(state, broker, request))
+    in_shutdown = after is BrokerState.CONTROLLED_SHUTDOWN
+    if in_shutdown:
+        # Kafka: where the batch ends that moves the last leadership, or where the log ends when there is none.
+        state.heartbeats.begin_shutdown(broker_id, max(next_offset + len(records) - 1, 0))
+    return Result(HeartbeatReply(caught_up, after.is_fenced, in_shutdown, after is BrokerState.SHUTDOWN_NOW), records)
+
+
+def fence_records(state: ControllerState, broker: BrokerImage) -> list[TopLevel]:
+    records = leader_and_isr_updates(state, with_broker_in_isr(state, broker.id), remove=broker.id)
+    records.append(BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=FENCE))
+    return records
+
+
+def _unfence_records(state: ControllerState, broker: BrokerImage) -> list[TopLevel]:
+    records: list[TopLevel] = [
+        BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=UNFENCE)
+    ]
+    records.extend(leader_and_isr_updates(state, without_leader(state), add=broker.id))
+    return records
+
+
+def _controlled_shutdown_records(state: ControllerState, broker: BrokerImage) -> list[TopLevel]:
+    records: list[TopLevel] = []
+    if not broker.in_controlled_shutdown:
+        records.append(
+            BrokerRegistrationChangeRecord(
+                broker_id=broker.id, broker_epoch=broker.epoch, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN
+            )
+        )
+    records.extend(leader_and_isr_updates(state, with_broker_in_isr(state, broker.id), remove=broker.id))
+    return records
+
+
+def _directory_records(state: ControllerState, broker: BrokerImage, request: BrokerHeartbeatRequest) -> list[TopLevel]:
+    """Directories that went offline take their replicas out of the ISRs (KIP-858)."""
+    lost = [directory for directory in broker.directories if directory in set(request.offline_log_dirs)]
+    records: list[TopLevel] = []
+    if lost:
+        for directory in lost:
+            affected = (item for item in state.partitions() if item[2].directory(broker.id) == directory)
+            records.extend(leader_and_isr_updates(state, affected, remove=broker.id))
+        records.append(
+            BrokerRegistrationChangeRecord(
+                broker_id=broker.id,
+                broker_epoch=broker.epoch,
+                log_dirs=[directory for directory in broker.directories if directory not in lost],
+            )
+        )
+    cordoned = request.cordoned_log_dirs
+    if cordoned is not None and state.metadata_version >= CORDONED_FROM:
+        wanted = tuple(sorted(cordoned))
+        if wanted != broker.cordoned_directories:
+            records.append(
+                BrokerRegistrationChangeRecord(
+                    broker_id=broker.id, broker_epoch=broker.epoch, cordoned_log_dirs=list(wanted)
+                )
+            )
+    return records
+
+
+def fence_stale_broker(state: ControllerState, now_ms: int) -> Result[int | None]:
+    """Fence the broker that has been silent longest. One at a time, so that the next decision sees the outcome."""
+    broker_id = state.heartbeats.stale_broker(now_ms)
+    broker = None if broker_id is None else state.image.brokers.get(broker_id)
+    if broker is None:
+        return Result(None)
+    return Result(broker_id, fence_records(state, broker))
+
+
+def unregister_broker(state: ControllerState, broker_id: int) -> Result[None]:
+    broker = state.image.brokers.get(broker_id)
+    if broker is None:
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
+    records = RecordList(leader_and_isr_updates(state, with_broker_in_isr(state, broker_id), remove=broker_id))
+    records.extend(leader_and_isr_updates(state, with_broker_in_elr(state, broker_id), remove=broker_id))
+    records.append(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch))
+    return Result(None, records)

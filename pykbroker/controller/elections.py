@@ -1,0 +1,180 @@
+"""Who leads: after a broker comes or goes, when an administrator asks (ElectLeaders), and from time to time by itself.
+
+Responsible for choosing which partitions to look at; what happens to one of them is partition.py's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from pykbroker.controller.partition import Election, PartitionChange
+from pykbroker.controller.result import OK, RecordList, Result, Verdict, failure
+from pykbroker.controller.state import ControllerState
+from pykbroker.metadata.image import NO_LEADER, PartitionImage, TopicImage
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from pykbroker_wire.primitives import TopLevel
+
+#: No balancing run changes more partitions than this; another run follows at once.
+MAX_ELECTIONS_PER_RUN = 1_000
+
+
+def partition_change(
+    state: ControllerState,
+    topic: TopicImage,
+    index: int,
+    partition: PartitionImage,
+    active: Callable[[int], bool] | None = None,
+) -> PartitionChange:
+    """A change with everything filled in that follows from the state. `active`: who may lead at all."""
+    is_active = state.is_active if active is None else active
+    brokers = state.image.brokers
+
+    def acceptable(broker_id: int) -> bool:
+        if not is_active(broker_id):
+            return False
+        directory = partition.directory(broker_id)
+        broker = brokers.get(broker_id)
+        return broker is not None and (directory is None or broker.has_online_directory(directory))
+
+    return PartitionChange(
+        partition=partition,
+        topic_id=topic.id,
+        index=index,
+        acceptable=acceptable,
+        metadata_version=state.metadata_version,
+        min_isr=state.min_isr(topic.name, len(partition.replicas)),
+        default_directory=state.default_directory,
+        elr_enabled=state.image.features.elr_enabled,
+    )
+
+
+def leader_and_isr_updates(
+    state: ControllerState,
+    partitions: Iterable[tuple[TopicImage, int, PartitionImage]],
+    *,
+    remove: int = NO_LEADER,
+    add: int = NO_LEADER,
+    unclean_shutdown: int = NO_LEADER,
+) -> list[TopLevel]:
+    """Changes after a broker goes (`remove`), comes (`add`) or came back without its unsynced records.
+
+    `add` may lead although the image still calls it fenced: the record that says otherwise goes into the same batch.
+    """
+    gone = (remove, unclean_shutdown)
+
+    def active(broker_id: int) -> bool:
+        return broker_id not in gone and (broker_id == add or state.is_active(broker_id))
+
+    records: list[TopLevel] = []
+    for topic, index, partition in partitions:
+        change = partition_change(state, topic, index, partition, active)
+        if state.unclean_election_enabled(topic.name):
+            change.election = Election.UNCLEAN
+        if unclean_shutdown != NO_LEADER:
+            change.unclean_shutdown = (unclean_shutdown,)
+        change.isr = [replica for replica in partition.isr if replica not in gone]
+        record = change.build()
+        if record is not None:
+            records.append(record)
+    return records
+
+
+def with_broker_in_isr(state: ControllerState, broker_id: int) -> Iterable[tuple[TopicImage, int, PartitionImage]]:
+    return (item for item in state.partitions() if broker_id in item[2].isr)
+
+
+def with_broker_in_elr(state: ControllerState, broker_id: int) -> Iterable[tuple[TopicImage, int, PartitionImage]]:
+    return (item for item in state.partitions() if broker_id in item[2].elr)
+
+
+def without_leader(state: ControllerState) -> Iterable[tuple[TopicImage, int, PartitionImage]]:
+    return (item for item in state.partitions() if item[2].leader == NO_LEADER)
+
+
+def elect_leaders(state: ControllerState, request: ElectLeadersRequest) -> Result[ElectLeadersResponse]:
+    """ElectLeaders. Null topic partitions means all; then what needs no election is left out of the answer."""
+    if request.election_type not in (0, 1):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
+    election = Election.PREFERRED if request.election_type == 0 else Election.UNCLEAN
+    records = RecordList()
+    results: list[ReplicaElectionResult] = []
+    if request.topic_partitions is None:
+        for topic in state.image.topics.by_name.values():
+            partitions: list[PartitionResult] = []
+            for index in topic.partitions:
+                verdict = _elect(state, topic.name, index, election, records)
+                if verdict.code is not ErrorCode.ELECTION_NOT_NEEDED:
+                    partitions.append(_partition_result(index, verdict))
+            results.append(ReplicaElectionResult(topic=topic.name, partition_result=partitions))
+    else:
+        for wanted in request.topic_partitions:
+            partitions = [
+                _partition_result(index, _elect(state, wanted.topic, index, election, records))
+                for index in wanted.partitions
+            ]
+            results.append(ReplicaElectionResult(topic=wanted.topic, partition_result=partitions))
+    return Result(ElectLeadersResponse(replica_election_results=results), records)
+
+
+def _partition_result(index: int, verdict: Verdict) -> PartitionResult:
+    return PartitionResult(partition_id=index, error_code=verdict.code, error_message=verdict.message)
+
+
+def _elect(state: ControllerState, name: str, index: int, election: Election, records: RecordList) -> Verdict:
+    topic = state.image.topics.by_name.get(name)
+    if topic is None:
+        return failure(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
+    partition = topic.partitions.get(index)
+    if partition is None:
+        return failure(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
+    settled = (
+        partition.leader == partition.preferred_leader
+        if election is Election.PREFERRED
+        else partition.leader != NO_LEADER
+    )
+    if settled:
+        return failure(ErrorCode.ELECTION_NOT_NEEDED)
+    change = partition_change(state, topic, index, partition)
+    change.election = election
+    record = change.build()
+    if record is None:
+        return failure(
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+            if election is Election.PREFERRED
+            else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        )
+    records.check_room(1)
+    records.append(record)
+    return OK
+
+
+def balance_leaders(state: ControllerState) -> Result[bool]:
+    """Give leadership back to preferred replicas. The response: whether there may be more to do."""
+    records: list[TopLevel] = []
+    for topic, index, partition in state.partitions():
+        if len(records) >= MAX_ELECTIONS_PER_RUN:
+            break
+        if partition.leader != partition.preferred_leader:
+            change = partition_change(state, topic, index, partition)
+            change.election = Election.PREFERRED
+            record = change.build()
+            if record is not None:
+                records.append(record)
+    return Result(len(records) >= MAX_ELECTIONS_PER_RUN, records)
+
+
+def elect_unclean_leaders(state: ControllerState) -> Result[bool]:
+    """Lead partitions without a leader from outside the ISR where the topic allows it."""
+    records = RecordList()
+    for topic, index, _ in without_leader(state):
+        if len(records) >= MAX_ELECTIONS_PER_RUN:
+            break
+        if state.unclean_election_enabled(topic.name):
+            _elect(state, topic.name, index, Election.UNCLEAN, records)
+    return Result(len(records) >= MAX_ELECTIONS_PER_RUN, list(records))

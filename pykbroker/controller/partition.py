@@ -1,0 +1,199 @@
+"""One change of a partition as a record: who leads, who is in sync or eligible (KIP-966), what is reassigned (KIP-455).
+
+Pure: given the partition and what is wanted, it elects a leader and says only what differs. Everything that changes a
+partition goes through here, so that leader epochs and the ELR follow the same rules whatever the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from pykbroker.metadata.delta import NO_LEADER_CHANGE, NO_RECOVERY_STATE_CHANGE
+from pykbroker.metadata.image import NO_LEADER, RECOVERING, PartitionImage
+from pykbroker.metadata.snapshot import DIRECTORIES_FROM
+from pykbroker_wire.stored.metadata import PartitionChangeRecord
+
+#: Until this metadata.version (3.6-IV0) a shrinking ISR needs a new leader epoch (KAFKA-15021).
+_NO_EPOCH_BUMP_FROM = 12
+
+
+class Election(Enum):
+    PREFERRED = "preferred"
+    ONLINE = "online"
+    UNCLEAN = "unclean"
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionChange:
+    """What is wanted of a partition; None leaves a part as it is. `build` may be called once."""
+
+    partition: PartitionImage
+    topic_id: bytes
+    index: int
+    acceptable: Callable[[int], bool]
+    metadata_version: int
+    min_isr: int
+    default_directory: Callable[[int], bytes]
+    elr_enabled: bool = False
+    election: Election = Election.ONLINE
+    isr: list[int] | None = None
+    replicas: list[int] | None = None
+    removing: list[int] | None = None
+    adding: list[int] | None = None
+    recovery_state: int | None = None
+    unclean_shutdown: tuple[int, ...] = ()
+    #: replica -> log directory, where that is to change
+    directories: dict[int, bytes] | None = None
+
+    def build(self) -> PartitionChangeRecord | None:
+        """The record, or None when nothing changes."""
+        return _Builder(self).build()
+
+
+class _Builder:
+    def __init__(self, change: PartitionChange) -> None:
+        before = self.before = change.partition
+        self.change = change
+        self.isr = list(before.isr) if change.isr is None else change.isr
+        self.replicas = list(before.replicas) if change.replicas is None else change.replicas
+        self.removing = list(before.removing_replicas) if change.removing is None else change.removing
+        self.adding = list(before.adding_replicas) if change.adding is None else change.adding
+        self.elr = list(before.elr)
+        self.record = PartitionChangeRecord(partition_id=change.index, topic_id=change.topic_id)
+
+    def build(self) -> PartitionChangeRecord | None:
+        record, before, change = self.record, self.before, self.change
+        self._complete_reassignment()
+        self._update_elr()
+        self._elect()
+        if record.leader == NO_LEADER_CHANGE and not set(before.replicas) <= set(self.replicas):
+            # A replica is gone: a new leader epoch keeps its late fetches out.
+            record.leader = before.leader
+        if record.isr is not None or not change.elr_enabled:
+            self.elr = []
+        if self.elr != list(before.elr):
+            record.eligible_leader_replicas = self.elr
+        # Without the ELR, the last one in sync stays in the ISR, dead or alive.
+        if record.isr is None and (self.isr or change.elr_enabled) and self.isr != list(before.isr):
+            record.isr = self.isr
+        if (
+            change.metadata_version < _NO_EPOCH_BUMP_FROM
+            and record.leader == NO_LEADER_CHANGE
+            and record.isr is not None
+            and not set(before.isr) <= set(record.isr)
+        ):
+            record.leader = before.leader
+        self._update_last_known_leader()
+        self._update_assignment()
+        if change.recovery_state is not None and change.recovery_state != before.leader_recovery_state:
+            record.leader_recovery_state = change.recovery_state
+        return None if _is_nothing(record) else record
+
+    def _complete_reassignment(self) -> None:
+        """A reassignment is over when all that will stay are in sync."""
+        if not self.removing and not self.adding:
+            return
+        isr = [replica for replica in self.isr if replica not in self.removing]
+        replicas = [replica for replica in self.replicas if replica not in self.removing]
+        if isr and replicas and set(replicas) <= set(isr):
+            self.isr, self.replicas, self.removing, self.adding = isr, replicas, [], []
+
+    def _update_elr(self) -> None:
+        if not self.change.elr_enabled:
+            return
+        if len(self.isr) >= self.change.min_isr:
+            self.elr = []
+            return
+        gone = {*self.isr, *self.change.unclean_shutdown}
+        self.elr = [replica for replica in sorted({*self.elr, *self.before.isr}) if replica not in gone]
+
+    def _may_lead(self, replica: int) -> bool:
+        in_sync = replica in self.isr or (not self.isr and replica in self.elr)
+        return in_sync and self.change.acceptable(replica)
+
+    def _choose(self) -> tuple[int, bool]:
+        """The leader, and whether choosing it may lose records."""
+        current = self.before.leader
+        if self.change.election is Election.PREFERRED and self._may_lead(self.replicas[0]):
+            return self.replicas[0], False
+        if current != NO_LEADER and self._may_lead(current):
+            return current, False
+        for replica in self.replicas:
+            if self._may_lead(replica):
+                return replica, False
+        last = self.before.last_known_elr
+        if (
+            self.change.elr_enabled
+            and not self.elr
+            and not self.isr
+            and len(last) == 1
+            and self.change.acceptable(last[0])
+        ):
+            return last[0], True
+        if self.change.election is Election.UNCLEAN:
+            for replica in self.replicas:
+                if self.change.acceptable(replica):
+                    return replica, True
+        return NO_LEADER, False
+
+    def _elect(self) -> None:
+        leader, unclean = self._choose()
+        if leader == self.before.leader:
+            return
+        self.record.leader = leader
+        if leader in self.elr:
+            self.isr = [leader]
+            self.elr = [replica for replica in self.elr if replica != leader]
+        if unclean:
+            # What the others have beyond the new leader's log is lost: only it is in sync (KIP-704).
+            self.record.isr = [leader]
+            if self.before.leader_recovery_state != RECOVERING:
+                self.record.leader_recovery_state = RECOVERING
+
+    def _update_last_known_leader(self) -> None:
+        if not self.change.elr_enabled:
+            if self.before.last_known_elr:
+                self.record.last_known_elr = []
+            return
+        record, before = self.record, self.before
+        if record.isr is not None and not record.isr:
+            if before.last_known_elr != (before.leader,):
+                record.last_known_elr = [before.leader]
+        elif before.last_known_elr and (
+            record.leader >= 0 or (before.leader != NO_LEADER and record.leader != NO_LEADER)
+        ):
+            record.last_known_elr = []
+
+    def _update_assignment(self) -> None:
+        record, before = self.record, self.before
+        if self.replicas and self.change.metadata_version >= DIRECTORIES_FROM:
+            directories = dict(zip(before.replicas, before.directories, strict=True))
+            directories.update(self.change.directories or {})
+            wanted = [
+                directories[replica] if replica in directories else self.change.default_directory(replica)
+                for replica in self.replicas
+            ]
+            if wanted != list(before.directories):
+                record.directories = wanted
+        if self.replicas and self.replicas != list(before.replicas):
+            record.replicas = self.replicas
+        if self.removing != list(before.removing_replicas):
+            record.removing_replicas = self.removing
+        if self.adding != list(before.adding_replicas):
+            record.adding_replicas = self.adding
+
+
+def _is_nothing(record: PartitionChangeRecord) -> bool:
+    return (
+        record.leader == NO_LEADER_CHANGE
+        and record.leader_recovery_state == NO_RECOVERY_STATE_CHANGE
+        and record.isr is None
+        and record.replicas is None
+        and record.removing_replicas is None
+        and record.adding_replicas is None
+        and record.directories is None
+        and record.eligible_leader_replicas is None
+        and record.last_known_elr is None
+    )

@@ -1,0 +1,57 @@
+"""What an operation of the controller decides: records to append, and the answer once they are committed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
+
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.primitives import TopLevel
+
+T = TypeVar("T")
+
+#: An operation of a user may not make more records than this: one batch, one transaction of the log.
+MAX_RECORDS_PER_USER_OPERATION = 10_000
+
+
+class Verdict(NamedTuple):
+    """How it went for one item of a request: a code, and a message that is null when all is well."""
+
+    code: ErrorCode
+    message: str | None
+
+    @property
+    def failed(self) -> bool:
+        return self.code is not ErrorCode.NONE
+
+
+OK = Verdict(ErrorCode.NONE, None)
+
+
+def failure(code: ErrorCode, message: str | None = None) -> Verdict:
+    """Without a message, the code's own."""
+    return Verdict(code, code.message if message is None else message)
+
+
+def verdict_of(error: KafkaError) -> Verdict:
+    return Verdict(error.code, error.message)
+
+
+@dataclass(slots=True)
+class Result(Generic[T]):
+    """`records` become one batch; none means that the operation was a read."""
+
+    response: T
+    records: list[TopLevel] = field(default_factory=list)
+
+
+class RecordList(list[TopLevel]):
+    """Records of a user's operation; refuses the one that makes it too large, as Apache Kafka's bounded list does."""
+
+    def check_room(self, more: int) -> None:
+        if len(self) + more > MAX_RECORDS_PER_USER_OPERATION:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"Unable to perform excessively large batch operation: it would need more than "
+                f"{MAX_RECORDS_PER_USER_OPERATION} metadata records.",
+            )

@@ -1,0 +1,233 @@
+"""What the active controller knows: the image with everything replayed, committed or not, and its soft state.
+
+Operations (the other modules of this folder) are functions of it: `(state, request, now_ms) -> Result`. They read; the
+only thing that changes the image is `replay`. Time and randomness come in from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from random import Random
+
+from pykbroker.config.dynamic import DynamicConfigs
+from pykbroker.config.load import Config
+from pykbroker.controller.heartbeats import Heartbeats
+from pykbroker.controller.placement import UsableBroker
+from pykbroker.metadata.delta import MetadataDelta
+from pykbroker.metadata.image import (
+    DIRECTORY_MIGRATING,
+    DIRECTORY_UNASSIGNED,
+    EMPTY_IMAGE,
+    BrokerImage,
+    ConfigResource,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.primitives import TopLevel
+from pykbroker_wire.stored.metadata import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    BrokerRegistrationChangeRecord,
+    EndTransactionRecord,
+    FenceBrokerRecord,
+    RegisterBrokerRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+)
+
+
+class ControllerState:
+    def __init__(self, node_id: int, cluster_id: str, config: Config, random: Random) -> None:
+        self.node_id = node_id
+        self.cluster_id = cluster_id
+        self.config = config
+        self.random = random
+        self.image: MetadataImage = EMPTY_IMAGE
+        self.heartbeats = Heartbeats(config.int("broker.session.timeout.ms"))
+        #: offset of each broker's newest registration record: a broker is caught up once it has read it
+        self.registration_offsets: dict[int, int] = {}
+        #: normalised name -> names of topics that would share metric names with it
+        self.collisions: dict[str, set[str]] = {}
+        #: where a metadata transaction began that has not ended, else -1
+        self.transaction_offset = -1
+        self._before_transaction: MetadataImage | None = None
+        self._effective: tuple[DynamicConfigs, Config] = (DynamicConfigs(), config)
+
+    @property
+    def is_empty(self) -> bool:
+        """True until something was replayed: the log of a new cluster."""
+        return self.image.offset < 0
+
+    # Replaying.
+
+    def replay(self, records: Sequence[TopLevel], base_offset: int, epoch: int, now_ms: int) -> None:
+        """Take a batch, appended just now or read from the log."""
+        delta = MetadataDelta(self.image)
+        offset = base_offset - 1
+        for offset, record in enumerate(records, base_offset):
+            if isinstance(record, BeginTransactionRecord):
+                self._install(delta, offset - 1, epoch)
+                delta = MetadataDelta(self.image)
+                self._before_transaction = self.image
+                self.transaction_offset = offset
+            elif isinstance(record, EndTransactionRecord):
+                self._before_transaction = None
+                self.transaction_offset = -1
+            elif isinstance(record, AbortTransactionRecord):
+                if self._before_transaction is not None:
+                    self.reset(self._before_transaction)
+                self.transaction_offset = -1
+                self._before_transaction = None
+                delta = MetadataDelta(self.image)
+            else:
+                delta.replay(record)
+                if type(record) in _ABOUT_BROKERS:
+                    self._replay_broker(delta, record, offset, now_ms)
+        self._install(delta, offset, epoch)
+
+    def reset(self, image: MetadataImage) -> None:
+        """Start over from a whole image: a snapshot, or what was before an aborted transaction."""
+        self.image = image
+        self.collisions = {}
+        self._before_transaction = None
+        self.transaction_offset = -1
+        for name in image.topics.by_name:
+            self._add_name(name)
+        self.registration_offsets = {
+            broker_id: self.registration_offsets.get(broker_id, image.offset) for broker_id in image.brokers
+        }
+
+    def restart_sessions(self, now_ms: int) -> None:
+        """A new controller gives every broker a whole session before it judges."""
+        self.heartbeats.clear()
+        for broker in self.image.brokers.values():
+            self.heartbeats.register(broker.id, broker.fenced, now_ms)
+
+    def _install(self, delta: MetadataDelta, offset: int, epoch: int) -> None:
+        for topic in delta.topics_deleted.values():
+            self._remove_name(topic.name)
+        for change in delta.topics_changed.values():
+            if change.created:
+                self._add_name(change.name)
+        self.image = delta.apply(offset, epoch)
+
+    def _add_name(self, name: str) -> None:
+        if has_collision_characters(name):
+            self.collisions.setdefault(unify_collision_characters(name), set()).add(name)
+
+    def _remove_name(self, name: str) -> None:
+        if has_collision_characters(name):
+            unified = unify_collision_characters(name)
+            names = self.collisions.get(unified, set())
+            names.discard(name)
+            if not names:
+                self.collisions.pop(unified, None)
+
+    def _replay_broker(self, delta: MetadataDelta, record: TopLevel, offset: int, now_ms: int) -> None:
+        if isinstance(record, UnregisterBrokerRecord):
+            self.registration_offsets.pop(record.broker_id, None)
+            self.heartbeats.remove(record.broker_id)
+            return
+        if isinstance(record, RegisterBrokerRecord):
+            broker_id = record.broker_id
+            self.registration_offsets[broker_id] = offset
+            self.heartbeats.remove(broker_id)
+        elif isinstance(record, BrokerRegistrationChangeRecord):
+            broker_id = record.broker_id
+        else:
+            assert isinstance(record, (FenceBrokerRecord, UnfenceBrokerRecord))
+            broker_id = record.id
+        broker = delta.broker(broker_id)
+        if broker is not None:
+            self.heartbeats.register(broker_id, broker.fenced, now_ms)
+
+    # Questions.
+
+    @property
+    def metadata_version(self) -> int:
+        return self.image.features.metadata_version
+
+    def is_active(self, broker_id: int) -> bool:
+        return self.image.broker_is_active(broker_id)
+
+    def check_broker_epoch(self, broker_id: int, epoch: int) -> BrokerImage:
+        broker = self.image.brokers.get(broker_id)
+        if broker is None:
+            raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"Broker {broker_id} is not registered")
+        if broker.epoch != epoch:
+            raise KafkaError(
+                ErrorCode.STALE_BROKER_EPOCH, f"Expected broker epoch {broker.epoch}, but got broker epoch {epoch}"
+            )
+        return broker
+
+    def usable_brokers(self) -> Iterator[UsableBroker]:
+        for broker in self.image.brokers.values():
+            heartbeat = self.heartbeats.get(broker.id)
+            if not broker.in_controlled_shutdown and not (heartbeat is not None and heartbeat.shutting_down):
+                yield UsableBroker(broker.id, broker.rack, broker.fenced)
+
+    def default_directory(self, broker_id: int) -> bytes:
+        """Where a new replica goes on the broker: its only directory, else the broker will choose one (KIP-858)."""
+        broker = self.image.brokers.get(broker_id)
+        if broker is None:
+            return DIRECTORY_UNASSIGNED
+        directories = [d for d in broker.directories if d not in broker.cordoned_directories] or broker.directories
+        if not broker.directories:
+            return DIRECTORY_MIGRATING
+        return directories[0] if len(directories) == 1 else DIRECTORY_UNASSIGNED
+
+    def partitions(self) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
+        for topic in self.image.topics.by_id.values():
+            for index, partition in topic.partitions.items():
+                yield topic, index, partition
+
+    def has_leaderships(self, broker_id: int) -> bool:
+        return any(partition.leader == broker_id for _, _, partition in self.partitions())
+
+    # Configuration.
+
+    def effective_config(self) -> Config:
+        """The node's own configuration with the dynamic layers that the log holds for it."""
+        configs = self.image.configs
+        broker = configs.of(ConfigResource.BROKER, str(self.node_id))
+        cluster = configs.of(ConfigResource.BROKER, "")
+        known, effective = self._effective
+        if known.broker is not broker or known.cluster is not cluster:
+            dynamic = DynamicConfigs(broker=broker, cluster=cluster)
+            effective = dynamic.apply(self.config)
+            self._effective = (dynamic, effective)
+        return effective
+
+    def unclean_election_enabled(self, topic: str) -> bool:
+        key = "unclean.leader.election.enable"
+        text = self.image.configs.of(ConfigResource.TOPIC, topic).get(key)
+        if text is not None:
+            return text.strip().lower() == "true"
+        return self.effective_config().bool(key)
+
+    def min_isr(self, topic: str, replication_factor: int) -> int:
+        key = "min.insync.replicas"
+        text = self.image.configs.of(ConfigResource.TOPIC, topic).get(key)
+        return min(replication_factor, int(text) if text is not None else self.effective_config().int(key))
+
+
+def has_collision_characters(name: str) -> bool:
+    """Metric names say `_` for `.`, so two names that differ only in these would share them."""
+    return "_" in name or "." in name
+
+
+def unify_collision_characters(name: str) -> str:
+    return name.replace(".", "_")
+
+
+_ABOUT_BROKERS = frozenset(
+    {
+        RegisterBrokerRecord,
+        UnregisterBrokerRecord,
+        FenceBrokerRecord,
+        UnfenceBrokerRecord,
+        BrokerRegistrationChangeRecord,
+    }
+)

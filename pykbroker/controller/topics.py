@@ -1,0 +1,324 @@
+"""Topics and their partitions: CreateTopics, DeleteTopics, CreatePartitions.
+
+Pure: from the state and a request to records and verdicts. Duplicates in a request and authorization are sorted out
+before (api/). Records of one topic are TopicRecord, ConfigRecords, PartitionRecords, in this order.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from random import Random
+
+from pykbroker.controller.configs import Alteration, AlterOperation, effective_topic_configs, incremental_records
+from pykbroker.controller.placement import place
+from pykbroker.controller.result import OK, RecordList, Result, Verdict, failure, verdict_of
+from pykbroker.controller.state import ControllerState, has_collision_characters, unify_collision_characters
+from pykbroker.metadata.image import DIRECTORY_RESERVED_LAST, ConfigResource
+from pykbroker.metadata.names import topic_name_problem
+from pykbroker.metadata.snapshot import DIRECTORIES_FROM
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.messages.create_partitions import CreatePartitionsTopic, CreatePartitionsTopicResult
+from pykbroker_wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from pykbroker_wire.primitives import TopLevel
+from pykbroker_wire.stored.metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
+
+#: One request may not create more partitions than this (KAFKA-17870).
+MAX_PARTITIONS_PER_REQUEST = 10_000
+
+
+def new_uuid(random: Random) -> bytes:
+    """A version 4 uuid that is none of the reserved ones and does not look like an option on a command line."""
+    while True:
+        raw = bytearray(random.getrandbits(128).to_bytes(16, "big"))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        value = bytes(raw)
+        if value > DIRECTORY_RESERVED_LAST and not urlsafe_b64encode(value).startswith(b"-"):
+            return value
+
+
+def create_topics(
+    state: ControllerState, request: CreateTopicsRequest, describable: Collection[str]
+) -> Result[CreateTopicsResponse]:
+    """`describable`: the topics whose configuration may be told in the answer."""
+    _check_total(state, request.topics)
+    records = RecordList()
+    results = []
+    for topic in request.topics:
+        try:
+            result = _create_topic(state, topic, records, topic.name in describable)
+        except KafkaError as error:
+            result = verdict_of(error)
+        if isinstance(result, Verdict):
+            result = CreatableTopicResult(name=topic.name, error_code=result.code, error_message=result.message)
+        results.append(result)
+    return Result(CreateTopicsResponse(topics=results), [] if request.validate_only else records)
+
+
+def _check_total(state: ControllerState, topics: Iterable[CreatableTopic]) -> None:
+    total = 0
+    for topic in topics:
+        if topic.assignments:
+            total += len(topic.assignments)
+        elif topic.num_partitions == -1:
+            total += state.config.int("num.partitions")
+        else:
+            total += max(0, topic.num_partitions)
+        if total > MAX_PARTITIONS_PER_REQUEST:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                "Excessively large number of partitions per request: "
+                f"at most {MAX_PARTITIONS_PER_REQUEST} are allowed.",
+            )
+
+
+def _check_name(state: ControllerState, name: str) -> None:
+    if name in state.image.topics.by_name:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    if has_collision_characters(name):
+        colliding = state.collisions.get(unify_collision_characters(name))
+        if colliding:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {min(colliding)}"
+            )
+    problem = topic_name_problem(name)
+    if problem is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+
+
+def _create_topic(
+    state: ControllerState, topic: CreatableTopic, records: RecordList, describable: bool
+) -> CreatableTopicResult | Verdict:
+    _check_name(state, topic.name)
+    nulls = [config.name for config in topic.configs if config.value is None]
+    if nulls:
+        return failure(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
+    overrides = {config.name: config.value for config in topic.configs if config.value is not None}
+    config_records: list[TopLevel] = []
+    if overrides:
+        found = incremental_records(
+            state,
+            (ConfigResource.TOPIC, topic.name),
+            [Alteration(key, AlterOperation.SET, value) for key, value in overrides.items()],
+            new_resource=True,
+        )
+        if isinstance(found, Verdict):
+            return found
+        config_records.extend(found)
+    assignments = _manual(state, topic) if topic.assignments else _automatic(state, topic)
+    records.check_room(1 + len(config_records) + len(assignments))
+    topic_id = new_uuid(state.random)
+    records.append(TopicRecord(name=topic.name, topic_id=topic_id))
+    records.extend(config_records)
+    records.extend(_partition_records(state, topic_id, 0, assignments))
+    result = CreatableTopicResult(name=topic.name, topic_id=topic_id, error_code=ErrorCode.NONE, error_message=None)
+    if not describable:
+        result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return result
+    result.num_partitions = len(assignments)
+    result.replication_factor = len(assignments[0][0])
+    result.configs = [
+        CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.value,
+            read_only=False,
+            config_source=entry.source,
+            is_sensitive=entry.is_sensitive,
+        )
+        for entry in effective_topic_configs(state, overrides)
+    ]
+    return result
+
+
+#: replicas and those of them that are in sync
+_Assignment = tuple[list[int], list[int]]
+
+
+def _manual(state: ControllerState, topic: CreatableTopic) -> list[_Assignment]:
+    if topic.replication_factor != -1:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "A manual partition assignment was specified, but replication factor was not set to -1.",
+        )
+    if topic.num_partitions != -1:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "A manual partition assignment was specified, but numPartitions was not set to -1.",
+        )
+    by_index: dict[int, _Assignment] = {}
+    replication_factor: int | None = None
+    for assignment in topic.assignments:
+        index = assignment.partition_index
+        if index in by_index:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Found multiple manual partition assignments for partition {index}",
+            )
+        _check_assignment(state, assignment.broker_ids, replication_factor)
+        replication_factor = len(assignment.broker_ids)
+        by_index[index] = (list(assignment.broker_ids), _in_sync(state, assignment.broker_ids, index))
+    if set(by_index) != set(range(len(by_index))):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"
+        )
+    return [by_index[index] for index in range(len(by_index))]
+
+
+def _check_assignment(state: ControllerState, replicas: Sequence[int], replication_factor: int | None) -> None:
+    problem = None
+    unknown = [broker for broker in sorted(replicas) if broker not in state.image.brokers]
+    if not replicas:
+        problem = "an empty replica list"
+    elif unknown:
+        problem = f"broker {unknown[0]}, but no such broker is registered"
+    elif len(set(replicas)) != len(replicas):
+        problem = f"the broker {max(replicas, key=list(replicas).count)} more than once"
+    elif replication_factor is not None and len(replicas) != replication_factor:
+        problem = (
+            f"a partition with {len(replicas)} replica(s), but this is not consistent with previous partitions, "
+            f"which have {replication_factor} replica(s)"
+        )
+    if problem is not None:
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment includes {problem}.")
+
+
+def _in_sync(state: ControllerState, replicas: Sequence[int], index: int) -> list[int]:
+    isr = [broker for broker in replicas if state.is_active(broker)]
+    if not isr:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"All brokers specified in the manual partition assignment for partition {index} are fenced or in "
+            f"controlled shutdown.",
+        )
+    return isr
+
+
+def _automatic(state: ControllerState, topic: CreatableTopic) -> list[_Assignment]:
+    if topic.replication_factor < -1 or topic.replication_factor == 0:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if topic.num_partitions < -1 or topic.num_partitions == 0:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
+    partitions = state.config.int("num.partitions") if topic.num_partitions == -1 else topic.num_partitions
+    factor = topic.replication_factor
+    if factor == -1:
+        factor = state.config.int("default.replication.factor")
+    try:
+        return _placed(state, partitions, factor)
+    except KafkaError as error:
+        if error.code is not ErrorCode.INVALID_REPLICATION_FACTOR:
+            raise
+        raise KafkaError(error.code, f"Unable to replicate the partition {factor} time(s): {error.message}") from None
+
+
+def _placed(state: ControllerState, partitions: int, replication_factor: int) -> list[_Assignment]:
+    active = {broker_id for broker_id in state.image.brokers if state.is_active(broker_id)}
+    assignments: list[_Assignment] = []
+    for replicas in place(state.usable_brokers(), partitions, replication_factor, state.random):
+        isr = [broker for broker in replicas if broker in active]
+        if not isr:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                "All brokers are currently fenced or in controlled shutdown.",
+            )
+        assignments.append((replicas, isr))
+    return assignments
+
+
+def _partition_records(
+    state: ControllerState, topic_id: bytes, first: int, assignments: Iterable[_Assignment]
+) -> Iterable[PartitionRecord]:
+    with_directories = state.metadata_version >= DIRECTORIES_FROM
+    directories: dict[int, bytes] = {broker: state.default_directory(broker) for broker in state.image.brokers}
+    for index, (replicas, isr) in enumerate(assignments, first):
+        yield PartitionRecord(
+            partition_id=index,
+            topic_id=topic_id,
+            replicas=replicas,
+            isr=isr,
+            leader=isr[0],
+            leader_recovery_state=0,
+            leader_epoch=0,
+            partition_epoch=0,
+            directories=[directories[replica] for replica in replicas] if with_directories else [],
+        )
+
+
+def delete_topics(state: ControllerState, ids: Iterable[bytes]) -> Result[dict[bytes, Verdict]]:
+    records = RecordList()
+    verdicts: dict[bytes, Verdict] = {}
+    for topic_id in ids:
+        if topic_id in state.image.topics.by_id:
+            records.check_room(1)
+            records.append(RemoveTopicRecord(topic_id=topic_id))
+            verdicts[topic_id] = OK
+        else:
+            verdicts[topic_id] = failure(ErrorCode.UNKNOWN_TOPIC_ID)
+    return Result(verdicts, records)
+
+
+def create_partitions(
+    state: ControllerState, topics: Iterable[CreatePartitionsTopic], validate_only: bool
+) -> Result[list[CreatePartitionsTopicResult]]:
+    records = RecordList()
+    results = []
+    for topic in topics:
+        try:
+            _add_partitions(state, topic, records)
+            verdict = OK
+        except KafkaError as error:
+            verdict = verdict_of(error)
+            # Kafka's exception for an unknown topic carries no text.
+            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                verdict = Verdict(error.code, None)
+        results.append(
+            CreatePartitionsTopicResult(name=topic.name, error_code=verdict.code, error_message=verdict.message)
+        )
+    return Result(results, [] if validate_only else records)
+
+
+def _add_partitions(state: ControllerState, wanted: CreatePartitionsTopic, records: RecordList) -> None:
+    topic = state.image.topics.by_name.get(wanted.name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    present = len(topic.partitions)
+    if wanted.count == present:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
+    if wanted.count < present:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {wanted.name} currently has {present} partition(s); {wanted.count} would not be an increase.",
+        )
+    additional = wanted.count - present
+    factor = len(next(iter(topic.partitions.values())).replicas)
+    if wanted.assignments is None:
+        records.check_room(additional)
+        assignments = _placed(state, additional, factor)
+    else:
+        if len(wanted.assignments) != additional:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Attempted to add {additional} additional partition(s), but only {len(wanted.assignments)} "
+                f"assignment(s) were specified.",
+            )
+        assignments = []
+        for index, assignment in enumerate(wanted.assignments, present):
+            _check_assignment(state, assignment.broker_ids, factor)
+            assignments.append((list(assignment.broker_ids), _in_sync(state, assignment.broker_ids, index)))
+    records.check_room(len(assignments))
+    records.extend(_partition_records(state, topic.id, present, assignments))
+
+
+def topic_ids(state: ControllerState, names: Iterable[str]) -> Mapping[str, bytes]:
+    """Ids of those that exist."""
+    by_name = state.image.topics.by_name
+    return {name: by_name[name].id for name in names if name in by_name}
