@@ -68,12 +68,14 @@ class Connection(asyncio.BufferedProtocol):
         "_dispatch",
         "_flush_scheduled",
         "_frame_started",
+        "_muted",
         "_own",
         "_own_filled",
         "_own_view",
         "_pending",
         "_reading_paused",
         "_replies",
+        "_stalled",
         "_writing_paused",
         "client_host",
         "client_port",
@@ -108,6 +110,9 @@ class Connection(asyncio.BufferedProtocol):
         self._pending: dict[asyncio.Future[Any], tuple[Slot, Pending]] = {}
         self._reading_paused = False
         self._writing_paused = False
+        self._muted = False
+        #: a whole frame waits in the buffer because a bound was reached
+        self._stalled = False
         self._flush_scheduled = False
 
     def __repr__(self) -> str:
@@ -185,7 +190,8 @@ class Connection(asyncio.BufferedProtocol):
         replies = self._replies
         try:
             while end - position >= 4:
-                if self._writing_paused or len(replies) >= limits.unanswered_requests:
+                if self._writing_paused or self._muted or len(replies) >= limits.unanswered_requests:
+                    self._stalled = True
                     self._pause_reading()
                     break
                 (size,) = _SIZE.unpack_from(view, position)
@@ -236,7 +242,7 @@ class Connection(asyncio.BufferedProtocol):
     def _adopt(self, capacity: int) -> None:
         self._own = bytearray(capacity)
         self._own_view = memoryview(self._own)
-        self.listener.memory.taken(capacity)
+        self.listener.memory.taken(capacity, self)
 
     def _grow(self) -> None:
         """Double: the cost of copying stays linear in what was received."""
@@ -251,8 +257,6 @@ class Connection(asyncio.BufferedProtocol):
         self._adopt(capacity)
         assert self._own_view is not None
         self._own_view[:filled] = old[:filled]
-        if self.listener.memory.exhausted:
-            self.listener.memory.wait(self)
 
     def _release_buffer(self) -> None:
         if self._own_view is not None:
@@ -260,6 +264,11 @@ class Connection(asyncio.BufferedProtocol):
             self._own = None
             self._own_view = None
             self._own_filled = 0
+
+    @property
+    def buffered(self) -> int:
+        """Bytes of receive memory that this connection owns."""
+        return 0 if self._own_view is None else len(self._own_view)
 
     def tidy(self, now: float) -> None:
         """Called now and then by the listener: idle and stuck connections end, idle buffers go."""
@@ -339,23 +348,27 @@ class Connection(asyncio.BufferedProtocol):
         if (
             not self._reading_paused
             or self._writing_paused
+            or self._muted
             or self.state is State.CLOSED
             or len(self._replies) >= self.listener.limits.unanswered_requests
         ):
             return
-        self._reading_paused = False
+        self._stalled = False
         if self._own_view is not None and self._own_filled:
             filled = self._own_filled
             self._own_filled = 0
             self._consume(self._own_view, filled)
-        if not self._reading_paused and self.transport is not None and self.state is State.READY:
+        if not self._stalled and self._reading_paused and self.state is State.READY and self.transport is not None:
+            self._reading_paused = False
             self.transport.resume_reading()
 
     def mute(self) -> None:
-        """Stop reading (quotas, and the bound on memory that waits for whole requests)."""
+        """Stop reading and dispatching (quotas, and the bound on memory that waits for whole requests)."""
+        self._muted = True
         self._pause_reading()
 
     def unmute(self) -> None:
+        self._muted = False
         self._resume()
 
     def close(self, reason: str | None) -> None:

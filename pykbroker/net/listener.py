@@ -47,25 +47,23 @@ class WaitingMemory:
         self.used = 0
         self._waiting: list[Connection] = []
 
-    @property
-    def exhausted(self) -> bool:
-        return 0 <= self._limit < self.used
-
-    def taken(self, count: int) -> None:
+    def taken(self, count: int, connection: Connection) -> None:
         self.used += count
+        if self._must_wait(connection) and connection not in self._waiting:
+            self._waiting.append(connection)
+            connection.mute()
 
     def given_back(self, count: int) -> None:
         self.used -= count
-        if self._waiting and not self.exhausted:
-            waiting, self._waiting = self._waiting, []
-            for connection in waiting:
+        if self._waiting:
+            free = [connection for connection in self._waiting if not self._must_wait(connection)]
+            self._waiting = [connection for connection in self._waiting if connection not in free]
+            for connection in free:
                 connection.unmute()
 
-    def wait(self, connection: Connection) -> None:
-        """Stop reading on a connection until there is room. One that alone holds everything may go on, or nobody would."""
-        if connection not in self._waiting and self.used > (len(connection._own_view) if connection._own_view else 0):
-            self._waiting.append(connection)
-            connection.mute()
+    def _must_wait(self, connection: Connection) -> bool:
+        # One that alone holds everything goes on, or nobody ever would.
+        return 0 <= self._limit < self.used and self.used > connection.buffered
 
 
 class Listener:

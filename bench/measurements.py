@@ -1,0 +1,309 @@
+"""What `make bench` measures: one function per load, the same for every broker.
+
+A measurement returns numbers by name; those listed as figures are compared, the others are printed beside them.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from bench import raw
+from bench.servers import Server
+
+Measure = Callable[[Server, float], dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Figure:
+    name: str
+    unit: str
+    more_is_better: bool = True
+    #: how many times better pykbroker must be; 0: reported only
+    target: float = 0.0
+
+
+@dataclass(frozen=True)
+class Measurement:
+    title: str
+    measure: Measure
+    figures: tuple[Figure, ...]
+    #: takes a broker that was not started, and starts it
+    fresh: bool = False
+    repeat: bool = True
+
+
+MEASUREMENTS: list[Measurement] = []
+
+
+def measurement(title: str, *figures: Figure, fresh: bool = False, repeat: bool = True) -> Callable[[Measure], Measure]:
+    def add(function: Measure) -> Measure:
+        MEASUREMENTS.append(Measurement(title, function, figures, fresh, repeat))
+        return function
+
+    return add
+
+
+def new_topic(server: Server, partitions: int = 1, **configs: str) -> tuple[str, bytes]:
+    client = raw.Client(server.address)
+    name = f"bench-{uuid.uuid4().hex[:12]}"
+    topic_id = client.create_topic(name, partitions, **configs)
+    client.close()
+    return name, topic_id
+
+
+@measurement(
+    "start",
+    Figure("ready", "s", more_is_better=False, target=10),
+    Figure("RssAnon idle", "MB", more_is_better=False, target=8),
+    Figure("VmRSS idle", "MB", more_is_better=False),
+    fresh=True,
+)
+def start(server: Server, seconds: float) -> dict[str, float]:
+    server.start()
+    time.sleep(2)
+    anonymous, resident = server.memory()
+    return {"ready": server.ready_seconds, "RssAnon idle": anonymous, "VmRSS idle": resident}
+
+
+def _produce(connections: int, in_flight: int, records: int, value_bytes: int, unit: str) -> Measure:
+    def measure(server: Server, seconds: float) -> dict[str, float]:
+        _, topic_id = new_topic(server, connections)
+        # The JIT of the one side needs to have seen the code; the other side gets the same.
+        raw.produce(server.address, topic_id, connections=connections, in_flight=in_flight, records=records, value_bytes=value_bytes, seconds=1.0)
+        cpu = server.cpu_seconds()
+        load = raw.produce(
+            server.address, topic_id, connections=connections, in_flight=in_flight, records=records, value_bytes=value_bytes, seconds=seconds
+        )
+        found = {"broker CPU, µs/request": (server.cpu_seconds() - cpu) / load.requests * 1e6, "driver, share of a core": load.driver_share}
+        if unit == "MB/s":
+            found["throughput"] = load.megabytes_per_second
+        else:
+            found["throughput"] = load.requests_per_second
+        if load.latencies:
+            found["p50"] = load.percentile(0.5) * 1e6
+            found["p99"] = load.percentile(0.99) * 1e6
+        return found
+
+    return measure
+
+
+def _add_produce(title: str, connections: int, in_flight: int, records: int, value_bytes: int, target: float, unit: str = "req/s") -> None:
+    figures = [Figure("throughput", unit, target=target)]
+    if in_flight == 1:
+        figures.append(Figure("p50", "µs", more_is_better=False))
+        figures.append(Figure("p99", "µs", more_is_better=False, target=1))
+    MEASUREMENTS.append(Measurement(title, _produce(connections, in_flight, records, value_bytes, unit), tuple(figures)))
+
+
+_add_produce("Produce 1 x 100 B, 1 connection x 50", 1, 50, 1, 100, 3)
+_add_produce("Produce 1 x 100 B, 4 connections x 50", 4, 50, 1, 100, 2)
+_add_produce("Produce 1 x 100 B, one in flight", 1, 1, 1, 100, 1)
+_add_produce("Produce 100 x 100 B, 1 connection x 50", 1, 50, 100, 100, 0)
+_add_produce("Produce 1000 x 100 B, 1 connection x 10", 1, 10, 1000, 100, 0)
+_add_produce("Produce 900 KB of one record, 4 in flight", 1, 4, 1, 900_000, 1.2, "MB/s")
+_add_produce("Produce 900 KB of 10 KB records, 4 in flight", 1, 4, 90, 10_000, 1.2, "MB/s")
+_add_produce("Produce 900 KB of 1 KB records, 4 in flight", 1, 4, 880, 1_000, 1, "MB/s")
+_add_produce("Produce 900 KB of 100 B records, 4 in flight", 1, 4, 8_000, 100, 0, "MB/s")
+
+
+@measurement("Fetch 1 MB, warm, 4 in flight", Figure("throughput", "MB/s", target=1.2))
+def fetch(server: Server, seconds: float) -> dict[str, float]:
+    name, topic_id = new_topic(server)
+    raw.produce(server.address, topic_id, connections=1, in_flight=4, records=90, value_bytes=10_000, seconds=0.3)
+    client = raw.Client(server.address)
+    end = client.end_offset(name, 0)
+    client.close()
+    raw.fetch(server.address, topic_id, end, fetch_bytes=1 << 20, in_flight=4, seconds=0.5)
+    load = raw.fetch(server.address, topic_id, end, fetch_bytes=1 << 20, in_flight=4, seconds=seconds)
+    return {"throughput": load.megabytes_per_second, "driver, share of a core": load.driver_share}
+
+
+def _librdkafka_produce(codec: str, messages: int) -> Measure:
+    def measure(server: Server, seconds: float) -> dict[str, float]:
+        from confluent_kafka import Producer
+
+        name, _ = new_topic(server)
+        value = _half_compressible(1000)
+        producer = Producer(
+            {"bootstrap.servers": server.bootstrap, "compression.type": codec, "linger.ms": 5, "queue.buffering.max.messages": 1_000_000}
+        )
+        failures: list[object] = []
+
+        def delivered(error: object, message: object) -> None:
+            if error is not None:
+                failures.append(error)
+
+        begin = time.perf_counter()
+        for number in range(messages):
+            while True:
+                try:
+                    producer.produce(name, value, on_delivery=delivered)
+                    break
+                except BufferError:
+                    producer.poll(0.01)
+            if number % 1000 == 0:
+                producer.poll(0)
+        producer.flush()
+        elapsed = time.perf_counter() - begin
+        if failures:
+            raise RuntimeError(f"{len(failures)} messages failed: {failures[0]}")
+        return {"throughput": messages / elapsed}
+
+    return measure
+
+
+def _half_compressible(size: int) -> bytes:
+    import os
+
+    return os.urandom(size // 2) + bytes(size - size // 2)
+
+
+for _codec, _messages in (("none", 100_000), ("lz4", 400_000)):
+    MEASUREMENTS.append(
+        Measurement(
+            f"librdkafka producer, 1 KB, {_codec}", _librdkafka_produce(_codec, _messages), (Figure("throughput", "msg/s", target=1),)
+        )
+    )
+
+
+@measurement("librdkafka consumer, 1 KB", Figure("throughput", "msg/s", target=1))
+def librdkafka_consume(server: Server, seconds: float) -> dict[str, float]:
+    from confluent_kafka import Consumer, TopicPartition
+
+    messages = 300_000
+    name, topic_id = new_topic(server)
+    raw.produce(server.address, topic_id, connections=1, in_flight=4, records=880, value_bytes=1_000, seconds=1.5)
+    client = raw.Client(server.address)
+    messages = min(messages, client.end_offset(name, 0))
+    client.close()
+    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "bench", "enable.auto.commit": False, "auto.offset.reset": "earliest"})
+    consumer.assign([TopicPartition(name, 0, 0)])
+    begin = time.perf_counter()
+    got = 0
+    while got < messages:
+        for message in consumer.consume(10_000, 1.0):
+            if message.error():
+                raise RuntimeError(message.error())
+            got += 1
+    elapsed = time.perf_counter() - begin
+    consumer.close()
+    return {"throughput": got / elapsed}
+
+
+@measurement(
+    "end to end, librdkafka, 1,000 records/s",
+    Figure("p50", "ms", more_is_better=False, target=1),
+    Figure("p99", "ms", more_is_better=False, target=1),
+)
+def end_to_end(server: Server, seconds: float) -> dict[str, float]:
+    import threading
+
+    from confluent_kafka import Consumer, Producer, TopicPartition
+
+    name, _ = new_topic(server)
+    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "e2e", "enable.auto.commit": False, "fetch.wait.max.ms": 500})
+    consumer.assign([TopicPartition(name, 0, 0)])
+    producer = Producer({"bootstrap.servers": server.bootstrap, "linger.ms": 0, "acks": "all"})
+    latencies: list[float] = []
+    count = int(1000 * max(seconds, 3.0))
+
+    def receive() -> None:
+        while len(latencies) < count:
+            message = consumer.poll(5.0)
+            if message is None:
+                return
+            latencies.append(time.perf_counter() - float(message.value()))
+
+    # The connection, the leader and the first fetch are not what is measured.
+    producer.produce(name, repr(time.perf_counter()).encode())
+    producer.flush()
+    while consumer.poll(1.0) is None:
+        pass
+    receiver = threading.Thread(target=receive)
+    receiver.start()
+    begin = time.perf_counter()
+    for number in range(count):
+        while time.perf_counter() < begin + number / 1000:
+            producer.poll(0.0002)
+        producer.produce(name, repr(time.perf_counter()).encode())
+    producer.flush()
+    receiver.join()
+    consumer.close()
+    ordered = sorted(latencies[count // 10 :])
+    return {"p50": ordered[len(ordered) // 2] * 1e3, "p99": ordered[int(len(ordered) * 0.99)] * 1e3}
+
+
+@measurement(
+    "end to end, Apache Kafka's EndToEndLatency",
+    Figure("p50", "ms", more_is_better=False, target=1),
+    Figure("p99", "ms", more_is_better=False, target=1),
+)
+def end_to_end_tool(server: Server, seconds: float) -> dict[str, float]:
+    import re
+
+    from compat_tests.oracle.kafka import kafka_libs
+
+    name, _ = new_topic(server)
+    command = ["java", "-Xmx256m", "-cp", f"{kafka_libs()}/*", "org.apache.kafka.tools.EndToEndLatency"]
+    arguments = ["--bootstrap-server", server.bootstrap, "--topic", name, "--num-records", "5000", "--producer-acks", "all", "--record-size", "1024"]
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=120, check=True)
+    found = re.search(r"50th = (\d+), 99th = (\d+)", done.stdout)
+    if found is None:
+        raise RuntimeError(done.stdout + done.stderr)
+    return {"p50": float(found[1]), "p99": float(found[2])}
+
+
+@measurement(
+    "topic of 1,000 partitions",
+    Figure("created", "s", more_is_better=False, target=1),
+    Figure("all writable", "s", more_is_better=False),
+    Figure("RssAnon after", "MB", more_is_better=False),
+    fresh=True,
+)
+def thousand_partitions(server: Server, seconds: float) -> dict[str, float]:
+    from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+    from pykbroker_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+
+    server.start()
+    client = raw.Client(server.address)
+    client.create_topic("warm-up", 1)
+    begin = time.perf_counter()
+    topic = CreatableTopic(name="thousand", num_partitions=1000, replication_factor=1)
+    answer = client.call(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7)
+    created = time.perf_counter() - begin
+    if answer.topics[0].error_code:
+        raise RuntimeError(f"CreateTopics: error {answer.topics[0].error_code}")
+    asked = ListOffsetsTopic(name="thousand", partitions=[ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(1000)])
+    while True:
+        found = client.call(ListOffsetsRequest(replica_id=-1, topics=[asked]), 7).topics[0].partitions
+        if len(found) == 1000 and not any(partition.error_code for partition in found):
+            break
+        time.sleep(0.005)
+    writable = time.perf_counter() - begin
+    time.sleep(1)
+    anonymous, _ = server.memory()
+    client.close()
+    return {"created": created, "all writable": writable, "RssAnon after": anonymous}
+
+
+@measurement(
+    "1,000 idle consumers",
+    Figure("CPU, share of a core", "", more_is_better=False, target=2),
+    Figure("memory per connection", "KB", more_is_better=False),
+    repeat=False,
+)
+def idle_consumers(server: Server, seconds: float) -> dict[str, float]:
+    _, topic_id = new_topic(server)
+    before, _ = server.memory()
+    consumers = raw.IdleConsumers(server.address, topic_id, 1000)
+    consumers.run(2.0)
+    cpu, begin = server.cpu_seconds(), time.perf_counter()
+    consumers.run(max(seconds, 5.0))
+    share = (server.cpu_seconds() - cpu) / (time.perf_counter() - begin)
+    after, _ = server.memory()
+    consumers.close()
+    return {"CPU, share of a core": share, "memory per connection": max(0.0, after - before) * 1024 / 1000}

@@ -1,0 +1,354 @@
+"""A raw load: prebuilt requests over plain sockets, the same for every broker.
+
+Produce 13 with idempotent batches and Fetch 18, pipelined to a fixed depth. Answers are counted and their error codes checked;
+nothing else is decoded, so that the driver costs little: it says how much of its core it used.
+Not responsible for starting brokers or for what the numbers mean.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import struct
+import time
+from dataclasses import dataclass, field
+
+import crc32c
+
+from pykbroker_wire.headers import decode_response, encode_request
+from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest
+from pykbroker_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from pykbroker_wire.records.batch import build_batch
+
+PRODUCE_VERSION = 13
+FETCH_VERSION = 18
+_SIZE = struct.Struct(">i")
+_INT16 = struct.Struct(">h")
+#: in a Produce 13 answer for one partition: correlation id, tags, lengths, topic id, index
+_PRODUCE_ERROR_AT = 4 + 4 + 1 + 1 + 16 + 1 + 4
+_SEQUENCE_AT = 53
+_CRC_AT = 17
+_CRC_FROM = 21
+
+
+class Client:
+    """A blocking client for set-up."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.socket = socket.create_connection(address, 30)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._correlation = 0
+
+    def call(self, request, version: int):
+        self._correlation += 1
+        self.socket.sendall(b"".join(encode_request(request.API_KEY, version, self._correlation, "bench", request)))
+        frame = self.receive()
+        return decode_response(request.API_KEY, version, frame)[1]
+
+    def receive(self) -> bytes:
+        (size,) = _SIZE.unpack(self._exactly(4))
+        return self._exactly(size)
+
+    def _exactly(self, count: int) -> bytes:
+        parts = bytearray()
+        while len(parts) < count:
+            part = self.socket.recv(count - len(parts))
+            if not part:
+                raise ConnectionError("the broker closed the connection")
+            parts += part
+        return bytes(parts)
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def create_topic(self, name: str, partitions: int = 1, **configs: str) -> bytes:
+        """Create, wait until every partition has a leader, return the topic id."""
+        from pykbroker_wire.messages.create_topics import CreatableTopicConfig
+
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=1,
+            configs=[CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()],
+        )
+        result = self.call(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7).topics[0]
+        if result.error_code:
+            raise RuntimeError(f"creating {name}: error {result.error_code} {result.error_message}")
+        self.wait_for_leaders(name, partitions)
+        return result.topic_id
+
+    def wait_for_leaders(self, name: str, partitions: int) -> None:
+        deadline = time.monotonic() + 30
+        while True:
+            found = self.call(MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False), 12).topics[0]
+            if len(found.partitions) == partitions and all(p.leader_id >= 0 and not p.error_code for p in found.partitions):
+                return
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{name} got no leaders")
+            time.sleep(0.01)
+
+    def producer_id(self) -> int:
+        deadline = time.monotonic() + 30
+        while True:
+            answer = self.call(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), 4)
+            if not answer.error_code:
+                return answer.producer_id
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"InitProducerId: error {answer.error_code}")
+            time.sleep(0.01)
+
+    def end_offset(self, topic: str, partition: int) -> int:
+        asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=partition, timestamp=-1)])
+        return self.call(ListOffsetsRequest(replica_id=-1, topics=[asked]), 7).topics[0].partitions[0].offset
+
+
+def make_batch(records: int, value_bytes: int, producer_id: int) -> bytearray:
+    """An idempotent batch of incompressible values."""
+    now = int(time.time() * 1000)
+    value = os.urandom(value_bytes)
+    return bytearray(
+        build_batch([(None, value, (), now)] * records, producer_id=producer_id, producer_epoch=0, base_sequence=0)
+    )
+
+
+class _ProduceLane:
+    """One connection with its producer and partition."""
+
+    def __init__(self, address: tuple[str, int], topic_id: bytes, partition: int, records: int, value_bytes: int) -> None:
+        client = Client(address)
+        self.socket = client.socket
+        self.records = records
+        self.batch = make_batch(records, value_bytes, client.producer_id())
+        self.sequence = 0
+        body = ProduceRequest(
+            transactional_id=None,
+            acks=-1,
+            timeout_ms=30_000,
+            topic_data=[
+                TopicProduceData(topic_id=topic_id, partition_data=[PartitionProduceData(index=partition, records=bytes(self.batch))])
+            ],
+        )
+        self.frame = bytearray(b"".join(encode_request(0, PRODUCE_VERSION, 1, "bench", body)))
+        self.at = self.frame.index(bytes(self.batch))
+        self.received = bytearray()
+        self.outstanding = 0
+        self.sent_at: list[float] = []
+
+    def next_frame(self) -> bytes:
+        """The next request: new sequence, new CRC."""
+        frame, at = self.frame, self.at
+        struct.pack_into(">i", frame, at + _SEQUENCE_AT, self.sequence)
+        self.sequence = (self.sequence + self.records) & 0x7FFFFFFF
+        view = memoryview(frame)[at + _CRC_FROM : at + len(self.batch)]
+        struct.pack_into(">I", frame, at + _CRC_AT, crc32c.crc32c(view))
+        view.release()
+        return bytes(frame)
+
+    def take_answers(self, data: bytes) -> int:
+        """Count whole answers and check each one's error code."""
+        received = self.received
+        received += data
+        position = count = 0
+        end = len(received)
+        while end - position >= 4:
+            (size,) = _SIZE.unpack_from(received, position)
+            if end - position - 4 < size:
+                break
+            (error,) = _INT16.unpack_from(received, position + _PRODUCE_ERROR_AT)
+            if error:
+                raise RuntimeError(f"Produce was answered with error {error}")
+            position += 4 + size
+            count += 1
+        del received[:position]
+        return count
+
+
+@dataclass
+class Load:
+    """What came of one run. Latencies in seconds are there with one request in flight only."""
+
+    requests: int = 0
+    records: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    driver_cpu: float = 0.0
+    latencies: list[float] = field(default_factory=list)
+
+    @property
+    def requests_per_second(self) -> float:
+        return self.requests / self.seconds
+
+    @property
+    def megabytes_per_second(self) -> float:
+        return self.bytes / self.seconds / 1e6
+
+    @property
+    def driver_share(self) -> float:
+        """Of one core."""
+        return self.driver_cpu / self.seconds
+
+    def percentile(self, share: float) -> float:
+        ordered = sorted(self.latencies)
+        return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def produce(
+    address: tuple[str, int], topic_id: bytes, *, connections: int, in_flight: int, records: int, value_bytes: int, seconds: float
+) -> Load:
+    """Keep `in_flight` requests on each connection unanswered for a time."""
+    lanes = [_ProduceLane(address, topic_id, partition, records, value_bytes) for partition in range(connections)]
+    load = Load()
+    if connections == 1 and in_flight == 1:
+        lane = lanes[0]
+        cpu, start = time.process_time(), time.perf_counter()
+        end = start + seconds
+        now = start
+        while now < end:
+            frame = lane.next_frame()
+            before = time.perf_counter()
+            lane.socket.sendall(frame)
+            while not lane.take_answers(lane.socket.recv(65536)):
+                pass
+            now = time.perf_counter()
+            load.latencies.append(now - before)
+            load.requests += 1
+    else:
+        selector = selectors.DefaultSelector()
+        for lane in lanes:
+            selector.register(lane.socket, selectors.EVENT_READ, lane)
+        cpu, start = time.process_time(), time.perf_counter()
+        end = start + seconds
+        for lane in lanes:
+            for _ in range(in_flight):
+                lane.socket.sendall(lane.next_frame())
+                lane.outstanding += 1
+        running = len(lanes)
+        while running:
+            for key, _ in selector.select(30):
+                lane = key.data
+                data = lane.socket.recv(262144)
+                if not data:
+                    raise ConnectionError("the broker closed a connection")
+                answered = lane.take_answers(data)
+                load.requests += answered
+                lane.outstanding -= answered
+                if time.perf_counter() < end:
+                    if answered:
+                        lane.socket.sendall(b"".join([lane.next_frame() for _ in range(answered)]))
+                        lane.outstanding += answered
+                elif not lane.outstanding:
+                    selector.unregister(lane.socket)
+                    running -= 1
+    load.seconds = time.perf_counter() - start
+    load.driver_cpu = time.process_time() - cpu
+    load.records = load.requests * records
+    load.bytes = load.requests * len(lanes[0].batch)
+    for lane in lanes:
+        lane.socket.close()
+    return load
+
+
+def fetch(address: tuple[str, int], topic_id: bytes, end_offset: int, *, fetch_bytes: int, in_flight: int, seconds: float) -> Load:
+    """Read the same megabytes again and again, `in_flight` requests on one connection."""
+    request = FetchRequest(
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=fetch_bytes,
+        session_id=0,
+        session_epoch=-1,
+        topics=[
+            FetchTopic(
+                topic_id=topic_id,
+                partitions=[FetchPartition(partition=0, fetch_offset=0, current_leader_epoch=-1, partition_max_bytes=fetch_bytes)],
+            )
+        ],
+    )
+    frame = b"".join(encode_request(1, FETCH_VERSION, 1, "bench", request))
+    client = Client(address)
+    sock = client.socket
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * 1024 * 1024)
+    sock.sendall(frame)
+    first = client.receive()
+    answer = decode_response(1, FETCH_VERSION, first)[1]
+    partition = answer.responses[0].partitions[0]
+    if partition.error_code or len(partition.records) < fetch_bytes * 0.5:
+        raise RuntimeError(f"Fetch: error {partition.error_code}, {len(partition.records or b'')} bytes")
+    buffer = memoryview(bytearray(4 * 1024 * 1024))
+    load = Load()
+    cpu, start = time.process_time(), time.perf_counter()
+    end = start + seconds
+    for _ in range(in_flight):
+        sock.sendall(frame)
+    outstanding = in_flight
+    head = memoryview(bytearray(4))
+    while outstanding:
+        got = 0
+        while got < 4:
+            got += sock.recv_into(head[got:], 4 - got)
+        (left,) = _SIZE.unpack(head)
+        load.bytes += left
+        while left:
+            count = sock.recv_into(buffer, min(left, len(buffer)))
+            if not count:
+                raise ConnectionError("the broker closed the connection")
+            left -= count
+        load.requests += 1
+        outstanding -= 1
+        if time.perf_counter() < end:
+            sock.sendall(frame)
+            outstanding += 1
+    load.seconds = time.perf_counter() - start
+    load.driver_cpu = time.process_time() - cpu
+    client.close()
+    return load
+
+
+class IdleConsumers:
+    """Connections that long-poll in incremental fetch sessions and read nothing."""
+
+    def __init__(self, address: tuple[str, int], topic_id: bytes, count: int, wait_ms: int = 500) -> None:
+        self._sockets: list[socket.socket] = []
+        self._frames: dict[socket.socket, list] = {}
+        self._selector = selectors.DefaultSelector()
+        self.polls = 0
+        asked = FetchTopic(
+            topic_id=topic_id,
+            partitions=[FetchPartition(partition=0, fetch_offset=0, current_leader_epoch=-1, partition_max_bytes=1 << 20)],
+        )
+        for _ in range(count):
+            client = Client(address)
+            opening = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=50 << 20, session_id=0, session_epoch=0, topics=[asked])
+            answer = client.call(opening, FETCH_VERSION)
+            if answer.error_code:
+                raise RuntimeError(f"Fetch: error {answer.error_code}")
+            self._sockets.append(client.socket)
+            self._frames[client.socket] = [answer.session_id, 1]
+            self._selector.register(client.socket, selectors.EVENT_READ)
+        self._wait_ms = wait_ms
+
+    def _poll(self, sock: socket.socket) -> None:
+        state = self._frames[sock]
+        request = FetchRequest(max_wait_ms=self._wait_ms, min_bytes=1, max_bytes=50 << 20, session_id=state[0], session_epoch=state[1])
+        sock.sendall(b"".join(encode_request(1, FETCH_VERSION, state[1], "bench", request)))
+        state[1] += 1
+
+    def run(self, seconds: float) -> None:
+        """Poll for a time; every connection always has one fetch open."""
+        for sock in self._sockets:
+            self._poll(sock)
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            for key, _ in self._selector.select(1):
+                sock = key.fileobj
+                sock.recv(65536)
+                self.polls += 1
+                self._poll(sock)
+
+    def close(self) -> None:
+        for sock in self._sockets:
+            sock.close()

@@ -1,0 +1,138 @@
+"""`make bench`: Apache Kafka and pykbroker on this machine, the same load on both, rounds interleaved.
+
+Prints both sides and their ratio for every measurement, stores them in bench/out/, and with --readme writes the table of the README.
+Each figure is the median over the rounds. Which way is better stands with the measurement; the ratio is always "how many times
+better pykbroker is".
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import re
+import statistics
+import sys
+import time
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parent.parent / part) for part in ("", "wire", "log", "raft")]
+
+from bench.measurements import MEASUREMENTS, Measurement
+from bench.servers import KAFKA_VERSION, ROOT, ApacheKafka, Pykbroker, Server
+
+OUT = ROOT / "bench" / "out"
+BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
+
+
+def run(measurements: list[Measurement], rounds: int, seconds: float) -> list[dict[str, object]]:
+    """Both brokers run side by side; a measurement takes one after the other, round by round."""
+    results: list[dict[str, object]] = []
+    sides: list[type[Server]] = [ApacheKafka, Pykbroker]
+    servers: dict[str, Server] = {}
+    try:
+        if any(not measurement.fresh for measurement in measurements):
+            for side in sides:
+                server = servers[side.name] = side()
+                server.start()
+        for measurement in measurements:
+            values: dict[str, dict[str, list[float]]] = {side.name: {} for side in sides}
+            for round_number in range(rounds if measurement.repeat else 1):
+                # Alternate who goes first, so that a drift of the machine's speed meets both.
+                order = sides if round_number % 2 == 0 else sides[::-1]
+                for side in order:
+                    if measurement.fresh:
+                        server = side()
+                        try:
+                            found = measurement.measure(server, seconds)
+                        finally:
+                            server.stop()
+                    else:
+                        found = measurement.measure(servers[side.name], seconds)
+                    for name, value in found.items():
+                        values[side.name].setdefault(name, []).append(value)
+            for figure in measurement.figures:
+                theirs = values[ApacheKafka.name].get(figure.name)
+                ours = values[Pykbroker.name].get(figure.name)
+                if not theirs or not ours:
+                    continue
+                kafka, mine = statistics.median(theirs), statistics.median(ours)
+                ratio = (mine / kafka if figure.more_is_better else kafka / mine) if kafka and mine else 0.0
+                row = {
+                    "measurement": measurement.title,
+                    "figure": figure.name,
+                    "unit": figure.unit,
+                    "kafka": kafka,
+                    "pykbroker": mine,
+                    "ratio": ratio,
+                    "target": figure.target,
+                    "kafka_all": theirs,
+                    "pykbroker_all": ours,
+                }
+                results.append(row)
+                print(format_row(row), flush=True)
+            for name in sorted(set(values[Pykbroker.name]) - {figure.name for figure in measurement.figures}):
+                print(f"    {name}: {statistics.median(values[Pykbroker.name][name]):.3g} (Apache Kafka {statistics.median(values[ApacheKafka.name][name]):.3g})", flush=True)
+    finally:
+        for server in servers.values():
+            server.stop()
+    return results
+
+
+def number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def format_row(row: dict[str, object]) -> str:
+    target = row["target"]
+    mark = "" if not target else ("  ok" if row["ratio"] >= target else f"  MISSED (target {target}x)")  # type: ignore[operator]
+    title = f"{row['measurement']}: {row['figure']}"
+    return f"{title:<72} Kafka {number(row['kafka']):>10}  pykbroker {number(row['pykbroker']):>10} {row['unit']:<8} {row['ratio']:.2f}x{mark}"  # type: ignore[arg-type]
+
+
+def table(results: list[dict[str, object]]) -> str:
+    lines = ["| load | figure | Apache Kafka | pykbroker | pykbroker is better by |", "|---|---|--:|--:|--:|"]
+    for row in results:
+        lines.append(
+            f"| {row['measurement']} | {row['figure']} | {number(row['kafka'])} {row['unit']} | "  # type: ignore[arg-type]
+            f"{number(row['pykbroker'])} {row['unit']} | {row['ratio']:.2f}x |"  # type: ignore[arg-type]
+        )
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=4.0, help="length of each load")
+    parser.add_argument("--only", default="", help="a regular expression over measurement titles")
+    parser.add_argument("--readme", action="store_true", help="write the table into README.md")
+    parser.add_argument("--list", action="store_true")
+    options = parser.parse_args()
+    chosen = [measurement for measurement in MEASUREMENTS if re.search(options.only, measurement.title)]
+    if options.list:
+        for measurement in chosen:
+            print(measurement.title)
+        return 0
+    started = time.strftime("%Y-%m-%d %H:%M")
+    results = run(chosen, options.rounds, options.seconds)
+    OUT.mkdir(exist_ok=True)
+    record = {
+        "when": started,
+        "kafka": KAFKA_VERSION,
+        "python": platform.python_version(),
+        "machine": f"{platform.machine()}, {__import__('os').cpu_count()} cores",
+        "results": results,
+    }
+    (OUT / "latest.json").write_text(json.dumps(record, indent=1))
+    if options.readme:
+        readme = ROOT / "README.md"
+        text = readme.read_text()
+        before, rest = text.split(BEGIN, 1)
+        _, after = rest.split(END, 1)
+        note = f"Measured {started} by `make bench` on {record['machine']}, Python {record['python']}, Apache Kafka {KAFKA_VERSION}; medians of {options.rounds} interleaved rounds."
+        readme.write_text(f"{before}{BEGIN}\n{table(results)}\n\n{note}\n{END}{after}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,148 @@
+"""The two sides: Apache Kafka and pykbroker as processes, and what the system says of them.
+
+Apache Kafka comes from compat_tests/oracle (the jars are resolved by Maven). Both run their defaults.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bench.raw import Client
+
+from pykbroker_wire.messages.metadata import MetadataRequest
+
+ROOT = Path(__file__).resolve().parent.parent
+KAFKA_VERSION = "4.3.1"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Server:
+    """A broker process. `ready_seconds` is the time from its start to the first answered Metadata."""
+
+    name = ""
+
+    def __init__(self) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="pykbroker-bench-"))
+        self.port = free_port()
+        self.address = ("127.0.0.1", self.port)
+        self.process: subprocess.Popen[bytes] | None = None
+        self.ready_seconds = 0.0
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def command(self) -> list[str]:
+        raise NotImplementedError
+
+    def prepare(self) -> None:
+        """Whatever must be there before the clock starts."""
+
+    def start(self) -> None:
+        self.prepare()
+        log = open(self.directory / "server.log", "ab")
+        begin = time.perf_counter()
+        self.process = subprocess.Popen(self.command(), stdout=log, stderr=log, cwd=ROOT, start_new_session=True)
+        while True:
+            try:
+                client = Client(self.address)
+                # Refused until it listens; a listener that does not answer yet is not ready.
+                answer = client.call(MetadataRequest(topics=[]), 12)
+                client.close()
+                if answer.brokers:
+                    break
+            except (ConnectionError, TimeoutError):
+                pass
+            if self.process.poll() is not None:
+                raise RuntimeError(f"{self.name} did not start: {(self.directory / 'server.log').read_text()[-2000:]}")
+            if time.perf_counter() - begin > 60:
+                raise TimeoutError(f"{self.name} is not ready after 60 s")
+            time.sleep(0.002)
+        self.ready_seconds = time.perf_counter() - begin
+
+    def stop(self) -> None:
+        if self.process is not None:
+            os.killpg(self.process.pid, signal.SIGTERM)
+            try:
+                self.process.wait(30)
+            except subprocess.TimeoutExpired:
+                os.killpg(self.process.pid, signal.SIGKILL)
+                self.process.wait()
+            self.process = None
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def memory(self) -> tuple[float, float]:
+        """RssAnon and VmRSS in MB."""
+        assert self.process is not None
+        fields = dict(
+            line.split(":", 1) for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines() if ":" in line
+        )
+        return tuple(int(fields[name].split()[0]) / 1024 for name in ("RssAnon", "VmRSS"))  # type: ignore[return-value]
+
+    def cpu_seconds(self) -> float:
+        """User and system time of the process so far."""
+        assert self.process is not None
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Pykbroker(Server):
+    name = "pykbroker"
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "pykbroker", "start", "--data-dir", str(self.directory / "data"), "--port", str(self.port)]
+
+
+class ApacheKafka(Server):
+    name = "Apache Kafka"
+
+    def prepare(self) -> None:
+        controller = free_port()
+        (self.directory / "server.properties").write_text(
+            f"""process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}
+inter.broker.listener.name=PLAINTEXT
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+log.dirs={self.directory}/data
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+"""
+        )
+        subprocess.run(
+            [*self._java(), "kafka.tools.StorageTool", "format", "--standalone", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(self.directory / "server.properties")],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def _java(self) -> list[str]:
+        from compat_tests.oracle.kafka import kafka_libs
+
+        return ["java", "-cp", f"{kafka_libs()}/*"]
+
+    def command(self) -> list[str]:
+        # The heap and collector of its own start script.
+        options = ["-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35"]
+        java, *rest = self._java()
+        return [java, *options, *rest, "kafka.Kafka", str(self.directory / "server.properties")]

@@ -1,0 +1,110 @@
+"""A transport and a listener's world without sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+from pykbroker.net.connection import Connection, Dispatch
+from pykbroker.net.listener import Limits, Listener
+from pykbroker.runtime import Runtime
+
+
+class FakeTransport(asyncio.Transport):
+    """Keeps what was written; says when reading is paused."""
+
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        super().__init__()
+        self.written = bytearray()
+        self.writes = 0
+        self.reading = True
+        self.closed = False
+        self._host = host
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return (self._host, 4711) if name == "peername" else default
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self.high = high
+
+    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+        self.writes += 1
+        self.written += data
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview[Any]]) -> None:
+        for data in list_of_data:
+            self.write(data)
+
+    def pause_reading(self) -> None:
+        assert self.reading, "paused twice"
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        assert not self.reading, "resumed twice"
+        self.reading = True
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.closed = True
+
+
+class FakeRuntime:
+    def __init__(self) -> None:
+        self.loop = FakeLoop()
+
+
+class FakeLoop:
+    """A clock that moves when told, and callbacks that run when told."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.ready: list[tuple[Callable[..., object], tuple[object, ...]]] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_soon(self, callback: Callable[..., object], *args: object, context: object = None) -> None:
+        self.ready.append((callback, args))
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=cast(asyncio.AbstractEventLoop, self))
+
+    def get_debug(self) -> bool:
+        return False
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        raise AssertionError(context)
+
+    def turn(self) -> None:
+        """Run everything that was scheduled, and what that schedules."""
+        while self.ready:
+            ready, self.ready = self.ready, []
+            for callback, args in ready:
+                callback(*args)
+
+
+def make_listener(dispatch: Dispatch, limits: Limits | None = None) -> Listener:
+    return Listener(cast(Runtime, FakeRuntime()), "PLAINTEXT", dispatch, limits or Limits(poison=True))
+
+
+def connect(listener: Listener, host: str = "127.0.0.1") -> tuple[Connection, FakeTransport]:
+    connection, transport = Connection(listener), FakeTransport(host)
+    connection.connection_made(transport)
+    return connection, transport
+
+
+def feed(connection: Connection, data: bytes) -> None:
+    """What a transport does with received bytes."""
+    while data:
+        buffer = connection.get_buffer(-1)
+        count = min(len(buffer), len(data))
+        buffer[:count] = data[:count]
+        data = data[count:]
+        connection.buffer_updated(count)
+
+
+def frame(body: bytes) -> bytes:
+    return len(body).to_bytes(4, "big", signed=True) + body

@@ -1,0 +1,226 @@
+"""A connection frames whatever the chunks, answers in order, and stays inside its bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykbroker.net.connection import Buffers, CloseConnection, Connection, Pending
+from pykbroker.net.listener import Limits, Listener
+from tests.net.fakes import FakeLoop, connect, feed, frame, make_listener
+
+
+class Echo:
+    """Answers each request with its own bytes, at once or when told."""
+
+    def __init__(self) -> None:
+        self.seen: list[bytes] = []
+        self.futures: list[asyncio.Future[Any]] = []
+        self.loop: FakeLoop | None = None
+
+    def __call__(self, connection: Connection, data: memoryview) -> Buffers | Pending | None:
+        body = bytes(data)
+        self.seen.append(body)
+        if body.startswith(b"later"):
+            assert self.loop is not None
+            pending = Later(self.loop.create_future(), body)
+            self.futures.append(pending.future)
+            return pending
+        if body.startswith(b"silent"):
+            return None
+        if body.startswith(b"bad"):
+            raise CloseConnection("it was bad")
+        return [frame(body)]
+
+
+class Later:
+    def __init__(self, future: asyncio.Future[Any], body: bytes) -> None:
+        self.future = future
+        self._body = body
+
+    def encode(self, result: Any) -> Buffers:
+        return [frame(self._body + result)]
+
+
+def start(limits: Limits | None = None) -> tuple[Echo, Listener, FakeLoop]:
+    echo = Echo()
+    listener = make_listener(echo, limits)
+    echo.loop = cast(FakeLoop, listener.loop)
+    return echo, listener, echo.loop
+
+
+@given(st.lists(st.binary(min_size=1, max_size=9000), max_size=12), st.lists(st.integers(1, 20_000), min_size=1, max_size=30))
+def test_any_chunking_gives_the_same_frames(bodies: list[bytes], cuts: list[int]) -> None:
+    bodies = [b"x" + body for body in bodies]
+    echo, listener, _ = start()
+    connection, transport = connect(listener)
+    stream = b"".join(map(frame, bodies))
+    position = turn = 0
+    while position < len(stream):
+        cut = cuts[turn % len(cuts)]
+        feed(connection, stream[position : position + cut])
+        position += cut
+        turn += 1
+    assert echo.seen == bodies
+    assert bytes(transport.written) == stream
+    assert listener.memory.used <= 2 * 9004 + 8192
+
+
+def test_answers_leave_in_request_order() -> None:
+    echo, listener, loop = start()
+    connection, transport = connect(listener)
+    feed(connection, frame(b"a") + frame(b"later 1") + frame(b"b") + frame(b"later 2") + frame(b"c"))
+    assert bytes(transport.written) == frame(b"a")
+    echo.futures[1].set_result(b"!")
+    loop.turn()
+    assert bytes(transport.written) == frame(b"a")
+    echo.futures[0].set_result(b"?")
+    loop.turn()
+    assert bytes(transport.written) == b"".join(map(frame, (b"a", b"later 1?", b"b", b"later 2!", b"c")))
+
+
+def test_answers_finished_in_one_turn_are_one_write() -> None:
+    echo, listener, loop = start()
+    connection, transport = connect(listener)
+    feed(connection, b"".join(frame(b"later %d" % number) for number in range(10)))
+    for future in echo.futures:
+        future.set_result(b"")
+    loop.turn()
+    assert transport.writes == 1
+
+
+def test_a_request_without_an_answer_leaves_no_gap() -> None:
+    _, listener, _ = start()
+    connection, transport = connect(listener)
+    feed(connection, frame(b"silent") + frame(b"a"))
+    assert bytes(transport.written) == frame(b"a")
+
+
+@pytest.mark.parametrize("size", [0, -1, -(2**31), 104_857_601, 2**31 - 1])
+def test_an_impossible_size_closes_with_one_line(size: int, caplog: pytest.LogCaptureFixture) -> None:
+    _, listener, _ = start()
+    connection, transport = connect(listener)
+    with caplog.at_level(logging.INFO):
+        feed(connection, size.to_bytes(4, "big", signed=True) + b"rest")
+    assert transport.closed
+    assert len(caplog.records) == 1
+    assert "socket.request.max.bytes" in caplog.text
+
+
+def test_answers_before_a_bad_request_still_leave(caplog: pytest.LogCaptureFixture) -> None:
+    _, listener, _ = start()
+    connection, transport = connect(listener)
+    with caplog.at_level(logging.INFO):
+        feed(connection, frame(b"a") + frame(b"bad") + frame(b"never"))
+    assert bytes(transport.written) == frame(b"a")
+    assert transport.closed
+    assert "it was bad" in caplog.text
+
+
+def test_memory_follows_the_bytes_received_not_the_size_declared() -> None:
+    _, listener, _ = start()
+    connection, _ = connect(listener)
+    feed(connection, (104_857_600).to_bytes(4, "big") + b"x" * 10)
+    assert listener.memory.used <= 4096
+    feed(connection, b"x" * 100_000)
+    assert listener.memory.used <= 4 * 100_014
+
+
+def test_buffers_are_given_back_when_the_connection_ends() -> None:
+    _, listener, _ = start()
+    connection, _ = connect(listener)
+    feed(connection, (1_000_000).to_bytes(4, "big") + b"x" * 500_000)
+    assert listener.memory.used > 0
+    connection.connection_lost(None)
+    assert listener.memory.used == 0
+    assert not listener.connections
+
+
+def test_unanswered_requests_are_bounded() -> None:
+    echo, listener, loop = start(Limits(unanswered_requests=3))
+    connection, transport = connect(listener)
+    feed(connection, b"".join(frame(b"later %d" % number) for number in range(10)))
+    assert len(echo.seen) == 3
+    assert not transport.reading
+    echo.futures[0].set_result(b"")
+    loop.turn()
+    assert len(echo.seen) == 4
+    assert not transport.reading
+    while len(echo.seen) < 10 or not all(future.done() for future in echo.futures):
+        for future in echo.futures:
+            if not future.done():
+                future.set_result(b"")
+        loop.turn()
+    assert transport.reading
+    assert bytes(transport.written) == b"".join(frame(b"later %d" % number) for number in range(10))
+
+
+def test_nothing_is_dispatched_while_answers_cannot_leave() -> None:
+    echo, listener, _ = start()
+    connection, transport = connect(listener)
+    connection.pause_writing()
+    assert not transport.reading
+    feed(connection, frame(b"a"))
+    assert echo.seen == []
+    connection.resume_writing()
+    assert echo.seen == [b"a"]
+    assert transport.reading
+
+
+def test_requests_that_wait_end_with_the_connection() -> None:
+    echo, listener, loop = start()
+    connection, _ = connect(listener)
+    feed(connection, frame(b"later"))
+    connection.connection_lost(None)
+    loop.turn()
+    assert echo.futures[0].cancelled()
+
+
+def test_a_request_that_stops_arriving_is_closed(caplog: pytest.LogCaptureFixture) -> None:
+    _, listener, loop = start(Limits(frame_seconds=60))
+    connection, transport = connect(listener)
+    feed(connection, frame(b"abc")[:5])
+    loop.now += 59
+    connection.tidy(loop.now)
+    assert not transport.closed
+    loop.now += 2
+    with caplog.at_level(logging.INFO):
+        connection.tidy(loop.now)
+    assert transport.closed
+    assert "did not arrive" in caplog.text
+
+
+def test_an_idle_connection_is_closed_but_not_one_that_waits() -> None:
+    _, listener, loop = start(Limits(idle_seconds=600))
+    idle, idle_transport = connect(listener)
+    waiting, waiting_transport = connect(listener)
+    feed(waiting, frame(b"later"))
+    loop.now += 601
+    idle.tidy(loop.now)
+    waiting.tidy(loop.now)
+    assert idle_transport.closed
+    assert not waiting_transport.closed
+
+
+def test_connections_per_address_are_bounded() -> None:
+    _, listener, _ = start(Limits(connections_per_ip=2, connections_per_ip_overrides=(("10.0.0.2", 3),)))
+    assert [connect(listener, "10.0.0.1")[1].closed for _ in range(3)] == [False, False, True]
+    assert [connect(listener, "10.0.0.2")[1].closed for _ in range(4)] == [False, False, False, True]
+
+
+def test_memory_that_waits_for_whole_requests_is_bounded() -> None:
+    """queued.max.request.bytes: over the bound nothing more is read, except by the one that holds it all."""
+    _, listener, _ = start(Limits(waiting_bytes=200_000))
+    first, first_transport = connect(listener)
+    second, second_transport = connect(listener)
+    feed(first, (1_000_000).to_bytes(4, "big") + b"x" * 150_000)
+    feed(second, (1_000_000).to_bytes(4, "big") + b"x" * 150_000)
+    assert not second_transport.reading
+    first.connection_lost(None)
+    assert first_transport.reading
+    assert second_transport.reading
