@@ -1,7 +1,7 @@
 """The node under test, shared by the whole session, and what tests need around it.
 
-    pytest compat_tests                            against pykbroker
-    pytest compat_tests --against apache-kafka     the same tests against Apache Kafka: the judge of the tests
+pytest compat_tests                            against pykbroker
+pytest compat_tests --against apache-kafka     the same tests against Apache Kafka: the judge of the tests
 """
 
 from __future__ import annotations

@@ -57,7 +57,16 @@ class Pykbroker:
         return self._process.pid
 
     def start(self, timeout: float = 30) -> Pykbroker:
-        command = [sys.executable, "-m", "pykbroker", "start", "--port", str(self._port), "--data-dir", str(self.data_dir)]
+        command = [
+            sys.executable,
+            "-m",
+            "pykbroker",
+            "start",
+            "--port",
+            str(self._port),
+            "--data-dir",
+            str(self.data_dir),
+        ]
         for key, value in self._config.items():
             command += ["--set", f"{key}={value}"]
         said = self._home / "address"

@@ -134,7 +134,9 @@ class ClientSuite:
     ) -> None:
         topic = topics.create(partitions=1, config={"max.message.bytes": "100000"})
         with pytest.raises(ProduceError, match="MESSAGE_TOO_LARGE"):
-            client.produce(broker.bootstrap, topic, [Record(b"k", b"x" * 200_000, (), NOW_MS)], max_request_bytes=1 << 20)
+            client.produce(
+                broker.bootstrap, topic, [Record(b"k", b"x" * 200_000, (), NOW_MS)], max_request_bytes=1 << 20
+            )
         fits = [Record(b"k", b"x" * 50_000, (), NOW_MS)]
         client.produce(broker.bootstrap, topic, fits, max_request_bytes=1 << 20)
         assert_same(fits, client.consume(broker.bootstrap, topic))
@@ -153,9 +155,7 @@ class ClientSuite:
             (partition, offset, b"%d" % partition) for partition, offset in placed
         ]
 
-    def test_members_join_and_leave(
-        self, client: Client, broker: Node, topics: Topics, members: list[Member]
-    ) -> None:
+    def test_members_join_and_leave(self, client: Client, broker: Node, topics: Topics, members: list[Member]) -> None:
         topic = topics.create(partitions=4)
         group = f"group-{topic}"
 
@@ -179,14 +179,18 @@ class ClientSuite:
 
         second = join()
         wait_until(
-            lambda: len(first.partitions()) == len(second.partitions()) == 2
-            and first.partitions() | second.partitions() == {0, 1, 2, 3},
+            lambda: (
+                len(first.partitions()) == len(second.partitions()) == 2
+                and first.partitions() | second.partitions() == {0, 1, 2, 3}
+            ),
             "two members share the partitions",
         )
         more = write(40, 40)
         expected |= more
         wait_until(lambda: set(values(first, second)) == expected, "two members read every record")
-        halves = [{record.partition for record in member.records() if record.value in more} for member in (first, second)]
+        halves = [
+            {record.partition for record in member.records() if record.value in more} for member in (first, second)
+        ]
         assert sorted(map(len, halves)) == [2, 2]
         assert halves[0].isdisjoint(halves[1])
 

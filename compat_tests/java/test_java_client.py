@@ -23,7 +23,16 @@ def compiled() -> Path:
     folder = needs.CACHE / "java" / hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
     if not (folder / "ClientProgram.class").exists():
         javac = needs.program("javac")
-        command = [javac, "-Xlint:all,-try,-processing", "-Werror", "-cp", f"{kafka_libs()}/*", "-d", str(folder), str(SOURCE)]
+        command = [
+            javac,
+            "-Xlint:all,-try,-processing",
+            "-Werror",
+            "-cp",
+            f"{kafka_libs()}/*",
+            "-d",
+            str(folder),
+            str(SOURCE),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
     return folder

@@ -43,9 +43,9 @@ def test_the_consumer_prints_every_record(tools: Tools, topic: str) -> None:
     lines = "".join(f"n:{i}\tkey-{i}\tgrüße {i}\n" for i in range(20)) + "n:20\tkey-3\tNULL\n"
     tools.run("ConsoleProducer", "--topic", topic, *WRITE, stdin=lines)
     printed = tools.run("consumer.ConsoleConsumer", "--topic", topic, "--max-messages", "21", *READ)
-    assert printed.splitlines() == [
-        f"Partition:0\tOffset:{i}\tn:{i}\tkey-{i}\tgrüße {i}" for i in range(20)
-    ] + ["Partition:0\tOffset:20\tn:20\tkey-3\tNULL"]
+    assert printed.splitlines() == [f"Partition:0\tOffset:{i}\tn:{i}\tkey-{i}\tgrüße {i}" for i in range(20)] + [
+        "Partition:0\tOffset:20\tn:20\tkey-3\tNULL"
+    ]
 
 
 def test_the_consumer_starts_at_a_given_offset_of_a_partition(tools: Tools, topics: Topics, broker: Node) -> None:

@@ -42,7 +42,9 @@ def test_a_group_from_its_first_member_to_its_deletion(tools: Tools, topics: Top
     listed = [line.split()[:2] for line in tools.run("GroupsCommand", "--list").splitlines()]
     assert [group, "Classic"] in listed
 
-    moved = table(tools.run(COMMAND, "--reset-offsets", "--group", group, "--topic", topic, "--shift-by", "-2", "--execute"))
+    moved = table(
+        tools.run(COMMAND, "--reset-offsets", "--group", group, "--topic", topic, "--shift-by", "-2", "--execute")
+    )
     assert {(row["PARTITION"], row["NEW-OFFSET"]) for row in moved} == {("0", "3"), ("1", "3")}
     rows = table(tools.run(COMMAND, "--describe", "--group", group))
     assert [row["LAG"] for row in rows] == ["2", "2"]
@@ -65,7 +67,9 @@ def test_offsets_are_reset_by_time(tools: Tools, topics: Topics, broker: Node) -
     (moved,) = table(tools.run(COMMAND, *args, "--to-earliest"))
     assert moved["NEW-OFFSET"] == "0"
     when = datetime.fromtimestamp((NOW_MS + 3500) / 1000, UTC)
-    (moved,) = table(tools.run(COMMAND, *args, "--to-datetime", f"{when:%Y-%m-%dT%H:%M:%S}.{when.microsecond // 1000:03d}Z"))
+    (moved,) = table(
+        tools.run(COMMAND, *args, "--to-datetime", f"{when:%Y-%m-%dT%H:%M:%S}.{when.microsecond // 1000:03d}Z")
+    )
     assert moved["NEW-OFFSET"] == "4"
     (moved,) = table(tools.run(COMMAND, *args, "--to-latest"))
     assert moved["NEW-OFFSET"] == "10"

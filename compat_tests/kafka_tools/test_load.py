@@ -38,7 +38,9 @@ def test_the_perf_tools_write_and_read_every_record(
 def test_the_verifiable_pair_agrees_on_every_record(tools: Tools, topics: Topics, broker: Node) -> None:
     topic = topics.create(partitions=2)
     sent = events(
-        tools.run("VerifiableProducer", "--topic", topic, "--max-messages", "1000", "--acks", "-1", "--value-prefix", "7")
+        tools.run(
+            "VerifiableProducer", "--topic", topic, "--max-messages", "1000", "--acks", "-1", "--value-prefix", "7"
+        )
     )
     acked = [e for e in sent if e["name"] == "producer_send_success"]
     assert sent[-1]["sent"] == sent[-1]["acked"] == len(acked) == 1000
@@ -47,9 +49,18 @@ def test_the_verifiable_pair_agrees_on_every_record(tools: Tools, topics: Topics
 
     seen = events(
         tools.run(
-            "VerifiableConsumer", "--topic", topic, "--group-id", f"group-{topic}", "--max-messages", "1000",
-            "--reset-policy", "earliest", "--group-protocol", "classic",
-        )  # fmt: skip
+            "VerifiableConsumer",
+            "--topic",
+            topic,
+            "--group-id",
+            f"group-{topic}",
+            "--max-messages",
+            "1000",
+            "--reset-policy",
+            "earliest",
+            "--group-protocol",
+            "classic",
+        )
     )
     assert {p["partition"] for e in seen if e["name"] == "partitions_assigned" for p in e["partitions"]} == {0, 1}
     ranges = [p for e in seen if e["name"] == "records_consumed" for p in e["partitions"]]

@@ -67,7 +67,9 @@ def test_wrong_names_and_values_are_refused_with_kafkas_errors(tools: Tools, top
 
 def test_topic_configs_are_altered_described_and_deleted(tools: Tools, topic: str) -> None:
     entity = ["--entity-type", "topics", "--entity-name", topic]
-    tools.run("kafka.admin.ConfigCommand", "--alter", *entity, "--add-config", "retention.ms=7000,segment.bytes=2000000")
+    tools.run(
+        "kafka.admin.ConfigCommand", "--alter", *entity, "--add-config", "retention.ms=7000,segment.bytes=2000000"
+    )
     said = tools.run("kafka.admin.ConfigCommand", "--describe", *entity)
     assert "retention.ms=7000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=7000}" in said
     assert "segment.bytes=2000000 " in said
@@ -120,7 +122,10 @@ def test_records_are_deleted_up_to_an_offset(tools: Tools, topics: Topics, broke
     assert re.search(rf"partition: {topic}-1\s+low_watermark: 10\b", said)
     read = ConfluentClient().consume(broker.bootstrap, topic)
     assert sorted((r.partition, r.offset) for r in read) == [(0, offset) for offset in range(4, 10)]
-    assert tools.run("GetOffsetShell", "--topic", topic, "--time", "earliest").split() == [f"{topic}:0:4", f"{topic}:1:10"]
+    assert tools.run("GetOffsetShell", "--topic", topic, "--time", "earliest").split() == [
+        f"{topic}:0:4",
+        f"{topic}:1:10",
+    ]
 
 
 def test_log_dirs_have_every_partition_with_its_size(tools: Tools, topics: Topics, broker: Node) -> None:

@@ -16,6 +16,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import uuid
@@ -48,9 +49,9 @@ SINGLE_NODE = {
 }
 
 
-def kafka_libs() -> Path:
+def kafka_libs(version: str = KAFKA) -> Path:
     """The folder with Apache Kafka's jars; resolved once through Maven, kept in .cache/, skipped without Maven."""
-    folder = needs.CACHE / f"kafka-{KAFKA}"
+    folder = needs.CACHE / f"kafka-{version}"
     libs, origin = folder / "libs", folder / "resolved-from"
     wanted = hashlib.sha256(POM.read_bytes()).hexdigest()
     if libs.is_dir() and origin.is_file() and origin.read_text().strip() == wanted:
@@ -64,7 +65,16 @@ def kafka_libs() -> Path:
         fresh = folder / "libs.new"
         shutil.rmtree(fresh, ignore_errors=True)
         done = subprocess.run(
-            [maven, "-q", "-B", "-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={fresh}"],
+            [
+                maven,
+                "-q",
+                "-B",
+                "-f",
+                str(POM),
+                f"-Dkafka.version={version}",
+                "dependency:copy-dependencies",
+                f"-DoutputDirectory={fresh}",
+            ],
             capture_output=True,
             text=True,
             stdin=subprocess.DEVNULL,
@@ -158,8 +168,14 @@ class ApacheKafka:
             )
         before = self.log_file.stat().st_size if self.log_file.exists() else 0
         with self.log_file.open("ab") as log:
-            command = java_command("kafka.Kafka", jvm=[*BROKER_JVM, "-Dorg.slf4j.simpleLogger.log.kafka=info",
-                                                       "-Dorg.slf4j.simpleLogger.log.org.apache.kafka=info"])
+            command = java_command(
+                "kafka.Kafka",
+                jvm=[
+                    *BROKER_JVM,
+                    "-Dorg.slf4j.simpleLogger.log.kafka=info",
+                    "-Dorg.slf4j.simpleLogger.log.org.apache.kafka=info",
+                ],
+            )
             self._process = subprocess.Popen(
                 [*command, str(properties)],
                 stdin=subprocess.DEVNULL,
@@ -213,3 +229,7 @@ class ApacheKafka:
         path = self._home / "server.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
         return path
+
+
+if __name__ == "__main__":  # python -m compat_tests.oracle.kafka [VERSION]: resolve the jars, print their folder
+    print(kafka_libs(*sys.argv[1:2]))

@@ -112,7 +112,7 @@ class AiokafkaClient(Client):
             if from_time_ms is None:
                 starts = await consumer.beginning_offsets(parts)
             else:
-                found = await consumer.offsets_for_times({part: from_time_ms for part in parts})
+                found = await consumer.offsets_for_times(dict.fromkeys(parts, from_time_ms))
                 starts = {part: at.offset if (at := found[part]) is not None else ends[part] for part in parts}
             for part in parts:
                 consumer.seek(part, starts[part])

@@ -15,7 +15,9 @@ from compat_tests.clients import PATIENCE_S, Client, Member, ProduceError, Recor
 
 def to_record(message: ConfluentMessage) -> Record:
     headers = tuple((str(name), value) for name, value in message.headers() or ())
-    return Record(message.key(), message.value(), headers, message.timestamp()[1], message.partition(), message.offset())
+    return Record(
+        message.key(), message.value(), headers, message.timestamp()[1], message.partition(), message.offset()
+    )
 
 
 class ConfluentClient(Client):
@@ -67,7 +69,9 @@ class ConfluentClient(Client):
         left = producer.flush(PATIENCE_S)
         assert left == 0, f"{left} records were not answered"
         if failed:
-            raise ProduceError("MESSAGE_TOO_LARGE" if failed[0].code() == KafkaError.MSG_SIZE_TOO_LARGE else failed[0].str())
+            raise ProduceError(
+                "MESSAGE_TOO_LARGE" if failed[0].code() == KafkaError.MSG_SIZE_TOO_LARGE else failed[0].str()
+            )
         return placed
 
     def consume(self, bootstrap: str, topic: str, *, from_time_ms: int | None = None) -> list[Record]:

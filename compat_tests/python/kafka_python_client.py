@@ -76,7 +76,7 @@ class KafkaPythonClient(Client):
             if from_time_ms is None:
                 starts = consumer.beginning_offsets(parts)
             else:
-                found = consumer.offsets_for_times({part: from_time_ms for part in parts})
+                found = consumer.offsets_for_times(dict.fromkeys(parts, from_time_ms))
                 starts = {part: found[part].offset if found[part] is not None else ends[part] for part in parts}
             for part in parts:
                 consumer.seek(part, starts[part])

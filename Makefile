@@ -1,0 +1,101 @@
+# Everything a person or CI runs here. Each target works on a fresh clone: what is missing is installed first.
+#   make run          a node on localhost:9092          make test        unit tests, then the compat tests
+#   make lint         ruff, mypy, import-linter, ...    make test-long   the long runs
+#   make bench        pykbroker beside Apache Kafka     make generate    messages from wire/schemas
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST_ARGS ?=
+
+.PHONY: install run test unit compat test-long test-env system lint bench generate schemas clean
+.DEFAULT_GOAL := install
+
+# --- the environment: made again only when pyproject.toml changes ---------------------------------------------------
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	    || { echo "Python 3.11 or newer is needed: make PYTHON=python3.11 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.install: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install -q -e .
+	@touch $@
+
+$(VENV)/.test: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install -q -e '.[test]'
+	@touch $@ $(VENV)/.install
+
+$(VENV)/.lint: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install -q -e '.[test,lint]'
+	@touch $@ $(VENV)/.test $(VENV)/.install
+
+$(VENV)/.bench: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install -q -e '.[bench]'
+	@touch $@
+
+install: $(VENV)/.install
+
+# What the compat tests need beside Python; a test whose part is still missing afterwards skips and names it.
+system:
+	@bash compat_tests/setup/system.sh
+
+test-env: system
+	@$(MAKE) --no-print-directory $(VENV)/.test
+
+# --- running --------------------------------------------------------------------------------------------------------
+
+run: install
+	$(BIN)/pykbroker start
+
+bench: test-env $(VENV)/.bench
+	$(BIN)/python bench/run.py
+
+# --- tests: both always run; pytest's closing line is the last thing printed ----------------------------------------
+
+test: test-env
+	@failed=0; \
+	$(BIN)/python -m pytest tests -m "not long" $(PYTEST_ARGS) || failed=1; \
+	$(BIN)/python -m pytest compat_tests -m "not long" $(PYTEST_ARGS) || failed=1; \
+	exit $$failed
+
+unit: test-env
+	@$(BIN)/python -m pytest tests -m "not long" $(PYTEST_ARGS)
+
+# make compat AGAINST=apache-kafka: the same tests with Apache Kafka as the broker, to judge the tests themselves.
+AGAINST ?= pykbroker
+compat: test-env
+	@$(BIN)/python -m pytest compat_tests -m "not long" --against $(AGAINST) $(PYTEST_ARGS)
+
+test-long: test-env
+	@failed=0; \
+	for folder in tests compat_tests; do \
+	    $(BIN)/python -m pytest $$folder -m long $(PYTEST_ARGS); code=$$?; \
+	    [ $$code -eq 0 ] || [ $$code -eq 5 ] || failed=1; \
+	done; \
+	exit $$failed
+
+# --- lint: every check runs, so that one look shows everything ------------------------------------------------------
+
+lint: $(VENV)/.lint
+	@failed=0; \
+	check() { echo "lint: $$*"; "$$@" || { echo "lint: FAILED: $$*"; failed=1; }; }; \
+	check $(BIN)/ruff check .; \
+	check $(BIN)/mypy; \
+	check $(BIN)/lint-imports; \
+	check $(BIN)/python wire/generate --check; \
+	check $(BIN)/python -m pykbroker.config.reference --check; \
+	check $(BIN)/python -m pykbroker.api.reference --check; \
+	exit $$failed
+
+generate: $(VENV)/.install
+	$(BIN)/python wire/generate
+	$(BIN)/python -m pykbroker.config.reference
+	$(BIN)/python -m pykbroker.api.reference
+
+# make schemas KAFKA=4.4.0: wire/schemas again, from the released jars of that version.
+KAFKA ?= 4.3.1
+schemas: test-env
+	$(BIN)/python wire/generate schemas --libs "$$($(BIN)/python -m compat_tests.oracle.kafka $(KAFKA))"
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Installs what the tests need beside Python, where this is Debian, we are root and something is missing:
+# a JDK and Maven (Apache Kafka itself, its tools, Spark), kcat, Go. Elsewhere it only says what is missing; the tests
+# that need it skip and name it. Ends with 0 either way.
+set -u
+
+missing=()
+want() { command -v "$1" >/dev/null 2>&1 || missing+=("$2"); }
+want java default-jdk-headless
+want javac default-jdk-headless
+want mvn maven
+want kcat kcat
+want go golang
+python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || missing+=(python3-venv)
+
+[ ${#missing[@]} -eq 0 ] && exit 0
+# shellcheck disable=SC2207 # package names have no spaces
+missing=($(printf '%s\n' "${missing[@]}" | sort -u))
+
+if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+    echo "setup: missing here, and only root on a Debian machine can install it: ${missing[*]}"
+    exit 0
+fi
+export DEBIAN_FRONTEND=noninteractive
+echo "setup: installing ${missing[*]}"
+apt-get -q update </dev/null >/dev/null || echo "setup: apt-get update failed"
+for package in "${missing[@]}"; do
+    # One by one: a package that is not to be had must not take the others with it.
+    apt-get -q -y install --no-install-recommends "$package" </dev/null >/dev/null \
+        || echo "setup: $package could not be installed"
+done
+exit 0
