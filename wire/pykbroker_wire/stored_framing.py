@@ -60,10 +60,13 @@ def _decode_framed(home: str, value: Buffer) -> TopLevel:
         raise DecodeError(f"the frame of a {home} record is cut short: {error}") from None
     if frame_version != FRAME_VERSION:
         raise DecodeError(f"a {home} record with frame version {frame_version}")
-    found = _package(home).record_class(record_type)
+    found: type[TopLevel] | None = _package(home).record_class(record_type)
     if found is None:
         raise UnknownRecordType(record_type)
-    return _whole(found, value, pos, version)
+    message, pos = found.decode(value, pos, version)
+    if pos != len(value):
+        raise DecodeError(f"{len(value) - pos} bytes behind {found.__name__} version {version}")
+    return message
 
 
 def encode_key(key: TopLevel) -> bytes:
@@ -78,18 +81,19 @@ def encode_value(value: TopLevel, version: int | None = None) -> bytes:
 
 def decode_key(home: Home, key: Buffer) -> TopLevel:
     record_type = _int16(key)
-    found = _package(home).key_class(record_type)
+    found: type[TopLevel] | None = _package(home).key_class(record_type)
     if found is None:
         raise UnknownRecordType(record_type)
-    return _whole(found, key, 2, 0)
+    return found.decode(key, 2, 0)[0]
 
 
 def decode_value(home: Home, record_type: int, value: Buffer) -> TopLevel:
     """`record_type` is the API_KEY of the record's key."""
-    found = _package(home).value_class(record_type)
+    found: type[TopLevel] | None = _package(home).value_class(record_type)
     if found is None:
         raise UnknownRecordType(record_type)
-    return _whole(found, value, 2, _int16(value))
+    # Kafka, too, is content with bytes behind the body here, and is not in the metadata log.
+    return found.decode(value, 2, _int16(value))[0]
 
 
 def _int16(data: Buffer) -> int:
@@ -100,11 +104,3 @@ def _int16(data: Buffer) -> int:
 
 def _package(home: str) -> Any:
     return import_module(f"pykbroker_wire.stored.{home}")
-
-
-def _whole(found: type[TopLevel], data: Buffer, pos: int, version: int) -> TopLevel:
-    message, pos = found.decode(data, pos, version)
-    # What we store is read back by us: bytes behind the body are a mistake, not a newer version.
-    if pos != len(data):
-        raise DecodeError(f"{len(data) - pos} bytes behind {found.__name__} version {version}")
-    return message

@@ -1,0 +1,105 @@
+"""Arbitrary bytes give a message or a DecodeError: never another exception, and memory in proportion to the input."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pykbroker_wire.headers import RequestHeader
+from pykbroker_wire.primitives import DecodeError
+from pykbroker_wire.stored_framing import decode_key, decode_metadata_record, decode_value
+from tests.wire.catalogue import Entry, cases, make
+
+SEED = 20_261
+# The worst messages are arrays of structs of three bytes each (two empty fields and an empty tag section), which become
+# a Python object and a list of its own. Measured by the test below.
+MOST_BYTES_PER_BYTE = 100
+
+
+def mutations(rng: random.Random, data: bytes, count: int) -> Iterator[bytes]:
+    for _ in range(count):
+        mutated = bytearray(data)
+        for _ in range(rng.choice((1, 1, 2, 5))):
+            at = rng.randrange(len(mutated) + 1)
+            match rng.randrange(5):
+                case 0 if mutated:
+                    mutated[at % len(mutated)] = rng.randrange(256)
+                case 1 if mutated:
+                    mutated[at % len(mutated)] ^= 1 << rng.randrange(8)
+                case 2:
+                    del mutated[at : at + rng.randrange(1, 9)]
+                case 3:
+                    mutated[at:at] = rng.choice((b"\xff\xff\xff\xff\x0f", b"\x7f\xff\xff\xff", b"\xff\xff", b"\x80"))
+                case _:
+                    mutated[at:at] = rng.randbytes(rng.randrange(1, 9))
+        yield bytes(mutated)
+
+
+def read(item: Entry, version: int, data: bytes) -> None:
+    try:
+        message, pos = item.cls.decode(memoryview(data), 0, version)
+    except DecodeError:
+        return
+    assert 0 <= pos <= len(data)
+    # What was read can be written: nothing half-made comes out of a reader.
+    message.encode(version)
+
+
+@pytest.mark.slow
+def test_mutated_messages() -> None:
+    rng = random.Random(SEED)
+    for item, version in cases():
+        whole = make(item, version, "random", rng.randrange(1_000)).encode_bytes(version)
+        for data in mutations(rng, whole[:2_000], 100):
+            read(item, version, data)
+
+
+@pytest.mark.slow
+def test_random_bytes() -> None:
+    rng = random.Random(SEED)
+    for item, version in cases():
+        for _ in range(60):
+            read(item, version, rng.randbytes(rng.randrange(0, 60)))
+            # Small numbers get further: they are plausible lengths.
+            read(item, version, bytes(rng.choices((0, 0, 1, 2, 3, 255), k=rng.randrange(0, 60))))
+
+
+@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@given(st.binary(max_size=40))
+def test_headers_and_stored_records(data: bytes) -> None:
+    for attempt in (
+        lambda: RequestHeader.decode(memoryview(data)),
+        lambda: decode_metadata_record(b"\x01" + data),
+        lambda: decode_key("group", data),
+        lambda: decode_value("group", 2, data),
+    ):
+        try:
+            attempt()
+        except DecodeError:
+            continue
+
+
+@pytest.mark.slow
+def test_memory_in_proportion_to_the_input() -> None:
+    """The bytes that make the most of each array: zeros (empty elements) behind a count that just fits."""
+    worst = (0.0, "")
+    for item, version in cases():
+        if item.message.home or version != item.versions[-1]:
+            continue
+        for lead in (b"\xd1\x0f", b"\x00\x00\x07\xd0"):
+            for fill in (0, 1, 2):
+                data = (lead if fill == 0 else lead + bytes([fill])) + bytes([fill]) * 20_000
+                tracemalloc.start()
+                try:
+                    item.cls.decode(memoryview(data), 0, version)
+                except DecodeError:
+                    pass
+                _, peak = tracemalloc.get_traced_memory()
+                tracemalloc.stop()
+                worst = max(worst, (peak / len(data), repr(item)))
+    assert worst[0] < MOST_BYTES_PER_BYTE, worst
