@@ -1,0 +1,138 @@
+"""The small text files of a log directory, as bytes: Apache Kafka's, to the byte.
+
+Pure: `encode_*` gives what to write, `decode_*` raises `MalformedFile` for anything that no version of Kafka
+wrote. Who reads decides what a malformed file means; most can be rebuilt, and none stops the node.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+from collections.abc import Iterable, Mapping
+
+TopicPartition = tuple[str, int]
+
+
+class MalformedFile(ValueError):
+    pass
+
+
+def _lines(data: bytes) -> list[str]:
+    try:
+        return data.decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise MalformedFile(str(error)) from None
+
+
+def _table(data: bytes, columns: int) -> list[list[str]]:
+    """Line 1: version 0; line 2: how many entries; then the entries. An empty file is an empty table."""
+    lines = _lines(data)
+    if not lines:
+        return []
+    try:
+        version, count = int(lines[0]), int(lines[1])
+    except (ValueError, IndexError):
+        raise MalformedFile(f"no version and count: {lines[:2]!r}") from None
+    if version != 0:
+        raise MalformedFile(f"unknown version {version}")
+    rows = [line.split() for line in lines[2:]]
+    if len(rows) != count:
+        raise MalformedFile(f"{count} entries announced, {len(rows)} found")
+    for row in rows:
+        if len(row) != columns:
+            raise MalformedFile(f"malformed line {' '.join(row)!r}")
+    return rows
+
+
+def _render(rows: Iterable[str]) -> bytes:
+    lines = list(rows)
+    return "".join(f"{line}\n" for line in ["0", str(len(lines)), *lines]).encode()
+
+
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    return _render(f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
+
+
+def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
+    try:
+        return {(topic, int(partition)): int(offset) for topic, partition, offset in _table(data, 3)}
+    except ValueError as error:
+        raise MalformedFile(str(error)) from None
+
+
+def encode_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
+    return _render(f"{epoch} {start}" for epoch, start in entries)
+
+
+def decode_epochs(data: bytes) -> list[tuple[int, int]]:
+    try:
+        return [(int(epoch), int(start)) for epoch, start in _table(data, 2)]
+    except ValueError as error:
+        raise MalformedFile(str(error)) from None
+
+
+def encode_uuid(value: bytes) -> str:
+    """Kafka's text form: 22 characters of URL-safe base 64, no padding."""
+    return base64.urlsafe_b64encode(value).decode().rstrip("=")
+
+
+def decode_uuid(text: str) -> bytes:
+    try:
+        value = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except ValueError as error:
+        raise MalformedFile(str(error)) from None
+    if len(value) != 16:
+        raise MalformedFile(f"a uuid has 16 bytes, {text!r} has {len(value)}")
+    return value
+
+
+def encode_partition_metadata(topic_id: bytes) -> bytes:
+    return f"version: 0\ntopic_id: {encode_uuid(topic_id)}".encode()
+
+
+def decode_partition_metadata(data: bytes) -> bytes:
+    """The topic id."""
+    fields = {}
+    for line in _lines(data):
+        key, separator, value = line.partition(":")
+        if not separator:
+            raise MalformedFile(f"malformed line {line!r}")
+        fields[key.strip()] = value.strip()
+    if fields.get("version") != "0" or "topic_id" not in fields:
+        raise MalformedFile("no version 0 with a topic_id")
+    return decode_uuid(fields["topic_id"])
+
+
+def encode_clean_shutdown(broker_epoch: int) -> bytes:
+    return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
+
+
+def decode_clean_shutdown(data: bytes) -> int:
+    """The broker epoch; -1 when the file only says that the shutdown was clean (as before Kafka 3.8)."""
+    try:
+        fields = json.loads(data)
+        return int(fields["brokerEpoch"])
+    except (ValueError, KeyError, TypeError):
+        return -1
+
+
+def encode_properties(values: Mapping[str, str], now_ms: int) -> bytes:
+    """A Java properties file of plain values, as `meta.properties` is."""
+    when = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC)
+    lines = ["#", when.strftime("#%a %b %d %H:%M:%S UTC %Y")]
+    lines += [f"{key}={value}" for key, value in sorted(values.items())]
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def decode_properties(data: bytes) -> dict[str, str]:
+    values = {}
+    for line in _lines(data):
+        line = line.strip()
+        if not line or line[0] in "#!":
+            continue
+        key, separator, value = line.partition("=")
+        if not separator:
+            raise MalformedFile(f"malformed line {line!r}")
+        values[key.strip()] = value.strip()
+    return values

@@ -1,0 +1,89 @@
+"""Where each leader epoch began: `leader-epoch-checkpoint`.
+
+Responsible for the answer to OffsetForLeaderEpoch and the divergence of a follower (KIP-101, KIP-320). Pure; the
+file is written by partition_log.py when `dirty`.
+
+Invariants: epochs and start offsets both strictly increase; no entry starts at or behind the log's end; the first
+entry starts at the log's start once that lies behind the entry.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+UNDEFINED = -1
+
+
+class LeaderEpochs:
+    __slots__ = ("_epochs", "_starts", "dirty")
+
+    def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        self.dirty = False
+        for epoch, start in entries or []:
+            self.assign(epoch, start)
+        self.dirty = False
+
+    def entries(self) -> list[tuple[int, int]]:
+        return list(zip(self._epochs, self._starts, strict=True))
+
+    @property
+    def latest(self) -> int:
+        return self._epochs[-1] if self._epochs else UNDEFINED
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """`epoch` begins at `start_offset`. What contradicts the newer entry goes, as in Kafka."""
+        if epoch < 0 or start_offset < 0:
+            return
+        if self._epochs and epoch == self._epochs[-1] and start_offset >= self._starts[-1]:
+            return
+        while self._epochs and (self._epochs[-1] >= epoch or self._starts[-1] >= start_offset):
+            self._epochs.pop()
+            self._starts.pop()
+        self._epochs.append(epoch)
+        self._starts.append(start_offset)
+        self.dirty = True
+
+    def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(largest known epoch not above `epoch`, the offset at which the next one begins); (-1, -1) if unknown."""
+        if epoch < 0 or not self._epochs:
+            return UNDEFINED, UNDEFINED
+        if epoch == self._epochs[-1]:
+            return epoch, log_end_offset
+        higher = bisect_right(self._epochs, epoch)
+        if higher == len(self._epochs):
+            return UNDEFINED, UNDEFINED
+        if higher == 0:
+            # Older than anything in the log: it ended where the oldest known one begins.
+            return epoch, self._starts[0]
+        return self._epochs[higher - 1], self._starts[higher]
+
+    def of_offset(self, offset: int) -> int:
+        found = bisect_right(self._starts, offset) - 1
+        return self._epochs[found] if found >= 0 else UNDEFINED
+
+    def earliest(self) -> tuple[int, int] | None:
+        return (self._epochs[0], self._starts[0]) if self._epochs else None
+
+    def truncate_end(self, offset: int) -> None:
+        while self._starts and self._starts[-1] >= offset:
+            self._epochs.pop()
+            self._starts.pop()
+            self.dirty = True
+
+    def truncate_start(self, offset: int) -> None:
+        """The log starts at `offset` now: entries before it go, the one that covers it starts there."""
+        found = bisect_right(self._starts, offset) - 1
+        if found < 0 or (found == 0 and self._starts[0] == offset):
+            return
+        del self._epochs[:found]
+        del self._starts[:found]
+        self._starts[0] = offset
+        self.dirty = True
+
+    def clear(self) -> None:
+        if self._epochs:
+            self._epochs.clear()
+            self._starts.clear()
+            self.dirty = True

@@ -1,0 +1,170 @@
+"""A sorted array of fixed-size entries in a file: what the offset index and the time index have in common.
+
+Responsible for: keeping entries in order on disk, finding one, cutting the array. Not responsible for what they mean.
+
+Invariants:
+* Keys are strictly increasing. On disk come the first `_stored` entries; the newest are only in memory (`_keys`,
+  `_values`) until `write_pending`. The active segment is always scanned after a crash, so its index never needs to
+  be complete on disk; one write per few hundred entries replaces one per entry.
+* The file is never stored to through a map: on a full disk that would be a SIGBUS, where `pwritev` is an error.
+* Entries of zeros at the end are not entries: Apache Kafka preallocates the index of its active segment, and after
+  a crash nobody has trimmed it.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from array import array
+from bisect import bisect_right
+from typing import ClassVar
+
+from pykbroker_log.disk import Disk, File
+
+# Looking further back than this many bytes costs one more pread.
+_PAGE_BYTES = 4096
+
+
+class SortedIndex:
+    """Entries of (key, value); `ENTRY` packs them. A key below 0 never occurs."""
+
+    ENTRY: ClassVar[struct.Struct]
+    KEY_TYPE: ClassVar[str]
+
+    __slots__ = ("_disk", "_file", "_keys", "_last", "_stored", "_values", "path")
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self.path = path
+        self._file: File | None = None
+        self._stored = -1  # not known before the file was opened
+        self._keys = array(self.KEY_TYPE)
+        self._values = array("q")
+        self._last: tuple[int, int] | None = None
+
+    # -- size
+
+    def __len__(self) -> int:
+        self._open()
+        return self._stored + len(self._keys)
+
+    @property
+    def pending(self) -> int:
+        """How many entries are not in the file yet."""
+        return len(self._keys)
+
+    def last(self) -> tuple[int, int] | None:
+        """The newest entry, relative to the segment."""
+        self._open()
+        return self._last
+
+    # -- change
+
+    def add(self, key: int, value: int) -> None:
+        """The caller has checked that `key` is larger than the last one."""
+        self._keys.append(key)
+        self._values.append(value)
+        self._last = (key, value)
+
+    def write_pending(self) -> None:
+        if not self._keys:
+            return
+        file = self._open()
+        pack = self.ENTRY.pack
+        data = b"".join([pack(key, value) for key, value in zip(self._keys, self._values, strict=True)])
+        file.pwritev([data], self._stored * self.ENTRY.size)
+        self._stored += len(self._keys)
+        del self._keys[:]
+        del self._values[:]
+
+    def keep(self, count: int) -> None:
+        """Drop all entries but the first `count`."""
+        file = self._open()
+        if count >= self._stored:
+            del self._keys[count - self._stored :]
+            del self._values[count - self._stored :]
+        else:
+            del self._keys[:]
+            del self._values[:]
+            self._stored = count
+        # Also trims what a crash or a preallocation left behind the last entry.
+        file.truncate(self._stored * self.ENTRY.size)
+        self._last = self._at(count - 1) if count else None
+
+    def fsync(self) -> None:
+        self._open().fsync()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    # -- find
+
+    def floor(self, key: int) -> int:
+        """The position of the last entry whose key is not larger than `key`; -1 if there is none."""
+        self._open()
+        if self._keys and key >= self._keys[0]:
+            return self._stored + bisect_right(self._keys, key) - 1
+        # Halve the range until what is left is one read, then halve in memory. The usual range is one read already.
+        low, high = 0, self._stored
+        per_page = _PAGE_BYTES // self.ENTRY.size
+        while high - low > per_page:
+            middle = (low + high) // 2
+            if self._at(middle)[0] <= key:
+                low = middle
+            else:
+                high = middle
+        if low == high:
+            return -1
+        keys = [entry[0] for entry in self.ENTRY.iter_unpack(self._read(low, high - low))]
+        return low + bisect_right(keys, key) - 1
+
+    def entry(self, position: int) -> tuple[int, int]:
+        self._open()
+        return self._at(position)
+
+    def entries(self) -> list[tuple[int, int]]:
+        self._open()
+        stored = [(key, value) for key, value in self.ENTRY.iter_unpack(self._read(0, self._stored))]
+        return stored + list(zip(self._keys, self._values, strict=True))
+
+    # -- the file
+
+    def _at(self, position: int) -> tuple[int, int]:
+        if position >= self._stored:
+            return self._keys[position - self._stored], self._values[position - self._stored]
+        key, value = self.ENTRY.unpack(self._read(position, 1))
+        return key, value
+
+    def _read(self, position: int, count: int) -> bytes:
+        file = self._open()
+        size = self.ENTRY.size
+        data = file.pread(count * size, position * size)
+        if len(data) != count * size:
+            raise OSError(errno.EIO, "index file is shorter than it was", self.path)
+        return data
+
+    def _open(self) -> File:
+        file = self._file
+        if file is None:
+            file = self._file = self._disk.open(self.path, create=True)
+            if self._stored < 0:
+                self._stored = self._count(file)
+                self._last = self._at(self._stored - 1) if self._stored else None
+        return file
+
+    def _count(self, file: File) -> int:
+        """How many entries of the file are real: all before the first one of zeros."""
+        size = self.ENTRY.size
+        low, high = 0, file.size() // size
+        zeros = bytes(size)
+        if high == 0 or file.pread(size, (high - 1) * size) != zeros:
+            return high
+        while low < high:
+            middle = (low + high) // 2
+            if file.pread(size, middle * size) == zeros:
+                high = middle
+            else:
+                low = middle + 1
+        return low

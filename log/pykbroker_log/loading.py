@@ -1,0 +1,365 @@
+"""Opening a partition's folder: what a crash or a stop has left, made into a log again.
+
+Responsible for Apache Kafka's start-up algorithm over one folder: leftovers of deletion and compaction, orphan
+files, the scan after an unclean stop, leader epochs and producer state. Not responsible for when:
+PartitionLog.open calls it once.
+
+Invariants:
+* After a clean stop no batch is read beyond the last index entry.
+* After an unclean one every segment that reaches past the recovery point is checked batch by batch, the active one
+  always. The first thing that is no batch ends the log: it and all that comes later are removed.
+* A damaged side file (index, snapshot, epochs) is rebuilt from the log and never stops the node.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from pykbroker_log import names
+from pykbroker_log.checkpoints import MalformedFile, decode_epochs
+from pykbroker_log.disk import Disk, read_file, write_new
+from pykbroker_log.epochs import LeaderEpochs
+from pykbroker_log.log_config import LogConfig
+from pykbroker_log.producers import CorruptSnapshot, ProducerStates
+from pykbroker_log.segment import Segment
+from pykbroker_wire.records.batch import CONTROL, BatchHeader, CorruptBatch
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Loaded:
+    segments: list[Segment]
+    epochs: LeaderEpochs
+    log_end_offset: int
+    snapshots: list[int]
+    recovery: str | None = None
+
+
+@dataclass(slots=True)
+class _Work:
+    """What recovery did, for the one line about it."""
+
+    segments: int = 0
+    batches: int = 0
+    from_offset: int = -1
+    notes: list[str] = field(default_factory=list)
+
+    def summary(self) -> str | None:
+        if not self.segments and not self.notes:
+            return None
+        scanned = f"checked {self.batches} batches in {self.segments} segments from offset {self.from_offset}"
+        return "; ".join([scanned, *self.notes])
+
+
+class Loader:
+    def __init__(
+        self,
+        disk: Disk,
+        path: str,
+        *,
+        config: LogConfig,
+        producers: ProducerStates,
+        now_ms: int,
+        clean: bool,
+        recovery_point: int,
+        log_start_offset: int,
+    ) -> None:
+        self.disk = disk
+        self.path = path
+        self.config = config
+        self.producers = producers
+        self.now_ms = now_ms
+        self.clean = clean
+        self.recovery_point = recovery_point
+        self.log_start_offset = log_start_offset
+        self.work = _Work()
+        self.segments: list[Segment] = []
+        self.snapshots: list[int] = []
+        self.missing_index: set[int] = set()
+        self.rewritten: set[int] = set()
+
+    def load(self) -> Loaded:
+        self._finish_deletions()
+        self._finish_swaps()
+        self._open_segments()
+        epochs, epochs_lost = self._load_epochs()
+        log_end_offset = self._check_segments(epochs)
+        if log_end_offset < self.log_start_offset:
+            # The records up to the log start were deleted by request, and the crash took the rest.
+            self.work.notes.append(f"the log ended at {log_end_offset}, before its start {self.log_start_offset}")
+            log_end_offset = self._start_empty(self.log_start_offset)
+        if epochs_lost:
+            self._rebuild_epochs(epochs)
+        epochs.truncate_end(log_end_offset)
+        epochs.truncate_start(max(self.log_start_offset, self.segments[0].base_offset))
+        self._drop_stray_snapshots(log_end_offset)
+        self._catch_up_producers(log_end_offset)
+        return Loaded(self.segments, epochs, log_end_offset, self.snapshots, self.work.summary())
+
+    # -- files
+
+    def _finish_deletions(self) -> None:
+        """`.deleted` files go; so does all of a compaction that had not got as far as its swap."""
+        parsed = [(name, names.parse_segment_file(name)) for name in self.disk.list(self.path)]
+        cleaned = [found.base_offset for _, found in parsed if found and found.state == names.CLEANED]
+        for name, found in parsed:
+            if found is None:
+                if name.endswith((names.DELETED, ".tmp")):
+                    self.disk.unlink(f"{self.path}/{name}")
+            elif found.state in (names.DELETED, names.CLEANED) or (
+                # A split writes several outputs; if one is unfinished, those behind it do not count either.
+                found.state == names.SWAP and cleaned and found.base_offset >= min(cleaned)
+            ):
+                self.disk.unlink(f"{self.path}/{name}")
+
+    def _finish_swaps(self) -> None:
+        """A complete `.swap` replaces the segments whose offsets it covers."""
+        parsed = [(name, names.parse_segment_file(name)) for name in self.disk.list(self.path)]
+        swaps = [(name, found) for name, found in parsed if found and found.state == names.SWAP]
+        if not swaps:
+            return
+        bases = sorted(found.base_offset for _, found in swaps if found.kind == names.LOG)
+        if bases:
+            first, end = bases[0], bases[0]
+            for name, found in swaps:
+                if found.kind == names.LOG:
+                    end = max(end, self._end_of_swap(name, found.base_offset))
+            plain = {found.base_offset for _, found in parsed if found and not found.state and found.kind == names.LOG}
+            for base in sorted(plain):
+                following = min((other for other in plain if other > base), default=None)
+                is_covered = first <= base and following is not None and following <= end
+                if is_covered or base in bases:
+                    self._unlink_segment(base)
+            self.work.notes.append(f"finished the replacement of segments {first} to {end}")
+        for name, _ in swaps:
+            self.disk.rename(f"{self.path}/{name}", f"{self.path}/{name.removesuffix(names.SWAP)}")
+        self.disk.fsync_dir(self.path)
+
+    def _end_of_swap(self, name: str, base: int) -> int:
+        file = self.disk.open(f"{self.path}/{name}")
+        try:
+            position, end, next_offset = 0, file.size(), base
+            while position < end:
+                header = BatchHeader.parse(file.pread(61, position))
+                next_offset = header.next_offset
+                position += header.size_in_bytes
+            return next_offset
+        except CorruptBatch:
+            return next_offset
+        finally:
+            file.close()
+
+    def _unlink_segment(self, base: int) -> None:
+        for suffix in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX):
+            path = f"{self.path}/{names.segment_file(base, suffix)}"
+            if self.disk.exists(path):
+                self.disk.unlink(path)
+
+    def _open_segments(self) -> None:
+        found = [parsed for name in self.disk.list(self.path) if (parsed := names.parse_segment_file(name))]
+        bases = sorted(entry.base_offset for entry in found if entry.kind == names.LOG)
+        indexed = {entry.base_offset for entry in found if entry.kind == names.OFFSET_INDEX}
+        known = set(bases)
+        for entry in found:
+            if entry.kind == names.SNAPSHOT:
+                self.snapshots.append(entry.base_offset)
+            elif entry.base_offset not in known:
+                self.disk.unlink(f"{self.path}/{names.segment_file(entry.base_offset, entry.kind)}")
+        self.snapshots.sort()
+        self.missing_index = known - indexed
+        self.segments = [self._segment(base) for base in bases] or [self._segment(self.log_start_offset)]
+
+    def _segment(self, base: int) -> Segment:
+        interval = self.config.index_interval_bytes
+        return Segment(self.disk, self.path, base, index_interval_bytes=interval, now_ms=self.now_ms)
+
+    def _start_empty(self, offset: int) -> int:
+        for segment in self.segments:
+            segment.close()
+            self._unlink_segment(segment.base_offset)
+        self.producers.clear(offset)
+        self.segments = [self._segment(offset)]
+        return offset
+
+    # -- segments
+
+    def _check_segments(self, epochs: LeaderEpochs) -> int:
+        """Scan what must be scanned; returns the log end offset."""
+        count = len(self.segments)
+        if self.clean:
+            scan = [index for index, segment in enumerate(self.segments) if self._is_suspect(segment)]
+        else:
+            ends = [segment.base_offset for segment in self.segments[1:]]
+            first = bisect_right(ends, self.recovery_point)
+            scan = [index for index in range(first) if self.segments[index].base_offset in self.missing_index]
+            scan += list(range(first, count))
+        if scan:
+            self.work.from_offset = self.segments[scan[0]].base_offset
+            self._load_producers(self.work.from_offset)
+        for index in scan:
+            if not self._scan(index, epochs):
+                break
+        if scan and not self.clean:
+            # What the crash left of snapshots above the scan's start may tell of another past.
+            for offset in [offset for offset in self.snapshots if offset > self.work.from_offset]:
+                if offset not in self.rewritten:
+                    self._drop_snapshot(offset)
+        last = self.segments[-1]
+        found = last.last_batch()
+        return found[1].next_offset if found else last.base_offset
+
+    def _is_suspect(self, segment: Segment) -> bool:
+        """After a clean stop: an index that is missing, or points behind the segment's end."""
+        last = segment.offset_index.last()
+        if segment.base_offset in self.missing_index:
+            # Empty and just created, or lost.
+            return segment.size > 0
+        return last is not None and not (last[0] > 0 and 0 <= last[1] < max(segment.size, 1))
+
+    def _scan(self, index: int, epochs: LeaderEpochs) -> bool:
+        """Check one segment. False when the log ends in it."""
+        segment = self.segments[index]
+        if index > 0 and self._is_gap(index):
+            self.work.notes.append(f"nothing leads up to offset {segment.base_offset}")
+            self._remove_from(index)
+            return False
+        self._catch_up_producers(segment.base_offset)
+        if segment.base_offset > self.work.from_offset:
+            self._rewrite_snapshot(segment.base_offset)
+
+        def visit(_position: int, header: BatchHeader, batch: memoryview) -> None:
+            if header.partition_leader_epoch > epochs.latest:
+                epochs.assign(header.partition_leader_epoch, header.base_offset)
+            if header.base_offset >= self.producers.map_end_offset:
+                self.producers.replay(header, batch)
+
+        result = segment.recover(visit)
+        self.work.segments += 1
+        self.work.batches += result.batches
+        if not result.truncated_bytes:
+            return True
+        self.work.notes.append(
+            f"cut {result.truncated_bytes} bytes off {names.segment_file(segment.base_offset, names.LOG)} "
+            f"at position {segment.size}, offset {result.next_offset}: {result.reason}"
+        )
+        if index + 1 < len(self.segments):
+            self._remove_from(index + 1)
+        return False
+
+    def _is_gap(self, index: int) -> bool:
+        """Whether records are missing between two segments above the recovery point.
+
+        Power loss may take a whole file or its tail and leave the next one. Below the recovery point nothing can
+        be missing, and a compacted log has gaps by right.
+        """
+        segment = self.segments[index]
+        if self.clean or self.config.compact or segment.base_offset <= self.recovery_point:
+            return False
+        before = self.segments[index - 1].last_batch()
+        end = before[1].next_offset if before else self.segments[index - 1].base_offset
+        return end < segment.base_offset
+
+    def _remove_from(self, index: int) -> None:
+        removed = self.segments[index:]
+        del self.segments[index:]
+        for segment in removed:
+            segment.close()
+            self._unlink_segment(segment.base_offset)
+        self.work.notes.append(f"removed {len(removed)} segments from offset {removed[0].base_offset} on")
+
+    # -- epochs
+
+    def _load_epochs(self) -> tuple[LeaderEpochs, bool]:
+        path = f"{self.path}/{names.LEADER_EPOCHS}"
+        if not self.disk.exists(path):
+            return LeaderEpochs(), self.segments[-1].base_offset > 0 or self.segments[0].size > 0
+        try:
+            return LeaderEpochs(decode_epochs(read_file(self.disk, path))), False
+        except MalformedFile as error:
+            set_aside(self.disk, path, self.now_ms, str(error))
+            self.work.notes.append(f"rebuilt {names.LEADER_EPOCHS}")
+            return LeaderEpochs(), True
+
+    def _rebuild_epochs(self, epochs: LeaderEpochs) -> None:
+        epochs.clear()
+        for segment in self.segments:
+            for _, header in segment.walk(0):
+                if header.partition_leader_epoch > epochs.latest:
+                    epochs.assign(header.partition_leader_epoch, header.base_offset)
+        epochs.dirty = True
+
+    # -- producers
+
+    def reload_producers(self, segments: list[Segment], snapshots: list[int], upto: int) -> None:
+        """The state as of `upto`, after the log was cut off there."""
+        self.segments, self.snapshots = segments, snapshots
+        self._load_producers(upto)
+        self._catch_up_producers(upto)
+
+    def _snapshot_path(self, offset: int) -> str:
+        return f"{self.path}/{names.segment_file(offset, names.SNAPSHOT)}"
+
+    def _load_producers(self, upto: int) -> None:
+        """The newest usable snapshot at or before `upto`; without one, nothing is known up to the log's start."""
+        for offset in reversed([offset for offset in self.snapshots if self.log_start_offset < offset <= upto]):
+            try:
+                self.producers.load(read_file(self.disk, self._snapshot_path(offset)), offset, self.now_ms)
+                return
+            except CorruptSnapshot as error:
+                logger.warning("%s: producer snapshot at %d is unusable: %s", self.path, offset, error)
+                self.work.notes.append(f"dropped the producer snapshot at {offset}")
+                self._drop_snapshot(offset)
+        self.producers.clear(max(self.log_start_offset, self.segments[0].base_offset))
+
+    def _catch_up_producers(self, upto: int) -> None:
+        """Replay headers from where the producer state ends."""
+        producers = self.producers
+        if producers.map_end_offset == 0 and not producers.entries:
+            self._load_producers(upto)
+        if producers.map_end_offset >= upto:
+            return
+        ends = [segment.base_offset for segment in self.segments[1:]]
+        for segment in self.segments[bisect_right(ends, producers.map_end_offset) :]:
+            if segment.base_offset >= upto:
+                break
+            for position, header in segment.walk(segment.offset_index.position_before(producers.map_end_offset)):
+                if header.last_offset < producers.map_end_offset:
+                    continue
+                if header.base_offset >= upto:
+                    break
+                # Only of control batches more than the header is needed.
+                needs_body = header.attributes & CONTROL and header.producer_id >= 0
+                producers.replay(header, segment.read_batch(position, header) if needs_body else None)
+        producers.map_end_offset = upto
+
+    def _drop_stray_snapshots(self, log_end_offset: int) -> None:
+        """Keep those at segment bases and the newest."""
+        bases = {segment.base_offset for segment in self.segments}
+        newest = max((offset for offset in self.snapshots if offset <= log_end_offset), default=-1)
+        for offset in list(self.snapshots):
+            stray = offset not in bases and offset != newest
+            if offset > log_end_offset or offset <= self.log_start_offset or stray:
+                self._drop_snapshot(offset)
+
+    def _drop_snapshot(self, offset: int) -> None:
+        self.snapshots.remove(offset)
+        self.disk.unlink(self._snapshot_path(offset))
+
+    def _rewrite_snapshot(self, offset: int) -> None:
+        """The scan knows the state at this segment's base for certain; what a crash left there may be of another
+        past."""
+        write_new(self.disk, self._snapshot_path(offset), self.producers.encode(), sync=False)
+        self.rewritten.add(offset)
+        if offset not in self.snapshots:
+            self.snapshots.append(offset)
+            self.snapshots.sort()
+
+
+def set_aside(disk: Disk, path: str, now_ms: int, why: str) -> None:
+    """Keep a malformed file for who wants to look at it, out of the way of the start."""
+    target = f"{path}.corrupt-{now_ms}"
+    logger.warning("%s is malformed (%s): rebuilding it, the old one is now %s", path, why, target)
+    disk.rename(path, target)

@@ -1,0 +1,56 @@
+"""`.index`: from an offset to a position in the `.log` file at or before it.
+
+An entry is (int32 offset - base offset, int32 position): the LAST offset of the batch that starts at the position
+(Kafka's tools report a base offset as a mismatch). There is one entry per `index.interval.bytes` of log.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from pykbroker_log.disk import Disk
+from pykbroker_log.index import SortedIndex
+
+
+class OffsetIndex(SortedIndex):
+    ENTRY = struct.Struct(">ii")
+    KEY_TYPE = "q"
+
+    __slots__ = ("base_offset",)
+
+    def __init__(self, disk: Disk, path: str, base_offset: int) -> None:
+        super().__init__(disk, path)
+        self.base_offset = base_offset
+
+    def append(self, offset: int, position: int) -> None:
+        last = self._last
+        key = offset - self.base_offset
+        if last is None or key > last[0]:
+            self.add(key, position)
+
+    def position_before(self, offset: int) -> int:
+        """A position from which scanning forward meets the first batch that ends at or after `offset`."""
+        found = self.floor(offset - self.base_offset)
+        return self.entry(found)[1] if found >= 0 else 0
+
+    def floor_of_position(self, position: int) -> tuple[int, int]:
+        """(last offset, position) of the last indexed batch that starts at or before `position`; (base - 1, 0) if
+        none."""
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) // 2
+            if self.entry(middle)[1] <= position:
+                low = middle + 1
+            else:
+                high = middle
+        if low == 0:
+            return self.base_offset - 1, 0
+        key, found = self.entry(low - 1)
+        return self.base_offset + key, found
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop every entry at or after `offset`."""
+        self.keep(self.floor(offset - self.base_offset - 1) + 1)
+
+    def is_full(self, max_bytes: int) -> bool:
+        return len(self) >= max_bytes // self.ENTRY.size

@@ -1,0 +1,953 @@
+"""A partition's log: its segments in order, and the offsets that say what of it is true for whom.
+
+Responsible for: append as leader and as follower, read, roll, truncate, delete from the front, flush, and keeping
+producers and epochs in step with the bytes. Not responsible for what a valid batch is (validate.py), who may read
+how far (the caller passes the upper bound), when to flush or to retire (the caller asks and decides), nor for
+moving the high watermark.
+
+Invariants (INVARIANTS L1, L2, P11, P12):
+* log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset; recovery_point <= log_end_offset.
+* The offset of an append follows the last one without a gap; what is in memory about the log is never ahead of the
+  file.
+* A write that failed counts for nothing: its bytes are cut off again, and if even that fails the log takes no more
+  appends. A failed fsync is final: the kernel has forgotten what it could not write, and a second try would report
+  success.
+* Everything runs on one thread, except `flush`, which may run beside appends (not beside `truncate_*`, `close`,
+  `delete_files` of the same log, as far as its result is concerned: a flush that a truncation has overtaken does
+  not count).
+"""
+
+from __future__ import annotations
+
+import errno
+import zlib
+from bisect import bisect_right
+from collections.abc import Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from pykbroker_log import names
+from pykbroker_log.checkpoints import (
+    MalformedFile,
+    decode_partition_metadata,
+    encode_epochs,
+    encode_partition_metadata,
+)
+from pykbroker_log.disk import Buffer, Disk, parent_of, read_file, write_new
+from pykbroker_log.epochs import LeaderEpochs
+from pykbroker_log.loading import Loader, set_aside
+from pykbroker_log.log_config import AppendOrigin, LogConfig, StorageError
+from pykbroker_log.producers import DEFAULT_EXPIRATION_MS, ProducerStates, parse_marker
+from pykbroker_log.retention import expired
+from pykbroker_log.segment import Mark, Segment
+from pykbroker_log.slices import Slice, cut
+from pykbroker_log.validate import validate_and_assign
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.records.batch import CONTROL, TRANSACTIONAL, BatchHeader, CorruptBatch, iter_batches, verify_crc
+from pykbroker_wire.records.record import iter_records
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["AppendInfo", "AppendOrigin", "InconsistentTopicId", "PartitionLog", "ReadResult", "StorageError"]
+
+# Positions remembered per log: the ends of the latest reads, where sequential readers come back.
+_MAX_POSITIONS = 64
+
+
+class InconsistentTopicId(Exception):
+    """The folder belongs to another topic of the same name."""
+
+
+class AppendInfo:
+    __slots__ = (
+        "byte_count",
+        "duplicate",
+        "first_offset",
+        "last_offset",
+        "log_append_time_ms",
+        "log_start_offset",
+        "max_timestamp",
+        "record_count",
+    )
+
+    def __init__(
+        self,
+        first_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        log_append_time_ms: int,
+        log_start_offset: int,
+        byte_count: int,
+        record_count: int,
+        duplicate: bool = False,
+    ) -> None:
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.max_timestamp = max_timestamp
+        self.log_append_time_ms = log_append_time_ms
+        self.log_start_offset = log_start_offset
+        self.byte_count = byte_count
+        self.record_count = record_count
+        self.duplicate = duplicate
+
+    def __repr__(self) -> str:
+        return f"AppendInfo({self.first_offset}..{self.last_offset}, {self.byte_count} bytes)"
+
+
+class ReadResult:
+    """Whole batches. `next_offset` is where to read on; `last_epoch` the leader epoch of the last batch, -1 if
+    unknown."""
+
+    __slots__ = ("aborted", "first_offset", "last_epoch", "next_offset", "size", "slices")
+
+    def __init__(self, slices: list[Slice], size: int, first_offset: int, next_offset: int, last_epoch: int) -> None:
+        self.slices = slices
+        self.size = size
+        self.first_offset = first_offset
+        self.next_offset = next_offset
+        self.last_epoch = last_epoch
+        self.aborted: list[Any] = []
+
+
+class PartitionLog:
+    __slots__ = (
+        "_active",
+        "_closed",
+        "_doomed",
+        "_failure",
+        "_first_unstable",
+        "_flushed",
+        "_generation",
+        "_last_flush_ms",
+        "_positions",
+        "_recovery_bound",
+        "_segments",
+        "_snapshots",
+        "_unsynced",
+        "before_truncation",
+        "config",
+        "disk",
+        "epochs",
+        "high_watermark",
+        "local_log_start_offset",
+        "log_end_offset",
+        "log_start_offset",
+        "partition",
+        "path",
+        "producers",
+        "recovery",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, disk: Disk, path: str, topic: str, partition: int, topic_id: bytes, config: LogConfig) -> None:
+        """Use `open`."""
+        self.disk = disk
+        self.path = path
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self.config = config
+        self.producers = ProducerStates()
+        self.epochs = LeaderEpochs()
+        self.log_start_offset = 0
+        self.local_log_start_offset = 0
+        self.log_end_offset = 0
+        self.high_watermark = 0
+        self.recovery: str | None = None
+        #: called before a truncation touches the disk, when the recovery point has already moved back: a stale
+        #: recovery point in the checkpoint would hide what is appended from then on from the scan after a crash
+        self.before_truncation: Callable[[PartitionLog], None] | None = None
+        self._active: Segment
+        self._segments: list[Segment] = []
+        self._snapshots: list[int] = []
+        self._positions: dict[int, tuple[Segment, int]] = {}
+        self._first_unstable = -1
+        self._failure: OSError | None = None
+        self._closed = False
+        # A flush publishes (generation, offset) in one assignment; truncations start a new generation.
+        self._flushed = (0, 0)
+        self._generation = 0
+        self._recovery_bound = 0
+        self._last_flush_ms = 0
+        # Paths, not files: written without fsync, to be made durable by the next flush.
+        self._unsynced: list[str] = []
+        self._doomed: list[tuple[int, str]] = []
+
+    def __repr__(self) -> str:
+        return f"PartitionLog({self.topic}-{self.partition}, {self.log_start_offset}..{self.log_end_offset})"
+
+    # -- open and close
+    # -------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        path: str,
+        *,
+        topic: str,
+        partition: int,
+        topic_id: bytes,
+        config: LogConfig,
+        now_ms: int,
+        clean: bool = False,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        high_watermark: int = 0,
+        producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS,
+    ) -> PartitionLog:
+        """The log in `path`, created when absent. Raises StorageError, InconsistentTopicId."""
+        log = cls(disk, path, topic, partition, topic_id, config)
+        log.producers.expiration_ms = producer_id_expiration_ms
+        log._last_flush_ms = now_ms
+        with log._storage():
+            if not disk.exists(path):
+                disk.make_dirs(path)
+            log._check_topic_id(now_ms)
+            loaded = Loader(
+                disk,
+                path,
+                config=config,
+                producers=log.producers,
+                now_ms=now_ms,
+                clean=clean,
+                recovery_point=recovery_point,
+                log_start_offset=log_start_offset,
+            ).load()
+            log._segments = loaded.segments
+            log._active = loaded.segments[-1]
+            log._snapshots = loaded.snapshots
+            log.epochs = loaded.epochs
+            log.log_end_offset = loaded.log_end_offset
+            log.log_start_offset = max(log_start_offset, loaded.segments[0].base_offset)
+            log.local_log_start_offset = log.log_start_offset
+            log.recovery = loaded.recovery
+            log._flushed = (0, min(recovery_point, log.log_end_offset))
+            log.high_watermark = log.log_start_offset
+            log.set_high_watermark(high_watermark)
+            log._first_unstable = log.producers.first_unstable_offset()
+            if loaded.recovery is not None:
+                log._take_snapshot()
+            log._write_epochs()
+        return log
+
+    def _check_topic_id(self, now_ms: int) -> None:
+        path = f"{self.path}/{names.PARTITION_METADATA}"
+        if self.disk.exists(path):
+            try:
+                found = decode_partition_metadata(read_file(self.disk, path))
+                if found != self.topic_id:
+                    raise InconsistentTopicId(f"{self.path} belongs to {found.hex()}, not {self.topic_id.hex()}")
+                return
+            except MalformedFile as error:
+                set_aside(self.disk, path, now_ms, str(error))
+        # Not synced here: it becomes durable with the first data that is promised to be.
+        write_new(self.disk, path, encode_partition_metadata(self.topic_id), sync=False)
+        self._unsynced.append(path)
+
+    def close(self, *, clean: bool) -> None:
+        """Release the files. `clean`: make everything durable, so that the next start scans nothing."""
+        if self._closed:
+            return
+        if clean and self._failure is None:
+            with self._storage():
+                self._active.seal()
+                self._take_snapshot()
+                self._active.fsync_indexes()
+                self._flush()
+        self._closed = True
+        for segment in self._segments:
+            segment.close()
+
+    def delete_files(self) -> None:
+        """Remove the folder and all in it. Buffers that were read from it stay valid."""
+        self.close(clean=False)
+        with self._storage():
+            for name in self.disk.list(self.path):
+                self.disk.unlink(f"{self.path}/{name}")
+            self.disk.remove_dir(self.path)
+
+    # -- what is true
+    # ---------------------------------------------------------------------------------------------------
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything before this offset has been fsynced."""
+        generation, offset = self._flushed
+        return offset if generation == self._generation else min(offset, self._recovery_bound)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
+    @property
+    def last_stable_offset(self) -> int:
+        unstable = self._first_unstable
+        watermark = self.high_watermark
+        if unstable < 0 or unstable >= watermark:
+            return watermark
+        return max(unstable, self.log_start_offset)
+
+    def set_high_watermark(self, offset: int) -> None:
+        """The caller knows the replica set; here the offset is only kept between the log's ends."""
+        if offset > self.log_end_offset:
+            offset = self.log_end_offset
+        elif offset < self.log_start_offset:
+            offset = self.log_start_offset
+        self.high_watermark = offset
+        if self._first_unstable >= 0:
+            self.producers.on_high_watermark(offset)
+            self._first_unstable = self.producers.first_unstable_offset()
+
+    # -- append
+    # ---------------------------------------------------------------------------------------------------------
+
+    def append_as_leader(
+        self,
+        records: Buffer,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        producer_verification: object = None,
+    ) -> AppendInfo:
+        """Check one batch, give it the next offsets and write it. Raises KafkaError, RecordErrors, StorageError."""
+        if self._failure is not None or self._closed:
+            raise self._refusal()
+        if origin is AppendOrigin.RAFT_LEADER:
+            return self._append_given(records, now_ms, verify=False)
+        config = self.config
+        offset = self.log_end_offset
+        batch = validate_and_assign(
+            records,
+            offset=offset,
+            leader_epoch=leader_epoch,
+            now_ms=now_ms,
+            timestamp_type=config.message_timestamp_type,
+            before_max_ms=config.timestamp_before_max_ms,
+            after_max_ms=config.timestamp_after_max_ms,
+            compression_type=config.compression_type,
+            gzip_level=config.compression_gzip_level,
+            lz4_level=config.compression_lz4_level,
+            zstd_level=config.compression_zstd_level,
+            compacted="compact" in config.cleanup_policy,
+            max_message_bytes=config.max_message_bytes,
+            origin=origin,
+        )
+        data = batch.records
+        size = len(data)
+        last_offset = batch.last_offset
+        producer_id = batch.producer_id
+        marker = None
+        if producer_id >= 0:
+            attributes = batch.attributes
+            last_sequence = batch.last_sequence
+            original = self.producers.check(
+                producer_id, batch.producer_epoch, batch.base_sequence, last_sequence, attributes, origin
+            )
+            if original is not None:
+                timestamp = original.timestamp
+                return AppendInfo(
+                    original.first_offset,
+                    original.last_offset,
+                    timestamp,
+                    timestamp,
+                    self.log_start_offset,
+                    size,
+                    batch.record_count,
+                    True,
+                )
+            if attributes & CONTROL:
+                marker = parse_marker(BatchHeader.parse(data), data)
+                if marker is not None:
+                    self.producers.check_marker(producer_id, marker)
+        max_timestamp = batch.max_timestamp
+        try:
+            if leader_epoch > self.epochs.latest:
+                self.assign_epoch_start(leader_epoch, offset)
+            segment = self._segment_for(size, last_offset, max_timestamp, now_ms)
+            segment.append((data,), size, ((size, last_offset, max_timestamp),))
+        except OSError as error:
+            raise self._write_failed(error) from error
+        self.log_end_offset = last_offset + 1
+        producers = self.producers
+        producers.map_end_offset = last_offset + 1
+        if producer_id >= 0:
+            is_transactional = bool(attributes & TRANSACTIONAL)
+            if marker is not None:
+                producers.apply_marker(producer_id, batch.producer_epoch, marker, offset, max_timestamp)
+            elif not attributes & CONTROL:
+                producers.apply(
+                    producer_id,
+                    batch.producer_epoch,
+                    last_sequence,
+                    offset,
+                    last_offset,
+                    max_timestamp,
+                    is_transactional,
+                )
+            if is_transactional:
+                self._first_unstable = producers.first_unstable_offset()
+        return AppendInfo(
+            offset,
+            last_offset,
+            max_timestamp,
+            batch.log_append_time_ms,
+            self.log_start_offset,
+            size,
+            batch.record_count,
+        )
+
+    def append_as_follower(self, records: Buffer, *, now_ms: int = 0) -> AppendInfo:
+        """Write batches as they are; a batch that is cut off at the end is left out. Raises KafkaError,
+        StorageError."""
+        if self._failure is not None or self._closed:
+            raise self._refusal()
+        return self._append_given(records, now_ms, verify=True)
+
+    def _append_given(self, records: Buffer, now_ms: int, *, verify: bool) -> AppendInfo:
+        view = memoryview(records)
+        batches: list[tuple[int, BatchHeader]] = []
+        expected = self.log_end_offset
+        try:
+            for position, header in iter_batches(view):
+                if verify and not verify_crc(view, position, header):
+                    raise CorruptBatch(f"the checksum of the batch at offset {header.base_offset} does not match")
+                if header.base_offset < expected:
+                    raise KafkaError(
+                        ErrorCode.OFFSET_OUT_OF_RANGE,
+                        f"{self}: a batch at offset {header.base_offset}, expected {expected} or more",
+                    )
+                expected = header.next_offset
+                batches.append((position, header))
+        except CorruptBatch as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+        first = self.log_end_offset
+        done = 0
+        try:
+            while done < len(batches):
+                done += self._append_group(view, batches[done:], now_ms)
+        except OSError as error:
+            raise self._write_failed(error) from error
+        if not batches:
+            return AppendInfo(first, first - 1, -1, -1, self.log_start_offset, 0, 0)
+        return AppendInfo(
+            batches[0][1].base_offset,
+            batches[-1][1].last_offset,
+            max(header.max_timestamp for _, header in batches),
+            -1,
+            self.log_start_offset,
+            sum(header.size_in_bytes for _, header in batches),
+            sum(header.record_count for _, header in batches),
+        )
+
+    def _append_group(self, view: memoryview, batches: Sequence[tuple[int, BatchHeader]], now_ms: int) -> int:
+        """Write as many batches as fit into one segment, with one write. Returns how many."""
+        start, first = batches[0]
+        segment = self._segment_for(
+            first.size_in_bytes, first.last_offset, first.max_timestamp, now_ms, first.base_offset
+        )
+        room = self.config.segment_bytes - segment.size
+        marks: list[Mark] = []
+        size = 0
+        for _, header in batches:
+            if marks and (size + header.size_in_bytes > room or not segment.can_hold(header.last_offset)):
+                break
+            marks.append(Mark(header.size_in_bytes, header.last_offset, header.max_timestamp))
+            size += header.size_in_bytes
+        group = batches[: len(marks)]
+        for _, header in group:
+            if header.partition_leader_epoch > self.epochs.latest:
+                self.assign_epoch_start(header.partition_leader_epoch, header.base_offset)
+        segment.append((view[start : start + size],), size, marks)
+        for position, header in group:
+            self.producers.replay(header, view[position : position + header.size_in_bytes])
+        self.log_end_offset = group[-1][1].next_offset
+        self._first_unstable = self.producers.first_unstable_offset()
+        return len(marks)
+
+    def _segment_for(
+        self, size: int, last_offset: int, max_timestamp: int, now_ms: int, base_offset: int | None = None
+    ) -> Segment:
+        """The active segment, or a new one where Kafka would begin it."""
+        segment = self._active
+        config = self.config
+        if (
+            segment.size > config.segment_bytes - size
+            or last_offset - segment.base_offset > 0x7FFFFFFF
+            or segment.indexes_full(config.segment_index_bytes)
+            or (segment.size and self._is_ripe(segment, max_timestamp, now_ms))
+        ):
+            if size > config.segment_bytes:
+                raise KafkaError(
+                    ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes are more than segment.bytes {config.segment_bytes}"
+                )
+            if segment.size or last_offset - segment.base_offset > 0x7FFFFFFF:
+                self._roll(now_ms, self.log_end_offset if base_offset is None else base_offset)
+        return self._active
+
+    def _is_ripe(self, segment: Segment, max_timestamp: int, now_ms: int) -> bool:
+        """`segment.ms` counts in the records' time, or in ours when they have none."""
+        first = segment.first_timestamp
+        waited = max_timestamp - first if first >= 0 else now_ms - segment.created_ms
+        config = self.config
+        limit = config.segment_ms
+        if waited <= limit - config.segment_jitter_ms:
+            return False
+        jitter = 0
+        if config.segment_jitter_ms:
+            # Any number will do that differs between partitions and stays the same for a segment.
+            bound = min(config.segment_jitter_ms, limit)
+            jitter = zlib.crc32(f"{self.path}/{segment.base_offset}".encode()) % bound
+        return waited > limit - jitter
+
+    def roll(self, now_ms: int) -> None:
+        """Begin a new segment, unless the active one is still empty."""
+        if self._failure is not None or self._closed:
+            raise self._refusal()
+        try:
+            self._roll(now_ms, self.log_end_offset)
+        except OSError as error:
+            raise self._write_failed(error) from error
+
+    def _roll(self, now_ms: int, base_offset: int) -> None:
+        active = self._active
+        if active.size == 0:
+            if base_offset == active.base_offset:
+                return
+            # Nothing was ever written to it: it only has the wrong name.
+            self._segments.pop()
+            active.close()
+            for path in active.paths():
+                self.disk.unlink(path)
+        else:
+            active.seal()
+        self._take_snapshot()
+        self._active = self._new_segment(base_offset, now_ms)
+        self._segments.append(self._active)
+
+    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
+        interval = self.config.index_interval_bytes
+        segment = Segment(self.disk, self.path, base_offset, index_interval_bytes=interval, now_ms=now_ms)
+        if segment.size:
+            # Left over from a past that was truncated away.
+            segment.reset()
+        return segment
+
+    # -- read
+    # -----------------------------------------------------------------------------------------------------------
+
+    def read(
+        self, offset: int, max_bytes: int, upper_offset: int, *, min_one: bool = True, mapped: bool = True
+    ) -> ReadResult:
+        """Whole batches from the one that holds `offset` on, below `upper_offset`, at most `max_bytes` of them.
+
+        `min_one`: the first batch comes even if it is larger. `mapped=False`: no slice is a map (see slices.py).
+        Raises KafkaError OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE; StorageError.
+        """
+        end_offset = self.log_end_offset
+        if offset < self.log_start_offset or offset > end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.topic}-{self.partition}: offset {offset} is not in {self.log_start_offset}..{end_offset}",
+            )
+        if upper_offset > end_offset:
+            upper_offset = end_offset
+        if offset >= upper_offset or self._closed:
+            return ReadResult([], 0, offset, offset, -1)
+        try:
+            return self._read(offset, max_bytes, upper_offset, min_one, mapped)
+        except CorruptBatch as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+        except OSError as error:
+            raise StorageError(parent_of(self.path), error) from error
+
+    def _read(self, offset: int, max_bytes: int, upper_offset: int, min_one: bool, mapped: bool) -> ReadResult:
+        found = self._locate(offset)
+        if found is None:
+            return ReadResult([], 0, offset, offset, -1)
+        segment, start, first_offset = found
+        limit, next_offset = self._limit(segment, upper_offset)
+        if start >= limit:
+            # The batch that holds `offset` reaches above the bound.
+            return ReadResult([], 0, offset, offset, -1)
+        end = limit
+        if limit - start > max_bytes:
+            boundary = segment.boundary(start, start + max_bytes)
+            if boundary is not None:
+                end, next_offset = boundary
+            elif min_one:
+                header = segment.header_at(start)
+                end, next_offset = start + header.size_in_bytes, header.next_offset
+            else:
+                return ReadResult([], 0, offset, offset, -1)
+        stable_end = limit if upper_offset <= self.high_watermark else 0
+        data = cut(segment.file, start, end, stable_end, mapped)
+        if len(data) != end - start:
+            raise OSError(errno.EIO, "segment is shorter than it was", segment.path(names.LOG))
+        self._remember(next_offset, segment, end)
+        return ReadResult([data], end - start, first_offset, next_offset, self.epochs.of_offset(next_offset - 1))
+
+    def _locate(self, offset: int) -> tuple[Segment, int, int] | None:
+        """(segment, position, base offset) of the first batch that ends at or after `offset`."""
+        known = self._positions.get(offset)
+        if known is not None:
+            segment, position = known
+            if position < segment.size:
+                return segment, position, offset
+        index = self._index_of(offset)
+        while index < len(self._segments):
+            segment = self._segments[index]
+            if offset <= segment.base_offset:
+                if segment.size:
+                    return segment, 0, max(offset, segment.base_offset)
+            else:
+                found = segment.find(offset)
+                if found is not None:
+                    return segment, found[0], found[1].base_offset
+            # Compaction may have emptied the end of a segment.
+            index += 1
+        return None
+
+    def _limit(self, segment: Segment, upper_offset: int) -> tuple[int, int]:
+        """(position, offset) up to which a reader with this bound may read in this segment."""
+        if segment is self._active:
+            if upper_offset == self.log_end_offset:
+                return segment.size, upper_offset
+        else:
+            following = self._segments[self._index_of(segment.base_offset) + 1].base_offset
+            if following <= upper_offset:
+                return segment.size, following
+        known = self._positions.get(upper_offset)
+        if known is not None and known[0] is segment:
+            return known[1], upper_offset
+        found = segment.find(upper_offset)
+        position = found[0] if found is not None else segment.size
+        self._remember(upper_offset, segment, position)
+        return position, upper_offset
+
+    def _remember(self, offset: int, segment: Segment, position: int) -> None:
+        positions = self._positions
+        positions[offset] = (segment, position)
+        if len(positions) > _MAX_POSITIONS:
+            del positions[next(iter(positions))]
+
+    def _index_of(self, offset: int) -> int:
+        if offset >= self._active.base_offset:
+            return len(self._segments) - 1
+        return max(0, bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1)
+
+    # -- by time
+    # --------------------------------------------------------------------------------------------------------
+
+    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
+        """(offset, timestamp, leader epoch) of the first record that is at least this new."""
+        with self._storage():
+            for segment in list(self._segments):
+                if segment.max_timestamp < timestamp:
+                    continue
+                start = max(segment.time_index.offset_before(timestamp), self.log_start_offset)
+                for position, header in segment.walk(segment.offset_index.position_before(start)):
+                    if header.max_timestamp < timestamp or header.last_offset < self.log_start_offset:
+                        continue
+                    for record in iter_records(segment.read_batch(position, header), 0, header):
+                        if record.timestamp >= timestamp and record.offset >= self.log_start_offset:
+                            return record.offset, record.timestamp, header.partition_leader_epoch
+        return None
+
+    def offset_of_max_timestamp(self) -> tuple[int, int, int] | None:
+        """(offset, timestamp, leader epoch) of the first record with the largest timestamp."""
+        with self._storage():
+            newest = max(self._segments, key=lambda segment: segment.max_timestamp)
+            timestamp = newest.max_timestamp
+            if timestamp < 0:
+                return None
+            # Not before the batch that the time index names, and it is its first batch that reaches the timestamp.
+            start = newest.offset_index.position_before(newest.max_timestamp_offset)
+            for position, header in newest.walk(start):
+                if header.max_timestamp == timestamp:
+                    for record in iter_records(newest.read_batch(position, header), 0, header):
+                        if record.timestamp == timestamp:
+                            return record.offset, record.timestamp, header.partition_leader_epoch
+        return None
+
+    # -- delete from the front
+    # ------------------------------------------------------------------------------------------
+
+    def delete_records_before(self, offset: int) -> None:
+        """Raise the log start; the segments below it go with the next `retire`."""
+        if offset > self.high_watermark or offset < 0:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self}: cannot delete up to {offset}, the high watermark is {self.high_watermark}",
+            )
+        if offset > self.log_start_offset:
+            with self._storage():
+                self._move_start(offset)
+
+    def _move_start(self, offset: int) -> None:
+        self.log_start_offset = offset
+        self.local_log_start_offset = max(self.local_log_start_offset, offset)
+        self.epochs.truncate_start(offset)
+        self._write_epochs()
+        self.producers.on_log_start(offset)
+        self._first_unstable = self.producers.first_unstable_offset()
+
+    def retire(self, now_ms: int) -> int:
+        """Delete what retention lets go; returns how many segments. Their files go `file.delete.delay.ms` later."""
+        if self._closed or self._failure is not None:
+            return 0
+        self.producers.remove_expired(now_ms)
+        with self._storage():
+            self.purge(now_ms)
+            count = expired(
+                self._segments,
+                config=self.config,
+                now_ms=now_ms,
+                log_start_offset=self.log_start_offset,
+                log_end_offset=self.log_end_offset,
+                high_watermark=self.high_watermark,
+            )
+            if count == 0:
+                return 0
+            if count == len(self._segments):
+                self._roll(now_ms, self.log_end_offset)
+            gone = self._segments[:count]
+            # The log start first: no reader is let in where the files are about to go.
+            start = self._segments[count].base_offset
+            if start > self.log_start_offset:
+                self._move_start(start)
+            self.local_log_start_offset = max(self.local_log_start_offset, start)
+            del self._segments[:count]
+            self._forget_positions()
+            paths = [path for segment in gone for path in segment.paths()]
+            for offset in [offset for offset in self._snapshots if offset <= gone[-1].base_offset]:
+                self._snapshots.remove(offset)
+                paths.append(self._snapshot_path(offset))
+            for segment in gone:
+                segment.close()
+            due = now_ms + self.config.file_delete_delay_ms
+            for path in paths:
+                self.disk.rename(path, path + names.DELETED)
+                self._doomed.append((due, path + names.DELETED))
+            self.purge(now_ms)
+            return count
+
+    def purge(self, now_ms: int) -> None:
+        """Remove the files of segments that were retired `file.delete.delay.ms` ago."""
+        with self._storage():
+            while self._doomed and self._doomed[0][0] <= now_ms:
+                self.disk.unlink(self._doomed.pop(0)[1])
+
+    def _forget_positions(self) -> None:
+        kept = set(map(id, self._segments))
+        self._positions = {at: found for at, found in self._positions.items() if id(found[0]) in kept}
+
+    # -- truncate
+    # -------------------------------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut off everything from `offset` on. Durable when this returns: what was cut off never comes back."""
+        if offset >= self.log_end_offset:
+            return
+        if offset <= self._segments[0].base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return
+        self._start_truncation(offset)
+        with self._storage():
+            while self._segments[-1].base_offset > offset:
+                self._drop_segment(self._segments.pop())
+            self._active = self._segments[-1]
+            self._active.truncate_to(offset)
+            last = self._active.last_batch()
+            self.log_end_offset = last[1].next_offset if last else self._active.base_offset
+            self.epochs.truncate_end(self.log_end_offset)
+            self._reload_producers()
+            self._finish_truncation()
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Forget everything; the log is empty at `offset`."""
+        self._start_truncation(offset)
+        with self._storage():
+            for segment in self._segments:
+                self._drop_segment(segment)
+            self._active = self._new_segment(offset, self._last_flush_ms)
+            self._segments = [self._active]
+            self.log_end_offset = self.log_start_offset = self.local_log_start_offset = offset
+            self.epochs.clear()
+            self.producers.clear(offset)
+            for snapshot in list(self._snapshots):
+                self._drop_snapshot(snapshot)
+            self._finish_truncation()
+
+    def _start_truncation(self, offset: int) -> None:
+        if self._failure is not None or self._closed:
+            raise self._refusal()
+        self._recovery_bound = min(self.recovery_point, offset)
+        self._generation += 1
+        self._flushed = (self._generation, self._recovery_bound)
+        self._positions.clear()
+        if self.before_truncation is not None:
+            self.before_truncation(self)
+
+    def _finish_truncation(self) -> None:
+        self._write_epochs()
+        self._active.fsync()
+        self._active.write_indexes()
+        self._sync_names()
+        self._first_unstable = self.producers.first_unstable_offset()
+        self.set_high_watermark(min(self.high_watermark, self.log_end_offset))
+
+    def _drop_segment(self, segment: Segment) -> None:
+        segment.close()
+        for path in segment.paths():
+            self.disk.unlink(path)
+
+    def _reload_producers(self) -> None:
+        end = self.log_end_offset
+        for offset in [offset for offset in self._snapshots if offset > end]:
+            self._drop_snapshot(offset)
+        if self.producers.map_end_offset == end:
+            return
+        loader = Loader(
+            self.disk,
+            self.path,
+            config=self.config,
+            producers=self.producers,
+            now_ms=0,
+            clean=True,
+            recovery_point=end,
+            log_start_offset=self.log_start_offset,
+        )
+        loader.reload_producers(self._segments, self._snapshots, end)
+
+    # -- epochs
+    # ---------------------------------------------------------------------------------------------------------
+
+    def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
+        return self.epochs.end_offset(leader_epoch, self.log_end_offset)
+
+    def assign_epoch_start(self, epoch: int, offset: int) -> None:
+        self.epochs.assign(epoch, offset)
+        with self._storage():
+            self._write_epochs()
+
+    def _write_epochs(self) -> None:
+        if not self.epochs.dirty:
+            return
+        # Without fsync, which would stop the loop at every change of leader; the next flush makes it durable, and
+        # after a power loss before that the scan finds the epochs in the batches.
+        path = f"{self.path}/{names.LEADER_EPOCHS}"
+        write_new(self.disk, path + ".tmp", encode_epochs(self.epochs.entries()), sync=False)
+        self.disk.rename(path + ".tmp", path)
+        self.epochs.dirty = False
+        if path not in self._unsynced:
+            self._unsynced.append(path)
+
+    # -- producer snapshots
+    # ---------------------------------------------------------------------------------------------
+
+    def _snapshot_path(self, offset: int) -> str:
+        return f"{self.path}/{names.segment_file(offset, names.SNAPSHOT)}"
+
+    def _take_snapshot(self) -> None:
+        """The producer state up to the log's end, unless it is in a file already or there is nothing new."""
+        offset = self.producers.map_end_offset
+        if offset in self._snapshots or offset <= self.log_start_offset:
+            return
+        path = self._snapshot_path(offset)
+        write_new(self.disk, path, self.producers.encode(), sync=False)
+        self._snapshots.append(offset)
+        self._unsynced.append(path)
+
+    def _drop_snapshot(self, offset: int) -> None:
+        self._snapshots.remove(offset)
+        path = self._snapshot_path(offset)
+        self.disk.unlink(path)
+        if path in self._unsynced:
+            self._unsynced.remove(path)
+
+    # -- flush
+    # ----------------------------------------------------------------------------------------------------------
+
+    def flush_due(self, now_ms: int) -> bool:
+        """Whether `flush.messages` or `flush.ms` asks for a flush."""
+        unflushed = self.log_end_offset - self.recovery_point
+        if unflushed <= 0:
+            self._last_flush_ms = now_ms
+            return False
+        config = self.config
+        if unflushed >= config.flush_messages or now_ms - self._last_flush_ms >= config.flush_ms:
+            self._last_flush_ms = now_ms
+            return True
+        return False
+
+    def flush(self, upto: int | None = None) -> None:
+        """Make the log durable up to its present end. May run in a thread beside appends. Raises StorageError."""
+        if upto is not None and upto <= self.recovery_point:
+            return
+        if self._failure is not None or self._closed:
+            raise self._refusal()
+        try:
+            self._flush()
+        except OSError as error:
+            self._failure = error
+            raise StorageError(parent_of(self.path), error) from error
+
+    def _flush(self) -> None:
+        # First what is to be covered, then the files that hold it: an append in between is fsynced too, but not
+        # counted.
+        generation = self._generation
+        target = self.log_end_offset
+        begin = self.recovery_point
+        segments = list(self._segments)
+        self._sync_names()
+        ends = [segment.base_offset for segment in segments[1:]]
+        for index in range(bisect_right(ends, begin), len(segments)):
+            segments[index].fsync()
+            if index < len(segments) - 1:
+                # The active segment is scanned after every crash; a sealed one only above the recovery point.
+                segments[index].fsync_indexes()
+        if generation == self._generation:
+            self._flushed = (generation, max(target, begin))
+
+    def _sync_names(self) -> None:
+        """Make durable: side files written since the last flush, and the names of everything in the folder."""
+        unsynced, self._unsynced = self._unsynced, []
+        for path in unsynced:
+            file = self.disk.open(path)
+            file.fsync()
+            file.close()
+        self.disk.fsync_dir(self.path)
+        self.disk.fsync_dir(parent_of(self.path))
+
+    # -- when the disk fails
+    # --------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _storage(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._failure = error
+            raise StorageError(parent_of(self.path), error) from error
+
+    def _write_failed(self, error: OSError) -> StorageError:
+        """Cut off what the write may have left, so that nothing unacknowledged can be read; else take no more
+        appends."""
+        try:
+            self._active.drop_tail()
+        except OSError:
+            self._failure = error
+        return StorageError(parent_of(self.path), error)
+
+    def _refusal(self) -> Exception:
+        if self._failure is not None:
+            return StorageError(parent_of(self.path), self._failure)
+        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic}-{self.partition}: the log is closed")

@@ -1,0 +1,334 @@
+"""One `.log` file and its indexes: append, find, read boundaries, truncate, recover.
+
+Responsible for positions and offsets within the segment. Not responsible for what may be appended or read
+(partition_log.py), nor for producers and epochs, which recovery only shows each batch.
+
+Invariants:
+* `size` is what has been written and may be read; bytes behind it belong to nobody (a write that failed).
+* Batches lie back to back in the order of their offsets; `next_offset` follows the last one.
+* An index entry points at a batch that starts below `size`.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from pykbroker_log import names
+from pykbroker_log.disk import Buffer, Disk, File
+from pykbroker_log.offset_index import OffsetIndex
+from pykbroker_log.time_index import TimeIndex
+from pykbroker_wire.records.batch import (
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    MIN_BATCH_LENGTH,
+    BatchHeader,
+    CorruptBatch,
+    verify_crc,
+)
+
+# Headers are read in chunks: one pread covers what lies between two index entries.
+_WALK_BYTES = 8 * 1024
+_RECOVERY_BYTES = 4 * 1024 * 1024
+# Entries that an index keeps in memory at most before they are written.
+_MAX_PENDING_ENTRIES = 512
+_MAX_RELATIVE_OFFSET = (1 << 31) - 1
+_UNKNOWN = -2
+
+
+class Mark(NamedTuple):
+    """One batch of an append."""
+
+    size: int
+    last_offset: int
+    max_timestamp: int
+
+
+class Recovered(NamedTuple):
+    next_offset: int
+    batches: int
+    truncated_bytes: int
+    reason: str
+
+
+class Segment:
+    __slots__ = (
+        "_bytes_since_index",
+        "_first_timestamp",
+        "_folder",
+        "_max_timestamp",
+        "_max_timestamp_offset",
+        "base_offset",
+        "created_ms",
+        "disk",
+        "file",
+        "index_interval_bytes",
+        "offset_index",
+        "size",
+        "time_index",
+    )
+
+    def __init__(self, disk: Disk, folder: str, base_offset: int, *, index_interval_bytes: int, now_ms: int) -> None:
+        self.disk = disk
+        self._folder = folder
+        self.base_offset = base_offset
+        self.index_interval_bytes = index_interval_bytes
+        self.created_ms = now_ms
+        self.file: File = disk.open(self.path(names.LOG), create=True)
+        self.size = self.file.size()
+        self.offset_index = OffsetIndex(disk, self.path(names.OFFSET_INDEX), base_offset)
+        self.time_index = TimeIndex(disk, self.path(names.TIME_INDEX), base_offset)
+        self._bytes_since_index = 0
+        # Looked up when first needed: most segments of a log are never asked.
+        self._first_timestamp = _UNKNOWN
+        self._max_timestamp = _UNKNOWN
+        self._max_timestamp_offset = base_offset
+
+    def __repr__(self) -> str:
+        return f"Segment({self.path(names.LOG)}, size={self.size})"
+
+    def path(self, suffix: str) -> str:
+        return f"{self._folder}/{names.segment_file(self.base_offset, suffix)}"
+
+    def paths(self) -> list[str]:
+        suffixes = (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX)
+        return [path for path in map(self.path, suffixes) if self.disk.exists(path)]
+
+    # -- timestamps
+
+    @property
+    def max_timestamp(self) -> int:
+        if self._max_timestamp == _UNKNOWN:
+            self._max_timestamp, self._max_timestamp_offset = self.time_index.last_entry()
+        return self._max_timestamp
+
+    @property
+    def max_timestamp_offset(self) -> int:
+        """The last offset of the batch in which the largest timestamp was first reached."""
+        _ = self.max_timestamp
+        return self._max_timestamp_offset
+
+    @property
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch, from which `segment.ms` counts; -1 if unknown."""
+        if self._first_timestamp == _UNKNOWN:
+            if self.size == 0:
+                return -1
+            self._first_timestamp = self.header_at(0).max_timestamp
+        return self._first_timestamp
+
+    # -- append
+
+    def can_hold(self, last_offset: int) -> bool:
+        return last_offset - self.base_offset <= _MAX_RELATIVE_OFFSET
+
+    def append(self, buffers: Sequence[Buffer], byte_count: int, marks: Sequence[tuple[int, int, int]]) -> None:
+        """Write behind the end. When this raises, nothing of it counts."""
+        if self.offset_index.pending >= _MAX_PENDING_ENTRIES:
+            # Before the data: if the disk refuses, nothing has been appended yet.
+            self.write_indexes()
+        position = self.size
+        self.file.pwritev(buffers, position)
+        if position == 0:
+            self._first_timestamp = marks[0][2]
+        for size, last_offset, max_timestamp in marks:
+            self._account(position, size, last_offset, max_timestamp)
+            position += size
+        self.size = position
+
+    def _account(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
+        if max_timestamp > self.max_timestamp:
+            self._max_timestamp = max_timestamp
+            self._max_timestamp_offset = last_offset
+        if self._bytes_since_index > self.index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.append(self._max_timestamp, self._max_timestamp_offset)
+            self._bytes_since_index = 0
+        self._bytes_since_index += size
+
+    def indexes_full(self, max_bytes: int) -> bool:
+        return self.offset_index.is_full(max_bytes) or self.time_index.is_full(max_bytes)
+
+    def write_indexes(self) -> None:
+        self.offset_index.write_pending()
+        self.time_index.write_pending()
+
+    def seal(self) -> None:
+        """No more appends: the time index ends with the largest timestamp, by which retention judges the segment."""
+        self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+        self.write_indexes()
+        self._ensure_index_files()
+
+    def _ensure_index_files(self) -> None:
+        # Apache Kafka recovers a segment whose index file is missing; an empty one has to exist.
+        len(self.offset_index)
+        len(self.time_index)
+
+    def fsync(self) -> None:
+        self.file.fsync()
+
+    def fsync_indexes(self) -> None:
+        self.offset_index.fsync()
+        self.time_index.fsync()
+
+    # -- find
+
+    def header_at(self, position: int) -> BatchHeader:
+        return BatchHeader.parse(self.file.pread(HEADER_SIZE, position))
+
+    def walk(self, position: int, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of the batches from `position` on. A batch that is cut off ends the walk silently."""
+        end = self.size if end is None else end
+        chunk = b""
+        chunk_start = position
+        step = _WALK_BYTES
+        unpack, make = HEADER.unpack_from, BatchHeader._make
+        while position + HEADER_SIZE <= end:
+            at = position - chunk_start
+            if at + HEADER_SIZE > len(chunk):
+                chunk_start, at = position, 0
+                chunk = self.file.pread(min(step, end - position), position)
+                if len(chunk) < HEADER_SIZE:
+                    raise OSError(errno.EIO, "segment is shorter than it was", self.path(names.LOG))
+            header = make(unpack(chunk, at))
+            if header.magic != MAGIC or header.batch_length < MIN_BATCH_LENGTH:
+                raise CorruptBatch(f"no batch at position {position} of {self.path(names.LOG)}")
+            after = position + LOG_OVERHEAD + header.batch_length
+            if after > end:
+                return
+            yield position, header
+            # Between large batches a chunk holds one header only; read no more than that.
+            step = HEADER_SIZE if header.batch_length > _WALK_BYTES else _WALK_BYTES
+            position = after
+
+    def find(self, offset: int) -> tuple[int, BatchHeader] | None:
+        """The first batch that ends at or after `offset`."""
+        for position, header in self.walk(self.offset_index.position_before(offset)):
+            if header.base_offset + header.last_offset_delta >= offset:
+                return position, header
+        return None
+
+    def boundary(self, start: int, limit: int) -> tuple[int, int] | None:
+        """(position, next offset) of the last batch end at or below `limit`, behind `start`; None if there is none."""
+        _, indexed = self.offset_index.floor_of_position(limit)
+        last: tuple[int, int] | None = None
+        for position, header in self.walk(max(start, indexed)):
+            after = position + LOG_OVERHEAD + header.batch_length
+            if after > limit:
+                # The index led to a batch that begins below the limit and ends above it: then it ends where this
+                # starts.
+                return (position, header.base_offset) if position > start else None
+            last = after, header.next_offset
+        return last
+
+    def last_batch(self) -> tuple[int, BatchHeader] | None:
+        """(position, header) of the last whole batch, found from the last index entry."""
+        entry = self.offset_index.last()
+        last: tuple[int, BatchHeader] | None = None
+        for found in self.walk(entry[1] if entry else 0):
+            last = found
+        return last
+
+    def read_batch(self, position: int, header: BatchHeader) -> bytes:
+        data = self.file.pread(header.size_in_bytes, position)
+        if len(data) != header.size_in_bytes:
+            raise OSError(errno.EIO, "segment is shorter than it was", self.path(names.LOG))
+        return data
+
+    # -- change
+
+    def truncate_to(self, offset: int) -> bool:
+        """Cut off the first batch that reaches `offset` and all behind it. False if there was nothing to cut."""
+        found = self.find(offset)
+        if found is None:
+            return False
+        position, _ = found
+        # The index first: an entry behind the end of the log would mislead, a missing one only costs a longer walk.
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.file.truncate(position)
+        self.size = position
+        self._bytes_since_index = 0
+        if position == 0:
+            self._first_timestamp = _UNKNOWN
+        self._max_timestamp, self._max_timestamp_offset = self.time_index.last_entry()
+        for _, header in self.walk(self.offset_index.position_before(self._max_timestamp_offset)):
+            if header.max_timestamp > self._max_timestamp:
+                self._max_timestamp = header.max_timestamp
+                self._max_timestamp_offset = header.last_offset
+        return True
+
+    def reset(self) -> None:
+        """Empty the files, whatever they hold."""
+        self.file.truncate(0)
+        self.offset_index.keep(0)
+        self.time_index.keep(0)
+        self.size = 0
+
+    def drop_tail(self) -> None:
+        """Remove what a failed write may have left behind the end."""
+        self.file.truncate(self.size)
+
+    def recover(self, visit: Callable[[int, BatchHeader, memoryview], None]) -> Recovered:
+        """Check every batch, rebuild the indexes, cut off what is no batch. `visit(position, header, batch)` sees
+        each."""
+        size = self.file.size()
+        self.offset_index.keep(0)
+        self.time_index.keep(0)
+        self._bytes_since_index = 0
+        self._first_timestamp = _UNKNOWN
+        self._max_timestamp, self._max_timestamp_offset = -1, self.base_offset
+        next_offset = self.base_offset
+        position = batches = 0
+        reason = ""
+        chunk = memoryview(b"")
+        chunk_start = 0
+        while position < size:
+            at = position - chunk_start
+            if at + HEADER_SIZE > len(chunk):
+                chunk_start, at = position, 0
+                chunk = memoryview(self.file.pread(_RECOVERY_BYTES, position))
+                if len(chunk) < HEADER_SIZE:
+                    reason = "a header is cut off"
+                    break
+            header = BatchHeader.parse(chunk, at)
+            reason = self._verdict(header, position, size, next_offset)
+            if reason:
+                break
+            length = header.size_in_bytes
+            if at + length > len(chunk):
+                chunk_start, at = position, 0
+                chunk = memoryview(self.file.pread(max(_RECOVERY_BYTES, length), position))
+            if not verify_crc(chunk, at, header):
+                reason = "the checksum does not match"
+                break
+            visit(position, header, chunk[at : at + length])
+            self._account(position, length, header.last_offset, header.max_timestamp)
+            if self.offset_index.pending >= _MAX_PENDING_ENTRIES:
+                self.write_indexes()
+            next_offset = header.next_offset
+            batches += 1
+            position += length
+        truncated = size - position
+        if truncated:
+            self.file.truncate(position)
+        self.size = position
+        self.seal()
+        return Recovered(next_offset, batches, truncated, reason)
+
+    def _verdict(self, header: BatchHeader, position: int, size: int, next_offset: int) -> str:
+        if header.magic != MAGIC or header.batch_length < MIN_BATCH_LENGTH or header.last_offset_delta < 0:
+            return "not a batch"
+        if position + header.size_in_bytes > size:
+            return "a batch is cut off"
+        if header.base_offset < next_offset or not self.can_hold(header.last_offset):
+            return f"offset {header.base_offset} is out of place"
+        return ""
+
+    def close(self) -> None:
+        self.file.close()
+        self.offset_index.close()
+        self.time_index.close()

@@ -1,0 +1,57 @@
+"""`.timeindex`: from a timestamp to an offset at or before the first record that is not older.
+
+An entry is (int64 largest timestamp so far, int32 offset - base offset), the offset being the last one of the
+batch in which that timestamp was first reached. Timestamps and offsets both increase from entry to entry; an entry
+that would not is left out.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from pykbroker_log.disk import Disk
+from pykbroker_log.index import SortedIndex
+
+
+class TimeIndex(SortedIndex):
+    ENTRY = struct.Struct(">qi")
+    KEY_TYPE = "q"
+
+    __slots__ = ("base_offset",)
+
+    def __init__(self, disk: Disk, path: str, base_offset: int) -> None:
+        super().__init__(disk, path)
+        self.base_offset = base_offset
+
+    def append(self, timestamp: int, offset: int) -> None:
+        last = self.last()
+        if timestamp < 0:
+            return
+        if last is None or timestamp > last[0]:
+            self.add(timestamp, offset - self.base_offset)
+
+    def last_entry(self) -> tuple[int, int]:
+        """(timestamp, offset); (-1, base offset) when there is none."""
+        last = self.last()
+        return (last[0], self.base_offset + last[1]) if last else (-1, self.base_offset)
+
+    def offset_before(self, timestamp: int) -> int:
+        """An offset from which scanning forward meets the first record that is at least this new."""
+        found = self.floor(timestamp)
+        return self.base_offset + self.entry(found)[1] if found >= 0 else self.base_offset
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop every entry at or after `offset`."""
+        key = offset - self.base_offset
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) // 2
+            if self.entry(middle)[1] < key:
+                low = middle + 1
+            else:
+                high = middle
+        self.keep(low)
+
+    def is_full(self, max_bytes: int) -> bool:
+        # One place is kept for the entry that sealing the segment adds.
+        return len(self) >= max_bytes // self.ENTRY.size - 1
