@@ -15,7 +15,7 @@ from pykbroker_wire.messages.list_groups import ListGroupsRequest
 from pykbroker_wire.messages.metadata import MetadataRequest
 from pykbroker_wire.messages.produce import ProduceRequest
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
-from pykbroker_wire.primitives import MAX_ARRAY_ELEMENTS, DecodeError, TopLevel
+from pykbroker_wire.primitives import MAX_ARRAY_ELEMENTS, MAX_NESTED_ELEMENTS, DecodeError, TopLevel, varint
 
 
 def refused(cls: type[TopLevel], data: bytes, version: int) -> str:
@@ -157,3 +157,17 @@ def test_records_are_a_view_and_bytes_are_a_copy() -> None:
 def test_a_version_that_does_not_exist_is_refused() -> None:
     assert "version 99" in refused(ApiVersionsResponse, bytes(100), 99)
     refused(FetchResponse, bytes(100), -1)
+
+
+@pytest.mark.slow
+def test_arrays_inside_arrays_have_a_bound_together() -> None:
+    def topics(count: int) -> bytes:
+        topic = b"\x02t" + b"\x7f" + (b"\x00\x00\x00\x01" + b"\x00\x00") * 126 + b"\x00"
+        return b"\x00\x00\x01\x00\x00\x00\x00" + varint(count + 1) + topic * count + b"\x00"
+
+    fine = MAX_NESTED_ELEMENTS // 126
+    message, _ = ProduceRequest.decode(topics(fine), 0, 9)
+    assert len(message.topic_data) == fine
+    assert "elements" in refused(ProduceRequest, topics(fine + 1), 9)
+    # The next request starts anew.
+    assert len(ProduceRequest.decode(topics(100), 0, 9)[0].topic_data) == 100

@@ -58,11 +58,11 @@ def _head(module: Module, body: str, formats: list[str]) -> str:
 
 
 _SHARED = (
-    "ABSENT", "COMPACT", "EMPTY", "NEVER", "NULL_INT16", "NULL_INT32", "READ_ERRORS", "WRITE_ERRORS", "ZERO",
+    "ABSENT", "COMPACT", "EMPTY", "MAX_NESTED_ELEMENTS", "NEVER", "NULL_INT16", "NULL_INT32", "READ_ERRORS", "WRITE_ERRORS", "ZERO",
     "ZERO_UUID", "Buffer", "Message", "RecordsOut", "TopLevel", "Write", "bad_tag", "bad_tag_size", "bad_version",
-    "broken", "check_count", "compact", "compact_string", "gather", "long_array", "long_bytes", "long_nullable_array",
+    "broken", "budget", "check_count", "compact", "compact_string", "gather", "long_array", "long_bytes", "long_nullable_array",
     "long_nullable_bytes", "long_nullable_string", "long_string", "new", "no_version", "not_encodable", "null_field",
-    "null_write", "pack", "pack_int16", "pack_int32", "read_varint", "records_size", "skip_tags", "tag_count",
+    "null_write", "over_budget", "pack", "pack_int16", "pack_int32", "read_varint", "records_size", "skip_tags", "tag_count",
     "unpack_from", "unsupported", "varint", "write_records", "write_tags",
 )  # fmt: skip
 
@@ -138,6 +138,8 @@ def _emit_decode(code: Code, cls: Class) -> None:
     with code.block(f"def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[{cls.name}, int]:"):
         with code.block(f"if not {low} <= version <= {high}:" if low != high else f"if version != {low}:"):
             code(f'raise bad_version("{cls.name}", version)')
+        if cls.kind == "request" and cls.structs:
+            code("budget[0] = MAX_NESTED_ELEMENTS")
         with code.block("try:"):
             if len(cls.variants) == 1:
                 code(f"message, pos = {reader_name(cls, cls.variants[0])}(buf, pos, version)")

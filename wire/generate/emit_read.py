@@ -217,6 +217,11 @@ class ReaderEmitter:
             self.code(f'{name} = list(unpack_from(f">{{{count}}}{letter}", buf, pos))')
             self.code(f"pos += {width} * ({count})" if " " in count else f"pos += {width} * {count}")
             return
+        if self.cls.kind == "request" and self.cls.message is None:
+            # An array inside an array: each is small, together they need a bound.
+            self.code(f"budget[0] -= {count}")
+            with self.code.block("if budget[0] < 0:"):
+                self.code("raise over_budget()")
         self.code(f"{name} = []")
         self.code(f"add_{local} = {name}.append")
         with self.code.block(f"for _ in range({count}):"):

@@ -26,6 +26,9 @@ ZERO_UUID: Final = bytes(16)
 # Apache Kafka 4.4 refuses more than this; 4.3.1 has no such limit and no client comes near it.
 MAX_ARRAY_ELEMENTS: Final = 1_000_000
 MAX_TAGGED_FIELDS: Final = 10_000
+# Elements of all arrays inside other arrays of one request, together. A struct of three bytes becomes a few hundred bytes
+# of Python objects: without this bound a request of 100 MB of them would take many GB.
+MAX_NESTED_ELEMENTS: Final = 1_000_000
 MAX_STRING_BYTES: Final = 0x7FFF
 # FLEXIBLE_FROM of a message that has no flexible version.
 NEVER: Final = 32_768
@@ -193,6 +196,14 @@ def check_count(buf: Buffer, pos: int, count: int, element_bytes: int) -> None:
     """Refuse an array that cannot be there: `element_bytes` is the least that one element takes."""
     if count > MAX_ARRAY_ELEMENTS or count * element_bytes > len(buf) - pos:
         raise DecodeError(f"an array of {count} elements of at least {element_bytes} bytes in {len(buf) - pos} bytes")
+
+
+# What is left of MAX_NESTED_ELEMENTS for the request that is being decoded. One cell for all: decoding does not wait.
+budget: Final = [MAX_NESTED_ELEMENTS]
+
+
+def over_budget() -> DecodeError:
+    return DecodeError(f"more than {MAX_NESTED_ELEMENTS} elements in the arrays of one request")
 
 
 def tag_count(buf: Buffer, pos: int) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     READ_ERRORS,
     WRITE_ERRORS,
     ZERO,
@@ -20,6 +21,7 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     check_count,
     compact,
     compact_string,
@@ -29,6 +31,7 @@ from pykbroker_wire.primitives import (
     no_version,
     not_encodable,
     null_field,
+    over_budget,
     pack,
     pack_int16,
     pack_int32,
@@ -88,6 +91,7 @@ class AddPartitionsToTxnRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[AddPartitionsToTxnRequest, int]:
         if not 0 <= version <= 5:
             raise bad_version("AddPartitionsToTxnRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             if version >= 3:
                 message, pos = _read_AddPartitionsToTxnRequest_flexible(buf, pos, version)
@@ -410,6 +414,9 @@ def _read_AddPartitionsToTxnTransaction(buf: Buffer, pos: int, version: int) -> 
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 3)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.topics = []
     add_topics = self.topics.append
     for _ in range(n - 1):

@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     NULL_INT16,
     READ_ERRORS,
     WRITE_ERRORS,
@@ -21,6 +22,7 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     check_count,
     compact,
     compact_string,
@@ -31,6 +33,7 @@ from pykbroker_wire.primitives import (
     no_version,
     not_encodable,
     null_field,
+    over_budget,
     pack_int16,
     pack_int32,
     skip_tags,
@@ -76,6 +79,7 @@ class AlterClientQuotasRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[AlterClientQuotasRequest, int]:
         if not 0 <= version <= 1:
             raise bad_version("AlterClientQuotasRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             if version >= 1:
                 message, pos = _read_AlterClientQuotasRequest_flexible(buf, pos, version)
@@ -275,6 +279,9 @@ def _read_RequestEntryData_classic(buf: Buffer, pos: int, version: int) -> tuple
         check_count(buf, pos, n, 4)
     if n < 0:
         raise null_field()
+    budget[0] -= n
+    if budget[0] < 0:
+        raise over_budget()
     self.entity = []
     add_entity = self.entity.append
     for _ in range(n):
@@ -286,6 +293,9 @@ def _read_RequestEntryData_classic(buf: Buffer, pos: int, version: int) -> tuple
         check_count(buf, pos, n, 11)
     if n < 0:
         raise null_field()
+    budget[0] -= n
+    if budget[0] < 0:
+        raise over_budget()
     self.ops = []
     add_ops = self.ops.append
     for _ in range(n):
@@ -311,6 +321,9 @@ def _read_RequestEntryData_flexible(buf: Buffer, pos: int, version: int) -> tupl
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 3)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.entity = []
     add_entity = self.entity.append
     for _ in range(n - 1):
@@ -320,6 +333,9 @@ def _read_RequestEntryData_flexible(buf: Buffer, pos: int, version: int) -> tupl
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 11)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.ops = []
     add_ops = self.ops.append
     for _ in range(n - 1):

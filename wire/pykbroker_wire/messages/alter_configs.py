@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     NULL_INT16,
     READ_ERRORS,
     WRITE_ERRORS,
@@ -21,6 +22,7 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     check_count,
     compact,
     compact_string,
@@ -31,6 +33,7 @@ from pykbroker_wire.primitives import (
     no_version,
     not_encodable,
     null_field,
+    over_budget,
     pack_int16,
     pack_int32,
     skip_tags,
@@ -75,6 +78,7 @@ class AlterConfigsRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[AlterConfigsRequest, int]:
         if not 0 <= version <= 2:
             raise bad_version("AlterConfigsRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             if version >= 2:
                 message, pos = _read_AlterConfigsRequest_flexible(buf, pos, version)
@@ -256,6 +260,9 @@ def _read_AlterConfigsResource_classic(buf: Buffer, pos: int, version: int) -> t
         check_count(buf, pos, n, 4)
     if n < 0:
         raise null_field()
+    budget[0] -= n
+    if budget[0] < 0:
+        raise over_budget()
     self.configs = []
     add_configs = self.configs.append
     for _ in range(n):
@@ -288,6 +295,9 @@ def _read_AlterConfigsResource_flexible(buf: Buffer, pos: int, version: int) -> 
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 3)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.configs = []
     add_configs = self.configs.append
     for _ in range(n - 1):

@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     READ_ERRORS,
     WRITE_ERRORS,
     ZERO,
@@ -21,11 +22,13 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     compact,
     long_array,
     new,
     no_version,
     not_encodable,
+    over_budget,
     pack,
     skip_tags,
     unpack_from,
@@ -71,6 +74,7 @@ class AlterPartitionRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[AlterPartitionRequest, int]:
         if not 2 <= version <= 3:
             raise bad_version("AlterPartitionRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             message, pos = _read_AlterPartitionRequest(buf, pos, version)
         except READ_ERRORS as error:
@@ -263,6 +267,9 @@ def _read_RequestTopicData(buf: Buffer, pos: int, version: int) -> tuple[Request
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 15)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.partitions = []
     add_partitions = self.partitions.append
     for _ in range(n - 1):
@@ -299,6 +306,9 @@ def _read_RequestPartitionData(buf: Buffer, pos: int, version: int) -> tuple[Req
         if not 0 < n < 128:
             n, pos = long_array(buf, pos, 13)
         pos += 1
+        budget[0] -= n - 1
+        if budget[0] < 0:
+            raise over_budget()
         self.new_isr_with_epochs = []
         add_new_isr_with_epochs = self.new_isr_with_epochs.append
         for _ in range(n - 1):

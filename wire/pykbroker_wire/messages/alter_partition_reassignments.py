@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     READ_ERRORS,
     WRITE_ERRORS,
     ZERO,
@@ -20,6 +21,7 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     compact,
     compact_string,
     long_array,
@@ -29,6 +31,7 @@ from pykbroker_wire.primitives import (
     new,
     no_version,
     not_encodable,
+    over_budget,
     pack,
     skip_tags,
     unpack_from,
@@ -70,6 +73,7 @@ class AlterPartitionReassignmentsRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[AlterPartitionReassignmentsRequest, int]:
         if not 0 <= version <= 1:
             raise bad_version("AlterPartitionReassignmentsRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             message, pos = _read_AlterPartitionReassignmentsRequest(buf, pos, version)
         except READ_ERRORS as error:
@@ -237,6 +241,9 @@ def _read_ReassignableTopic(buf: Buffer, pos: int, version: int) -> tuple[Reassi
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 6)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.partitions = []
     add_partitions = self.partitions.append
     for _ in range(n - 1):

@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     READ_ERRORS,
     WRITE_ERRORS,
     ZERO,
@@ -20,6 +21,7 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     check_count,
     compact,
     compact_string,
@@ -29,6 +31,7 @@ from pykbroker_wire.primitives import (
     no_version,
     not_encodable,
     null_field,
+    over_budget,
     pack,
     pack_int16,
     pack_int32,
@@ -67,6 +70,7 @@ class AlterReplicaLogDirsRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[AlterReplicaLogDirsRequest, int]:
         if not 1 <= version <= 2:
             raise bad_version("AlterReplicaLogDirsRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             if version >= 2:
                 message, pos = _read_AlterReplicaLogDirsRequest_flexible(buf, pos, version)
@@ -250,6 +254,9 @@ def _read_AlterReplicaLogDir_classic(buf: Buffer, pos: int, version: int) -> tup
         check_count(buf, pos, n, 6)
     if n < 0:
         raise null_field()
+    budget[0] -= n
+    if budget[0] < 0:
+        raise over_budget()
     self.topics = []
     add_topics = self.topics.append
     for _ in range(n):
@@ -280,6 +287,9 @@ def _read_AlterReplicaLogDir_flexible(buf: Buffer, pos: int, version: int) -> tu
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 3)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.topics = []
     add_topics = self.topics.append
     for _ in range(n - 1):

@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     READ_ERRORS,
     WRITE_ERRORS,
     ZERO,
@@ -21,6 +22,7 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     compact,
     compact_string,
     long_array,
@@ -29,6 +31,7 @@ from pykbroker_wire.primitives import (
     new,
     no_version,
     not_encodable,
+    over_budget,
     skip_tags,
 )
 
@@ -62,6 +65,7 @@ class AlterShareGroupOffsetsRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[AlterShareGroupOffsetsRequest, int]:
         if version != 0:
             raise bad_version("AlterShareGroupOffsetsRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             message, pos = _read_AlterShareGroupOffsetsRequest(buf, pos, version)
         except READ_ERRORS as error:
@@ -225,6 +229,9 @@ def _read_AlterShareGroupOffsetsRequestTopic(buf: Buffer, pos: int, version: int
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 13)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.partitions = []
     add_partitions = self.partitions.append
     for _ in range(n - 1):

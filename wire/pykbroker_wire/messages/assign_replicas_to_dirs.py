@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     READ_ERRORS,
     WRITE_ERRORS,
     ZERO,
@@ -21,11 +22,13 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     compact,
     long_array,
     new,
     no_version,
     not_encodable,
+    over_budget,
     skip_tags,
 )
 
@@ -64,6 +67,7 @@ class AssignReplicasToDirsRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[AssignReplicasToDirsRequest, int]:
         if version != 0:
             raise bad_version("AssignReplicasToDirsRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             message, pos = _read_AssignReplicasToDirsRequest(buf, pos, version)
         except READ_ERRORS as error:
@@ -234,6 +238,9 @@ def _read_RequestDirectoryData(buf: Buffer, pos: int, version: int) -> tuple[Req
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 18)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.topics = []
     add_topics = self.topics.append
     for _ in range(n - 1):
@@ -259,6 +266,9 @@ def _read_RequestTopicData(buf: Buffer, pos: int, version: int) -> tuple[Request
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 5)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.partitions = []
     add_partitions = self.partitions.append
     for _ in range(n - 1):

@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     NULL_INT16,
     READ_ERRORS,
     WRITE_ERRORS,
@@ -23,6 +24,7 @@ from pykbroker_wire.primitives import (
     bad_tag_size,
     bad_version,
     broken,
+    budget,
     check_count,
     compact,
     compact_string,
@@ -33,6 +35,7 @@ from pykbroker_wire.primitives import (
     no_version,
     not_encodable,
     null_field,
+    over_budget,
     pack_int16,
     pack_int32,
     read_varint,
@@ -87,6 +90,7 @@ class BeginQuorumEpochRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[BeginQuorumEpochRequest, int]:
         if not 0 <= version <= 1:
             raise bad_version("BeginQuorumEpochRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             if version >= 1:
                 message, pos = _read_BeginQuorumEpochRequest_flexible(buf, pos, version)
@@ -349,6 +353,9 @@ def _read_RequestTopicData_classic(buf: Buffer, pos: int, version: int) -> tuple
         check_count(buf, pos, n, 12)
     if n < 0:
         raise null_field()
+    budget[0] -= n
+    if budget[0] < 0:
+        raise over_budget()
     self.partitions = []
     add_partitions = self.partitions.append
     for _ in range(n):
@@ -379,6 +386,9 @@ def _read_RequestTopicData_flexible(buf: Buffer, pos: int, version: int) -> tupl
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 29)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.partitions = []
     add_partitions = self.partitions.append
     for _ in range(n - 1):

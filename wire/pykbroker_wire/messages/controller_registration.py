@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     READ_ERRORS,
     WRITE_ERRORS,
     ZERO,
@@ -21,6 +22,7 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     compact,
     compact_string,
     long_array,
@@ -70,6 +72,7 @@ class ControllerRegistrationRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[ControllerRegistrationRequest, int]:
         if version != 0:
             raise bad_version("ControllerRegistrationRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             message, pos = _read_ControllerRegistrationRequest(buf, pos, version)
         except READ_ERRORS as error:

@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     NULL_INT16,
     READ_ERRORS,
     WRITE_ERRORS,
@@ -21,6 +22,7 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     check_count,
     compact,
     compact_string,
@@ -73,6 +75,7 @@ class CreateAclsRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[CreateAclsRequest, int]:
         if not 1 <= version <= 3:
             raise bad_version("CreateAclsRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             if version >= 2:
                 message, pos = _read_CreateAclsRequest_flexible(buf, pos, version)

@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     READ_ERRORS,
     WRITE_ERRORS,
     ZERO,
@@ -20,6 +21,7 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     check_count,
     compact,
     compact_string,
@@ -80,6 +82,7 @@ class CreateDelegationTokenRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[CreateDelegationTokenRequest, int]:
         if not 1 <= version <= 3:
             raise bad_version("CreateDelegationTokenRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             if version >= 2:
                 message, pos = _read_CreateDelegationTokenRequest_flexible(buf, pos, version)

@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     NULL_INT16,
     NULL_INT32,
     READ_ERRORS,
@@ -22,6 +23,7 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     check_count,
     compact,
     compact_string,
@@ -33,6 +35,7 @@ from pykbroker_wire.primitives import (
     no_version,
     not_encodable,
     null_field,
+    over_budget,
     pack,
     pack_int16,
     pack_int32,
@@ -78,6 +81,7 @@ class CreatePartitionsRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[CreatePartitionsRequest, int]:
         if not 0 <= version <= 3:
             raise bad_version("CreatePartitionsRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             if version >= 2:
                 message, pos = _read_CreatePartitionsRequest_flexible(buf, pos, version)
@@ -256,6 +260,9 @@ def _read_CreatePartitionsTopic_classic(buf: Buffer, pos: int, version: int) -> 
     if n < 0:
         self.assignments = None
     else:
+        budget[0] -= n
+        if budget[0] < 0:
+            raise over_budget()
         self.assignments = []
         add_assignments = self.assignments.append
         for _ in range(n):
@@ -294,6 +301,9 @@ def _read_CreatePartitionsTopic_flexible(buf: Buffer, pos: int, version: int) ->
     if not n:
         self.assignments = None
     else:
+        budget[0] -= n - 1
+        if budget[0] < 0:
+            raise over_budget()
         self.assignments = []
         add_assignments = self.assignments.append
         for _ in range(n - 1):

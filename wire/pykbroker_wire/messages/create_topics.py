@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     NULL_INT16,
     READ_ERRORS,
     WRITE_ERRORS,
@@ -23,6 +24,7 @@ from pykbroker_wire.primitives import (
     bad_tag_size,
     bad_version,
     broken,
+    budget,
     check_count,
     compact,
     compact_string,
@@ -34,6 +36,7 @@ from pykbroker_wire.primitives import (
     no_version,
     not_encodable,
     null_field,
+    over_budget,
     pack,
     pack_int16,
     pack_int32,
@@ -89,6 +92,7 @@ class CreateTopicsRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[CreateTopicsRequest, int]:
         if not 2 <= version <= 7:
             raise bad_version("CreateTopicsRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             if version >= 5:
                 message, pos = _read_CreateTopicsRequest_flexible(buf, pos, version)
@@ -323,6 +327,9 @@ def _read_CreatableTopic_classic(buf: Buffer, pos: int, version: int) -> tuple[C
         check_count(buf, pos, n, 8)
     if n < 0:
         raise null_field()
+    budget[0] -= n
+    if budget[0] < 0:
+        raise over_budget()
     self.assignments = []
     add_assignments = self.assignments.append
     for _ in range(n):
@@ -334,6 +341,9 @@ def _read_CreatableTopic_classic(buf: Buffer, pos: int, version: int) -> tuple[C
         check_count(buf, pos, n, 4)
     if n < 0:
         raise null_field()
+    budget[0] -= n
+    if budget[0] < 0:
+        raise over_budget()
     self.configs = []
     add_configs = self.configs.append
     for _ in range(n):
@@ -370,6 +380,9 @@ def _read_CreatableTopic_flexible(buf: Buffer, pos: int, version: int) -> tuple[
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 6)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.assignments = []
     add_assignments = self.assignments.append
     for _ in range(n - 1):
@@ -379,6 +392,9 @@ def _read_CreatableTopic_flexible(buf: Buffer, pos: int, version: int) -> tuple[
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 3)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.configs = []
     add_configs = self.configs.append
     for _ in range(n - 1):

@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     READ_ERRORS,
     WRITE_ERRORS,
     ZERO,
@@ -20,6 +21,7 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     check_count,
     compact,
     compact_string,
@@ -29,6 +31,7 @@ from pykbroker_wire.primitives import (
     no_version,
     not_encodable,
     null_field,
+    over_budget,
     pack_int16,
     pack_int32,
     skip_tags,
@@ -72,6 +75,7 @@ class DeleteRecordsRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[DeleteRecordsRequest, int]:
         if not 0 <= version <= 2:
             raise bad_version("DeleteRecordsRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             if version >= 2:
                 message, pos = _read_DeleteRecordsRequest_flexible(buf, pos, version)
@@ -261,6 +265,9 @@ def _read_DeleteRecordsTopic_classic(buf: Buffer, pos: int, version: int) -> tup
         check_count(buf, pos, n, 12)
     if n < 0:
         raise null_field()
+    budget[0] -= n
+    if budget[0] < 0:
+        raise over_budget()
     self.partitions = []
     add_partitions = self.partitions.append
     for _ in range(n):
@@ -291,6 +298,9 @@ def _read_DeleteRecordsTopic_flexible(buf: Buffer, pos: int, version: int) -> tu
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 13)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.partitions = []
     add_partitions = self.partitions.append
     for _ in range(n - 1):

@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     READ_ERRORS,
     WRITE_ERRORS,
     ZERO,
@@ -21,6 +22,7 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     compact,
     compact_string,
     long_array,
@@ -60,6 +62,7 @@ class DeleteShareGroupOffsetsRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[DeleteShareGroupOffsetsRequest, int]:
         if version != 0:
             raise bad_version("DeleteShareGroupOffsetsRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             message, pos = _read_DeleteShareGroupOffsetsRequest(buf, pos, version)
         except READ_ERRORS as error:

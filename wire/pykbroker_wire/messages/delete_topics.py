@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     READ_ERRORS,
     WRITE_ERRORS,
     ZERO,
@@ -21,6 +22,7 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     check_count,
     compact,
     compact_string,
@@ -75,6 +77,7 @@ class DeleteTopicsRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[DeleteTopicsRequest, int]:
         if not 1 <= version <= 6:
             raise bad_version("DeleteTopicsRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             if version >= 4:
                 message, pos = _read_DeleteTopicsRequest_flexible(buf, pos, version)

@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     NULL_INT16,
     NULL_INT32,
     READ_ERRORS,
@@ -22,6 +23,7 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     check_count,
     compact,
     compact_string,
@@ -78,6 +80,7 @@ class DescribeClientQuotasRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[DescribeClientQuotasRequest, int]:
         if not 0 <= version <= 1:
             raise bad_version("DescribeClientQuotasRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             if version >= 1:
                 message, pos = _read_DescribeClientQuotasRequest_flexible(buf, pos, version)

@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     NULL_INT16,
     NULL_INT32,
     READ_ERRORS,
@@ -22,6 +23,7 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     check_count,
     compact,
     compact_string,
@@ -33,6 +35,7 @@ from pykbroker_wire.primitives import (
     no_version,
     not_encodable,
     null_field,
+    over_budget,
     pack_int16,
     pack_int32,
     skip_tags,
@@ -85,6 +88,7 @@ class DescribeConfigsRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[DescribeConfigsRequest, int]:
         if not 1 <= version <= 4:
             raise bad_version("DescribeConfigsRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             if version >= 4:
                 message, pos = _read_DescribeConfigsRequest_flexible(buf, pos, version)
@@ -315,6 +319,9 @@ def _read_DescribeConfigsResource_classic(buf: Buffer, pos: int, version: int) -
     if n < 0:
         self.configuration_keys = None
     else:
+        budget[0] -= n
+        if budget[0] < 0:
+            raise over_budget()
         self.configuration_keys = []
         add_configuration_keys = self.configuration_keys.append
         for _ in range(n):
@@ -359,6 +366,9 @@ def _read_DescribeConfigsResource_flexible(buf: Buffer, pos: int, version: int) 
     if not n:
         self.configuration_keys = None
     else:
+        budget[0] -= n - 1
+        if budget[0] < 0:
+            raise over_budget()
         self.configuration_keys = []
         add_configuration_keys = self.configuration_keys.append
         for _ in range(n - 1):

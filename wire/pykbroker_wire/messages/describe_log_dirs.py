@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     NULL_INT32,
     READ_ERRORS,
     WRITE_ERRORS,
@@ -21,6 +22,7 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     check_count,
     compact,
     compact_string,
@@ -75,6 +77,7 @@ class DescribeLogDirsRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[DescribeLogDirsRequest, int]:
         if not 1 <= version <= 5:
             raise bad_version("DescribeLogDirsRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             if version >= 2:
                 message, pos = _read_DescribeLogDirsRequest_flexible(buf, pos, version)

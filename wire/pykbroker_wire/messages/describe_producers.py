@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     READ_ERRORS,
     WRITE_ERRORS,
     ZERO,
@@ -20,6 +21,7 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     compact,
     compact_string,
     long_array,
@@ -61,6 +63,7 @@ class DescribeProducersRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[DescribeProducersRequest, int]:
         if version != 0:
             raise bad_version("DescribeProducersRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             message, pos = _read_DescribeProducersRequest(buf, pos, version)
         except READ_ERRORS as error:

@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     READ_ERRORS,
     WRITE_ERRORS,
     ZERO,
@@ -21,6 +22,7 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     compact,
     compact_string,
     long_array,
@@ -30,6 +32,7 @@ from pykbroker_wire.primitives import (
     new,
     no_version,
     not_encodable,
+    over_budget,
     pack,
     skip_tags,
     unpack_from,
@@ -67,6 +70,7 @@ class DescribeShareGroupOffsetsRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[DescribeShareGroupOffsetsRequest, int]:
         if not 0 <= version <= 1:
             raise bad_version("DescribeShareGroupOffsetsRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             message, pos = _read_DescribeShareGroupOffsetsRequest(buf, pos, version)
         except READ_ERRORS as error:
@@ -243,6 +247,9 @@ def _read_DescribeShareGroupOffsetsRequestGroup(buf: Buffer, pos: int, version: 
     if not n:
         self.topics = None
     else:
+        budget[0] -= n - 1
+        if budget[0] < 0:
+            raise over_budget()
         self.topics = []
         add_topics = self.topics.append
         for _ in range(n - 1):

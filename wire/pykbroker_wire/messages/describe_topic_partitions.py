@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     READ_ERRORS,
     WRITE_ERRORS,
     ZERO,
@@ -21,6 +22,7 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     compact,
     compact_string,
     long_array,
@@ -71,6 +73,7 @@ class DescribeTopicPartitionsRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[DescribeTopicPartitionsRequest, int]:
         if version != 0:
             raise bad_version("DescribeTopicPartitionsRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             message, pos = _read_DescribeTopicPartitionsRequest(buf, pos, version)
         except READ_ERRORS as error:

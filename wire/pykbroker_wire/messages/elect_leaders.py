@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     NULL_INT16,
     NULL_INT32,
     READ_ERRORS,
@@ -22,6 +23,7 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     check_count,
     compact,
     compact_string,
@@ -79,6 +81,7 @@ class ElectLeadersRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[ElectLeadersRequest, int]:
         if not 0 <= version <= 2:
             raise bad_version("ElectLeadersRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             if version >= 2:
                 message, pos = _read_ElectLeadersRequest_flexible(buf, pos, version)

@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     NULL_INT16,
     READ_ERRORS,
     WRITE_ERRORS,
@@ -23,6 +24,7 @@ from pykbroker_wire.primitives import (
     bad_tag_size,
     bad_version,
     broken,
+    budget,
     check_count,
     compact,
     compact_string,
@@ -33,6 +35,7 @@ from pykbroker_wire.primitives import (
     no_version,
     not_encodable,
     null_field,
+    over_budget,
     pack,
     pack_int16,
     pack_int32,
@@ -88,6 +91,7 @@ class EndQuorumEpochRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[EndQuorumEpochRequest, int]:
         if not 0 <= version <= 1:
             raise bad_version("EndQuorumEpochRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             if version >= 1:
                 message, pos = _read_EndQuorumEpochRequest_flexible(buf, pos, version)
@@ -362,6 +366,9 @@ def _read_RequestTopicData_classic(buf: Buffer, pos: int, version: int) -> tuple
         check_count(buf, pos, n, 16)
     if n < 0:
         raise null_field()
+    budget[0] -= n
+    if budget[0] < 0:
+        raise over_budget()
     self.partitions = []
     add_partitions = self.partitions.append
     for _ in range(n):
@@ -392,6 +399,9 @@ def _read_RequestTopicData_flexible(buf: Buffer, pos: int, version: int) -> tupl
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 14)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.partitions = []
     add_partitions = self.partitions.append
     for _ in range(n - 1):
@@ -443,6 +453,9 @@ def _read_RequestPartitionData_flexible(buf: Buffer, pos: int, version: int) -> 
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 21)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.preferred_candidates = []
     add_preferred_candidates = self.preferred_candidates.append
     for _ in range(n - 1):

@@ -12,6 +12,7 @@ from pykbroker_wire.primitives import (
     ABSENT,
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     NULL_INT32,
     READ_ERRORS,
     WRITE_ERRORS,
@@ -26,6 +27,7 @@ from pykbroker_wire.primitives import (
     bad_tag_size,
     bad_version,
     broken,
+    budget,
     check_count,
     compact,
     compact_string,
@@ -39,6 +41,7 @@ from pykbroker_wire.primitives import (
     no_version,
     not_encodable,
     null_field,
+    over_budget,
     pack,
     pack_int16,
     pack_int32,
@@ -143,6 +146,7 @@ class FetchRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[FetchRequest, int]:
         if not 4 <= version <= 18:
             raise bad_version("FetchRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             if version >= 12:
                 message, pos = _read_FetchRequest_flexible(buf, pos, version)
@@ -631,6 +635,9 @@ def _read_FetchTopic_classic(buf: Buffer, pos: int, version: int) -> tuple[Fetch
         check_count(buf, pos, n, 16)
     if n < 0:
         raise null_field()
+    budget[0] -= n
+    if budget[0] < 0:
+        raise over_budget()
     self.partitions = []
     add_partitions = self.partitions.append
     for _ in range(n):
@@ -669,6 +676,9 @@ def _read_FetchTopic_flexible(buf: Buffer, pos: int, version: int) -> tuple[Fetc
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 33)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.partitions = []
     add_partitions = self.partitions.append
     for _ in range(n - 1):

@@ -12,6 +12,7 @@ from pykbroker_wire.primitives import (
     ABSENT,
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     READ_ERRORS,
     WRITE_ERRORS,
     ZERO,
@@ -25,6 +26,7 @@ from pykbroker_wire.primitives import (
     bad_tag_size,
     bad_version,
     broken,
+    budget,
     compact,
     compact_string,
     gather,
@@ -36,6 +38,7 @@ from pykbroker_wire.primitives import (
     no_version,
     not_encodable,
     null_write,
+    over_budget,
     read_varint,
     records_size,
     skip_tags,
@@ -92,6 +95,7 @@ class FetchSnapshotRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[FetchSnapshotRequest, int]:
         if not 0 <= version <= 1:
             raise bad_version("FetchSnapshotRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             message, pos = _read_FetchSnapshotRequest(buf, pos, version)
         except READ_ERRORS as error:
@@ -344,6 +348,9 @@ def _read_RequestTopicSnapshot(buf: Buffer, pos: int, version: int) -> tuple[Req
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 30)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.partitions = []
     add_partitions = self.partitions.append
     for _ in range(n - 1):

@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     NULL_INT16,
     READ_ERRORS,
     WRITE_ERRORS,
@@ -21,6 +22,7 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     check_count,
     compact,
     compact_string,
@@ -71,6 +73,7 @@ class LeaveGroupRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[LeaveGroupRequest, int]:
         if not 0 <= version <= 5:
             raise bad_version("LeaveGroupRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             if version >= 4:
                 message, pos = _read_LeaveGroupRequest_flexible(buf, pos, version)

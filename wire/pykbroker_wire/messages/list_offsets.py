@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     READ_ERRORS,
     WRITE_ERRORS,
     ZERO,
@@ -20,6 +21,7 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     check_count,
     compact,
     compact_string,
@@ -29,6 +31,7 @@ from pykbroker_wire.primitives import (
     no_version,
     not_encodable,
     null_field,
+    over_budget,
     pack_int16,
     pack_int32,
     skip_tags,
@@ -79,6 +82,7 @@ class ListOffsetsRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[ListOffsetsRequest, int]:
         if not 1 <= version <= 11:
             raise bad_version("ListOffsetsRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             if version >= 6:
                 message, pos = _read_ListOffsetsRequest_flexible(buf, pos, version)
@@ -293,6 +297,9 @@ def _read_ListOffsetsTopic_classic(buf: Buffer, pos: int, version: int) -> tuple
         check_count(buf, pos, n, 12)
     if n < 0:
         raise null_field()
+    budget[0] -= n
+    if budget[0] < 0:
+        raise over_budget()
     self.partitions = []
     add_partitions = self.partitions.append
     for _ in range(n):
@@ -323,6 +330,9 @@ def _read_ListOffsetsTopic_flexible(buf: Buffer, pos: int, version: int) -> tupl
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 17)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.partitions = []
     add_partitions = self.partitions.append
     for _ in range(n - 1):

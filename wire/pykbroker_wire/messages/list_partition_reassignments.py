@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     READ_ERRORS,
     WRITE_ERRORS,
     ZERO,
@@ -20,6 +21,7 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     compact,
     compact_string,
     long_array,
@@ -62,6 +64,7 @@ class ListPartitionReassignmentsRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[ListPartitionReassignmentsRequest, int]:
         if version != 0:
             raise bad_version("ListPartitionReassignmentsRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             message, pos = _read_ListPartitionReassignmentsRequest(buf, pos, version)
         except READ_ERRORS as error:

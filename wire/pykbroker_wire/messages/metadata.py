@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     NULL_INT16,
     NULL_INT32,
     READ_ERRORS,
@@ -23,6 +24,7 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     check_count,
     compact,
     compact_string,
@@ -97,6 +99,7 @@ class MetadataRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[MetadataRequest, int]:
         if not 0 <= version <= 13:
             raise bad_version("MetadataRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             if version >= 9:
                 message, pos = _read_MetadataRequest_flexible(buf, pos, version)

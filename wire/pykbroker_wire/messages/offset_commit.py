@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     NULL_INT16,
     READ_ERRORS,
     WRITE_ERRORS,
@@ -22,6 +23,7 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     check_count,
     compact,
     compact_string,
@@ -32,6 +34,7 @@ from pykbroker_wire.primitives import (
     no_version,
     not_encodable,
     null_field,
+    over_budget,
     pack_int16,
     pack_int32,
     skip_tags,
@@ -93,6 +96,7 @@ class OffsetCommitRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[OffsetCommitRequest, int]:
         if not 2 <= version <= 10:
             raise bad_version("OffsetCommitRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             if version >= 8:
                 message, pos = _read_OffsetCommitRequest_flexible(buf, pos, version)
@@ -362,6 +366,9 @@ def _read_OffsetCommitRequestTopic_classic(buf: Buffer, pos: int, version: int) 
         check_count(buf, pos, n, 14)
     if n < 0:
         raise null_field()
+    budget[0] -= n
+    if budget[0] < 0:
+        raise over_budget()
     self.partitions = []
     add_partitions = self.partitions.append
     for _ in range(n):
@@ -400,6 +407,9 @@ def _read_OffsetCommitRequestTopic_flexible(buf: Buffer, pos: int, version: int)
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 18)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.partitions = []
     add_partitions = self.partitions.append
     for _ in range(n - 1):

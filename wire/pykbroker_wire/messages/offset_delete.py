@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from pykbroker_wire.primitives import (
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     NEVER,
     READ_ERRORS,
     WRITE_ERRORS,
@@ -19,11 +20,13 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     check_count,
     new,
     no_version,
     not_encodable,
     null_field,
+    over_budget,
     pack_int16,
     pack_int32,
 )
@@ -59,6 +62,7 @@ class OffsetDeleteRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[OffsetDeleteRequest, int]:
         if version != 0:
             raise bad_version("OffsetDeleteRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             message, pos = _read_OffsetDeleteRequest(buf, pos, version)
         except READ_ERRORS as error:
@@ -216,6 +220,9 @@ def _read_OffsetDeleteRequestTopic(buf: Buffer, pos: int, version: int) -> tuple
         check_count(buf, pos, n, 4)
     if n < 0:
         raise null_field()
+    budget[0] -= n
+    if budget[0] < 0:
+        raise over_budget()
     self.partitions = []
     add_partitions = self.partitions.append
     for _ in range(n):

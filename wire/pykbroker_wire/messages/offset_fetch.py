@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     NULL_INT16,
     NULL_INT32,
     READ_ERRORS,
@@ -23,6 +24,7 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     check_count,
     compact,
     compact_string,
@@ -35,6 +37,7 @@ from pykbroker_wire.primitives import (
     not_encodable,
     null_field,
     null_write,
+    over_budget,
     pack,
     pack_int16,
     pack_int32,
@@ -85,6 +88,7 @@ class OffsetFetchRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[OffsetFetchRequest, int]:
         if not 1 <= version <= 10:
             raise bad_version("OffsetFetchRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             if version >= 6:
                 message, pos = _read_OffsetFetchRequest_flexible(buf, pos, version)
@@ -492,6 +496,9 @@ def _read_OffsetFetchRequestGroup(buf: Buffer, pos: int, version: int) -> tuple[
     if not n:
         self.topics = None
     else:
+        budget[0] -= n - 1
+        if budget[0] < 0:
+            raise over_budget()
         self.topics = []
         add_topics = self.topics.append
         for _ in range(n - 1):

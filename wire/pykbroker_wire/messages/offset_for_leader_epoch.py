@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     READ_ERRORS,
     WRITE_ERRORS,
     ZERO,
@@ -20,6 +21,7 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     check_count,
     compact,
     compact_string,
@@ -29,6 +31,7 @@ from pykbroker_wire.primitives import (
     no_version,
     not_encodable,
     null_field,
+    over_budget,
     pack_int16,
     pack_int32,
     skip_tags,
@@ -71,6 +74,7 @@ class OffsetForLeaderEpochRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[OffsetForLeaderEpochRequest, int]:
         if not 2 <= version <= 4:
             raise bad_version("OffsetForLeaderEpochRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             if version >= 4:
                 message, pos = _read_OffsetForLeaderEpochRequest_flexible(buf, pos, version)
@@ -269,6 +273,9 @@ def _read_OffsetForLeaderTopic_classic(buf: Buffer, pos: int, version: int) -> t
         check_count(buf, pos, n, 12)
     if n < 0:
         raise null_field()
+    budget[0] -= n
+    if budget[0] < 0:
+        raise over_budget()
     self.partitions = []
     add_partitions = self.partitions.append
     for _ in range(n):
@@ -299,6 +306,9 @@ def _read_OffsetForLeaderTopic_flexible(buf: Buffer, pos: int, version: int) -> 
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 13)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.partitions = []
     add_partitions = self.partitions.append
     for _ in range(n - 1):

@@ -12,6 +12,7 @@ from pykbroker_wire.primitives import (
     ABSENT,
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     NULL_INT16,
     NULL_INT32,
     READ_ERRORS,
@@ -26,6 +27,7 @@ from pykbroker_wire.primitives import (
     bad_tag_size,
     bad_version,
     broken,
+    budget,
     check_count,
     compact,
     compact_string,
@@ -38,6 +40,7 @@ from pykbroker_wire.primitives import (
     no_version,
     not_encodable,
     null_field,
+    over_budget,
     pack_int16,
     pack_int32,
     read_varint,
@@ -96,6 +99,7 @@ class ProduceRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[ProduceRequest, int]:
         if not 3 <= version <= 13:
             raise bad_version("ProduceRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             if version >= 9:
                 message, pos = _read_ProduceRequest_flexible(buf, pos, version)
@@ -376,6 +380,9 @@ def _read_TopicProduceData_classic(buf: Buffer, pos: int, version: int) -> tuple
         check_count(buf, pos, n, 8)
     if n < 0:
         raise null_field()
+    budget[0] -= n
+    if budget[0] < 0:
+        raise over_budget()
     self.partition_data = []
     add_partition_data = self.partition_data.append
     for _ in range(n):
@@ -414,6 +421,9 @@ def _read_TopicProduceData_flexible(buf: Buffer, pos: int, version: int) -> tupl
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 6)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.partition_data = []
     add_partition_data = self.partition_data.append
     for _ in range(n - 1):

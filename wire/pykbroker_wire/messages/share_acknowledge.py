@@ -12,6 +12,7 @@ from pykbroker_wire.primitives import (
     ABSENT,
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     READ_ERRORS,
     WRITE_ERRORS,
     ZERO,
@@ -22,6 +23,7 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     compact,
     compact_string,
     long_array,
@@ -30,6 +32,7 @@ from pykbroker_wire.primitives import (
     new,
     no_version,
     not_encodable,
+    over_budget,
     pack,
     skip_tags,
     unpack_from,
@@ -79,6 +82,7 @@ class ShareAcknowledgeRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[ShareAcknowledgeRequest, int]:
         if not 1 <= version <= 2:
             raise bad_version("ShareAcknowledgeRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             message, pos = _read_ShareAcknowledgeRequest(buf, pos, version)
         except READ_ERRORS as error:
@@ -322,6 +326,9 @@ def _read_AcknowledgeTopic(buf: Buffer, pos: int, version: int) -> tuple[Acknowl
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 6)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.partitions = []
     add_partitions = self.partitions.append
     for _ in range(n - 1):
@@ -347,6 +354,9 @@ def _read_AcknowledgePartition(buf: Buffer, pos: int, version: int) -> tuple[Ack
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 18)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.acknowledgement_batches = []
     add_acknowledgement_batches = self.acknowledgement_batches.append
     for _ in range(n - 1):

@@ -12,6 +12,7 @@ from pykbroker_wire.primitives import (
     ABSENT,
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     READ_ERRORS,
     WRITE_ERRORS,
     ZERO,
@@ -23,6 +24,7 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     compact,
     compact_string,
     gather,
@@ -34,6 +36,7 @@ from pykbroker_wire.primitives import (
     no_version,
     not_encodable,
     null_write,
+    over_budget,
     pack,
     records_size,
     skip_tags,
@@ -117,6 +120,7 @@ class ShareFetchRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[ShareFetchRequest, int]:
         if not 1 <= version <= 2:
             raise bad_version("ShareFetchRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             message, pos = _read_ShareFetchRequest(buf, pos, version)
         except READ_ERRORS as error:
@@ -428,6 +432,9 @@ def _read_FetchTopic(buf: Buffer, pos: int, version: int) -> tuple[FetchTopic, i
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 6)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.partitions = []
     add_partitions = self.partitions.append
     for _ in range(n - 1):
@@ -454,6 +461,9 @@ def _read_FetchPartition(buf: Buffer, pos: int, version: int) -> tuple[FetchPart
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 18)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.acknowledgement_batches = []
     add_acknowledgement_batches = self.acknowledgement_batches.append
     for _ in range(n - 1):

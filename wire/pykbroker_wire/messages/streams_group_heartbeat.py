@@ -12,6 +12,7 @@ from pykbroker_wire.primitives import (
     ABSENT,
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     READ_ERRORS,
     WRITE_ERRORS,
     ZERO,
@@ -21,6 +22,7 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     compact,
     compact_string,
     long_array,
@@ -30,6 +32,7 @@ from pykbroker_wire.primitives import (
     new,
     no_version,
     not_encodable,
+    over_budget,
     pack,
     skip_tags,
     unpack_from,
@@ -124,6 +127,7 @@ class StreamsGroupHeartbeatRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[StreamsGroupHeartbeatRequest, int]:
         if version != 0:
             raise bad_version("StreamsGroupHeartbeatRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             message, pos = _read_StreamsGroupHeartbeatRequest(buf, pos, version)
         except READ_ERRORS as error:
@@ -666,6 +670,9 @@ def _read_TopicInfo(buf: Buffer, pos: int, version: int) -> tuple[TopicInfo, int
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 3)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.topic_configs = []
     add_topic_configs = self.topic_configs.append
     for _ in range(n - 1):
@@ -763,6 +770,9 @@ def _read_Topology(buf: Buffer, pos: int, version: int) -> tuple[Topology, int]:
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 8)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.subtopologies = []
     add_subtopologies = self.subtopologies.append
     for _ in range(n - 1):
@@ -792,6 +802,9 @@ def _read_Subtopology(buf: Buffer, pos: int, version: int) -> tuple[Subtopology,
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 1)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.source_topics = []
     add_source_topics = self.source_topics.append
     for _ in range(n - 1):
@@ -804,6 +817,9 @@ def _read_Subtopology(buf: Buffer, pos: int, version: int) -> tuple[Subtopology,
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 1)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.source_topic_regex = []
     add_source_topic_regex = self.source_topic_regex.append
     for _ in range(n - 1):
@@ -816,6 +832,9 @@ def _read_Subtopology(buf: Buffer, pos: int, version: int) -> tuple[Subtopology,
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 9)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.state_changelog_topics = []
     add_state_changelog_topics = self.state_changelog_topics.append
     for _ in range(n - 1):
@@ -825,6 +844,9 @@ def _read_Subtopology(buf: Buffer, pos: int, version: int) -> tuple[Subtopology,
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 1)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.repartition_sink_topics = []
     add_repartition_sink_topics = self.repartition_sink_topics.append
     for _ in range(n - 1):
@@ -837,6 +859,9 @@ def _read_Subtopology(buf: Buffer, pos: int, version: int) -> tuple[Subtopology,
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 9)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.repartition_source_topics = []
     add_repartition_source_topics = self.repartition_source_topics.append
     for _ in range(n - 1):
@@ -846,6 +871,9 @@ def _read_Subtopology(buf: Buffer, pos: int, version: int) -> tuple[Subtopology,
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 4)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.copartition_groups = []
     add_copartition_groups = self.copartition_groups.append
     for _ in range(n - 1):

@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     NULL_INT16,
     READ_ERRORS,
     WRITE_ERRORS,
@@ -21,6 +22,7 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     check_count,
     compact,
     compact_string,
@@ -88,6 +90,7 @@ class SyncGroupRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[SyncGroupRequest, int]:
         if not 0 <= version <= 5:
             raise bad_version("SyncGroupRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             if version >= 4:
                 message, pos = _read_SyncGroupRequest_flexible(buf, pos, version)

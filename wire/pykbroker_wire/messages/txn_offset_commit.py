@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     NULL_INT16,
     READ_ERRORS,
     WRITE_ERRORS,
@@ -21,6 +22,7 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     check_count,
     compact,
     compact_string,
@@ -31,6 +33,7 @@ from pykbroker_wire.primitives import (
     no_version,
     not_encodable,
     null_field,
+    over_budget,
     pack_int16,
     pack_int32,
     skip_tags,
@@ -99,6 +102,7 @@ class TxnOffsetCommitRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[TxnOffsetCommitRequest, int]:
         if not 0 <= version <= 5:
             raise bad_version("TxnOffsetCommitRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             if version >= 3:
                 message, pos = _read_TxnOffsetCommitRequest_flexible(buf, pos, version)
@@ -356,6 +360,9 @@ def _read_TxnOffsetCommitRequestTopic_classic(buf: Buffer, pos: int, version: in
         check_count(buf, pos, n, 14)
     if n < 0:
         raise null_field()
+    budget[0] -= n
+    if budget[0] < 0:
+        raise over_budget()
     self.partitions = []
     add_partitions = self.partitions.append
     for _ in range(n):
@@ -386,6 +393,9 @@ def _read_TxnOffsetCommitRequestTopic_flexible(buf: Buffer, pos: int, version: i
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 18)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.partitions = []
     add_partitions = self.partitions.append
     for _ in range(n - 1):

@@ -12,6 +12,7 @@ from pykbroker_wire.primitives import (
     ABSENT,
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     READ_ERRORS,
     WRITE_ERRORS,
     ZERO,
@@ -23,6 +24,7 @@ from pykbroker_wire.primitives import (
     bad_tag_size,
     bad_version,
     broken,
+    budget,
     compact,
     compact_string,
     long_array,
@@ -88,6 +90,7 @@ class UpdateRaftVoterRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[UpdateRaftVoterRequest, int]:
         if version != 0:
             raise bad_version("UpdateRaftVoterRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             message, pos = _read_UpdateRaftVoterRequest(buf, pos, version)
         except READ_ERRORS as error:

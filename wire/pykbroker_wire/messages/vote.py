@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     READ_ERRORS,
     WRITE_ERRORS,
     ZERO,
@@ -23,6 +24,7 @@ from pykbroker_wire.primitives import (
     bad_tag_size,
     bad_version,
     broken,
+    budget,
     compact,
     compact_string,
     long_array,
@@ -31,6 +33,7 @@ from pykbroker_wire.primitives import (
     new,
     no_version,
     not_encodable,
+    over_budget,
     read_varint,
     skip_tags,
     tag_count,
@@ -81,6 +84,7 @@ class VoteRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[VoteRequest, int]:
         if not 0 <= version <= 2:
             raise bad_version("VoteRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             message, pos = _read_VoteRequest(buf, pos, version)
         except READ_ERRORS as error:
@@ -290,6 +294,9 @@ def _read_RequestTopicData(buf: Buffer, pos: int, version: int) -> tuple[Request
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 25)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.partitions = []
     add_partitions = self.partitions.append
     for _ in range(n - 1):

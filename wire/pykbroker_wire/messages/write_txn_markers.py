@@ -11,6 +11,7 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    MAX_NESTED_ELEMENTS,
     READ_ERRORS,
     WRITE_ERRORS,
     ZERO,
@@ -20,6 +21,7 @@ from pykbroker_wire.primitives import (
     Write,
     bad_version,
     broken,
+    budget,
     compact,
     compact_string,
     long_array,
@@ -27,6 +29,7 @@ from pykbroker_wire.primitives import (
     new,
     no_version,
     not_encodable,
+    over_budget,
     pack,
     skip_tags,
     unpack_from,
@@ -64,6 +67,7 @@ class WriteTxnMarkersRequest(TopLevel):
     def decode(cls, buf: Buffer, pos: int, version: int) -> tuple[WriteTxnMarkersRequest, int]:
         if not 1 <= version <= 2:
             raise bad_version("WriteTxnMarkersRequest", version)
+        budget[0] = MAX_NESTED_ELEMENTS
         try:
             message, pos = _read_WriteTxnMarkersRequest(buf, pos, version)
         except READ_ERRORS as error:
@@ -232,6 +236,9 @@ def _read_WritableTxnMarker(buf: Buffer, pos: int, version: int) -> tuple[Writab
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 3)
     pos += 1
+    budget[0] -= n - 1
+    if budget[0] < 0:
+        raise over_budget()
     self.topics = []
     add_topics = self.topics.append
     for _ in range(n - 1):
