@@ -1,0 +1,165 @@
+"""How requests of the protocol reach another half or another node: in memory when combined, a connection otherwise.
+
+Responsible for carrying a request to its receiver and the answer back, nothing else: what failed is an exception of the future
+(`ConnectionError` or `TimeoutError`), and whether to try again is the caller's business.
+
+* `Channel` leads to one receiver, which may move: the active controller.
+* `Peers` lead to the nodes of the quorum, each request saying which.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from pykbroker.net.client import BrokerConnection
+from pykbroker.runtime import Runtime
+from pykbroker_raft.ready import Destination
+
+
+class Channel(Protocol):
+    """Leads to one receiver."""
+
+    def send(self, request: Any, timeout_ms: int) -> asyncio.Future[Any]: ...
+
+
+class Peers(Protocol):
+    """Leads to every node of the quorum."""
+
+    def send(self, destination: Destination, request: Any, timeout_ms: int) -> asyncio.Future[Any]: ...
+
+    def close(self) -> None: ...
+
+
+def _failed(loop: asyncio.AbstractEventLoop, error: Exception) -> asyncio.Future[Any]:
+    future: asyncio.Future[Any] = loop.create_future()
+    future.set_exception(error)
+    return future
+
+
+class InMemoryChannel:
+    """Calls a handler in this process. The answer always comes later than `send` returns, as it would from afar."""
+
+    def __init__(self, runtime: Runtime, call: Callable[[Any], Any]) -> None:
+        self._runtime = runtime
+        self._call = call
+
+    def send(self, request: Any, timeout_ms: int) -> asyncio.Future[Any]:
+        return _later(self._runtime, self._call, request, timeout_ms)
+
+
+def _later(runtime: Runtime, call: Callable[[Any], Any], request: Any, timeout_ms: int) -> asyncio.Future[Any]:
+    loop = runtime.loop
+    answer: asyncio.Future[Any] = loop.create_future()
+
+    def expire() -> None:
+        if not answer.done():
+            answer.set_exception(TimeoutError(f"no answer within {timeout_ms} ms"))
+
+    def arrived(result: asyncio.Future[Any]) -> None:
+        timer.cancel()
+        if answer.done():
+            return
+        if result.cancelled():
+            answer.set_exception(ConnectionError("the receiver has stopped"))
+        elif (error := result.exception()) is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(result.result())
+
+    def run() -> None:
+        if answer.done():
+            return
+        try:
+            result = call(request)
+        except Exception as error:  # noqa: BLE001  # whatever the receiver raises is the sender's answer
+            timer.cancel()
+            answer.set_exception(error)
+            return
+        if isinstance(result, asyncio.Future):
+            result.add_done_callback(arrived)
+        else:
+            timer.cancel()
+            answer.set_result(result)
+
+    timer = loop.call_later(timeout_ms / 1000, expire)
+    loop.call_soon(run)
+    return answer
+
+
+class InMemoryPeers:
+    """Nodes of one process that reach each other without sockets, by host and port: for tests and the simulation."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self.nodes: dict[tuple[str, int], Callable[[Any], Any]] = {}
+
+    def send(self, destination: Destination, request: Any, timeout_ms: int) -> asyncio.Future[Any]:
+        call = self.nodes.get((destination.host, destination.port))
+        if call is None:
+            error = ConnectionError(f"nobody listens on {destination.host}:{destination.port}")
+            return _failed(self._runtime.loop, error)
+        return _later(self._runtime, call, request, timeout_ms)
+
+    def close(self) -> None:
+        self.nodes.clear()
+
+
+class NoPeers:
+    """The quorum of one has nobody to talk to."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def send(self, destination: Destination, request: Any, timeout_ms: int) -> asyncio.Future[Any]:
+        return _failed(self._runtime.loop, ConnectionError("this node has no peers"))
+
+    def close(self) -> None:
+        pass
+
+
+class SocketPeers:
+    """One connection to each node, opened when first needed."""
+
+    def __init__(self, runtime: Runtime, client_id: str) -> None:
+        self._runtime = runtime
+        self._client_id = client_id
+        self._connections: dict[tuple[str, int], BrokerConnection] = {}
+
+    def send(self, destination: Destination, request: Any, timeout_ms: int) -> asyncio.Future[Any]:
+        return self.connection(destination.host, destination.port).send(request, timeout_ms)
+
+    def connection(self, host: str, port: int) -> BrokerConnection:
+        connection = self._connections.get((host, port))
+        if connection is None:
+            connection = BrokerConnection(self._runtime, host, port, self._client_id)
+            self._connections[host, port] = connection
+        return connection
+
+    def close(self) -> None:
+        connections, self._connections = self._connections, {}
+        for connection in connections.values():
+            connection.close()
+
+
+class LeaderChannel:
+    """Leads to the leader of the quorum, which is the active controller, wherever it is now.
+
+    `leader` says where: an address, or None while nobody leads. It keeps a connection of its own: a long metadata fetch on the
+    connection of the quorum would hold up everything behind it.
+    """
+
+    def __init__(self, runtime: Runtime, leader: Callable[[], Destination | None], client_id: str) -> None:
+        self._runtime = runtime
+        self._leader = leader
+        self._peers = SocketPeers(runtime, client_id)
+
+    def send(self, request: Any, timeout_ms: int) -> asyncio.Future[Any]:
+        destination = self._leader()
+        if destination is None:
+            return _failed(self._runtime.loop, ConnectionError("no controller is known"))
+        return self._peers.send(destination, request, timeout_ms)
+
+    def close(self) -> None:
+        self._peers.close()

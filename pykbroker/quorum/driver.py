@@ -1,0 +1,579 @@
+"""Runs a raft node: gives it time, messages and a disk, and does what its `Ready` says.
+
+Responsible for the order of things. quorum-state is on the disk before any message that depends on it leaves; the log is written at
+once, on the loop (a copy into the page cache), and fsynced on a thread, at most one fsync at a time, all appends made meanwhile
+sharing the next; what blocks otherwise (quorum-state, putting a snapshot in place, writing one) holds back further inputs or runs
+beside them. Not responsible for any decision: those are `pykbroker_raft`'s.
+
+A disk error ends this replica: it leads no longer, `append` raises, `failed` says why; the node above decides what to do about it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pykbroker.quorum.channel import NoPeers, Peers
+from pykbroker.quorum.describe import describe_quorum
+from pykbroker.quorum.listeners import Listeners, MetadataListener
+from pykbroker.runtime import Runtime
+from pykbroker_log.log_config import StorageError
+from pykbroker_raft.log_view import BOOTSTRAP_SNAPSHOT, OffsetAndEpoch
+from pykbroker_raft.node import Inbound, NotLeader, RaftConfig, RaftNode
+from pykbroker_raft.ready import (
+    Append,
+    Destination,
+    Now,
+    Outgoing,
+    Ready,
+    ReadLog,
+    ReadSnapshot,
+    Reply,
+    SnapshotChunk,
+    Truncate,
+)
+from pykbroker_raft.storage import MetadataStorage, StorageConfig
+from pykbroker_raft.voters import VoterSet, address
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest
+from pykbroker_wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+
+logger = logging.getLogger(__name__)
+
+_LATEST = 32767
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumConfig:
+    """What a driver is given: who it is, where it stores, when it takes a snapshot (Kafka's metadata.log.max.* keys)."""
+
+    raft: RaftConfig
+    # metadata.log.dir, or the first of log.dirs.
+    log_dir: str
+    storage: StorageConfig = field(default_factory=StorageConfig)
+    snapshot_bytes: int = 20 * 1024 * 1024
+    snapshot_interval_ms: int = 3_600_000
+
+
+class QuorumDriver:
+    """One replica of the metadata quorum, running. All methods belong to the loop."""
+
+    def __init__(self, runtime: Runtime, config: QuorumConfig, peers: Peers | None = None) -> None:
+        self.node_id = config.raft.node_id
+        self.cluster_id = config.raft.cluster_id
+        self.failed: BaseException | None = None
+        # Called once when the disk fails.
+        self.on_failure: Callable[[BaseException], None] | None = None
+        # Called when it is time for a snapshot: it calls `write_snapshot` now or later.
+        self.on_snapshot_due: Callable[[QuorumDriver], object] | None = None
+        self._runtime = runtime
+        self._config = config
+        self._peers: Peers = peers if peers is not None else NoPeers(runtime)
+        self._listeners = Listeners(self.node_id)
+        self._node: RaftNode | None = None
+        self._storage: MetadataStorage | None = None
+        self._inputs: deque[Callable[[], None]] = deque()
+        # A step that blocks is under way: inputs wait.
+        self._busy = False
+        self._working = False
+        self._stopped = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms = 0
+        self._flushing = False
+        self._flush_wanted = False
+        self._flush_generation = 0
+        self._next_token = 0
+        self._answers: dict[int, asyncio.Future[Any] | None] = {}
+        self._snapshotting = False
+        self._snapshot_timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Future[Any]] = set()
+
+    # What it is
+
+    @property
+    def node(self) -> RaftNode:
+        assert self._node is not None, "the quorum is not started"
+        return self._node
+
+    @property
+    def storage(self) -> MetadataStorage:
+        assert self._storage is not None, "the quorum is not started"
+        return self._storage
+
+    @property
+    def leader_id(self) -> int | None:
+        node = self._node
+        return None if node is None or (node.leader_id == self.node_id and not node.is_leader) else node.leader_id
+
+    @property
+    def leader(self) -> Destination | None:
+        """Where the leader listens for other nodes."""
+        leader_id = self.leader_id
+        endpoint = address(self.node.leader_endpoints, self._config.raft.listener)
+        return None if leader_id is None or endpoint is None else Destination(leader_id, endpoint.host, endpoint.port)
+
+    @property
+    def epoch(self) -> int:
+        return self.node.epoch
+
+    @property
+    def is_leader(self) -> bool:
+        node = self._node
+        return node is not None and node.is_leader and not self._busy and self.failed is None and not self._stopped
+
+    @property
+    def high_watermark(self) -> int | None:
+        """Exclusive: the offset after the last committed record. None before anything is known to be committed."""
+        return self.node.high_watermark
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.node.log.end_offset
+
+    @property
+    def kraft_version(self) -> int:
+        return self.node.history.kraft_version
+
+    @property
+    def voters(self) -> VoterSet:
+        return self.node.voters
+
+    # Life
+
+    async def start(self) -> None:
+        """Open the disk and take up a role. The only voter leads when this returns, and its first records are on their way."""
+        config = self._config
+
+        def open_storage() -> tuple[MetadataStorage, RaftNode]:
+            storage = MetadataStorage.open(self._runtime.disk, config.log_dir, config.storage, self._runtime.now_ms())
+            node = RaftNode(
+                config.raft,
+                self._runtime.random,
+                storage.log_view(),
+                storage.voter_history(config.raft.static_voters),
+                storage.read_election_state(),
+            )
+            return storage, node
+
+        self._storage, self._node = await self._runtime.run_blocking(open_storage)
+        self._listeners.open(self._storage)
+        self._arm_snapshot_timer()
+        started: asyncio.Future[None] = self._runtime.loop.create_future()
+
+        def start() -> None:
+            assert self._node is not None
+            self._node.start(self._now())
+
+        self._input(start)
+        # Behind whatever the start has to write first.
+        self._input(lambda: started.set_result(None))
+        await started
+        if self.failed is not None:
+            raise self.failed
+
+    async def stop(self, timeout_ms: int = 1000) -> None:
+        """Hand leadership on if there is anybody to take it, write everything out, close."""
+        if self._node is None or self._stopped:
+            return
+        node = self._node
+        if self.failed is None:
+            was_leader = node.is_leader and len(node.voters) > 1
+            self._input(lambda: node.shut_down(self._now()))
+            if was_leader:
+                # Give EndQuorumEpoch a moment to arrive.
+                deadline = self._runtime.loop.time() + timeout_ms / 1000
+                epoch = node.epoch
+                while node.epoch == epoch and not self._handed_on() and self._runtime.loop.time() < deadline:
+                    await asyncio.sleep(0.01)
+        self._stopped = True
+        for timer in (self._timer, self._snapshot_timer):
+            if timer is not None:
+                timer.cancel()
+        for answer in list(self._answers.values()):
+            if answer is not None and not answer.done():
+                answer.cancel()
+        self._answers.clear()
+        self._peers.close()
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+        if self._storage is not None:
+            try:
+                await self._runtime.run_blocking(self._storage.close)
+            except StorageError:
+                logger.warning("The metadata log in %s could not be closed", self._config.log_dir, exc_info=True)
+
+    def _handed_on(self) -> bool:
+        unacknowledged = getattr(self.node.state, "unacknowledged", None)
+        return unacknowledged is not None and not unacknowledged
+
+    # What the node above does with it
+
+    def append(self, records: list[bytes]) -> int:
+        """Append framed values as one batch; the offset of the last. Raises NotLeader, or StorageError when the disk fails."""
+        if self.failed is not None:
+            raise self.failed
+        if not self.is_leader or self._inputs:
+            raise NotLeader(f"node {self.node_id} does not lead the quorum")
+        node = self.node
+        offset = node.propose(records, self._now())
+        self._work(values=records)
+        if self.failed is not None:
+            raise self.failed
+        return offset
+
+    def register(self, listener: MetadataListener) -> None:
+        """Tell this listener everything that is committed, from the latest snapshot on, and then whatever comes."""
+        self._listeners.register(listener)
+        self._runtime.loop.call_soon(self._tell)
+
+    def unregister(self, listener: MetadataListener) -> None:
+        self._listeners.unregister(listener)
+
+    def resign(self) -> None:
+        """Step down; the quorum elects again."""
+        self._input(lambda: self.node.resign(self._now()))
+
+    def handle(
+        self, request: Any, version: int | None = None, listener: str | None = None
+    ) -> Any | asyncio.Future[Any]:
+        """Answer a request of the quorum: a response, or a future of one. `version` is that of the request as it came in,
+        `listener` the name of the listener it came in on: the answer names the leader's endpoint for the same one."""
+        known_version = _LATEST if version is None else version
+        if isinstance(request, DescribeQuorumRequest):
+            return describe_quorum(self.node, request, known_version, self._now())
+        if isinstance(request, AddRaftVoterRequest):
+            return AddRaftVoterResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=_NO_CHANGES)
+        if isinstance(request, RemoveRaftVoterRequest):
+            return RemoveRaftVoterResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=_NO_CHANGES)
+        self._next_token += 1
+        token = self._next_token
+        inbound = Inbound(token, request, known_version, listener or self._config.raft.listener)
+        answer: asyncio.Future[Any] = self._runtime.loop.create_future()
+        self._answers[token] = answer
+        self._input(lambda: self.node.receive(inbound, self._now()))
+        if answer.done() and not answer.cancelled() and answer.exception() is None:
+            return answer.result()
+        return answer
+
+    def write_snapshot(self, offset: int, epoch: int, values: Iterable[bytes]) -> asyncio.Future[None]:
+        """Write a snapshot of everything up to and including `offset`. `values` is read on a thread: it must not change."""
+        done: asyncio.Future[None] = self._runtime.loop.create_future()
+        node, storage = self.node, self.storage
+        snapshot = OffsetAndEpoch(offset + 1, epoch)
+        if snapshot in storage.snapshots or self._snapshotting:
+            done.set_result(None)
+            return done
+        if node.high_watermark is None or snapshot.offset > node.high_watermark:
+            raise ValueError(f"offset {offset} is not committed, the high watermark is {node.high_watermark}")
+        if snapshot.offset < node.log.start_offset or node.log.epoch_at(offset) != epoch:
+            raise ValueError(f"epoch {epoch} is not that of offset {offset} in the log")
+        self._snapshotting = True
+        voters = node.history.sets.at(offset)
+        kraft_version = node.history.versions.at(offset) or 0
+        now_ms = self._runtime.now_ms()
+        timestamp_ms = self._timestamp_at(offset)
+
+        def write() -> int:
+            return storage.write_snapshot(
+                snapshot,
+                values,
+                now_ms=now_ms,
+                last_timestamp_ms=timestamp_ms,
+                kraft_version=kraft_version,
+                voters=voters,
+            )
+
+        def written(future: asyncio.Future[int]) -> None:
+            self._snapshotting = False
+            error = None if future.cancelled() else future.exception()
+            if error is not None or self._stopped:
+                if isinstance(error, StorageError):
+                    self._fail(error)
+                elif error is not None:
+                    logger.error("The snapshot %s could not be written", snapshot, exc_info=error)
+                if not done.done():
+                    done.cancel() if error is None else done.set_exception(error)
+                return
+            self._listeners.snapshot_taken(snapshot.offset)
+            self._input(lambda: self._after_snapshot(snapshot, future.result()))
+            if not done.done():
+                done.set_result(None)
+
+        self._task(self._runtime.run_blocking(write), written)
+        return done
+
+    # Inputs, one at a time
+
+    def _now(self) -> Now:
+        return Now(int(self._runtime.loop.time() * 1000), self._runtime.now_ms())
+
+    def _input(self, step: Callable[[], None]) -> None:
+        self._inputs.append(step)
+        self._work()
+
+    def _work(self, values: list[bytes] | None = None) -> None:
+        """Work off what the node has ready, then the next input, until one has to wait for the disk."""
+        if self._busy or self._working or self._node is None:
+            if values is not None:
+                # An append from within a listener's call, in the middle of a Ready: its bytes go out in order after it.
+                self._execute_pending(values)
+            return
+        self._working = True
+        try:
+            while not self._busy and self.failed is None:
+                ready = self._node.ready()
+                if ready:
+                    self._begin(ready, values)
+                    values = None
+                elif self._inputs and not self._stopped:
+                    self._inputs.popleft()()
+                else:
+                    break
+        except StorageError as error:
+            self._fail(error)
+        finally:
+            self._working = False
+        if not self._stopped:
+            self._arm_timer()
+        self._tell()
+
+    def _execute_pending(self, values: list[bytes]) -> None:
+        ready = self.node.ready()
+        try:
+            self._execute(ready, values)
+        except StorageError as error:
+            self._fail(error)
+
+    def _begin(self, ready: Ready, values: list[bytes] | None) -> None:
+        """Do the part of a Ready that must be durable first, off the loop; then the rest."""
+        last = next((step for step in ready.log if isinstance(step, SnapshotChunk) and step.last), None)
+        election = ready.election
+        if election is None and last is None:
+            self._execute(ready, values)
+            return
+        storage = self.storage
+        self._busy = True
+
+        def persist() -> Any:
+            if election is not None:
+                storage.write_election_state(election)
+            if last is None:
+                return None
+            storage.append_chunk(last.id, last.position, last.data)
+            return storage.install_snapshot(last.id)
+
+        def persisted(future: asyncio.Future[Any]) -> None:
+            self._busy = False
+            error = None if future.cancelled() else future.exception()
+            if error is not None:
+                self._fail(error)
+                return
+            try:
+                if last is not None:
+                    self._flush_generation += 1
+                    self._listeners.log_restarted()
+                    size, content = future.result()
+                    self.node.snapshot_installed(last.id, size, content.voters, content.kraft_version, self._now())
+                self._execute(ready, values)
+            except StorageError as storage_error:
+                self._fail(storage_error)
+            self._work()
+
+        self._task(self._runtime.run_blocking(persist), persisted)
+
+    def _execute(self, ready: Ready, values: list[bytes] | None) -> None:
+        storage = self.storage
+        for step in ready.log:
+            if isinstance(step, Append):
+                storage.append(step.records, self.node.epoch, self._runtime.now_ms())
+                self._listeners.appended(step.records, values)
+            elif isinstance(step, Truncate):
+                self._flush_generation += 1
+                storage.truncate(step.offset)
+                self._listeners.truncated(step.offset)
+            elif not step.last:
+                storage.append_chunk(step.id, step.position, step.data)
+        for outgoing in ready.requests:
+            self._send(outgoing)
+        for reply in ready.replies:
+            self._reply(reply)
+        if ready.flush:
+            self._flush()
+        if ready.high_watermark is not None:
+            storage.set_high_watermark(ready.high_watermark)
+            self._listeners.advance(ready.high_watermark)
+        if ready.leader is not None:
+            self._log_leader(ready)
+            self._listeners.leader_changed(ready.leader)
+
+    def _log_leader(self, ready: Ready) -> None:
+        assert ready.leader is not None
+        logger.info(
+            "[RaftManager id=%d] %s in epoch %d, leader is %s",
+            self.node_id,
+            self.node.role.value,
+            ready.leader.epoch,
+            ready.leader.leader_id,
+        )
+
+    def _send(self, outgoing: Outgoing) -> None:
+        if self._stopped:
+            return
+
+        def answered(future: asyncio.Future[Any]) -> None:
+            if self._stopped:
+                return
+            response = None
+            if not future.cancelled():
+                error = future.exception()
+                if error is None:
+                    response = future.result()
+                elif not isinstance(error, (ConnectionError, TimeoutError, OSError)):
+                    logger.warning("Request to node %d failed", outgoing.destination.id, exc_info=error)
+            self._input(
+                lambda: self.node.response(outgoing.correlation_id, outgoing.destination, response, self._now())
+            )
+
+        sent = self._peers.send(outgoing.destination, outgoing.request, outgoing.timeout_ms)
+        sent.add_done_callback(answered)
+
+    def _reply(self, reply: Reply) -> None:
+        answer = self._answers.pop(reply.token, None)
+        if answer is None or answer.done():
+            return
+        response = reply.response
+        if isinstance(reply.read, ReadLog):
+            records = self.storage.read(reply.read.offset, reply.read.max_bytes, self.node.log.end_offset)
+            response.responses[0].partitions[0].records = records
+        elif isinstance(reply.read, ReadSnapshot):
+            data = self.storage.read_snapshot(reply.read.id, reply.read.position, reply.read.max_bytes)
+            response.topics[0].partitions[0].unaligned_records = data
+        answer.set_result(response)
+
+    # The disk
+
+    def _flush(self) -> None:
+        """Fsync what is written by now. One at a time: what is appended meanwhile waits for the next."""
+        if self._flushing:
+            self._flush_wanted = True
+            return
+        self._flushing = True
+        generation = self._flush_generation
+        end_offset = self.node.log.end_offset
+
+        def flushed(future: asyncio.Future[int]) -> None:
+            self._flushing = False
+            error = None if future.cancelled() else future.exception()
+            if error is not None:
+                # What is in the page cache now is anybody's guess; a second fsync would lie.
+                self._fail(error)
+                return
+            wanted, self._flush_wanted = self._flush_wanted, False
+            if generation != self._flush_generation:
+                # The log was cut meanwhile: the offsets may name other records now.
+                wanted = True
+            else:
+                self._input(lambda: self.node.flushed(min(end_offset, future.result()), self._now()))
+            if wanted and self.failed is None:
+                self._flush()
+
+        self._task(self._runtime.run_blocking(self.storage.flush), flushed)
+
+    def _timestamp_at(self, offset: int) -> int:
+        from pykbroker_raft import batches
+
+        data = self.storage.read(offset, 1, self.node.log.end_offset)
+        return next((batch.timestamp_ms for batch in batches.intact(data)), 0)
+
+    def _after_snapshot(self, snapshot: OffsetAndEpoch, size: int) -> None:
+        self.node.snapshot_created(snapshot, size)
+        start = self.storage.clean(self._runtime.now_ms())
+        if start is not None:
+            self.node.log_start_moved(start)
+
+    def _fail(self, error: BaseException) -> None:
+        if self.failed is not None:
+            return
+        self.failed = error
+        logger.error("[RaftManager id=%d] The metadata log in %s failed", self.node_id, self._config.log_dir, exc_info=error)
+        for answer in list(self._answers.values()):
+            if answer is not None and not answer.done():
+                answer.set_exception(error)
+        self._answers.clear()
+        self._inputs.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._node is not None:
+            from pykbroker_raft.ready import LeaderChange
+
+            self._listeners.leader_changed(LeaderChange(None, self._node.epoch))
+            self._runtime.loop.call_soon(self._listeners.tell)
+        if self.on_failure is not None:
+            self.on_failure(error)
+
+    def _task(self, future: asyncio.Future[Any], done: Callable[[asyncio.Future[Any]], None]) -> None:
+        self._tasks.add(future)
+
+        def finished(finished_future: asyncio.Future[Any]) -> None:
+            self._tasks.discard(finished_future)
+            done(finished_future)
+
+        future.add_done_callback(finished)
+
+    # Time and listeners
+
+    def _arm_timer(self) -> None:
+        deadline = self.node.deadline_ms
+        if self._timer is not None:
+            if deadline == self._timer_at_ms:
+                return
+            self._timer.cancel()
+            self._timer = None
+        if deadline is not None and self.failed is None and not self._busy:
+            self._timer_at_ms = deadline
+            self._timer = self._runtime.loop.call_at(deadline / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._input(lambda: self.node.tick(self._now()))
+
+    def _tell(self) -> None:
+        if self._working or self._storage is None or self._busy:
+            return
+        try:
+            self._listeners.tell()
+        except StorageError as error:
+            self._fail(error)
+            return
+        if self._listeners.bytes_since_snapshot >= self._config.snapshot_bytes:
+            self._ask_for_snapshot()
+
+    def _ask_for_snapshot(self) -> None:
+        if self.on_snapshot_due is None or self._snapshotting or self.failed is not None or self._stopped:
+            return
+        # Counted anew whether or not the answer is a snapshot: a state machine inside a transaction may pass.
+        self._listeners.bytes_since_snapshot = 0
+        try:
+            self.on_snapshot_due(self)
+        except Exception:
+            logger.exception("No snapshot could be taken")
+
+    def _arm_snapshot_timer(self) -> None:
+        interval = self._config.snapshot_interval_ms
+        if interval > 0:
+            self._snapshot_timer = self._runtime.loop.call_later(interval / 1000, self._snapshot_interval_over)
+
+    def _snapshot_interval_over(self) -> None:
+        self._arm_snapshot_timer()
+        if self._listeners.bytes_since_snapshot > 0:
+            self._ask_for_snapshot()
+
+
+_NO_CHANGES = "This version of pykbroker cannot change the voters of a quorum."
+
+__all__ = ["BOOTSTRAP_SNAPSHOT", "MetadataListener", "NotLeader", "QuorumConfig", "QuorumDriver"]

@@ -1,0 +1,213 @@
+"""What is committed, told to the parts of the node: each listener sees a snapshot or the start of the log, then every batch once, in order.
+
+Responsible for where each listener stands and for counting what came since the last snapshot. Invariants: nothing above the high
+watermark is told; a listener learns that its own node leads only when it has seen everything committed before (it would
+otherwise decide on old state); listeners are called on the loop and never from within another listener's call.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from pykbroker_raft import batches
+from pykbroker_raft.log_view import BOOTSTRAP_SNAPSHOT
+from pykbroker_raft.ready import LeaderChange
+from pykbroker_raft.storage import MetadataStorage
+
+logger = logging.getLogger(__name__)
+
+_READ_BYTES = 1024 * 1024
+# Batches kept decoded between append and commit; what does not fit is read back from the log.
+_KEPT_BATCHES = 4096
+
+
+class MetadataListener(Protocol):
+    """Called on the loop, in order. Offsets of snapshots are inclusive: the last offset they contain."""
+
+    def handle_commit(self, base_offset: int, epoch: int, timestamp_ms: int, values: list[bytes]) -> None: ...
+
+    def handle_snapshot(self, offset: int, epoch: int, values: Iterator[bytes]) -> None: ...
+
+    def handle_leader(self, leader_id: int | None, epoch: int) -> None: ...
+
+
+@dataclass(slots=True)
+class Committed:
+    """A batch, decoded. A control batch has no values."""
+
+    base_offset: int
+    next_offset: int
+    epoch: int
+    timestamp_ms: int
+    size: int
+    values: list[bytes]
+
+
+@dataclass(slots=True)
+class _Registration:
+    listener: MetadataListener
+    # None: nothing told yet.
+    next_offset: int | None = None
+    told_leader: tuple[int | None, int] | None = None
+
+
+class Listeners:
+    """All listeners of one node."""
+
+    def __init__(self, node_id: int) -> None:
+        self._node_id = node_id
+        self._storage: MetadataStorage | None = None
+        self._registrations: list[_Registration] = []
+        self._recent: deque[Committed] = deque()
+        self._high_watermark: int | None = None
+        self._leader: LeaderChange | None = None
+        self._telling = False
+        self._again = False
+        self._counted_offset = 0
+        self.bytes_since_snapshot = 0
+
+    def open(self, storage: MetadataStorage) -> None:
+        self._storage = storage
+        latest = storage.latest_snapshot
+        self._counted_offset = storage.log.log_start_offset if latest is None else latest.offset
+
+    def register(self, listener: MetadataListener) -> None:
+        self._registrations.append(_Registration(listener))
+
+    def unregister(self, listener: MetadataListener) -> None:
+        self._registrations = [known for known in self._registrations if known.listener is not listener]
+
+    def appended(self, records: bytes, values: list[bytes] | None = None) -> None:
+        """Batches went to the end of the log; `values` spares decoding the one that this node has just encoded."""
+        for batch in batches.intact(records):
+            found = batches.values(records, batch) if values is None else values
+            self._recent.append(
+                Committed(batch.base_offset, batch.next_offset, batch.epoch, batch.timestamp_ms, batch.size, found)
+            )
+        while len(self._recent) > _KEPT_BATCHES:
+            self._recent.popleft()
+
+    def truncated(self, offset: int) -> None:
+        while self._recent and self._recent[-1].next_offset > offset:
+            self._recent.pop()
+
+    def log_restarted(self) -> None:
+        self._recent.clear()
+
+    def snapshot_taken(self, next_offset: int) -> None:
+        self.bytes_since_snapshot = 0
+        self._counted_offset = max(self._counted_offset, next_offset)
+
+    def advance(self, high_watermark: int) -> None:
+        self._high_watermark = high_watermark
+
+    def leader_changed(self, change: LeaderChange) -> None:
+        self._leader = change
+
+    def tell(self) -> None:
+        """Bring every listener up to date."""
+        if self._telling:
+            # A listener's call led here: the outer call goes round once more.
+            self._again = True
+            return
+        self._telling = True
+        try:
+            self._again = True
+            while self._again:
+                self._again = False
+                for registration in list(self._registrations):
+                    self._tell_commits(registration)
+                    self._tell_leader(registration)
+        finally:
+            self._telling = False
+        self._count()
+
+    def _tell_commits(self, registration: _Registration) -> None:
+        storage, high_watermark = self._storage, self._high_watermark
+        if storage is None or high_watermark is None:
+            return
+        latest = storage.latest_snapshot
+        position = registration.next_offset
+        if position is None or position < storage.log.log_start_offset:
+            if latest is not None and latest != BOOTSTRAP_SNAPSHOT and latest.offset <= high_watermark:
+                snapshot = storage.load_snapshot(latest)
+                values = (value for batch in snapshot.values for value in batch)
+                position = registration.next_offset = latest.offset
+                self._call(registration, "handle_snapshot", latest.offset - 1, latest.epoch, values)
+            else:
+                position = registration.next_offset = storage.log.log_start_offset
+        while position < high_watermark:
+            for batch in self._committed(position, high_watermark):
+                position = registration.next_offset = batch.next_offset
+                if batch.values:
+                    self._call(
+                        registration, "handle_commit", batch.base_offset, batch.epoch, batch.timestamp_ms, batch.values
+                    )
+
+    def _committed(self, start: int, end: int) -> list[Committed]:
+        """Some batches from `start`, all below `end`: out of memory if they are there, else from the log."""
+        if self._recent and self._recent[0].base_offset <= start:
+            found = [batch for batch in self._recent if start < batch.next_offset <= end]
+            if found:
+                return [_from(found[0], start), *found[1:]]
+        assert self._storage is not None
+        data = self._storage.read(start, _READ_BYTES, end)
+        found = [
+            Committed(
+                batch.base_offset,
+                batch.next_offset,
+                batch.epoch,
+                batch.timestamp_ms,
+                batch.size,
+                batches.values(data, batch),
+            )
+            for batch in batches.intact(data)
+            if batch.next_offset > start
+        ]
+        if not found:
+            raise AssertionError(f"committed batches from {start} to {end} are not in the log")
+        return [_from(found[0], start), *found[1:]]
+
+    def _tell_leader(self, registration: _Registration) -> None:
+        change = self._leader
+        if change is None:
+            return
+        leader_id = change.leader_id
+        if leader_id == self._node_id and (registration.next_offset or 0) <= change.start_offset:
+            # It leads, but this listener has not seen the state it takes over. Until then nobody leads.
+            leader_id = None
+        told = (leader_id, change.epoch)
+        if registration.told_leader != told:
+            registration.told_leader = told
+            self._call(registration, "handle_leader", leader_id, change.epoch)
+
+    def _call(self, registration: _Registration, method: str, *args: object) -> None:
+        try:
+            getattr(registration.listener, method)(*args)
+        except Exception:
+            # A listener's bug must not stop the quorum; the listener has missed this call and says so in the log.
+            logger.exception("Metadata listener %r failed in %s%r", registration.listener, method, args[:2])
+
+    def _count(self) -> None:
+        """Add up what was committed since the last snapshot, and let go of what everybody has seen."""
+        high_watermark = self._high_watermark
+        if high_watermark is None or self._storage is None:
+            return
+        while self._counted_offset < high_watermark:
+            for batch in self._committed(self._counted_offset, high_watermark):
+                self.bytes_since_snapshot += batch.size
+                self._counted_offset = batch.next_offset
+        while self._recent and self._recent[0].next_offset <= high_watermark:
+            self._recent.popleft()
+
+
+def _from(batch: Committed, start: int) -> Committed:
+    """The batch without what a snapshot that ends inside it has told already."""
+    if batch.base_offset >= start:
+        return batch
+    rest = batch.values[start - batch.base_offset :]
+    return Committed(start, batch.next_offset, batch.epoch, batch.timestamp_ms, batch.size, rest)

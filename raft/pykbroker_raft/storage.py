@@ -1,0 +1,388 @@
+"""The metadata partition on disk: the log, `quorum-state`, the snapshots. Kafka's names and bytes.
+
+Responsible for doing what a `Ready` says, and for giving a `RaftNode` its start: what the log holds, which voters it names, what was
+voted. Synchronous; the driver decides what runs off the loop. Invariants: quorum-state and snapshots appear whole or not at all
+(written beside, fsynced, renamed, the folder fsynced); a log that starts above 0 has a snapshot that covers what is
+missing; every disk error is a `StorageError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from pykbroker_log.disk import Disk, File, read_file, write_atomic
+from pykbroker_log.log_config import AppendOrigin, LogConfig, StorageError
+from pykbroker_log.partition_log import PartitionLog
+from pykbroker_wire.records.batch import iter_batches
+
+from pykbroker_raft import batches, checkpoint, rpc
+from pykbroker_raft.election_state import ElectionState
+from pykbroker_raft.log_view import LogView, OffsetAndEpoch
+from pykbroker_raft.voters import VoterHistory, VoterSet
+
+DIRECTORY = f"{rpc.TOPIC}-{rpc.PARTITION}"
+QUORUM_STATE = "quorum-state"
+BOOTSTRAP_VOTERS = OffsetAndEpoch(0, 0)
+_SCAN_BYTES = 4 * 1024 * 1024
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class StorageConfig:
+    """Kafka's metadata.log.* and metadata.max.retention.* keys."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 604_800_000
+    max_retention_bytes: int = 100 * 1024 * 1024
+    max_retention_ms: int = 604_800_000
+    max_batch_bytes: int = 8 * 1024 * 1024
+
+    def log_config(self) -> LogConfig:
+        # Records leave only with a snapshot that replaces them, never by age or size.
+        return LogConfig(
+            segment_bytes=self.segment_bytes,
+            segment_ms=self.segment_ms,
+            retention_ms=-1,
+            retention_bytes=-1,
+            max_message_bytes=self.max_batch_bytes,
+            file_delete_delay_ms=0,
+        )
+
+
+@dataclass(slots=True)
+class MetadataStorage:
+    """The folder `__cluster_metadata-0`, open."""
+
+    disk: Disk
+    log_dir: str
+    path: str
+    config: StorageConfig
+    log: PartitionLog
+    snapshots: dict[OffsetAndEpoch, int]
+    _partial: tuple[OffsetAndEpoch, str, File] | None = field(default=None)
+
+    @classmethod
+    def open(cls, disk: Disk, log_dir: str, config: StorageConfig, now_ms: int) -> MetadataStorage:
+        path = f"{log_dir}/{DIRECTORY}"
+        try:
+            disk.make_dirs(path)
+            log = PartitionLog.open(
+                disk,
+                path,
+                topic=rpc.TOPIC,
+                partition=rpc.PARTITION,
+                topic_id=rpc.TOPIC_ID,
+                config=config.log_config(),
+                now_ms=now_ms,
+                clean=False,
+                recovery_point=0,
+                log_start_offset=0,
+                high_watermark=0,
+                producer_id_expiration_ms=1 << 31,
+            )
+            snapshots = _recover_snapshots(disk, path, log.log_start_offset)
+            storage = cls(disk, log_dir, path, config, log, snapshots)
+            latest = storage.latest_snapshot
+            epochs = storage._epoch_starts()
+            end = OffsetAndEpoch(log.log_end_offset, epochs[-1][0] if epochs else 0)
+            if latest is not None and latest > end:
+                # Stopped between taking a leader's snapshot and emptying the log.
+                storage._restart_log(latest)
+            return storage
+        except OSError as error:
+            raise StorageError(log_dir, error) from error
+
+    @property
+    def latest_snapshot(self) -> OffsetAndEpoch | None:
+        return max(self.snapshots, default=None)
+
+    def _guard(self, function: Callable[[], T]) -> T:
+        try:
+            return function()
+        except OSError as error:
+            raise StorageError(self.log_dir, error) from error
+
+    # What a node starts from
+
+    def read_election_state(self) -> ElectionState | None:
+        path = f"{self.path}/{QUORUM_STATE}"
+        if not self._guard(lambda: self.disk.exists(path)):
+            return None
+        return ElectionState.from_bytes(self._guard(lambda: read_file(self.disk, path)))
+
+    def write_election_state(self, state: ElectionState) -> None:
+        """Durable when it returns."""
+        self._guard(lambda: write_atomic(self.disk, f"{self.path}/{QUORUM_STATE}", state.to_bytes()))
+
+    def log_view(self) -> LogView:
+        # What recovery left is on the disk, but perhaps not for good: it was read from the page cache.
+        self.flush()
+        return LogView(
+            self.log.log_start_offset,
+            self.log.log_end_offset,
+            self.log.log_end_offset,
+            self._epoch_starts(),
+            dict(self.snapshots),
+        )
+
+    def _epoch_starts(self) -> list[tuple[int, int]]:
+        found: list[tuple[int, int]] = []
+        for data in self._scan(self.log.log_start_offset, self.log.log_end_offset):
+            for _, header in iter_batches(data):
+                if not found or header.partition_leader_epoch > found[-1][0]:
+                    found.append((header.partition_leader_epoch, header.base_offset))
+        return found
+
+    def voter_history(self, static_voters: VoterSet) -> VoterHistory:
+        """Voters and kraft.version from the latest snapshot and everything after it."""
+        history = VoterHistory(static_voters)
+        start = self.log.log_start_offset
+        latest = self.latest_snapshot
+        if latest is not None:
+            snapshot = self.load_snapshot(latest)
+            history.reset(latest.offset - 1, snapshot.voters, snapshot.kraft_version)
+            start = latest.offset
+        for data in self._scan(start, self.log.log_end_offset):
+            for position, header in iter_batches(data):
+                if not header.is_control or header.base_offset < start:
+                    continue
+                view = memoryview(data)[position : position + header.size_in_bytes]
+                for offset, record in batches.control_records(view):
+                    if record.type is batches.ControlType.KRAFT_VOTERS:
+                        history.sets.add(offset, VoterSet.from_record(record.message))
+                    elif record.type is batches.ControlType.KRAFT_VERSION:
+                        history.versions.add(offset, record.message.kraft_version)
+        return history
+
+    def _scan(self, start: int, end: int) -> Iterator[bytes]:
+        offset = start
+        while offset < end:
+            data = self.read(offset, _SCAN_BYTES, end)
+            next_offset = offset
+            for _, header in iter_batches(data):
+                next_offset = header.next_offset
+            if next_offset <= offset:
+                raise AssertionError(f"{self.path}: nothing to read at offset {offset}, the log ends at {end}")
+            yield data
+            offset = next_offset
+
+    # The log
+
+    def append(self, records: bytes, epoch: int, now_ms: int) -> None:
+        """Write batches as they are: `RaftNode` has built or checked them. Not durable before `flush`."""
+        self.log.append_as_leader(records, leader_epoch=epoch, now_ms=now_ms, origin=AppendOrigin.RAFT_LEADER)
+
+    def flush(self) -> int:
+        """Fsync the log; the offset below which everything is durable now."""
+        end = self.log.log_end_offset
+        self.log.flush()
+        return end
+
+    def read(self, offset: int, max_bytes: int, upper_offset: int) -> bytes:
+        """Whole batches from the one that holds `offset`; at least one."""
+        if offset >= upper_offset:
+            return b""
+        result = self.log.read(offset, max_bytes, upper_offset, min_one=True, mapped=False)
+        return b"".join(result.slices)
+
+    def truncate(self, offset: int) -> None:
+        self.log.truncate_to(offset)
+
+    def set_high_watermark(self, offset: int) -> None:
+        self.log.set_high_watermark(offset)
+
+    def close(self) -> None:
+        if self._partial is not None:
+            self._partial[2].close()
+            self._partial = None
+        self.log.close(clean=True)
+
+    # Snapshots
+
+    def write_snapshot(
+        self,
+        snapshot: OffsetAndEpoch,
+        values: Iterable[bytes],
+        *,
+        now_ms: int,
+        last_timestamp_ms: int,
+        kraft_version: int,
+        voters: VoterSet | None,
+    ) -> int:
+        """Write a snapshot of what is committed below `snapshot.offset`; its size."""
+        data = checkpoint.encode(
+            values,
+            epoch=snapshot.epoch,
+            now_ms=now_ms,
+            last_timestamp_ms=last_timestamp_ms,
+            kraft_version=kraft_version,
+            voters=voters,
+        )
+        size = self._guard(lambda: write_checkpoint(self.disk, self.path, checkpoint.file_name(snapshot), data))
+        self.snapshots[snapshot] = size
+        return size
+
+    def load_snapshot(self, snapshot: OffsetAndEpoch) -> checkpoint.Snapshot:
+        path = f"{self.path}/{checkpoint.file_name(snapshot)}"
+        return checkpoint.decode(self._guard(lambda: read_file(self.disk, path)))
+
+    def read_snapshot(self, snapshot: OffsetAndEpoch, position: int, max_bytes: int) -> bytes:
+        """A piece of the file, cut anywhere."""
+
+        def read() -> bytes:
+            file = self.disk.open(f"{self.path}/{checkpoint.file_name(snapshot)}")
+            try:
+                return file.pread(max_bytes, position)
+            finally:
+                file.close()
+
+        return self._guard(read)
+
+    def append_chunk(self, snapshot: OffsetAndEpoch, position: int, data: bytes) -> None:
+        """The next piece of a snapshot that is being fetched."""
+
+        def write() -> None:
+            if self._partial is None or self._partial[0] != snapshot or position == 0:
+                if self._partial is not None:
+                    self._partial[2].close()
+                path = f"{self.path}/{checkpoint.file_name(snapshot)[: -len('.checkpoint')]}-fetch.checkpoint.part"
+                file = self.disk.open(path, create=True)
+                file.truncate(0)
+                self._partial = (snapshot, path, file)
+            self._partial[2].pwritev([data], position)
+
+        self._guard(write)
+
+    def install_snapshot(self, snapshot: OffsetAndEpoch) -> tuple[int, checkpoint.Snapshot]:
+        """Put the fetched snapshot in place and start the log after it; its size and content. Durable when it returns."""
+        if self._partial is None or self._partial[0] != snapshot:
+            raise AssertionError(f"snapshot {snapshot} was not fetched")
+        _, path, file = self._partial
+        self._partial = None
+
+        def install() -> tuple[int, checkpoint.Snapshot]:
+            file.fsync()
+            size = file.size()
+            file.close()
+            content = checkpoint.decode(read_file(self.disk, path))
+            self.disk.rename(path, f"{self.path}/{checkpoint.file_name(snapshot)}")
+            self.disk.fsync_dir(self.path)
+            self.snapshots[snapshot] = size
+            self._restart_log(snapshot)
+            return size, content
+
+        return self._guard(install)
+
+    def _restart_log(self, snapshot: OffsetAndEpoch) -> None:
+        self.log.truncate_fully_and_start_at(snapshot.offset)
+        self.log.set_high_watermark(snapshot.offset)
+        self._delete_snapshots([known for known in self.snapshots if known < snapshot])
+
+    def _delete_snapshots(self, snapshots: Iterable[OffsetAndEpoch]) -> None:
+        for snapshot in list(snapshots):
+            path = f"{self.path}/{checkpoint.file_name(snapshot)}"
+            # Renamed first, so that a half-deleted folder never offers a snapshot that the log no longer continues.
+            self.disk.rename(path, path + ".deleted")
+            self.disk.unlink(path + ".deleted")
+            del self.snapshots[snapshot]
+
+    def clean(self, now_ms: int) -> int | None:
+        """Delete what newer snapshots make superfluous, beyond what retention wants kept; the new log start, if it moved."""
+        ordered = sorted(self.snapshots)
+        keep_from: OffsetAndEpoch | None = None
+        total = self.log.size_bytes + sum(self.snapshots.values())
+        for old, new in zip(ordered, ordered[1:], strict=False):
+            too_big = 0 <= self.config.max_retention_bytes < total
+            too_old = 0 <= self.config.max_retention_ms < now_ms - self._snapshot_timestamp_ms(old)
+            if not (too_big or too_old):
+                break
+            total -= self.snapshots[old]
+            keep_from = new
+        if keep_from is None or keep_from.offset <= self.log.log_start_offset:
+            return None
+        start = keep_from
+
+        def delete() -> None:
+            self.log.delete_records_before(start.offset)
+            self.log.retire(now_ms)
+            self.log.purge(now_ms)
+            self._delete_snapshots([known for known in self.snapshots if known < start])
+            self.disk.fsync_dir(self.path)
+
+        self._guard(delete)
+        return start.offset
+
+    def _snapshot_timestamp_ms(self, snapshot: OffsetAndEpoch) -> int:
+        head = self.read_snapshot(snapshot, 0, 64 * 1024)
+        for _, record in batches.control_records(head):
+            if record.type is batches.ControlType.SNAPSHOT_HEADER:
+                return int(record.message.last_contained_log_timestamp)
+        return 0
+
+
+def _recover_snapshots(disk: Disk, path: str, log_start_offset: int) -> dict[OffsetAndEpoch, int]:
+    keep: dict[OffsetAndEpoch, int] = {}
+    remove: list[str] = []
+    for name in disk.list(path):
+        parsed = checkpoint.parse_name(name)
+        if parsed is None:
+            continue
+        if parsed.suffix or parsed.id.offset < log_start_offset:
+            remove.append(name)
+            continue
+        file = disk.open(f"{path}/{name}")
+        keep[parsed.id] = file.size()
+        file.close()
+    if log_start_offset > 0 and not any(known.offset >= log_start_offset for known in keep):
+        raise ValueError(
+            f"{path}: the log starts at {log_start_offset} and no snapshot covers what was before; found {sorted(keep)}"
+        )
+    for name in remove:
+        disk.unlink(f"{path}/{name}")
+    return keep
+
+
+def write_checkpoint(disk: Disk, folder: str, name: str, data: Iterable[bytes]) -> int:
+    """Write a snapshot file, whole or not at all; its size."""
+    temporary = f"{folder}/{name[: -len('.checkpoint')]}-write.checkpoint.part"
+    file = disk.open(temporary, create=True)
+    size = 0
+    try:
+        file.truncate(0)
+        for part in data:
+            size += file.pwritev([part], size)
+        file.fsync()
+    finally:
+        file.close()
+    disk.rename(temporary, f"{folder}/{name}")
+    disk.fsync_dir(folder)
+    return size
+
+
+# Formatting a new directory
+
+
+def format_voters(disk: Disk, log_dir: str, voters: VoterSet, now_ms: int) -> None:
+    """As `StorageTool format --standalone` (one voter) or `--initial-controllers`: kraft.version 1 and the voters as snapshot 0-0."""
+    folder = f"{log_dir}/{DIRECTORY}"
+    disk.make_dirs(folder)
+    data = checkpoint.encode([], epoch=0, now_ms=now_ms, last_timestamp_ms=now_ms, kraft_version=1, voters=voters)
+    write_checkpoint(disk, folder, checkpoint.file_name(BOOTSTRAP_VOTERS), data)
+    disk.fsync_dir(log_dir)
+
+
+def write_bootstrap(disk: Disk, log_dir: str, values: Iterable[bytes], now_ms: int) -> None:
+    """`bootstrap.checkpoint`: the metadata records (framed values) that the first controller of a new cluster appends."""
+    data = b"".join(checkpoint.encode(values, epoch=0, now_ms=now_ms))
+    write_atomic(disk, f"{log_dir}/{checkpoint.BOOTSTRAP_FILE}", data)
+
+
+def read_bootstrap(disk: Disk, log_dir: str) -> list[bytes] | None:
+    """The values of `bootstrap.checkpoint`; None when there is none."""
+    path = f"{log_dir}/{checkpoint.BOOTSTRAP_FILE}"
+    if not disk.exists(path):
+        return None
+    return [value for batch in checkpoint.decode(read_file(disk, path)).values for value in batch]
