@@ -1,0 +1,254 @@
+"""Committed offsets of every group of one shard: replayed state and what is read from it.
+
+Responsible for commit, fetch, delete and expiry of offsets, and for those that a transaction has not decided yet. Not
+responsible for who may commit (the group says) nor for when expiry runs (shard.py).
+
+Invariants (INVARIANTS G3, G4): `replay` and `end_transaction` are the only mutators; an undecided offset is never
+served; of a plain commit and a transaction's the one later in the log wins, whenever the transaction ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from pykbroker.coordinator.group.records import offset_tombstone
+from pykbroker.coordinator.result import Record
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.offset_fetch import (
+    OffsetFetchRequestTopics,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from pykbroker_wire.primitives import ZERO_UUID
+from pykbroker_wire.stored.group.offset_commit import OffsetCommitKey, OffsetCommitValue
+
+NO_PRODUCER_ID: Final = -1
+NO_OFFSET: Final = -1
+NO_EXPIRY: Final = -1
+
+
+class Committed:
+    """One committed offset. `at` is where in the log."""
+
+    __slots__ = ("at", "commit_ms", "expire_ms", "leader_epoch", "metadata", "offset", "topic_id")
+
+    def __init__(self, value: OffsetCommitValue, at: int) -> None:
+        self.offset = value.offset
+        self.leader_epoch = value.leader_epoch
+        self.metadata = value.metadata
+        self.commit_ms = value.commit_timestamp
+        self.expire_ms = value.expire_timestamp
+        self.topic_id = value.topic_id
+        self.at = at
+
+    def is_of(self, topic_id: bytes) -> bool:
+        """Whether it was committed for the topic with this id, as far as both are known: a name may be used again."""
+        return self.topic_id == topic_id or topic_id == ZERO_UUID or self.topic_id == ZERO_UUID
+
+    def expired(self, retained_from_ms: int, now_ms: int, retention_ms: int) -> bool:
+        if self.expire_ms != NO_EXPIRY:
+            return now_ms >= self.expire_ms
+        return now_ms - (self.commit_ms if retained_from_ms == -1 else retained_from_ms) >= retention_ms
+
+
+_Partitions = dict[int, Committed]
+_Topics = dict[str, _Partitions]
+
+
+class Offsets:
+    """By group, topic, partition."""
+
+    __slots__ = ("_by_group", "_open_producers", "_pending")
+
+    def __init__(self) -> None:
+        self._by_group: dict[str, _Topics] = {}
+        #: producer id -> what its open transaction committed
+        self._pending: dict[int, dict[tuple[str, str, int], Committed]] = {}
+        #: group -> producers with an open transaction that commits for it
+        self._open_producers: dict[str, set[int]] = {}
+
+    # -- replay -------------------------------------------------------------------------------------------------------
+
+    def replay(
+        self, key: OffsetCommitKey, value: OffsetCommitValue | None, at: int, producer_id: int = NO_PRODUCER_ID
+    ) -> None:
+        if value is None:
+            self._remove(key.group, key.topic, key.partition)
+            for producer in self._open_producers.get(key.group, ()):
+                self._pending[producer].pop((key.group, key.topic, key.partition), None)
+        elif producer_id == NO_PRODUCER_ID:
+            self._put(key.group, key.topic, key.partition, Committed(value, at))
+        else:
+            self._pending.setdefault(producer_id, {})[key.group, key.topic, key.partition] = Committed(value, at)
+            self._open_producers.setdefault(key.group, set()).add(producer_id)
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """The marker of a transaction: what it committed counts, or never happened."""
+        pending = self._pending.pop(producer_id, None)
+        if pending is None:
+            return
+        for group, producers in list(self._open_producers.items()):
+            producers.discard(producer_id)
+            if not producers:
+                del self._open_producers[group]
+        if commit:
+            for (group, topic, partition), committed in pending.items():
+                before = self.get(group, topic, partition)
+                if before is None or before.at < committed.at:
+                    self._put(group, topic, partition, committed)
+
+    def _put(self, group: str, topic: str, partition: int, committed: Committed) -> None:
+        topics = self._by_group.get(group)
+        if topics is None:
+            topics = self._by_group[group] = {}
+        partitions = topics.get(topic)
+        if partitions is None:
+            partitions = topics[topic] = {}
+        partitions[partition] = committed
+
+    def _remove(self, group: str, topic: str, partition: int) -> None:
+        topics = self._by_group.get(group)
+        partitions = topics.get(topic) if topics is not None else None
+        if topics is None or partitions is None:
+            return
+        partitions.pop(partition, None)
+        if not partitions:
+            del topics[topic]
+            if not topics:
+                del self._by_group[group]
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def groups(self) -> Iterable[str]:
+        return self._by_group.keys()
+
+    def count(self) -> int:
+        return sum(len(partitions) for topics in self._by_group.values() for partitions in topics.values())
+
+    def get(self, group: str, topic: str, partition: int) -> Committed | None:
+        return self._by_group.get(group, {}).get(topic, {}).get(partition)
+
+    def has_open_transaction(self, group: str) -> bool:
+        return group in self._open_producers
+
+    def is_pending(self, group: str, topic: str, partition: int) -> bool:
+        producers = self._open_producers.get(group)
+        return producers is not None and any(
+            (group, topic, partition) in self._pending[producer] for producer in producers
+        )
+
+    def fetch(
+        self, group: str, topics: Iterable[OffsetFetchRequestTopics], *, require_stable: bool
+    ) -> list[OffsetFetchResponseTopics]:
+        """What was asked for, in that order; -1 where nothing was committed."""
+        by_topic = self._by_group.get(group, {})
+        answer: list[OffsetFetchResponseTopics] = []
+        for asked in topics:
+            by_partition = by_topic.get(asked.name, {})
+            partitions: list[OffsetFetchResponsePartitions] = []
+            for partition in asked.partition_indexes:
+                committed = by_partition.get(partition)
+                if require_stable and self.is_pending(group, asked.name, partition):
+                    partitions.append(_unstable(partition))
+                elif committed is None or not committed.is_of(asked.topic_id):
+                    partitions.append(
+                        OffsetFetchResponsePartitions(partition_index=partition, committed_offset=NO_OFFSET)
+                    )
+                else:
+                    partitions.append(_found(partition, committed))
+            answer.append(OffsetFetchResponseTopics(name=asked.name, topic_id=asked.topic_id, partitions=partitions))
+        return answer
+
+    def fetch_all(self, group: str, *, require_stable: bool) -> list[OffsetFetchResponseTopics]:
+        """Everything that the group has."""
+        return [
+            OffsetFetchResponseTopics(
+                name=topic,
+                partitions=[
+                    _unstable(partition)
+                    if require_stable and self.is_pending(group, topic, partition)
+                    else _found(partition, committed)
+                    for partition, committed in partitions.items()
+                ],
+            )
+            for topic, partitions in self._by_group.get(group, {}).items()
+        ]
+
+    # -- tombstones: decisions, not changes ---------------------------------------------------------------------------
+
+    def delete(self, group: str, topic: str, partition: int) -> list[Record]:
+        if self.get(group, topic, partition) is None and not self.is_pending(group, topic, partition):
+            return []
+        return [offset_tombstone(group, topic, partition)]
+
+    def delete_group(self, group: str) -> list[Record]:
+        keys = [
+            (topic, partition)
+            for topic, partitions in self._by_group.get(group, {}).items()
+            for partition in partitions
+        ]
+        known = set(keys)
+        for producer in self._open_producers.get(group, ()):
+            for owner, topic, partition in self._pending[producer]:
+                if owner == group and (topic, partition) not in known:
+                    known.add((topic, partition))
+                    keys.append((topic, partition))
+        return [offset_tombstone(group, topic, partition) for topic, partition in keys]
+
+    def delete_topics(self, deleted: Iterable[tuple[str, bytes]]) -> list[Record]:
+        """The topics are gone. An offset that was committed for a newer topic of the same name stays."""
+        ids = dict(deleted)
+        records: list[Record] = []
+        for group, topics in self._by_group.items():
+            for topic in ids.keys() & topics.keys():
+                records += (
+                    offset_tombstone(group, topic, partition)
+                    for partition, committed in topics[topic].items()
+                    if committed.is_of(ids[topic])
+                )
+        seen = {
+            (record.key.group, record.key.topic, record.key.partition)
+            for record in records
+            if isinstance(record.key, OffsetCommitKey)
+        }
+        for pending in self._pending.values():
+            for (group, topic, partition), committed in pending.items():
+                if topic in ids and (group, topic, partition) not in seen and committed.is_of(ids[topic]):
+                    seen.add((group, topic, partition))
+                    records.append(offset_tombstone(group, topic, partition))
+        return records
+
+    def expire(
+        self, group: str, retained_from_ms: int, now_ms: int, retention_ms: int, is_subscribed: Callable[[str], bool]
+    ) -> tuple[list[Record], bool]:
+        """Tombstones of what has expired, and whether that is everything the group has."""
+        records: list[Record] = []
+        everything = not self.has_open_transaction(group)
+        for topic, partitions in self._by_group.get(group, {}).items():
+            if is_subscribed(topic):
+                everything = False
+                continue
+            for partition, committed in partitions.items():
+                if committed.expired(retained_from_ms, now_ms, retention_ms) and not self.is_pending(
+                    group, topic, partition
+                ):
+                    records.append(offset_tombstone(group, topic, partition))
+                else:
+                    everything = False
+        return records, everything
+
+
+def _found(partition: int, committed: Committed) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=partition,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )
+
+
+def _unstable(partition: int) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=partition, committed_offset=NO_OFFSET, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT
+    )

@@ -1,0 +1,109 @@
+"""Records of `__consumer_offsets`, byte for byte those of Apache Kafka 4.3.1.
+
+A key is its type as int16 and a body of version 0; a value its version as int16 and a body. Versions are what 4.3.1
+writes: GroupMetadata 3; OffsetCommit 4, or 1 with an explicit expiry (OffsetCommit requests up to version 4), which
+has no other form.
+
+Responsible for building records, and for bytes to messages and back. Record types of groups that are not served here
+are skipped when the log is read (`decode` returns None): they belong to others and stay where they are. Not
+responsible for what they mean.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pykbroker.coordinator.result import Record
+from pykbroker_wire.errors import DecodeError
+from pykbroker_wire.primitives import ZERO_UUID, Buffer
+from pykbroker_wire.stored.group.group_metadata import GroupMetadataKey, GroupMetadataValue
+from pykbroker_wire.stored.group.legacy_offset_commit import LegacyOffsetCommitKey
+from pykbroker_wire.stored.group.offset_commit import OffsetCommitKey, OffsetCommitValue
+from pykbroker_wire.stored_framing import encode_key, encode_value
+
+if TYPE_CHECKING:
+    from pykbroker.coordinator.group.classic import ClassicGroup
+
+GROUP_METADATA_VERSION: Final = 3
+OFFSET_COMMIT_VERSION: Final = 4
+#: the only version that can say when an offset expires
+OFFSET_COMMIT_WITH_EXPIRY_VERSION: Final = 1
+
+_LEGACY_OFFSET_COMMIT: Final = LegacyOffsetCommitKey.API_KEY
+_OFFSET_COMMIT: Final = OffsetCommitKey.API_KEY
+_GROUP_METADATA: Final = GroupMetadataKey.API_KEY
+
+
+def group_record(group: ClassicGroup, assignments: dict[str, bytes]) -> Record:
+    """The group in its present generation."""
+    return Record(GroupMetadataKey(group=group.group_id), group.to_stored(assignments), GROUP_METADATA_VERSION)
+
+
+def empty_group_record(group: ClassicGroup) -> Record:
+    """A group before its first generation, whoever is joining it at this moment."""
+    value = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=group.state_timestamp_ms)
+    return Record(GroupMetadataKey(group=group.group_id), value, GROUP_METADATA_VERSION)
+
+
+def group_tombstone(group_id: str) -> Record:
+    return Record(GroupMetadataKey(group=group_id), None)
+
+
+def offset_record(
+    group_id: str,
+    topic: str,
+    partition: int,
+    *,
+    offset: int,
+    leader_epoch: int,
+    metadata: str,
+    commit_ms: int,
+    expire_ms: int,
+    topic_id: bytes = ZERO_UUID,
+) -> Record:
+    """`expire_ms` -1: by retention, as everybody does now."""
+    value = OffsetCommitValue(
+        offset=offset,
+        leader_epoch=leader_epoch,
+        metadata=metadata,
+        commit_timestamp=commit_ms,
+        expire_timestamp=expire_ms,
+        topic_id=topic_id,
+    )
+    version = OFFSET_COMMIT_VERSION if expire_ms == -1 else OFFSET_COMMIT_WITH_EXPIRY_VERSION
+    return Record(OffsetCommitKey(group=group_id, topic=topic, partition=partition), value, version)
+
+
+def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:
+    return Record(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
+
+
+def encode(record: Record) -> tuple[bytes, bytes | None]:
+    value = record.value
+    return encode_key(record.key), None if value is None else encode_value(value, record.value_version)
+
+
+def decode(key: Buffer | None, value: Buffer | None) -> Record | None:
+    """None for a type of record that is not ours to understand. Raises DecodeError."""
+    if key is None or len(key) < 2:
+        raise DecodeError("a record of __consumer_offsets without a key")
+    record_type = key[0] << 8 | key[1]
+    if record_type in (_OFFSET_COMMIT, _LEGACY_OFFSET_COMMIT):
+        offset_key, _ = OffsetCommitKey.decode(key, 2, 0)
+        if value is None:
+            return Record(offset_key, None)
+        version = _version(value)
+        return Record(offset_key, OffsetCommitValue.decode(value, 2, version)[0], version)
+    if record_type == _GROUP_METADATA:
+        group_key, _ = GroupMetadataKey.decode(key, 2, 0)
+        if value is None:
+            return Record(group_key, None)
+        version = _version(value)
+        return Record(group_key, GroupMetadataValue.decode(value, 2, version)[0], version)
+    return None
+
+
+def _version(value: Buffer) -> int:
+    if len(value) < 2:
+        raise DecodeError(f"a value of {len(value)} bytes in __consumer_offsets")
+    return value[0] << 8 | value[1]

@@ -1,0 +1,283 @@
+"""Groups as request handlers see them: one method per API, answers or futures of answers.
+
+Responsible for which partition of `__consumer_offsets` a group belongs to, for the checks that need no group, for
+spreading a request over partitions and joining the answers, and for what each API answers when its coordinator
+cannot. Not responsible for authorization and topics (api/), nor for anything a group decides (shard.py).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from pykbroker.coordinator.group import records
+from pykbroker.coordinator.group.rebalance import Client
+from pykbroker.coordinator.group.settings import GroupSettings
+from pykbroker.coordinator.group.shard import GroupShard
+from pykbroker.coordinator.later import Later, gather, then
+from pykbroker.coordinator.runtime import CoordinatorRuntime
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.delete_groups import DeletableGroupResult
+from pykbroker_wire.messages.describe_groups import DescribedGroup
+from pykbroker_wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from pykbroker_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from pykbroker_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from pykbroker_wire.messages.list_groups import ListedGroup
+from pykbroker_wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from pykbroker_wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from pykbroker_wire.messages.offset_fetch import OffsetFetchRequestTopics, OffsetFetchResponseGroup
+from pykbroker_wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from pykbroker_wire.records.compression import Codec
+
+if TYPE_CHECKING:
+    from pykbroker.config.load import Config
+    from pykbroker.metadata.delta import MetadataDelta
+    from pykbroker.metadata.image import MetadataImage
+    from pykbroker.metadata.loader import MetadataLoader
+    from pykbroker.replica.table import ReplicaTable
+    from pykbroker.runtime import Runtime
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+
+
+@lru_cache(maxsize=65_536)
+def java_hash(text: str) -> int:
+    """String.hashCode: over UTF-16 units, wrapping at 32 bits. Every broker must put a group in the same partition."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for unit in struct.unpack(f">{len(units) // 2}H", units):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return value - 0x1_0000_0000 if value & 0x8000_0000 else value
+
+
+def partition_for(key: str, partitions: int) -> int:
+    """Kafka's Utils.abs: the smallest integer, which has no opposite, counts as 0."""
+    value = java_hash(key)
+    return (0 if value == -0x8000_0000 else abs(value)) % partitions
+
+
+class GroupService:
+    """What handlers find as `ctx.services.groups`."""
+
+    def __init__(
+        self, runtime: Runtime, config: Config, node_id: int, replicas: ReplicaTable, metadata: MetadataLoader
+    ) -> None:
+        self.node_id = node_id
+        self.settings = GroupSettings.from_config(config)
+        self._runtime = runtime
+        self._metadata = metadata
+        self._configured_partitions = config.int("offsets.topic.num.partitions")
+        self.coordinator: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
+            OFFSETS_TOPIC,
+            runtime,
+            replicas,
+            lambda index: GroupShard(index, self.settings),
+            records,
+            commit_timeout_ms=config.int("offsets.commit.timeout.ms"),
+            codec=Codec(config.int("offsets.topic.compression.codec")),
+        )
+
+    def close(self) -> None:
+        """Everything that waits is answered NOT_COORDINATOR."""
+        self.coordinator.close()
+
+    def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
+        """Publisher of the metadata loader: offsets of deleted topics go."""
+        deleted = [(topic.name, topic.id) for topic in delta.topics_deleted.values()]
+        if deleted:
+            self.coordinator.input_all(lambda shard, now_ms: shard.topics_deleted(deleted, now_ms))
+
+    def partition_of(self, group_id: str) -> int:
+        """The partition whose leader coordinates the group."""
+        topic = self._metadata.image.topics.by_name.get(OFFSETS_TOPIC)
+        return partition_for(group_id, len(topic.partitions) if topic is not None else self._configured_partitions)
+
+    def _by_partition(self, group_ids: Iterable[str]) -> dict[int, list[str]]:
+        grouped: dict[int, list[str]] = {}
+        for group_id in group_ids:
+            grouped.setdefault(self.partition_of(group_id), []).append(group_id)
+        return grouped
+
+    # -- members ------------------------------------------------------------------------------------------------------
+
+    def join(
+        self, request: JoinGroupRequest, client_id: str, client_host: str, api_version: int
+    ) -> Later[JoinGroupResponse]:
+        if not request.group_id:
+            return JoinGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID, member_id=request.member_id)
+        if (
+            not self.settings.min_session_timeout_ms
+            <= request.session_timeout_ms
+            <= self.settings.max_session_timeout_ms
+        ):
+            return JoinGroupResponse(error_code=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=request.member_id)
+        suffix = str(UUID(int=self._runtime.random.getrandbits(128), version=4))
+        # Apache Kafka stores addresses as Java prints them.
+        client = Client(client_id, f"/{client_host}", api_version, suffix)
+        return self.coordinator.submit(
+            self.partition_of(request.group_id),
+            lambda shard, token, now_ms: shard.join(request, client, token, now_ms),
+            lambda code: JoinGroupResponse(error_code=code),
+        )
+
+    def sync(self, request: SyncGroupRequest) -> Later[SyncGroupResponse]:
+        if not request.group_id:
+            return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        return self.coordinator.submit(
+            self.partition_of(request.group_id),
+            lambda shard, token, now_ms: shard.sync(request, token, now_ms),
+            lambda code: SyncGroupResponse(error_code=code),
+        )
+
+    def heartbeat(self, request: HeartbeatRequest) -> Later[HeartbeatResponse]:
+        if not request.group_id:
+            return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        return self.coordinator.submit(
+            self.partition_of(request.group_id),
+            lambda shard, token, now_ms: shard.heartbeat(request, token, now_ms),
+            # While the group loads its members need not worry.
+            lambda code: HeartbeatResponse(
+                error_code=ErrorCode.NONE if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else code
+            ),
+            barrier=False,
+        )
+
+    def leave(self, request: LeaveGroupRequest) -> Later[LeaveGroupResponse]:
+        """`request` in the form of version 3 and later: leavers in `members`."""
+        if not request.group_id:
+            return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+
+        def refuse(code: ErrorCode) -> LeaveGroupResponse:
+            if code is not ErrorCode.UNKNOWN_MEMBER_ID:
+                return LeaveGroupResponse(error_code=code)
+            # There is no such group.
+            return LeaveGroupResponse(
+                members=[
+                    MemberResponse(
+                        member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=code
+                    )
+                    for member in request.members
+                ]
+            )
+
+        return self.coordinator.submit(
+            self.partition_of(request.group_id),
+            lambda shard, token, now_ms: shard.leave(request, token, now_ms),
+            refuse,
+        )
+
+    # -- offsets ------------------------------------------------------------------------------------------------------
+
+    def commit_offsets(
+        self, request: OffsetCommitRequest, topics: list[OffsetCommitRequestTopic], api_version: int
+    ) -> Later[OffsetCommitResponse]:
+        """`topics`: those of the request that may be committed, with name and id."""
+        return self.coordinator.submit(
+            self.partition_of(request.group_id),
+            lambda shard, token, now_ms: shard.commit_offsets(request, topics, api_version, token, now_ms),
+            lambda code: OffsetCommitResponse(
+                topics=[
+                    OffsetCommitResponseTopic(
+                        name=topic.name,
+                        topic_id=topic.topic_id,
+                        partitions=[
+                            OffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code)
+                            for asked in topic.partitions
+                        ],
+                    )
+                    for topic in topics
+                ]
+            ),
+            barrier=False,
+        )
+
+    def fetch_offsets(
+        self, group_id: str, topics: list[OffsetFetchRequestTopics] | None, *, require_stable: bool
+    ) -> Later[OffsetFetchResponseGroup]:
+        """`topics` None: all. The answer's form is that of version 8 and later."""
+
+        def refuse(code: ErrorCode) -> OffsetFetchResponseGroup:
+            # Old consumers know NOT_COORDINATOR here and not COORDINATOR_NOT_AVAILABLE; it also makes them look again.
+            if code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+                code = ErrorCode.NOT_COORDINATOR
+            return OffsetFetchResponseGroup(group_id=group_id, error_code=code)
+
+        return self.coordinator.submit(
+            self.partition_of(group_id),
+            lambda shard, token, now_ms: shard.fetch_offsets(group_id, topics, require_stable, token, now_ms),
+            refuse,
+        )
+
+    def delete_offsets(self, request: OffsetDeleteRequest) -> Later[OffsetDeleteResponse]:
+        if not request.group_id:
+            return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        return self.coordinator.submit(
+            self.partition_of(request.group_id),
+            lambda shard, token, now_ms: shard.delete_offsets(request, token, now_ms),
+            lambda code: OffsetDeleteResponse(error_code=code),
+        )
+
+    # -- administration -----------------------------------------------------------------------------------------------
+
+    def list_groups(self, states: Iterable[str], types: Iterable[str]) -> Later[tuple[ErrorCode, list[ListedGroup]]]:
+        """Groups that this node coordinates. A partition that is loading makes the answer an error: it would miss groups."""
+        wanted_states = frozenset(state.strip().lower() for state in states)
+        wanted_types = frozenset(kind.strip().lower() for kind in types)
+
+        def refuse(code: ErrorCode) -> ErrorCode | list[ListedGroup]:
+            return [] if code is ErrorCode.NOT_COORDINATOR else code
+
+        parts: list[Later[ErrorCode | list[ListedGroup]]] = [
+            self.coordinator.submit(
+                index,
+                lambda shard, token, now_ms: shard.list_groups(wanted_states, wanted_types, token, now_ms),
+                refuse,
+            )
+            for index in self.coordinator.led()
+        ]
+
+        def join(answers: list[ErrorCode | list[ListedGroup]]) -> tuple[ErrorCode, list[ListedGroup]]:
+            groups: list[ListedGroup] = []
+            for answer in answers:
+                if isinstance(answer, ErrorCode):
+                    return answer, []
+                groups += answer
+            return ErrorCode.NONE, groups
+
+        answers: Later[list[ErrorCode | list[ListedGroup]]] = gather(parts)
+        return then(answers, join)
+
+    def describe_groups(self, group_ids: Iterable[str], api_version: int) -> Later[list[DescribedGroup]]:
+        parts: list[Later[list[DescribedGroup]]] = []
+        for index, members in self._by_partition(group_ids).items():
+            parts.append(self._describe(index, members, api_version))
+        return then(gather(parts), lambda answers: [group for answer in answers for group in answer])
+
+    def _describe(self, index: int, group_ids: list[str], api_version: int) -> Later[list[DescribedGroup]]:
+        return self.coordinator.submit(
+            index,
+            lambda shard, token, now_ms: shard.describe_groups(group_ids, api_version, token, now_ms),
+            lambda code: [DescribedGroup(group_id=group_id, error_code=code) for group_id in group_ids],
+        )
+
+    def delete_groups(self, group_ids: Iterable[str]) -> Later[list[DeletableGroupResult]]:
+        parts: list[Later[list[DeletableGroupResult]]] = []
+        for index, members in self._by_partition(dict.fromkeys(group_ids)).items():
+            parts.append(self._delete(index, members))
+        return then(gather(parts), lambda answers: [result for answer in answers for result in answer])
+
+    def _delete(self, index: int, group_ids: list[str]) -> Later[list[DeletableGroupResult]]:
+        return self.coordinator.submit(
+            index,
+            lambda shard, token, now_ms: shard.delete_groups(group_ids, token, now_ms),
+            lambda code: [DeletableGroupResult(group_id=group_id, error_code=code) for group_id in group_ids],
+        )

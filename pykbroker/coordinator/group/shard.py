@@ -1,0 +1,383 @@
+"""The groups of one partition of `__consumer_offsets`: all that requests, timers and the metadata can ask of them.
+
+Responsible for finding the group, for the operations that are about several groups or about groups and offsets
+together, for replay, and for what happens when loading is over. Not responsible for the protocol of members
+(rebalance.py), for futures, the log or the clock (runtime.py), nor for requests that need no group (service.py).
+
+Each operation is pure: `(…, token, now_ms) -> Result`, or KafkaError when it was refused whole and nothing changed.
+Room is kept for other kinds of groups (KIP-848 in consumer.py): `groups` would hold them too, and each operation look
+at the kind first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+
+from pykbroker.coordinator.group.classic import ClassicGroup, State
+from pykbroker.coordinator.group.offsets import NO_PRODUCER_ID, Offsets
+from pykbroker.coordinator.group.rebalance import UNKNOWN_MEMBER, Client, Rebalance
+from pykbroker.coordinator.group.records import group_tombstone, offset_record
+from pykbroker.coordinator.group.settings import GroupSettings
+from pykbroker.coordinator.result import Record, Result, TimerKey, Token
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.messages.delete_groups import DeletableGroupResult
+from pykbroker_wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from pykbroker_wire.messages.heartbeat import HeartbeatRequest
+from pykbroker_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from pykbroker_wire.messages.leave_group import LeaveGroupRequest
+from pykbroker_wire.messages.list_groups import ListedGroup
+from pykbroker_wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from pykbroker_wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from pykbroker_wire.messages.offset_fetch import OffsetFetchRequestTopics, OffsetFetchResponseGroup
+from pykbroker_wire.messages.sync_group import SyncGroupRequest
+from pykbroker_wire.stored.group.group_metadata import GroupMetadataKey, GroupMetadataValue
+from pykbroker_wire.stored.group.offset_commit import OffsetCommitKey, OffsetCommitValue
+
+logger = logging.getLogger(__name__)
+
+#: "Which kind" in ListGroups, version 5 and later.
+CLASSIC = "classic"
+
+_EXPIRE: TimerKey = ("expire",)
+#: Groups that one turn of the expiry looks at, and offsets after which it makes a pause: a turn stays under some
+#: milliseconds.
+_EXPIRE_GROUPS = 256
+_EXPIRE_OFFSETS = 1_000
+
+#: OffsetCommit answers GROUP_ID_NOT_FOUND from this version on where it said ILLEGAL_GENERATION before.
+_GROUP_ID_NOT_FOUND_FROM = 9
+#: DescribeGroups says so from this version on; before, a missing group is described as Dead.
+_MISSING_GROUP_IS_ERROR_FROM = 6
+
+
+class GroupShard:
+    """See the module. `index` is the partition."""
+
+    __slots__ = ("_loading", "groups", "index", "offsets", "settings")
+
+    def __init__(self, index: int, settings: GroupSettings) -> None:
+        self.index = index
+        self.settings = settings
+        self.groups: dict[str, ClassicGroup] = {}
+        self.offsets = Offsets()
+        #: what was read of each group so far; None when loading is over
+        self._loading: dict[str, GroupMetadataValue] | None = {}
+
+    # -- replicated state ---------------------------------------------------------------------------------------------
+
+    def replay(self, record: Record, at: int, producer_id: int = NO_PRODUCER_ID) -> None:
+        """The only mutator of replicated state: while loading, and after every append."""
+        key, value = record.key, record.value
+        if isinstance(key, OffsetCommitKey):
+            assert value is None or isinstance(value, OffsetCommitValue)
+            self.offsets.replay(key, value, at, producer_id)
+            if value is not None and self._loading is None and key.group not in self.groups:
+                # A consumer that assigns its partitions itself: a group without members or protocol.
+                self.groups[key.group] = ClassicGroup(key.group, value.commit_timestamp)
+        elif isinstance(key, GroupMetadataKey):
+            assert value is None or isinstance(value, GroupMetadataValue)
+            self._replay_group(key.group, value)
+        else:
+            raise AssertionError(f"no record of {type(key).__name__} is written here")
+
+    def _replay_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
+        if self._loading is not None:
+            if value is None:
+                self._loading.pop(group_id, None)
+            else:
+                self._loading[group_id] = value
+        elif value is None:
+            group = self.groups.pop(group_id, None)
+            if group is not None:
+                group.move_to(State.DEAD, group.state_timestamp_ms)
+        else:
+            self.groups[group_id].stored = value
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """A transaction marker in the log (WriteTxnMarkers): the other input that changes replicated state."""
+        self.offsets.end_transaction(producer_id, commit=commit)
+
+    def loaded(self, now_ms: int) -> Iterator[Result]:
+        """The log is read to its end. In slices: the caller may pause after each."""
+        loading, self._loading = self._loading, None
+        assert loading is not None
+        for group_id, value in loading.items():
+            group = ClassicGroup.from_stored(group_id, value)
+            self.groups[group_id] = group
+            if group.members:
+                result = Result()
+                Rebalance(group, self.settings, now_ms, result).resume()
+                yield result
+        for number, group_id in enumerate(self.offsets.groups()):
+            if group_id not in self.groups:
+                self.groups[group_id] = ClassicGroup(group_id, now_ms)
+            if number % _EXPIRE_GROUPS == 0:
+                yield Result()
+        result = Result()
+        result.set_timer(_EXPIRE, self.settings.offsets_retention_check_interval_ms)
+        yield result
+
+    # -- timers -------------------------------------------------------------------------------------------------------
+
+    def on_timer(self, key: TimerKey, event: object, now_ms: int) -> Result:
+        result = Result()
+        if key == _EXPIRE:
+            self._expire(list(self.groups) if event is None else event, now_ms, result)  # type: ignore[arg-type]
+            return result
+        kind, group_id = key[0], key[1]
+        group = self.groups.get(group_id)
+        if group is None:
+            return result
+        rebalance = Rebalance(group, self.settings, now_ms, result)
+        if kind == "session":
+            rebalance.session_over(key[2])
+        elif kind == "sync":
+            assert isinstance(event, int)
+            rebalance.sync_overdue(event)
+        elif event is None:
+            rebalance.join_overdue()
+        else:
+            assert isinstance(event, tuple)
+            rebalance.initial_delay_over(*event)
+        return result
+
+    def _expire(self, group_ids: list[str], now_ms: int, result: Result) -> None:
+        """Offsets past their retention, and groups that are empty without any. `group_ids` is taken from the end."""
+        result.atomic = False
+        looked_at = 0
+        while group_ids and looked_at < _EXPIRE_GROUPS and len(result.records) < _EXPIRE_OFFSETS:
+            looked_at += 1
+            group_id = group_ids.pop()
+            group = self.groups.get(group_id)
+            retained_from_ms = group.offsets_expire_from_ms() if group is not None else None
+            if group is None or retained_from_ms is None:
+                continue
+            records, everything = self.offsets.expire(
+                group_id, retained_from_ms, now_ms, self.settings.offsets_retention_ms, group.is_subscribed
+            )
+            if records:
+                logger.info("Group %s: %d offsets expired", group_id, len(records))
+            result.records += records
+            if everything and group.state is State.EMPTY:
+                result.records.append(group_tombstone(group_id))
+        if group_ids:
+            result.set_timer(_EXPIRE, 0, group_ids)
+        else:
+            result.set_timer(_EXPIRE, self.settings.offsets_retention_check_interval_ms)
+
+    def topics_deleted(self, deleted: Iterable[tuple[str, bytes]], now_ms: int) -> Result:
+        """Names and ids of topics that the metadata no longer has."""
+        result = Result()
+        result.atomic = False
+        result.records += self.offsets.delete_topics(deleted)
+        return result
+
+    # -- members ------------------------------------------------------------------------------------------------------
+
+    def join(self, request: JoinGroupRequest, client: Client, token: Token, now_ms: int) -> Result:
+        result = Result()
+        group = self.groups.get(request.group_id)
+        is_new = group is None
+        if group is None:
+            if request.member_id != UNKNOWN_MEMBER:
+                result.reply(
+                    token, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, member_id=request.member_id)
+                )
+                return result
+            group = self.groups[request.group_id] = ClassicGroup(request.group_id, now_ms)
+        Rebalance(group, self.settings, now_ms, result).join(request, client, token, group_is_new=is_new)
+        return result
+
+    def sync(self, request: SyncGroupRequest, token: Token, now_ms: int) -> Result:
+        result = Result()
+        Rebalance(self._group_of_member(request.group_id), self.settings, now_ms, result).sync(request, token)
+        return result
+
+    def heartbeat(self, request: HeartbeatRequest, token: Token, now_ms: int) -> Result:
+        result = Result()
+        Rebalance(self._group_of_member(request.group_id), self.settings, now_ms, result).heartbeat(request, token)
+        return result
+
+    def leave(self, request: LeaveGroupRequest, token: Token, now_ms: int) -> Result:
+        result = Result()
+        Rebalance(self._group_of_member(request.group_id), self.settings, now_ms, result).leave(request, token)
+        return result
+
+    def _group_of_member(self, group_id: str) -> ClassicGroup:
+        group = self.groups.get(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return group
+
+    # -- offsets ------------------------------------------------------------------------------------------------------
+
+    def commit_offsets(
+        self,
+        request: OffsetCommitRequest,
+        topics: list[OffsetCommitRequestTopic],
+        api_version: int,
+        token: Token,
+        now_ms: int,
+    ) -> Result:
+        """`topics` are those of the request that exist and may be read, with name and id."""
+        group_id = request.group_id
+        generation = request.generation_id_or_member_epoch
+        result = Result()
+        group = self.groups.get(group_id)
+        if group is not None:
+            group.check_offset_commit(request.member_id, request.group_instance_id, generation)
+            if generation >= 0:
+                Rebalance(group, self.settings, now_ms, result).commit_keeps_session(request.member_id)
+        elif generation >= 0:
+            if api_version >= _GROUP_ID_NOT_FOUND_FROM:
+                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        limit = self.settings.offset_metadata_max_bytes
+        expire_ms = -1 if request.retention_time_ms == -1 else now_ms + request.retention_time_ms
+        response = OffsetCommitResponse()
+        for topic in topics:
+            answers: list[OffsetCommitResponsePartition] = []
+            for asked in topic.partitions:
+                metadata = asked.committed_metadata or ""
+                answer = OffsetCommitResponsePartition(partition_index=asked.partition_index)
+                answers.append(answer)
+                if len(metadata) > limit:
+                    answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                    continue
+                result.records.append(
+                    offset_record(
+                        group_id,
+                        topic.name,
+                        asked.partition_index,
+                        offset=asked.committed_offset,
+                        leader_epoch=asked.committed_leader_epoch,
+                        metadata=metadata,
+                        commit_ms=now_ms,
+                        expire_ms=expire_ms,
+                        topic_id=topic.topic_id,
+                    )
+                )
+            response.topics.append(
+                OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
+            )
+        result.reply(token, response)
+        return result
+
+    def fetch_offsets(
+        self,
+        group_id: str,
+        topics: list[OffsetFetchRequestTopics] | None,
+        require_stable: bool,
+        token: Token,
+        now_ms: int,
+    ) -> Result:
+        """`topics` None: everything that the group has."""
+        if topics is None:
+            found = self.offsets.fetch_all(group_id, require_stable=require_stable)
+        else:
+            found = self.offsets.fetch(group_id, topics, require_stable=require_stable)
+        result = Result()
+        result.reply(token, OffsetFetchResponseGroup(group_id=group_id, topics=found))
+        return result
+
+    def delete_offsets(self, request: OffsetDeleteRequest, token: Token, now_ms: int) -> Result:
+        group = self.groups.get(request.group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+        group.check_offset_delete()
+        result = Result()
+        response = OffsetDeleteResponse()
+        for topic in request.topics:
+            subscribed = group.is_subscribed(topic.name)
+            answers: list[OffsetDeleteResponsePartition] = []
+            for partition in dict.fromkeys(asked.partition_index for asked in topic.partitions):
+                answer = OffsetDeleteResponsePartition(partition_index=partition)
+                answers.append(answer)
+                if subscribed:
+                    answer.error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+                else:
+                    result.records += self.offsets.delete(request.group_id, topic.name, partition)
+            response.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
+        result.reply(token, response)
+        return result
+
+    # -- administration -----------------------------------------------------------------------------------------------
+
+    def list_groups(self, states: frozenset[str], types: frozenset[str], token: Token, now_ms: int) -> Result:
+        """Filters are lower case; an empty one lets everything through."""
+        result = Result()
+        result.reply(
+            token,
+            [
+                ListedGroup(
+                    group_id=group.group_id,
+                    protocol_type=group.protocol_type or "",
+                    group_state=group.state.value,
+                    group_type=CLASSIC,
+                )
+                for group in self.groups.values()
+                if (not states or group.state.value.lower() in states) and (not types or CLASSIC in types)
+            ],
+        )
+        return result
+
+    def describe_groups(self, group_ids: Iterable[str], api_version: int, token: Token, now_ms: int) -> Result:
+        result = Result()
+        result.reply(token, [self._describe(group_id, api_version) for group_id in group_ids])
+        return result
+
+    def _describe(self, group_id: str, api_version: int) -> DescribedGroup:
+        group = self.groups.get(group_id)
+        if group is None:
+            missing = DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
+            if api_version >= _MISSING_GROUP_IS_ERROR_FROM:
+                missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+                missing.error_message = f"Group {group_id} not found."
+            return missing
+        stable = group.state is State.STABLE
+        return DescribedGroup(
+            group_id=group_id,
+            group_state=group.state.value,
+            protocol_type=group.protocol_type or "",
+            protocol_data=(group.protocol_name or "") if stable else "",
+            members=[
+                DescribedGroupMember(
+                    member_id=member.member_id,
+                    group_instance_id=member.instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    member_metadata=member.metadata(group.protocol_name) if stable else b"",
+                    member_assignment=member.assignment,
+                )
+                for member in group.members.values()
+            ],
+        )
+
+    def delete_groups(self, group_ids: Iterable[str], token: Token, now_ms: int) -> Result:
+        result = Result()
+        answers: list[DeletableGroupResult] = []
+        for group_id in group_ids:
+            answer = DeletableGroupResult(group_id=group_id)
+            answers.append(answer)
+            group = self.groups.get(group_id)
+            if group is None:
+                answer.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            elif group.state is not State.EMPTY:
+                answer.error_code = ErrorCode.NON_EMPTY_GROUP
+            else:
+                result.records += self.offsets.delete_group(group_id)
+                result.records.append(group_tombstone(group_id))
+        result.reply(token, answers)
+        return result

@@ -1,0 +1,58 @@
+"""Answers that are there already, or come later.
+
+Handlers return a response or a future of one; these two keep that choice open when answers are changed or joined.
+Not responsible for errors: an answer is always an answer, its error a field of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, TypeVar, Union, cast
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+Later: TypeAlias = Union[T, "asyncio.Future[T]"]
+
+
+def then(value: Later[T], transform: Callable[[T], U]) -> Later[U]:
+    """`transform` applied now or when the future is done; cancelling the outer cancels the inner."""
+    if not isinstance(value, asyncio.Future):
+        return transform(value)
+    inner = value
+    outer: asyncio.Future[U] = inner.get_loop().create_future()
+
+    def done(finished: asyncio.Future[T]) -> None:
+        if outer.done():
+            return
+        if finished.cancelled():
+            outer.cancel()
+        else:
+            outer.set_result(transform(finished.result()))
+
+    inner.add_done_callback(done)
+    outer.add_done_callback(lambda future: inner.cancel() if future.cancelled() else None)
+    return outer
+
+
+def gather(parts: Sequence[Later[T]]) -> Later[list[T]]:
+    """All of them, in order."""
+    missing = [part for part in parts if isinstance(part, asyncio.Future)]
+    if not missing:
+        return [cast(T, part) for part in parts]
+    outer: asyncio.Future[list[T]] = missing[0].get_loop().create_future()
+
+    def done(finished: asyncio.Future[T]) -> None:
+        if not outer.done() and all(part.done() for part in missing):
+            outer.set_result([part.result() if isinstance(part, asyncio.Future) else part for part in parts])
+
+    def given_up(future: asyncio.Future[list[T]]) -> None:
+        if future.cancelled():
+            for part in missing:
+                part.cancel()
+
+    for part in missing:
+        part.add_done_callback(done)
+    outer.add_done_callback(given_up)
+    return outer

@@ -1,0 +1,64 @@
+"""What an operation of a coordinator decides: records to write, answers to give, timers to move. Values only.
+
+An operation is a function `(shard, token, now_ms) -> Result` and touches neither futures, sockets nor the clock. Not
+responsible for doing any of it: `runtime.py` appends, replays and answers.
+
+What a Result says happens in this order: records are appended as one batch (unless `atomic` is off) and replayed;
+timers move; answers leave when everything appended so far is committed. If the append is refused, nothing is
+replayed, every answer of the Result becomes that request's error answer, timers still move (they belong to soft
+state), and `append_failed` says how soft state follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.primitives import TopLevel
+
+#: Names one parked request. An operation is given one; it may answer it now, or any operation later.
+Token = int
+
+#: A timer's name: setting it again moves it. The first element names the kind.
+TimerKey = tuple[str, ...]
+
+
+class Record(NamedTuple):
+    """A record of the internal topic as messages. No value: a tombstone."""
+
+    key: TopLevel
+    value: TopLevel | None
+    value_version: int = 0
+
+
+class Timer(NamedTuple):
+    """`delay_ms` None cancels. `event` is handed back when it fires."""
+
+    key: TimerKey
+    delay_ms: int | None
+    event: Any = None
+
+
+class Result:
+    """Grows while an operation decides; read by the runtime once."""
+
+    __slots__ = ("append_failed", "atomic", "records", "replies", "timers")
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.replies: list[tuple[Token, Any]] = []
+        self.timers: list[Timer] = []
+        #: (error, now_ms) -> Result: soft state after a refused append
+        self.append_failed: Callable[[ErrorCode, int], Result] | None = None
+        #: False: the records may be written in several batches, and some of them only
+        self.atomic = True
+
+    def reply(self, token: Token, answer: Any) -> None:
+        self.replies.append((token, answer))
+
+    def set_timer(self, key: TimerKey, delay_ms: int, event: Any = None) -> None:
+        self.timers.append(Timer(key, delay_ms, event))
+
+    def cancel_timer(self, key: TimerKey) -> None:
+        self.timers.append(Timer(key, None))

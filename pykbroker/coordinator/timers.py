@@ -1,0 +1,72 @@
+"""Named timers of one shard, cheap to move: a heartbeat moves one on every request.
+
+Responsible for turning deadlines into inputs, on the loop's monotonic clock. Not responsible for what they mean.
+
+Invariants: at most one deadline per name. Moving a deadline back in time is exact; moving it ahead only notes it, and
+the sleeping handle, when it wakes too early, sleeps again: the loop's heap is touched once per timeout, not once per
+heartbeat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from pykbroker.coordinator.result import Timer, TimerKey
+
+
+class _Armed:
+    __slots__ = ("deadline", "event", "handle", "wakes_at")
+
+    def __init__(self, deadline: float, event: Any, handle: asyncio.TimerHandle) -> None:
+        self.deadline = deadline
+        self.event = event
+        self.handle = handle
+        self.wakes_at = deadline
+
+
+class Timers:
+    """`fire(key, event)` is called once per deadline reached."""
+
+    __slots__ = ("_armed", "_fire", "_loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, fire: Callable[[TimerKey, Any], None]) -> None:
+        self._loop = loop
+        self._fire = fire
+        self._armed: dict[TimerKey, _Armed] = {}
+
+    def __len__(self) -> int:
+        return len(self._armed)
+
+    def apply(self, timer: Timer) -> None:
+        armed = self._armed.get(timer.key)
+        if timer.delay_ms is None:
+            if armed is not None:
+                armed.handle.cancel()
+                del self._armed[timer.key]
+            return
+        deadline = self._loop.time() + timer.delay_ms / 1000
+        if armed is not None:
+            armed.deadline = deadline
+            armed.event = timer.event
+            if deadline < armed.wakes_at:
+                armed.handle.cancel()
+                armed.handle = self._loop.call_at(deadline, self._wake, timer.key)
+                armed.wakes_at = deadline
+        else:
+            self._armed[timer.key] = _Armed(deadline, timer.event, self._loop.call_at(deadline, self._wake, timer.key))
+
+    def _wake(self, key: TimerKey) -> None:
+        armed = self._armed[key]
+        if armed.deadline > armed.wakes_at:
+            armed.wakes_at = armed.deadline
+            armed.handle = self._loop.call_at(armed.deadline, self._wake, key)
+            return
+        del self._armed[key]
+        self._fire(key, armed.event)
+
+    def clear(self) -> None:
+        for armed in self._armed.values():
+            armed.handle.cancel()
+        self._armed.clear()
