@@ -283,6 +283,10 @@ class PartitionLog:
         return sum(segment.size for segment in self._segments)
 
     @property
+    def first_segment_offset(self) -> int:
+        return self._segments[0].base_offset
+
+    @property
     def segment_count(self) -> int:
         return len(self._segments)
 
