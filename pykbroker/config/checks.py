@@ -35,6 +35,18 @@ _ORDERED: Final = tuple(
     ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
     ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
 )
+_ASSIGNOR_PACKAGE: Final = "org.apache.kafka.coordinator.group.assignor."
+# A group assignor by its short name, or by the name of Apache Kafka's own class for it.
+_ASSIGNORS: Final = {
+    "group.consumer.assignors": {
+        "uniform": "uniform",
+        "range": "range",
+        _ASSIGNOR_PACKAGE + "UniformAssignor": "uniform",
+        _ASSIGNOR_PACKAGE + "RangeAssignor": "range",
+    },
+    "group.share.assignors": {"simple": "simple", _ASSIGNOR_PACKAGE + "SimpleAssignor": "simple"},
+}
+_CODECS: Final = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 _DEDUPE_BYTES_PER_THREAD: Final = 1024 * 1024
 _HOST: Final = re.compile(r"[0-9a-zA-Z\-._:%]+")
 
@@ -55,8 +67,14 @@ def check_all(config: Config) -> list[str]:
         _at_most(config, smaller, larger)
     for kind in ("consumer", "share", "streams"):
         _below(config, f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.session.timeout.ms")
+    for name in _ASSIGNORS:
+        assignors(config, name)
     if len(config.list("group.share.assignors")) != 1:
         raise _wrong(config, "group.share.assignors", "it must contain exactly one assignor")
+    for name in ("offsets.topic.compression.codec", "share.coordinator.state.topic.compression.codec"):
+        if config.int(name) not in _CODECS:
+            codecs = ", ".join(f"{number} ({codec})" for number, codec in _CODECS.items())
+            raise _wrong(config, name, f"it must be one of {codecs}")
     if config.int("broker.heartbeat.interval.ms") * 2 > config.int("broker.session.timeout.ms"):
         warnings.append(
             f"broker.heartbeat.interval.ms ({config.int('broker.heartbeat.interval.ms')} ms) should be at most half of "
@@ -64,6 +82,15 @@ def check_all(config: Config) -> list[str]:
             f"between two heartbeats"
         )
     return warnings
+
+
+def assignors(config: Config, name: str) -> tuple[str, ...]:
+    """The assignors of `group.consumer.assignors` or `group.share.assignors` by their short names."""
+    known = _ASSIGNORS[name]
+    for entry in config.list(name):
+        if entry not in known:
+            raise _wrong(config, name, f"Class {entry} cannot be found; there are {', '.join(known)}")
+    return tuple(known[entry] for entry in config.list(name))
 
 
 def resolve_listeners(config: Config) -> Listeners:

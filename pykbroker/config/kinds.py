@@ -293,10 +293,9 @@ class ShareOffsetReset(Check):
 
     def check(self, name: str, value: Value) -> None:
         text = value if isinstance(value, str) else ""
-        lower = text.lower()
-        if lower in ("latest", "earliest"):
+        if text in ("latest", "earliest"):
             return
-        if lower.startswith("by_duration:") and _is_duration(text[len("by_duration:") :]):
+        if text.startswith("by_duration:") and _is_duration(text[len("by_duration:") :]):
             return
         raise invalid(
             name,

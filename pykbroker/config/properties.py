@@ -48,24 +48,25 @@ def format(pairs: Mapping[str, str], comment: str = "") -> str:
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines with their continuations joined, without blank ones and comments; each with its first line's number."""
-    joined: str | None = None
+    natural_lines = re.split(r"\r\n|\r|\n", text)
+    joined = ""
     start = 0
-    for number, natural in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
+    for number, natural in enumerate(natural_lines, start=1):
         line = natural.lstrip(_BLANK)
-        if joined is None:
+        if not joined:  # a new line, or the continuation of nothing: Java does not tell them apart
             if not line or line[0] in "#!":
                 continue  # a comment cannot be continued
-            joined, start = "", number
+            start = number
+        backslashes = len(line) - len(line.rstrip("\\"))
         joined += line
-        backslashes = len(joined) - len(joined.rstrip("\\"))
-        # Only the backslashes of this natural line count: an earlier continuation's has been cut off already.
-        if min(backslashes, len(line)) % 2:
+        if backslashes % 2:
             joined = joined[:-1]
-            continue
-        yield start, joined
-        joined = None
-    if joined:
-        yield start, joined
+            if number < len(natural_lines):
+                continue
+            yield start, joined  # a continuation that the end of the text cuts off
+        elif joined:
+            yield start, joined
+        joined = ""
 
 
 def _split(line: str) -> tuple[str, str]:

@@ -1,0 +1,91 @@
+"""The table by itself. compat_tests/differential/test_config_table.py compares it with Apache Kafka's jars."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from pykbroker.config import acting, reference
+from pykbroker.config.kinds import Key, Required, format_value
+from pykbroker.config.table import (
+    BROKER_KEYS,
+    DYNAMIC_ONLY_KEYS,
+    GROUP_KEYS,
+    GROUP_SYNONYMS,
+    OWN_KEYS,
+    STATIC_KEYS,
+    TOPIC_KEYS,
+    TOPIC_SYNONYMS,
+    broker_synonyms,
+)
+from pykbroker.config.texts import texts_of_scope
+
+ALL = [*STATIC_KEYS.values(), *DYNAMIC_ONLY_KEYS.values(), *TOPIC_KEYS.values(), *GROUP_KEYS.values()]
+
+
+def test_the_number_of_keys() -> None:
+    assert (len(BROKER_KEYS), len(TOPIC_KEYS), len(GROUP_KEYS)) == (360, 34, 17)
+    assert all(name.startswith("pykbroker.") for name in OWN_KEYS)
+    assert not OWN_KEYS.keys() & BROKER_KEYS.keys()
+
+
+@pytest.mark.parametrize("key", ALL, ids=lambda key: key.name)
+def test_each_default_is_a_value_of_its_key(key: Key) -> None:
+    text = None if isinstance(key.default, Required) else format_value(key.default)
+    if text is not None:
+        assert key.parse(text) == key.default
+
+
+def test_each_key_has_a_text_and_each_text_a_key() -> None:
+    assert texts_of_scope("broker").keys() == STATIC_KEYS.keys() | DYNAMIC_ONLY_KEYS.keys()
+    assert texts_of_scope("per-topic").keys() == TOPIC_KEYS.keys()
+    assert texts_of_scope("per-group").keys() == GROUP_KEYS.keys()
+    for key in ALL:
+        assert key.doc.endswith("."), key.name
+        assert 10 < len(key.doc) < 300, key.name
+        assert "|" not in key.doc, "it would break the table in docs/configuration.md"
+
+
+def test_synonyms_are_keys_of_the_same_kind() -> None:
+    for name, synonyms in TOPIC_SYNONYMS.items():
+        for synonym, _ in synonyms:
+            assert (BROKER_KEYS[synonym].type.name in ("INT", "LONG")) == (
+                TOPIC_KEYS[name].type.name in ("INT", "LONG")
+            )
+        assert broker_synonyms(synonyms[0][0]) == tuple(synonym for synonym, _ in synonyms)
+    for name, synonym in GROUP_SYNONYMS.items():
+        assert BROKER_KEYS[synonym].type is GROUP_KEYS[name].type
+
+
+def test_what_acts_is_a_key() -> None:
+    assert STATIC_KEYS.keys() | DYNAMIC_ONLY_KEYS.keys() >= acting.BROKER
+    assert TOPIC_KEYS.keys() >= acting.TOPIC
+    assert GROUP_KEYS.keys() >= acting.GROUP
+    assert {key.name for key in TOPIC_KEYS.values() if key.acts} == acting.TOPIC
+
+
+def test_the_page_is_fresh() -> None:
+    assert reference.main(["--check"]) == 0
+
+
+def test_a_stale_page_is_noticed(tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pathlib import Path
+
+    assert isinstance(tmp_path, Path)
+    monkeypatch.setattr(reference, "PAGE", tmp_path / "configuration.md")
+    assert reference.main(["--check"]) == 1
+    assert reference.main([]) == 0
+    assert reference.main(["--check"]) == 0
+    assert reference.main(["--wrong"]) == 2
+
+
+def test_the_texts_are_not_imported_with_the_table() -> None:
+    """Ready within 300 ms: the texts are needed only to describe."""
+    code = (
+        "import sys, pykbroker.config.load, pykbroker.config.topic\n"
+        "print([name for name in sys.modules if name.startswith('pykbroker.config.texts')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"
