@@ -1,7 +1,7 @@
 """Configuration of topics, brokers, groups and client metrics: (Incremental)AlterConfigs as ConfigRecords.
 
 Responsible for turning requested changes into records and for asking config/ whether the outcome is allowed. Not
-responsible for what a value does, nor for authorization and the preprocessing that a broker does (api/alter_configs.py).
+responsible for what a value does, nor for authorization and a broker's preprocessing (api/alter_configs.py).
 """
 
 from __future__ import annotations

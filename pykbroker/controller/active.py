@@ -1,0 +1,324 @@
+"""The one writer of the metadata log: runs operations one after another while this node leads the quorum.
+
+An operation is a function `(state, now_ms) -> Result`. Order: decide, append to the quorum as one batch, replay at once
+so that the next operation sees it, answer when it is committed. An operation without records is a read and is answered
+when everything before it is committed. When leadership goes, whatever was not committed is dropped from the state and
+its callers get NOT_CONTROLLER.
+
+On the other nodes it follows the log, so that it can take over at once. Responsible for its own timers as well: silent
+brokers, idle records, leader balancing. Not responsible for deciding anything (the modules beside it).
+
+`now_ms` here is the loop's clock, which does not jump: it measures sessions and is in no record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from pykbroker.config.load import Config
+from pykbroker.controller.brokers import fence_stale_broker
+from pykbroker.controller.elections import balance_leaders, elect_unclean_leaders
+from pykbroker.controller.result import Result
+from pykbroker.controller.state import ControllerState
+from pykbroker.metadata.delta import MetadataDelta
+from pykbroker.metadata.features import BOOTSTRAP_LEVELS, METADATA_VERSION, METADATA_VERSION_LATEST
+from pykbroker.metadata.image import EMPTY_IMAGE, MetadataImage
+from pykbroker.metadata.records import decode_record, encode_records
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.primitives import TopLevel
+from pykbroker_wire.stored.metadata import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    NoOpRecord,
+)
+
+if TYPE_CHECKING:
+    from pykbroker.runtime import Runtime
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: metadata.version of KIP-868, and of NoOpRecord.
+TRANSACTIONS_FROM = 14
+NO_OP_FROM = 5
+
+
+class Quorum(Protocol):
+    """What the controller needs of the QuorumDriver."""
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+    def append(self, records: list[bytes]) -> int: ...
+
+
+@dataclass(slots=True)
+class _Pending:
+    """An operation that waits for `offset` to be committed. `image` is the state with it."""
+
+    offset: int
+    image: MetadataImage
+    future: asyncio.Future[Any]
+    response: Any
+
+
+class ActiveController:
+    """A MetadataListener of the quorum (docs/architecture.md 3.5), active while this node leads."""
+
+    def __init__(
+        self,
+        *,
+        runtime: Runtime,
+        quorum: Quorum,
+        config: Config,
+        node_id: int,
+        cluster_id: str,
+        bootstrap: Sequence[TopLevel] | None = None,
+    ) -> None:
+        """`bootstrap`: what the first leader of a new cluster writes; the finalised features when not given."""
+        self.state = ControllerState(node_id, cluster_id, config, runtime.random)
+        self.is_active = False
+        self.epoch = -1
+        self.committed_offset = -1
+        self._runtime = runtime
+        self._quorum = quorum
+        self._config = config
+        self._bootstrap = bootstrap
+        self._node_id = node_id
+        #: last offset in `state`
+        self._replayed_offset = -1
+        self._committed_image: MetadataImage = EMPTY_IMAGE
+        self._pending: deque[_Pending] = deque()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._last_append_ms = 0
+        self._stopped = False
+
+    # Operations.
+
+    @property
+    def next_offset(self) -> int:
+        """Where the next batch will begin: the epoch of a broker that registers now."""
+        return self._quorum.log_end_offset
+
+    def submit(self, name: str, operation: Callable[[ControllerState, int], Result[T]]) -> asyncio.Future[T]:
+        """Run an operation now; its response comes once it is committed. Fails with KafkaError."""
+        future: asyncio.Future[T] = self._runtime.loop.create_future()
+        if not self.is_active:
+            future.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER))
+            return future
+        try:
+            result = operation(self.state, self._now_ms())
+            if result.records:
+                self._append(result.records)
+        except KafkaError as error:
+            future.set_exception(error)
+            return future
+        except Exception:
+            logger.exception("[Controller id=%d] %s failed", self._node_id, name)
+            future.set_exception(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+            return future
+        if self.committed_offset >= self._replayed_offset:
+            future.set_result(result.response)
+        else:
+            self._pending.append(_Pending(self._replayed_offset, self.state.image, future, result.response))
+        self._arm_session_timer()
+        return future
+
+    def read(self, name: str, question: Callable[[ControllerState], T]) -> asyncio.Future[T]:
+        """An answer from the state, given when all that it shows is committed."""
+        return self.submit(name, lambda state, _: Result(question(state)))
+
+    def _append(self, records: list[TopLevel]) -> None:
+        state = self.state
+        # A change of metadata.version is written in the version that it leaves.
+        version = state.metadata_version or self._bootstrap_version()
+        base_offset = self.next_offset
+        try:
+            last_offset = self._quorum.append(encode_records(records, version))
+        except KafkaError:
+            raise
+        except Exception as error:
+            if type(error).__name__ == "NotLeader":
+                raise KafkaError(ErrorCode.NOT_CONTROLLER) from None
+            raise
+        if last_offset != base_offset + len(records) - 1:
+            raise AssertionError(f"batch of {len(records)} records expected at {base_offset} ended at {last_offset}")
+        now_ms = self._now_ms()
+        state.replay(records, base_offset, self.epoch, now_ms)
+        self._replayed_offset = last_offset
+        self._last_append_ms = now_ms
+
+    def _run(self, name: str, operation: Callable[[ControllerState, int], Result[Any]]) -> asyncio.Future[Any]:
+        """An operation of the controller's own; nobody waits for its answer."""
+        future = self.submit(name, operation)
+        future.add_done_callback(lambda done: None if done.cancelled() else done.exception())
+        return future
+
+    # MetadataListener.
+
+    def handle_commit(self, base_offset: int, epoch: int, timestamp_ms: int, values: list[bytes]) -> None:
+        last_offset = base_offset + len(values) - 1
+        if last_offset > self._replayed_offset:
+            self.state.replay([decode_record(value) for value in values], base_offset, epoch, self._now_ms())
+            self._replayed_offset = last_offset
+            self._committed_image = self.state.image
+        self.committed_offset = max(self.committed_offset, last_offset)
+        while self._pending and self._pending[0].offset <= last_offset:
+            pending = self._pending.popleft()
+            self._committed_image = pending.image
+            if not pending.future.done():
+                pending.future.set_result(pending.response)
+
+    def handle_snapshot(self, offset: int, epoch: int, values: Iterator[bytes]) -> None:
+        delta = MetadataDelta(EMPTY_IMAGE)
+        for value in values:
+            delta.replay(decode_record(value))
+        self._committed_image = delta.apply(offset, epoch)
+        self.state.registration_offsets.clear()
+        self.state.reset(self._committed_image)
+        self._replayed_offset = self.committed_offset = offset
+
+    def handle_leader(self, leader_id: int | None, epoch: int) -> None:
+        if self._stopped:
+            return
+        if leader_id == self._node_id:
+            self._claim(epoch)
+        elif self.is_active:
+            self._renounce()
+        self.epoch = epoch
+
+    def _claim(self, epoch: int) -> None:
+        self.epoch = epoch
+        if self.is_active:
+            return
+        self.is_active = True
+        logger.info(
+            "[Controller id=%d] Becoming the active controller at epoch %d, next write offset %d.",
+            self._node_id,
+            epoch,
+            self.next_offset,
+        )
+        self.state.restart_sessions(self._now_ms())
+        self._last_append_ms = self._now_ms()
+        records = self._activation_records()
+        if records:
+            self._run("activation", lambda state, now_ms: Result(None, records))
+        self._start_timers()
+
+    def _renounce(self) -> None:
+        logger.info("[Controller id=%d] No longer the active controller.", self._node_id)
+        self.is_active = False
+        self._stop_timers()
+        pending, self._pending = self._pending, deque()
+        # Everything above what is committed may be overwritten by the next leader.
+        self.state.reset(self._committed_image)
+        self.state.heartbeats.clear()
+        self._replayed_offset = self.committed_offset
+        for waiting in pending:
+            if not waiting.future.done():
+                waiting.future.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER))
+
+    def stop(self) -> None:
+        """Give up: what waits fails with NOT_CONTROLLER, and nothing more is written."""
+        self._stopped = True
+        if self.is_active:
+            self._renounce()
+
+    # Activation.
+
+    def _bootstrap_version(self) -> int:
+        for record in self._bootstrap or ():
+            if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION:
+                return record.feature_level
+        return METADATA_VERSION_LATEST
+
+    def _activation_records(self) -> list[TopLevel]:
+        state = self.state
+        records: list[TopLevel] = []
+        half_done = state.transaction_offset >= 0
+        if half_done:
+            records.append(AbortTransactionRecord(reason="Controller failover"))
+        if state.metadata_version:
+            return records
+        bootstrap = self._bootstrap
+        if bootstrap is None:
+            bootstrap = [FeatureLevelRecord(name=name, feature_level=level) for name, level in BOOTSTRAP_LEVELS.items()]
+        if self._bootstrap_version() < TRANSACTIONS_FROM:
+            return [*records, *bootstrap]
+        return [*records, BeginTransactionRecord(name="Bootstrap records"), *bootstrap, EndTransactionRecord()]
+
+    # Timers.
+
+    def _now_ms(self) -> int:
+        return int(self._runtime.loop.time() * 1000)
+
+    def _start_timers(self) -> None:
+        config = self._config
+        idle_ms = config.int("metadata.max.idle.interval.ms")
+        if idle_ms > 0:
+            self._after("idle", idle_ms, self._write_idle_record)
+        if config.bool("auto.leader.rebalance.enable"):
+            interval_ms = config.int("leader.imbalance.check.interval.seconds") * 1000
+            self._every("balance leaders", interval_ms, balance_leaders)
+        interval_ms = config.int("unclean.leader.election.interval.ms")
+        self._every("elect unclean leaders", interval_ms, elect_unclean_leaders)
+        self._arm_session_timer()
+
+    def _stop_timers(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def _after(self, name: str, delay_ms: int, callback: Callable[[], None]) -> None:
+        previous = self._timers.pop(name, None)
+        if previous is not None:
+            previous.cancel()
+        self._timers[name] = self._runtime.loop.call_later(delay_ms / 1000, callback)
+
+    def _every(self, name: str, interval_ms: int, operation: Callable[[ControllerState], Result[bool]]) -> None:
+        def run() -> None:
+            def again(done: asyncio.Future[Any]) -> None:
+                if self.is_active:
+                    more = not done.cancelled() and done.exception() is None and done.result()
+                    self._after(name, 10 if more else interval_ms, run)
+
+            self._run(name, lambda state, _: operation(state)).add_done_callback(again)
+
+        self._after(name, interval_ms, run)
+
+    def _write_idle_record(self) -> None:
+        """Followers and observers measure their lag by it: the log never stands still for longer than the interval."""
+        idle_ms = self._config.int("metadata.max.idle.interval.ms")
+        due_ms = self._last_append_ms + idle_ms - self._now_ms()
+        if due_ms <= 0:
+            if self.state.metadata_version >= NO_OP_FROM:
+                self._run("no-op", lambda state, now_ms: Result(None, [NoOpRecord()]))
+            due_ms = idle_ms
+        if self.is_active:
+            self._after("idle", due_ms, self._write_idle_record)
+
+    def _arm_session_timer(self) -> None:
+        """Look again when the next session would be over; a heartbeat before then makes the look come to nothing."""
+        if "sessions" in self._timers or not self.is_active:
+            return
+        deadline_ms = self.state.heartbeats.next_deadline_ms()
+        if deadline_ms is not None:
+            self._after("sessions", max(1, deadline_ms - self._now_ms()), self._check_sessions)
+
+    def _check_sessions(self) -> None:
+        self._timers.pop("sessions", None)
+        while (broker_id := self.state.heartbeats.stale_broker(self._now_ms())) is not None:
+            logger.info("[Controller id=%d] Fencing broker %d: its session timed out.", self._node_id, broker_id)
+            self._run("fence", fence_stale_broker)
+            if self.state.heartbeats.stale_broker(self._now_ms()) == broker_id:
+                # It could not be fenced (the log refused): try again with the next look.
+                break
+        self._arm_session_timer()

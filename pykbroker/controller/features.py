@@ -1,0 +1,123 @@
+"""Finalised features: UpdateFeatures (KIP-584, KIP-778, KIP-1022)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from pykbroker.controller.result import OK, Result, Verdict, failure
+from pykbroker.controller.state import ControllerState
+from pykbroker.metadata.features import (
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    METADATA_VERSION_MIN,
+    SUPPORTED,
+    metadata_version_name,
+)
+from pykbroker.metadata.image import VersionRange
+from pykbroker.metadata.snapshot import CONTROLLERS_FROM
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.primitives import TopLevel
+from pykbroker_wire.stored.metadata import FeatureLevelRecord
+
+
+class UpgradeType(IntEnum):
+    UNKNOWN = 0
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+class Update(NamedTuple):
+    level: int
+    upgrade_type: int
+
+
+#: metadata.version levels that changed what records say: below one of these, a downgrade would lose something.
+_CHANGED_METADATA = frozenset({7, 8, 11, 12, 14, 15, 17, 20, 21, 22, 23, 24, 30})
+
+_DISABLED = VersionRange(0, 0)
+
+
+def update_features(state: ControllerState, updates: Mapping[str, Update], validate_only: bool) -> Result[Verdict]:
+    """All of them or none: the response is the first verdict that is not OK."""
+    records: list[TopLevel] = []
+    for name, update in updates.items():
+        verdict = _check(state, name, update)
+        if verdict.failed:
+            return Result(verdict)
+        records.append(FeatureLevelRecord(name=name, feature_level=update.level))
+    return Result(OK, [] if validate_only else records)
+
+
+def _invalid(name: str, level: int, reason: str) -> Verdict:
+    return failure(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid update version {level} for feature {name}. {reason}")
+
+
+def _check(state: ControllerState, name: str, update: Update) -> Verdict:
+    level = update.level
+    if update.upgrade_type not in (1, 2, 3):
+        return _invalid(name, level, "The controller does not support the given upgrade type.")
+    if level < 0:
+        return _invalid(name, level, "A feature version cannot be less than 0.")
+    reason = _unsupported(state, name, level)
+    if reason is not None:
+        return _invalid(name, level, reason)
+    current = state.image.features.all().get(name, 0)
+    if level < current and update.upgrade_type == UpgradeType.UPGRADE:
+        return _invalid(
+            name,
+            level,
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
+            "downgrade.",
+        )
+    if level > current and update.upgrade_type != UpgradeType.UPGRADE:
+        return _invalid(name, level, "Can't downgrade to a newer version.")
+    if name == METADATA_VERSION:
+        return _check_metadata_version(current, update)
+    return OK
+
+
+def _check_metadata_version(current: int, update: Update) -> Verdict:
+    level = update.level
+    prefix = f"Invalid metadata.version {level}."
+    if level < METADATA_VERSION_MIN:
+        return failure(
+            ErrorCode.INVALID_UPDATE_VERSION,
+            f"{prefix} Unable to set a metadata.version less than {metadata_version_name(METADATA_VERSION_MIN)}",
+        )
+    if level < current and any(level < changed <= current for changed in _CHANGED_METADATA):
+        if update.upgrade_type == UpgradeType.UNSAFE_DOWNGRADE:
+            reason = "Unsafe metadata downgrade is not supported in this version."
+        else:
+            reason = "Refusing to perform the requested downgrade because it might delete metadata information."
+        return failure(ErrorCode.INVALID_UPDATE_VERSION, f"{prefix} {reason}")
+    return OK
+
+
+def _unsupported(state: ControllerState, name: str, level: int) -> str | None:
+    """Why a node of the cluster could not serve the level, or None."""
+    local = SUPPORTED.get(name) if name != KRAFT_VERSION else None
+    reason = _outside(f"Local controller {state.node_id}", local or _DISABLED, level)
+    if reason is not None:
+        return reason
+    for broker in state.image.brokers.values():
+        reason = _outside(f"Broker {broker.id}", broker.features.get(name, _DISABLED), level)
+        if reason is not None:
+            return reason
+    if state.metadata_version >= CONTROLLERS_FROM:
+        for controller in state.image.controllers.values():
+            if controller.id != state.node_id:
+                reason = _outside(f"Controller {controller.id}", controller.features.get(name, _DISABLED), level)
+                if reason is not None:
+                    return reason
+    return None
+
+
+def _outside(who: str, supported: VersionRange, level: int) -> str | None:
+    if supported == _DISABLED:
+        return None if level == 0 else f"{who} does not support this feature."
+    if supported.min <= level <= supported.max:
+        return None
+    return f"{who} only supports versions {supported.min}-{supported.max}"
