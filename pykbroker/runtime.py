@@ -39,7 +39,7 @@ class Runtime(Protocol):
     def listen(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, backlog: int
     ) -> asyncio.Future[ListeningSocket]:
-        """Bind and accept; port 0 takes a free one. Raises OSError."""
+        """Bind; port 0 takes a free one. Raises OSError."""
         ...
 
     def connect(
@@ -50,10 +50,12 @@ class Runtime(Protocol):
 
 
 class ListeningSocket(Protocol):
-    """A bound listener."""
+    """A bound listener: clients may connect, but are only accepted once it serves."""
 
     @property
     def port(self) -> int: ...
+
+    async def serve(self) -> None: ...
 
     def close(self) -> None: ...
 
@@ -61,9 +63,13 @@ class ListeningSocket(Protocol):
 class _ServerSockets:
     """Every address of one host name, on one port."""
 
-    def __init__(self, servers: list[asyncio.AbstractServer], port: int) -> None:
+    def __init__(self, servers: list[asyncio.Server], port: int) -> None:
         self._servers = servers
         self.port = port
+
+    async def serve(self) -> None:
+        for server in self._servers:
+            await server.start_serving()
 
     def close(self) -> None:
         for server in self._servers:
@@ -135,8 +141,8 @@ class OsRuntime:
         async def bind() -> ListeningSocket:
             sockets = _bind(host, port, backlog)
             chosen = sockets[0].getsockname()[1]
-            servers: list[asyncio.AbstractServer] = [
-                await self.loop.create_server(factory, sock=sock, backlog=backlog) for sock in sockets
+            servers = [
+                await self.loop.create_server(factory, sock=sock, backlog=backlog, start_serving=False) for sock in sockets
             ]
             return _ServerSockets(servers, chosen)
 

@@ -112,13 +112,12 @@ class Dispatcher:
             logger.exception("%s request of version %d from %s failed", row.name, ctx.api_version, ctx.client_host)
             raise CloseConnection("internal error") from error
 
-    def call(self, peer: Peer, request: Any, version: int, client_id: str | None = None) -> Any:
-        """Run a decoded request, for channels in memory: returns a response or a future of one."""
+    def call(self, peer: Peer, request: Any) -> Any:
+        """Run a decoded request in the newest version, for channels in memory: a response or a future of one."""
         row = self.rows.get(request.API_KEY)
         if row is None:
             raise CloseConnection(f"request with API key {request.API_KEY}, which is not served on this listener")
-        ctx = RequestContext(peer, self.services, row.key, version, 0, client_id, self._now_ms())
-        return row.handle(ctx, request)
+        return row.handle(RequestContext(peer, self.services, row.key, row.max_version, 0, None, self._now_ms()), request)
 
     def finish(self, row: Row, ctx: RequestContext, response: Any) -> list[bytes | bytearray | memoryview]:
         """The one place after each handler."""

@@ -79,9 +79,9 @@ def _find(partition: Partition, timestamp: int, request: ListOffsetsRequest) -> 
     if timestamp == LATEST:
         return end, -1, partition.leader_epoch
     if timestamp == EARLIEST:
-        return log.log_start_offset, -1, log.epoch_at(log.log_start_offset)
+        return log.log_start_offset, -1, log.epochs.of_offset(log.log_start_offset)
     if timestamp == EARLIEST_LOCAL:
-        return log.local_log_start_offset, -1, log.epoch_at(log.local_log_start_offset)
+        return log.local_log_start_offset, -1, log.epochs.of_offset(log.local_log_start_offset)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, -1, -1
     found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)

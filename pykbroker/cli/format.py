@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import random
 import sys
+import time
 
 from pykbroker.cli import settings
 from pykbroker.config.kinds import ConfigError
@@ -26,7 +27,9 @@ def run(options: argparse.Namespace) -> int:
         config = settings.read(options, settings.default_data_dir(), None).config
         cluster_id = options.cluster_id or uuid_to_str(random_uuid(rng))
         uuid_from_str(cluster_id)
-        formatted = format_directories(OsDisk(), config, cluster_id, rng, ignore_formatted=options.ignore_formatted)
+        formatted = format_directories(
+            OsDisk(), config, cluster_id, rng, now_ms=time.time_ns() // 1_000_000, ignore_formatted=options.ignore_formatted
+        )
     except (ConfigError, StorageFormatError, OSError, ValueError) as error:
         print(f"pykbroker: {error}", file=sys.stderr)
         return 1

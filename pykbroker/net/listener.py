@@ -86,10 +86,15 @@ class Listener:
         self._socket: ListeningSocket | None = None
         self._tidy_timer: asyncio.TimerHandle | None = None
 
-    async def start(self, host: str, port: int, backlog: int) -> None:
-        """Bind; raises OSError with the address in its message."""
+    async def bind(self, host: str, port: int, backlog: int) -> None:
+        """Take the port, so that it can be advertised. Raises OSError."""
         self._socket = await self.runtime.listen(self._make_connection, host, port, backlog)
         self.port = self._socket.port
+
+    async def serve(self) -> None:
+        """Accept connections, those that have waited since `bind` too."""
+        assert self._socket is not None
+        await self._socket.serve()
         self._schedule_tidy()
 
     def _make_connection(self) -> Connection:

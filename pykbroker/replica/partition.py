@@ -14,7 +14,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pykbroker.replica.isr import high_watermark
-from pykbroker_log.partition_log import AppendInfo, AppendOrigin, PartitionLog, ReadResult, StorageError
+from pykbroker_log.log_config import AppendOrigin, StorageError
+from pykbroker_log.partition_log import AppendInfo, PartitionLog, ReadResult
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ class Partition:
         log = self._log or self.log
         upper = log.last_stable_offset if read_committed else log.high_watermark
         try:
-            return log.read(offset, max_bytes, upper, min_one=min_one, allow_map=zero_copy)
+            return log.read(offset, max_bytes, upper, min_one=min_one, mapped=zero_copy)
         except StorageError as error:
             self.table.storage_failed(self, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: {error}") from error
@@ -211,7 +212,7 @@ class Partition:
         if replica_id not in self.replicas:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self}: broker {replica_id} is not one of its replicas")
         log = self.log
-        result = log.read(offset, max_bytes, log.log_end_offset, min_one=min_one, allow_map=zero_copy)
+        result = log.read(offset, max_bytes, log.log_end_offset, min_one=min_one, mapped=zero_copy)
         if self._followers.get(replica_id, -1) < offset:
             self._followers[replica_id] = offset
             self._advance()

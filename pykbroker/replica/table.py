@@ -7,6 +7,7 @@ Not responsible for: what periodic upkeep does (upkeep.py), the protocol, or whi
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -302,7 +303,7 @@ class ReplicaTable:
 
     def _fail_directory(self, log_dir: LogDir, error: StorageError) -> None:
         """Take a directory offline. A full disk is no broken disk: what is there can still be read, and space may come back."""
-        if error.is_full:
+        if error.cause.errno in (errno.ENOSPC, errno.EDQUOT):
             logger.error("Log directory %s: no space is left: %s", log_dir.path, error)
             return
         if log_dir.offline:

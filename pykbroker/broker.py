@@ -1,0 +1,345 @@
+"""The composition root: builds the parts of a node, starts and stops them in order. No logic.
+
+A node has a controller half, a broker half, or both (process.roles). The halves share the quorum's replica of the metadata log and
+exchange protocol messages over a channel: in memory when combined, a connection otherwise.
+
+Start: directories locked and formatted -> quorum -> controller half -> broker half registered, its logs recovered -> unfenced -> ready.
+Stop: controlled shutdown -> listeners -> coordinators -> logs -> quorum -> directories.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from pykbroker.api import On
+from pykbroker.api.dispatch import Dispatcher
+from pykbroker.api.forwarding import forward
+from pykbroker.api.services import BrokerServices, ControllerServices
+from pykbroker.config.listeners import EndPoint
+from pykbroker.config.load import Config
+from pykbroker.controller.active import ActiveController
+from pykbroker.coordinator.group.service import GroupService
+from pykbroker.lifecycle import BrokerLifecycle
+from pykbroker.api.local import LocalPeer
+from pykbroker.metadata.loader import MetadataLoader
+from pykbroker.metrics.registry import Metrics
+from pykbroker.net.listener import Limits, Listener
+from pykbroker.quorum.channel import Channel, InMemoryChannel, LeaderChannel, SocketPeers
+from pykbroker.quorum.driver import QuorumConfig, QuorumDriver
+from pykbroker.replica.fetch_sessions import FetchSessions
+from pykbroker.replica.producer_ids import ProducerIds
+from pykbroker.replica.table import ReplicaTable
+from pykbroker.replica.upkeep import Upkeep
+from pykbroker.runtime import Runtime
+from pykbroker.storage_format import (
+    Formatted,
+    StorageFormatError,
+    directories_of,
+    format_directories,
+    is_unused,
+    random_uuid,
+    read_format,
+)
+from pykbroker_log.checkpoints import encode_uuid
+from pykbroker_log.log_config import StorageError
+from pykbroker_log.log_dirs import LogDir
+from pykbroker_raft.node import RaftConfig
+from pykbroker_raft.storage import StorageConfig
+from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
+
+logger = logging.getLogger(__name__)
+
+StartError = StorageFormatError
+
+
+class Node:
+    """One process of a cluster."""
+
+    def __init__(self, config: Config, runtime: Runtime, *, may_format: bool = False) -> None:
+        self.config = config
+        self.runtime = runtime
+        self.metrics = Metrics()
+        self.loader = MetadataLoader()
+        self.fatal: BaseException | None = None
+        self._may_format = may_format
+        self._on_fatal: Callable[[], None] = lambda: None
+        self._formatted = Formatted("", {})
+        self._log_dirs: list[LogDir] = []
+        self._listeners: list[Listener] = []
+        self._quorum: QuorumDriver | None = None
+        self._controller: ActiveController | None = None
+        self._broker: BrokerServices | None = None
+        self._lifecycle: BrokerLifecycle | None = None
+        self._upkeep: Upkeep | None = None
+        self._channel: Channel | None = None
+        self._controller_dispatcher: Dispatcher | None = None
+        self._stopping = False
+
+    # -- what it is ---------------------------------------------------------------------------------------------------
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port` of the first client listener."""
+        names = {point.listener_name: point.host for point in self.config.listeners.broker}
+        for listener in self._listeners:
+            if listener.name in names:
+                host = names[listener.name] or "localhost"
+                return f"[{host}]:{listener.port}" if ":" in host else f"{host}:{listener.port}"
+        return ",".join(f"{point.host}:{self._port_of(point)}" for point in self.config.listeners.controller)
+
+    @property
+    def services(self) -> BrokerServices:
+        """The broker half."""
+        assert self._broker is not None, "this node has no broker half, or is not started"
+        return self._broker
+
+    def on_fatal(self, callback: Callable[[], None]) -> None:
+        """`callback` when the node cannot go on; `fatal` says why."""
+        self._on_fatal = callback
+
+    def _fail(self, error: BaseException) -> None:
+        if self.fatal is None and not self._stopping:
+            self.fatal = error
+            logger.error("[KafkaRaftServer nodeId=%d] Stopping: %s", self.config.node_id, error)
+            self._on_fatal()
+
+    # -- start --------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start every part; when it returns, clients are served. Raises StartError or OSError."""
+        config = self.config
+        self._formatted = self._prepare_directories()
+        await self._bind_listeners()
+        quorum = self._quorum = self._make_quorum()
+        quorum.on_failure = self._fail
+        quorum.on_snapshot_due = self.loader.write_snapshot
+        await quorum.start()
+        quorum.register(self.loader)
+        if config.is_controller:
+            self._start_controller(quorum)
+            for listener in self._listeners_of(config.listeners.controller):
+                await listener.serve()
+        self._channel = self._make_channel(quorum)
+        if config.is_broker:
+            await self._start_broker(quorum, self._channel)
+        logger.info("[KafkaRaftServer nodeId=%d] Kafka Server started", config.node_id)
+
+    def _prepare_directories(self) -> Formatted:
+        disk, config = self.runtime.disk, self.config
+        paths = directories_of(config)
+        if self._may_format and all(is_unused(disk, path) for path in paths):
+            cluster_id = encode_uuid(random_uuid(self.runtime.random))
+            format_directories(disk, config, cluster_id, self.runtime.random, now_ms=self.runtime.now_ms())
+            logger.info("Formatted %s for the new cluster %s", ", ".join(paths), cluster_id)
+        formatted = read_format(disk, config)
+        for path in paths:
+            try:
+                self._log_dirs.append(LogDir.open(disk, path, formatted.directory_ids[path], self.runtime.now_ms()))
+            except (StorageError, OSError) as error:
+                raise StorageFormatError(f"log directory {path} cannot be used: {error}") from error
+        return formatted
+
+    async def _bind_listeners(self) -> None:
+        config = self.config
+        limits = _limits(config)
+        for point in config.listeners.all:
+            listener = Listener(
+                self.runtime, point.listener_name, self._not_yet, limits, security_protocol=point.security_protocol
+            )
+            await listener.bind(point.host, point.port, config.int("socket.listen.backlog.size"))
+            self._listeners.append(listener)
+
+    @staticmethod
+    def _not_yet(connection: Any, frame: memoryview) -> None:
+        raise AssertionError("a listener serves before its dispatcher is there")
+
+    def _listeners_of(self, points: tuple[EndPoint, ...]) -> list[Listener]:
+        names = {point.listener_name for point in points}
+        return [listener for listener in self._listeners if listener.name in names]
+
+    def _port_of(self, point: EndPoint) -> int:
+        """The port that was bound, where the configuration says 0."""
+        if point.port:
+            return point.port
+        return next((listener.port for listener in self._listeners if listener.name == point.listener_name), 0)
+
+    def _make_quorum(self) -> QuorumDriver:
+        config = self.config
+        directory_id = self._formatted.directory_ids[config.metadata_log_dir]
+        listeners = config.listeners
+        name = listeners.controller_names[0]
+        endpoints = tuple(
+            Endpoint(point.listener_name, point.host, self._port_of(point)) for point in listeners.advertised_controller
+        )
+        static = VoterSet.of(
+            VoterNode(ReplicaKey(node_id), (Endpoint(name, host, port),)) for node_id, (host, port) in config.voters.items()
+        )
+        bootstrap = [] if static.voters or config.is_controller and config.is_broker else config.list("controller.quorum.bootstrap.servers")
+        raft = RaftConfig(
+            node_id=config.node_id,
+            directory_id=directory_id,
+            cluster_id=self._formatted.cluster_id,
+            listener=name,
+            endpoints=endpoints,
+            bootstrap=tuple(_host_and_port(address) for address in bootstrap),
+            static_voters=static,
+            is_controller=config.is_controller,
+            election_timeout_ms=config.int("controller.quorum.election.timeout.ms"),
+            election_backoff_max_ms=config.int("controller.quorum.election.backoff.max.ms"),
+            fetch_timeout_ms=config.int("controller.quorum.fetch.timeout.ms"),
+            request_timeout_ms=config.int("controller.quorum.request.timeout.ms"),
+            retry_backoff_ms=config.int("controller.quorum.retry.backoff.ms"),
+        )
+        storage = StorageConfig(
+            segment_bytes=config.int("metadata.log.segment.bytes"),
+            segment_ms=config.int("metadata.log.segment.ms"),
+            max_retention_bytes=config.int("metadata.max.retention.bytes"),
+            max_retention_ms=config.int("metadata.max.retention.ms"),
+        )
+        chosen = QuorumConfig(
+            raft,
+            config.metadata_log_dir,
+            storage,
+            snapshot_bytes=config.int("metadata.log.max.record.bytes.between.snapshots"),
+            snapshot_interval_ms=config.int("metadata.log.max.snapshot.interval.ms"),
+        )
+        return QuorumDriver(self.runtime, chosen, SocketPeers(self.runtime, f"raft-client-{config.node_id}"))
+
+    # -- the controller half ------------------------------------------------------------------------------------------
+
+    def _start_controller(self, quorum: QuorumDriver) -> None:
+        config = self.config
+        controller = self._controller = ActiveController(self.runtime, config, self._formatted.cluster_id, quorum, self.metrics)
+        services = ControllerServices(
+            config=config,
+            runtime=self.runtime,
+            node_id=config.node_id,
+            cluster_id=self._formatted.cluster_id,
+            quorum=quorum,
+            metadata=self.loader,
+            metrics=self.metrics,
+            controller=controller,
+        )
+        dispatcher = self._controller_dispatcher = Dispatcher(services, On.CONTROLLER)
+        services.handlers = {key: row.handle for key, row in dispatcher.rows.items()}
+        for listener in self._listeners_of(config.listeners.controller):
+            listener.dispatch = dispatcher
+        controller.start()
+
+    def _make_channel(self, quorum: QuorumDriver) -> Channel:
+        dispatcher = self._controller_dispatcher
+        if dispatcher is not None:
+            peer = LocalPeer(self.config.listeners.controller_names[0])
+            return InMemoryChannel(self.runtime, lambda request: dispatcher.call(peer, request))
+        return LeaderChannel(self.runtime, lambda: quorum.leader, f"broker-{self.config.node_id}")
+
+    # -- the broker half ----------------------------------------------------------------------------------------------
+
+    async def _start_broker(self, quorum: QuorumDriver, channel: Channel) -> None:
+        config, runtime, loader = self.config, self.runtime, self.loader
+        data_dirs = [log_dir for log_dir in self._log_dirs if log_dir.path in config.log_dirs]
+        replicas = ReplicaTable(runtime, config, config.node_id, data_dirs, self.metrics, self._directory_failed)
+        groups = GroupService(runtime, config, config.node_id, replicas, loader)
+        lifecycle = self._lifecycle = BrokerLifecycle(
+            runtime,
+            config,
+            cluster_id=self._formatted.cluster_id,
+            channel=channel,
+            loader=loader,
+            endpoints=[
+                (point.listener_name, point.host, self._port_of(point), point.security_protocol)
+                for point in config.listeners.advertised_broker
+            ],
+            directory_ids=[log_dir.directory_id for log_dir in data_dirs],
+            previous_broker_epoch=min((log_dir.previous_broker_epoch for log_dir in data_dirs), default=-1),
+        )
+        producer_ids = ProducerIds(runtime, config.node_id, lambda: lifecycle.broker_epoch, channel.send)
+        services = self._broker = BrokerServices(
+            config=config,
+            runtime=runtime,
+            node_id=config.node_id,
+            cluster_id=self._formatted.cluster_id,
+            quorum=quorum,
+            metadata=loader,
+            metrics=self.metrics,
+            replicas=replicas,
+            groups=groups,
+            fetch_sessions=FetchSessions(config.int("max.incremental.fetch.session.cache.slots"), runtime.random),
+            producer_ids=producer_ids,
+            controller_channel=channel,
+            lifecycle=lifecycle,
+        )
+        dispatcher = Dispatcher(services, On.BROKER, forward)
+        for listener in self._listeners_of(config.listeners.broker):
+            listener.dispatch = dispatcher
+        loader.add_publisher(replicas)
+        loader.add_publisher(groups)
+        await lifecycle.start()
+        # Everything up to this broker's own registration is in the image now: what was there before is recovered before clients come.
+        replicas.start()
+        while replicas.open_all():
+            await asyncio.sleep(0)
+        self._upkeep = Upkeep(runtime, config, replicas)
+        self._upkeep.start()
+        await lifecycle.unfence()
+        for listener in self._listeners_of(config.listeners.broker):
+            await listener.serve()
+
+    def _directory_failed(self, log_dir: LogDir, error: StorageError) -> None:
+        if self._lifecycle is not None:
+            self._lifecycle.directory_failed(log_dir.directory_id)
+        if all(other.offline for other in self._log_dirs):
+            self._fail(error)
+
+    # -- stop ---------------------------------------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """A controlled shutdown, as far as the node came up. Stopping twice is fine."""
+        if self._stopping:
+            return
+        self._stopping = True
+        clean = self.fatal is None
+        if self._lifecycle is not None and clean:
+            await self._lifecycle.controlled_shutdown()
+        for listener in self._listeners:
+            listener.close()
+        if self._upkeep is not None:
+            self._upkeep.stop()
+        broker = self._broker
+        broker_epoch = -1
+        if broker is not None:
+            broker.groups.stop()
+            broker.producer_ids.close()
+            broker_epoch = broker.lifecycle.broker_epoch
+            broker.lifecycle.stop()
+            await self.runtime.run_blocking(lambda: broker.replicas.close(clean=clean))
+        if self._controller is not None:
+            self._controller.stop()
+        if self._quorum is not None:
+            await self._quorum.stop()
+        if isinstance(self._channel, LeaderChannel):
+            self._channel.close()
+        for log_dir in self._log_dirs:
+            if not log_dir.offline:
+                await self.runtime.run_blocking(lambda held=log_dir: held.close(clean=clean and broker is not None, broker_epoch=broker_epoch))
+        logger.info("[KafkaRaftServer nodeId=%d] shut down completed", self.config.node_id)
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _limits(config: Config) -> Limits:
+    idle_ms = config.int("connections.max.idle.ms")
+    return Limits(
+        frame_bytes=config.int("socket.request.max.bytes"),
+        idle_seconds=idle_ms / 1000 if idle_ms >= 0 else 0.0,
+        connections=config.int("max.connections"),
+        connections_per_ip=config.int("max.connections.per.ip"),
+        connections_per_ip_overrides=tuple(config.connections_per_ip_overrides.items()),
+        waiting_bytes=config.int("queued.max.request.bytes"),
+    )

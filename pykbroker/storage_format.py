@@ -1,0 +1,126 @@
+"""Formatting log directories, and reading how they were formatted: meta.properties, bootstrap.checkpoint, the first voters.
+
+What `kafka-storage format --standalone` writes, to the byte. Not responsible for what is in a formatted directory (log/, raft/).
+
+A directory is formatted by exactly one file, meta.properties, which is written last: a crash while formatting leaves a directory that
+is not formatted. A node never formats a directory that holds anything else: an unmounted disk must not become a new cluster.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pykbroker.config.load import Config
+from pykbroker.metadata.features import BOOTSTRAP_LEVELS, METADATA_VERSION_LATEST
+from pykbroker.metadata.records import encode_record
+from pykbroker_log import names
+from pykbroker_log.checkpoints import MalformedFile, decode_properties, decode_uuid, encode_properties, encode_uuid
+from pykbroker_log.disk import Disk, read_file, write_atomic
+from pykbroker_raft import checkpoint
+from pykbroker_raft.log_view import OffsetAndEpoch
+from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
+from pykbroker_wire.stored.metadata import FeatureLevelRecord
+
+KRAFT_VERSION = 1
+
+
+class StorageFormatError(Exception):
+    """The directories are not what this node can start on; the text is for its operator."""
+
+
+@dataclass(slots=True, frozen=True)
+class Formatted:
+    """How the directories are formatted. `directory_ids` by path, in the order of the configuration."""
+
+    cluster_id: str
+    directory_ids: dict[str, bytes]
+
+
+def random_uuid(rng: random.Random) -> bytes:
+    """A version 4 uuid that Kafka would make too: neither reserved nor, in its text, beginning with a dash."""
+    while True:
+        value = bytearray(rng.randbytes(16))
+        value[6] = value[6] & 0x0F | 0x40
+        value[8] = value[8] & 0x3F | 0x80
+        if not encode_uuid(bytes(value)).startswith("-"):
+            return bytes(value)
+
+
+def directories_of(config: Config) -> list[str]:
+    """Every directory of the node, the metadata log's included, each once."""
+    return list(dict.fromkeys([*config.log_dirs, config.metadata_log_dir]))
+
+
+def is_unused(disk: Disk, path: str) -> bool:
+    """Absent, or empty."""
+    return not disk.exists(path) or (disk.is_dir(path) and not disk.list(path))
+
+
+def format_directories(
+    disk: Disk, config: Config, cluster_id: str, rng: random.Random, *, now_ms: int, ignore_formatted: bool = False
+) -> list[str]:
+    """Format what is not formatted yet; returns those paths. Raises StorageFormatError or OSError."""
+    done = []
+    for path in directories_of(config):
+        if disk.exists(f"{path}/{names.META_PROPERTIES}"):
+            if not ignore_formatted:
+                raise StorageFormatError(f"Log directory {path} is already formatted. Use --ignore-formatted to ignore this directory.")
+            continue
+        disk.make_dirs(path)
+        directory_id = random_uuid(rng)
+        write_atomic(disk, f"{path}/{names.BOOTSTRAP_CHECKPOINT}", _bootstrap(now_ms))
+        if path == config.metadata_log_dir and config.is_controller and not config.voters:
+            _write_first_voters(disk, path, config, directory_id, now_ms)
+        properties = {
+            "cluster.id": cluster_id,
+            "directory.id": encode_uuid(directory_id),
+            "node.id": str(config.node_id),
+            "version": "1",
+        }
+        write_atomic(disk, f"{path}/{names.META_PROPERTIES}", encode_properties(properties, now_ms))
+        done.append(path)
+    return done
+
+
+def _bootstrap(now_ms: int) -> bytes:
+    records: Iterable[bytes] = [
+        encode_record(FeatureLevelRecord(name=name, feature_level=level), METADATA_VERSION_LATEST) for name, level in BOOTSTRAP_LEVELS.items()
+    ]
+    return b"".join(checkpoint.encode(records, epoch=0, now_ms=now_ms))
+
+
+def _write_first_voters(disk: Disk, path: str, config: Config, directory_id: bytes, now_ms: int) -> None:
+    """KIP-853: this node is the only voter of a new quorum."""
+    endpoints = tuple(Endpoint(point.listener_name, point.host, point.port) for point in config.listeners.advertised_controller)
+    voters = VoterSet.of([VoterNode(ReplicaKey(config.node_id, directory_id), endpoints)])
+    folder = f"{path}/{names.partition_dir(names.METADATA_TOPIC, 0)}"
+    disk.make_dirs(folder)
+    data = b"".join(checkpoint.encode([], epoch=0, now_ms=now_ms, kraft_version=KRAFT_VERSION, voters=voters))
+    write_atomic(disk, f"{folder}/{checkpoint.file_name(OffsetAndEpoch(0, 0))}", data)
+
+
+def read_format(disk: Disk, config: Config) -> Formatted:
+    """What the directories say of themselves. Raises StorageFormatError where Apache Kafka refuses to start."""
+    cluster_ids: dict[str, str] = {}
+    directory_ids: dict[str, bytes] = {}
+    for path in directories_of(config):
+        file = f"{path}/{names.META_PROPERTIES}"
+        if not disk.exists(file):
+            raise StorageFormatError(
+                f"No `{names.META_PROPERTIES}` found in {path} (have you run `pykbroker format` to format the directory?)"
+            )
+        try:
+            properties = decode_properties(read_file(disk, file))
+            cluster_ids[path] = properties["cluster.id"]
+            directory_ids[path] = decode_uuid(properties["directory.id"])
+            node_id = int(properties["node.id"])
+        except (MalformedFile, KeyError, ValueError) as error:
+            raise StorageFormatError(f"{file} cannot be read: {error!r}") from error
+        if node_id != config.node_id:
+            raise StorageFormatError(f"Stored node id {node_id} in {file} doesn't match the configured node.id {config.node_id}")
+    found = set(cluster_ids.values())
+    if len(found) != 1:
+        raise StorageFormatError(f"The log directories belong to different clusters: {cluster_ids}")
+    return Formatted(found.pop(), directory_ids)
