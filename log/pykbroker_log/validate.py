@@ -16,6 +16,8 @@ Where this is stricter than Kafka, because Kafka's answer harms its clients (doc
 - bytes that the codec cannot read, unknown codecs: INVALID_RECORD (Kafka: UNKNOWN_SERVER_ERROR). Not CORRUPT_MESSAGE,
   which clients retry: the CRC was right, so these bytes are what the client made, and it would make them again
 - more than 128 MiB out of one batch: MESSAGE_TOO_LARGE (Kafka decompresses without end)
+- compressed records whose offset deltas are not 0, 1, 2...: encoded again (Kafka means to, and fails with
+  UNKNOWN_SERVER_ERROR)
 - a compressed record whose size is not that of its fields: INVALID_RECORD (Kafka looks only when it rewrites)
 - record errors are listed up to MAX_RECORD_ERRORS
 """
@@ -214,7 +216,7 @@ def validate_and_assign(
     if is_client:
         if attributes & CONTROL:
             raise KafkaError(ErrorCode.INVALID_RECORD, "Clients do not write control records")
-        if producer_id != -1 and base_sequence < 0:
+        if producer_id >= 0 and base_sequence < 0:
             raise KafkaError(
                 ErrorCode.INVALID_RECORD, f"Producer id {producer_id} with the sequence number {base_sequence}"
             )
@@ -380,7 +382,8 @@ def _check_each(
         if compacted and walked[4]:
             errors.append((index, "A compacted topic takes no record without a key"))
         elif is_create_time and timestamp != NO_TIMESTAMP:
-            if timestamp - now_ms > after_max_ms or now_ms - timestamp > before_max_ms:
+            age = wrap_int64(now_ms - timestamp)
+            if age > before_max_ms or wrap_int64(-age) > after_max_ms:
                 code = ErrorCode.INVALID_TIMESTAMP
                 errors.append(
                     (

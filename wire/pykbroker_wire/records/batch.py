@@ -174,10 +174,12 @@ def stamp(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch:
 def restamp_timestamp(
     buf: bytearray | memoryview, pos: int, header: BatchHeader, max_timestamp: int, *, log_append_time: bool
 ) -> None:
-    """Write max timestamp and timestamp type, and the new CRC if that changed anything."""
-    attributes = header.attributes & ~LOG_APPEND_TIME | (LOG_APPEND_TIME if log_append_time else 0)
-    if attributes == header.attributes and max_timestamp == header.max_timestamp:
+    """Write max timestamp and timestamp type, and the new CRC if that changed anything; then attribute bits without a
+    meaning are dropped, as Kafka drops them."""
+    flag = LOG_APPEND_TIME if log_append_time else 0
+    if flag == header.attributes & LOG_APPEND_TIME and max_timestamp == header.max_timestamp:
         return
+    attributes = header.attributes & (CODEC_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON) | flag
     _INT16.pack_into(buf, pos + 21, attributes)
     _INT64.pack_into(buf, pos + 35, max_timestamp)
     _UINT32.pack_into(buf, pos + 17, crc32c(memoryview(buf)[pos + _CRC_START : pos + header.size_in_bytes]))
