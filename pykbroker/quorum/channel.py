@@ -1,7 +1,7 @@
 """How requests of the protocol reach another half or another node: in memory when combined, a connection otherwise.
 
-Responsible for carrying a request to its receiver and the answer back, nothing else: what failed is an exception of the future
-(`ConnectionError` or `TimeoutError`), and whether to try again is the caller's business.
+Responsible for carrying a request to its receiver and the answer back, nothing else: what failed is an exception of
+the future (`ConnectionError` or `TimeoutError`), and whether to try again is the caller's business.
 
 * `Channel` leads to one receiver, which may move: the active controller.
 * `Peers` lead to the nodes of the quorum, each request saying which.
@@ -146,8 +146,8 @@ class SocketPeers:
 class LeaderChannel:
     """Leads to the leader of the quorum, which is the active controller, wherever it is now.
 
-    `leader` says where: an address, or None while nobody leads. It keeps a connection of its own: a long metadata fetch on the
-    connection of the quorum would hold up everything behind it.
+    `leader` says where: an address, or None while nobody leads. It keeps a connection of its own: a long metadata
+    fetch on the connection of the quorum would hold up everything behind it.
     """
 
     def __init__(self, runtime: Runtime, leader: Callable[[], Destination | None], client_id: str) -> None:

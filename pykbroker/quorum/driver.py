@@ -1,11 +1,12 @@
 """Runs a raft node: gives it time, messages and a disk, and does what its `Ready` says.
 
-Responsible for the order of things. quorum-state is on the disk before any message that depends on it leaves; the log is written at
-once, on the loop (a copy into the page cache), and fsynced on a thread, at most one fsync at a time, all appends made meanwhile
-sharing the next; what blocks otherwise (quorum-state, putting a snapshot in place, writing one) holds back further inputs or runs
-beside them. Not responsible for any decision: those are `pykbroker_raft`'s.
+Responsible for the order of things. quorum-state is on the disk before any message that depends on it leaves; the log
+is written at once, on the loop (a copy into the page cache), and fsynced on a thread, at most one fsync at a time,
+all appends made meanwhile sharing the next; what blocks otherwise (quorum-state, putting a snapshot in place, writing
+one) holds back further inputs or runs beside them. Not responsible for any decision: those are `pykbroker_raft`'s.
 
-A disk error ends this replica: it leads no longer, `append` raises, `failed` says why; the node above decides what to do about it.
+A disk error ends this replica: it leads no longer, `append` raises, `failed` says why; the node above decides what to
+do about it.
 """
 
 from __future__ import annotations
@@ -22,20 +23,23 @@ from pykbroker.quorum.describe import describe_quorum
 from pykbroker.quorum.listeners import Listeners, MetadataListener
 from pykbroker.runtime import Runtime
 from pykbroker_log.log_config import StorageError
-from pykbroker_raft.log_view import BOOTSTRAP_SNAPSHOT, OffsetAndEpoch
+from pykbroker_raft import batches
+from pykbroker_raft.log_view import OffsetAndEpoch
 from pykbroker_raft.node import Inbound, NotLeader, RaftConfig, RaftNode
 from pykbroker_raft.ready import (
     Append,
     Destination,
+    LeaderChange,
     Now,
     Outgoing,
-    Ready,
     ReadLog,
     ReadSnapshot,
+    Ready,
     Reply,
     SnapshotChunk,
     Truncate,
 )
+from pykbroker_raft.states import Resigned
 from pykbroker_raft.storage import MetadataStorage, StorageConfig
 from pykbroker_raft.voters import VoterSet, address
 from pykbroker_wire.errors import ErrorCode
@@ -50,7 +54,7 @@ _LATEST = 32767
 
 @dataclass(frozen=True, slots=True)
 class QuorumConfig:
-    """What a driver is given: who it is, where it stores, when it takes a snapshot (Kafka's metadata.log.max.* keys)."""
+    """What a driver is given: who it is, where it stores, when it takes a snapshot (keys metadata.log.max.*)."""
 
     raft: RaftConfig
     # metadata.log.dir, or the first of log.dirs.
@@ -92,6 +96,8 @@ class QuorumDriver:
         self._snapshotting = False
         self._snapshot_timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Future[Any]] = set()
+        # While stopping: done when the voters know that this leader is gone.
+        self._handed_on: asyncio.Future[None] | None = None
 
     # What it is
 
@@ -146,7 +152,8 @@ class QuorumDriver:
     # Life
 
     async def start(self) -> None:
-        """Open the disk and take up a role. The only voter leads when this returns, and its first records are on their way."""
+        """Open the disk and take up a role. The only voter leads when this returns, and its first records are on their
+        way."""
         config = self._config
 
         def open_storage() -> tuple[MetadataStorage, RaftNode]:
@@ -160,8 +167,9 @@ class QuorumDriver:
             )
             return storage, node
 
-        self._storage, self._node = await self._runtime.run_blocking(open_storage)
-        self._listeners.open(self._storage)
+        storage, self._node = await self._runtime.run_blocking(open_storage)
+        self._storage = storage
+        self._listeners.open(storage)
         self._arm_snapshot_timer()
         started: asyncio.Future[None] = self._runtime.loop.create_future()
 
@@ -182,14 +190,13 @@ class QuorumDriver:
             return
         node = self._node
         if self.failed is None:
-            was_leader = node.is_leader and len(node.voters) > 1
+            has_successors = node.is_leader and len(node.voters) > 1
+            self._handed_on = self._runtime.loop.create_future()
             self._input(lambda: node.shut_down(self._now()))
-            if was_leader:
+            if has_successors:
                 # Give EndQuorumEpoch a moment to arrive.
-                deadline = self._runtime.loop.time() + timeout_ms / 1000
-                epoch = node.epoch
-                while node.epoch == epoch and not self._handed_on() and self._runtime.loop.time() < deadline:
-                    await asyncio.sleep(0.01)
+                await asyncio.wait([self._handed_on], timeout=timeout_ms / 1000)
+            self._handed_on.cancel()
         self._stopped = True
         for timer in (self._timer, self._snapshot_timer):
             if timer is not None:
@@ -207,14 +214,11 @@ class QuorumDriver:
             except StorageError:
                 logger.warning("The metadata log in %s could not be closed", self._config.log_dir, exc_info=True)
 
-    def _handed_on(self) -> bool:
-        unacknowledged = getattr(self.node.state, "unacknowledged", None)
-        return unacknowledged is not None and not unacknowledged
-
     # What the node above does with it
 
     def append(self, records: list[bytes]) -> int:
-        """Append framed values as one batch; the offset of the last. Raises NotLeader, or StorageError when the disk fails."""
+        """Append framed values as one batch; the offset of the last. Raises NotLeader, or StorageError when the disk
+        fails."""
         if self.failed is not None:
             raise self.failed
         if not self.is_leader or self._inputs:
@@ -241,8 +245,9 @@ class QuorumDriver:
     def handle(
         self, request: Any, version: int | None = None, listener: str | None = None
     ) -> Any | asyncio.Future[Any]:
-        """Answer a request of the quorum: a response, or a future of one. `version` is that of the request as it came in,
-        `listener` the name of the listener it came in on: the answer names the leader's endpoint for the same one."""
+        """Answer a request of the quorum: a response, or a future of one. `version` is that of the request as it came
+        in, `listener` the name of the listener it came in on: the answer names the leader's endpoint for the same
+        one."""
         known_version = _LATEST if version is None else version
         if isinstance(request, DescribeQuorumRequest):
             return describe_quorum(self.node, request, known_version, self._now())
@@ -261,7 +266,8 @@ class QuorumDriver:
         return answer
 
     def write_snapshot(self, offset: int, epoch: int, values: Iterable[bytes]) -> asyncio.Future[None]:
-        """Write a snapshot of everything up to and including `offset`. `values` is read on a thread: it must not change."""
+        """Write a snapshot of everything up to and including `offset`. `values` is read on a thread: it must not
+        change."""
         done: asyncio.Future[None] = self._runtime.loop.create_future()
         node, storage = self.node, self.storage
         snapshot = OffsetAndEpoch(offset + 1, epoch)
@@ -340,6 +346,10 @@ class QuorumDriver:
             self._working = False
         if not self._stopped:
             self._arm_timer()
+        if self._handed_on is not None and not self._handed_on.done():
+            state = self._node.state
+            if not isinstance(state, Resigned) or not state.unacknowledged:
+                self._handed_on.set_result(None)
         self._tell()
 
     def _execute_pending(self, values: list[bytes]) -> None:
@@ -485,8 +495,6 @@ class QuorumDriver:
         self._task(self._runtime.run_blocking(self.storage.flush), flushed)
 
     def _timestamp_at(self, offset: int) -> int:
-        from pykbroker_raft import batches
-
         data = self.storage.read(offset, 1, self.node.log.end_offset)
         return next((batch.timestamp_ms for batch in batches.intact(data)), 0)
 
@@ -500,7 +508,9 @@ class QuorumDriver:
         if self.failed is not None:
             return
         self.failed = error
-        logger.error("[RaftManager id=%d] The metadata log in %s failed", self.node_id, self._config.log_dir, exc_info=error)
+        logger.error(
+            "[RaftManager id=%d] The metadata log in %s failed", self.node_id, self._config.log_dir, exc_info=error
+        )
         for answer in list(self._answers.values()):
             if answer is not None and not answer.done():
                 answer.set_exception(error)
@@ -509,8 +519,6 @@ class QuorumDriver:
         if self._timer is not None:
             self._timer.cancel()
         if self._node is not None:
-            from pykbroker_raft.ready import LeaderChange
-
             self._listeners.leader_changed(LeaderChange(None, self._node.epoch))
             self._runtime.loop.call_soon(self._listeners.tell)
         if self.on_failure is not None:
@@ -576,4 +584,4 @@ class QuorumDriver:
 
 _NO_CHANGES = "This version of pykbroker cannot change the voters of a quorum."
 
-__all__ = ["BOOTSTRAP_SNAPSHOT", "MetadataListener", "NotLeader", "QuorumConfig", "QuorumDriver"]
+__all__ = ["MetadataListener", "NotLeader", "QuorumConfig", "QuorumDriver"]

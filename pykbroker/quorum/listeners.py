@@ -1,8 +1,10 @@
-"""What is committed, told to the parts of the node: each listener sees a snapshot or the start of the log, then every batch once, in order.
+"""What is committed, told to the parts of the node: each listener sees a snapshot or the start of the log, then every
+batch once, in order.
 
-Responsible for where each listener stands and for counting what came since the last snapshot. Invariants: nothing above the high
-watermark is told; a listener learns that its own node leads only when it has seen everything committed before (it would
-otherwise decide on old state); listeners are called on the loop and never from within another listener's call.
+Responsible for where each listener stands and for counting what came since the last snapshot. Invariants: nothing
+above the high watermark is told; a listener learns that its own node leads only when it has seen everything committed
+before (it would otherwise decide on old state); listeners are called on the loop and never from within another
+listener's call.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Batches of the metadata log: values in, bytes out, and back; the control records of KRaft.
 
-Responsible for the form of what KRaft appends: plain values without keys and headers, uncompressed; control records in the versions
-that Apache Kafka writes. What the values mean is nothing to it.
+Responsible for the form of what KRaft appends: plain values without keys and headers, uncompressed; control records
+in the versions that Apache Kafka writes. What the values mean is nothing to it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from pykbroker_raft.voters import VoterSet
 from pykbroker_wire.messages.kraft_version_record import KRaftVersionRecord
 from pykbroker_wire.messages.leader_change_message import LeaderChangeMessage, Voter
 from pykbroker_wire.messages.snapshot_footer_record import SnapshotFooterRecord
@@ -20,8 +21,6 @@ from pykbroker_wire.records.control import ControlType as ControlType
 from pykbroker_wire.records.control import control_batch as build_control_batch
 from pykbroker_wire.records.control import parse_control
 from pykbroker_wire.records.record import iter_records
-
-from pykbroker_raft.voters import VoterSet
 
 # What a control record of each type holds; the version of every one is 0.
 _MESSAGES: dict[ControlType, Any] = {

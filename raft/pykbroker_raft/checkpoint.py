@@ -1,8 +1,8 @@
 """Snapshot files (`OOO-EEE.checkpoint`, `bootstrap.checkpoint`): their names and their bytes.
 
-A snapshot is batches back to back: a control batch (header; kraft.version and voters when there are any), data batches with offsets from
-0, a control batch (footer). `bootstrap.checkpoint` has the same form without voters: what a new cluster's first controller writes
-into the log. Responsible for the form; `storage` reads and writes the files.
+A snapshot is batches back to back: a control batch (header; kraft.version and voters when there are any), data
+batches with offsets from 0, a control batch (footer). `bootstrap.checkpoint` has the same form without voters: what a
+new cluster's first controller writes into the log. Responsible for the form; `storage` reads and writes the files.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from pykbroker_wire.primitives import Buffer
-
 from pykbroker_raft import batches
 from pykbroker_raft.log_view import OffsetAndEpoch
 from pykbroker_raft.voters import VoterSet
+from pykbroker_wire.primitives import Buffer
 
 BOOTSTRAP_FILE = "bootstrap.checkpoint"
 # Kafka's writer starts a new batch above this.

@@ -1,7 +1,7 @@
 """Which peers may be asked now: at most one request in flight to each, a pause after a failure, a limit to waiting.
 
-Responsible for matching a response to the one request that waits for it: a late or repeated answer is dropped, because an old
-"diverging epoch" could otherwise cut the log below what is committed since.
+Responsible for matching a response to the one request that waits for it: a late or repeated answer is dropped,
+because an old "diverging epoch" could otherwise cut the log below what is committed since.
 """
 
 from __future__ import annotations

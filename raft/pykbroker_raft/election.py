@@ -1,20 +1,19 @@
 """Elections: who gets a vote, what an answer means, how a leader announces itself and leaves.
 
-Responsible for Vote (with KIP-996 pre-votes), BeginQuorumEpoch and EndQuorumEpoch, both sides, and for the timers of the roles that
-take part. Functions over a `RaftNode`; a vote is in its Ready before the reply that grants it (R3).
+Responsible for Vote (with KIP-996 pre-votes), BeginQuorumEpoch and EndQuorumEpoch, both sides, and for the timers of
+the roles that take part. Functions over a `RaftNode`; a vote is in its Ready before the reply that grants it (R3).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pykbroker_wire.errors import ErrorCode
-
 from pykbroker_raft import rpc
 from pykbroker_raft.log_view import OffsetAndEpoch
 from pykbroker_raft.ready import Destination, Now
 from pykbroker_raft.states import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
 from pykbroker_raft.voters import Endpoints, ReplicaKey, address
+from pykbroker_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from pykbroker_raft.node import Inbound, RaftNode
@@ -30,7 +29,8 @@ def may_grant(state: State, candidate: ReplicaKey, log_is_up_to_date: bool, pre_
         case Candidate():
             return pre_vote and log_is_up_to_date
         case Follower():
-            # A follower that hears its leader says no: that is what keeps a returning replica from disturbing the quorum.
+            # A follower that hears its leader says no: that is what keeps a returning replica from disturbing the
+            # quorum.
             return pre_vote and log_is_up_to_date and not state.has_fetched
         case Unattached() | Prospective():
             if pre_vote:
@@ -104,14 +104,19 @@ def maybe_transition(node: RaftNode, leader_id: int, epoch: int, endpoints: Endp
 def handle_common(
     node: RaftNode, error: ErrorCode, leader_id: int, epoch: int, endpoints: Endpoints, now: Now
 ) -> bool | None:
-    """What every response has to say besides its matter. None: go on with the matter; else whether the request succeeded."""
+    """What every response has to say besides its matter. None: go on with the matter; else whether the request
+    succeeded."""
     if leader_id >= 0 and not endpoints:
         endpoints = node.voters.endpoints(leader_id)
     if epoch < node.epoch or error is ErrorCode.UNKNOWN_LEADER_EPOCH:
         return True
     if epoch > node.epoch or error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):
         return maybe_transition(node, leader_id, epoch, endpoints, now)
-    if leader_id >= 0 and leader_id != node.config.node_id and isinstance(node.state, (Unattached, Prospective, Candidate)):
+    if (
+        leader_id >= 0
+        and leader_id != node.config.node_id
+        and isinstance(node.state, (Unattached, Prospective, Candidate))
+    ):
         # An observer learns of the leader and takes its records in one and the same Fetch.
         if not maybe_transition(node, leader_id, epoch, endpoints, now):
             return False
@@ -193,9 +198,7 @@ def _send_votes(node: RaftNode, state: Candidate | Prospective, now: Now) -> int
         destination = node.voter_destination(voter.id)
         if destination is None:
             continue
-        request = rpc.vote_request(
-            node.config.cluster_id, node.config.key, state.epoch, voter, node.log.end, pre_vote
-        )
+        request = rpc.vote_request(node.config.cluster_id, node.config.key, state.epoch, voter, node.log.end, pre_vote)
         deadline = min(deadline, node.send_to(destination, request, now))
     return deadline
 
@@ -239,9 +242,7 @@ def handle_begin_request(node: RaftNode, inbound: Inbound, now: Now) -> None:
         elif not _is_for_this_replica(node, request.voter_id, partition.voter_directory_id):
             error = ErrorCode.INVALID_VOTER_KEY
     endpoint = node.leader_endpoint_for(inbound.listener)
-    node.reply(
-        inbound, rpc.begin_response(inbound.version, error, node.leader_id_or_none_known, node.epoch, endpoint)
-    )
+    node.reply(inbound, rpc.begin_response(inbound.version, error, node.leader_id_or_none_known, node.epoch, endpoint))
 
 
 def handle_begin_response(node: RaftNode, source: Destination, response: Any, now: Now) -> bool:
@@ -374,5 +375,3 @@ def handle_end_response(node: RaftNode, source: Destination, response: Any, now:
     if isinstance(node.state, Resigned):
         node.state.unacknowledged.discard(source.id)
     return True
-
-

@@ -1,7 +1,7 @@
 """What a replica must not forget: its epoch, the leader it knows, the vote it gave. And the bytes of `quorum-state`.
 
-Responsible for the value and its file form, one line of JSON as Apache Kafka writes it: data version 0 while kraft.version is 0 (static
-voters), 1 from then on (the vote has a directory id, the voters are in the log).
+Responsible for the value and its file form, one line of JSON as Apache Kafka writes it: data version 0 while
+kraft.version is 0 (static voters), 1 from then on (the vote has a directory id, the voters are in the log).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Fetch, both sides: a leader serves its log and counts what replicas have; a follower appends, cuts, learns the high watermark.
+"""Fetch, both sides: a leader serves its log and counts what replicas have; a follower appends, cuts, learns the high
+watermark.
 
-Responsible for the verdict on a fetch position (KIP-595: the divergence by epoch comes in the answer), for parked fetches, and for
-when a follower or an observer asks whom. A fetch is an acknowledgement: a replica asks from `offset` only when everything below
-it is fsynced, unless it can never be a voter.
+Responsible for the verdict on a fetch position (KIP-595: the divergence by epoch comes in the answer), for parked
+fetches, and for when a follower or an observer asks whom. A fetch is an acknowledgement: a replica asks from `offset`
+only when everything below it is fsynced, unless it can never be a voter.
 """
 
 from __future__ import annotations
@@ -10,14 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pykbroker_wire.errors import ErrorCode
-
 from pykbroker_raft import batches, rpc, snapshotting, voter_changes
 from pykbroker_raft.election import NEVER, check_cluster, check_leader_request, handle_common
 from pykbroker_raft.log_view import BOOTSTRAP_SNAPSHOT, OffsetAndEpoch, Verdict
 from pykbroker_raft.ready import Append, Destination, Now, ReadLog, Truncate
 from pykbroker_raft.states import Follower, Leader, SnapshotDownload, Unattached
 from pykbroker_raft.voters import ReplicaKey, address
+from pykbroker_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from pykbroker_raft.node import Inbound, RaftNode

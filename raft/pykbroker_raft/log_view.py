@@ -1,8 +1,8 @@
 """The log as the state machine knows it: its ends, where epochs start, which snapshots exist. No records, no files.
 
-Responsible for the questions of KRaft about a log: is (offset, epoch) on it, where does another log part from it, what does
-a fetching replica have to do. Invariants: start <= every end; epoch starts ascend in both numbers; nothing is cut below the
-high watermark that `RaftNode` holds (it asks before it truncates).
+Responsible for the questions of KRaft about a log: is (offset, epoch) on it, where does another log part from it,
+what does a fetching replica have to do. Invariants: start <= every end; epoch starts ascend in both numbers; nothing
+is cut below the high watermark that `RaftNode` holds (it asks before it truncates).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from functools import total_ordering
 @total_ordering
 @dataclass(frozen=True, slots=True)
 class OffsetAndEpoch:
-    """A place in a log: the offset after the last record, and that record's epoch. Ordered by epoch first, as Raft compares."""
+    """A place in a log: the offset after the last record, and that record's epoch. Ordered by epoch first, as Raft
+    compares."""
 
     offset: int
     epoch: int

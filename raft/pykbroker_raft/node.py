@@ -1,8 +1,8 @@
 """KRaft as a value: inputs change the node, `ready()` says what the world has to do about it.
 
-Responsible for the roles, their transitions and timers, for what is appended, and for the high watermark. The protocol's parts
-are in `election`, `fetching` and `snapshotting`: functions over a node, no state of their own. Knows no disk, no clock, no
-sockets; the only randomness is the `Random` it is given.
+Responsible for the roles, their transitions and timers, for what is appended, and for the high watermark. The
+protocol's parts are in `election`, `fetching` and `snapshotting`: functions over a node, no state of their own. Knows
+no disk, no clock, no sockets; the only randomness is the `Random` it is given.
 
 Invariants (numbers of the project's list):
 R1 R3  a vote and a leadership are in `Ready.election` before any message that tells of them.
@@ -19,14 +19,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pykbroker_wire.errors import ErrorCode, KafkaError
-
 from pykbroker_raft import batches, election, fetching, snapshotting, voter_changes
 from pykbroker_raft.connections import Connections
 from pykbroker_raft.election_state import ElectionState
 from pykbroker_raft.log_view import LogView, OffsetAndEpoch
 from pykbroker_raft.quorum import ReplicaTable, Tally
-from pykbroker_raft.ready import Append, Destination, LeaderChange, Now, Outgoing, Ready, ReadLog, ReadSnapshot, Reply
+from pykbroker_raft.ready import Append, Destination, LeaderChange, Now, Outgoing, ReadLog, ReadSnapshot, Ready, Reply
 from pykbroker_raft.states import (
     Candidate,
     Follower,
@@ -38,7 +36,8 @@ from pykbroker_raft.states import (
     Unattached,
     check_transition,
 )
-from pykbroker_raft.voters import Endpoint, Endpoints, ReplicaKey, VoterHistory, VoterNode, VoterSet, address
+from pykbroker_raft.voters import NO_VOTERS, Endpoint, Endpoints, ReplicaKey, VoterHistory, VoterNode, VoterSet, address
+from pykbroker_wire.errors import ErrorCode, KafkaError
 
 # Any larger and followers, ours and Kafka's, could not take the batch.
 MAX_BATCH_BYTES = 8 * 1024 * 1024
@@ -56,7 +55,7 @@ class RaftConfig:
     listener: str = "CONTROLLER"
     endpoints: Endpoints = ()
     bootstrap: tuple[tuple[str, int], ...] = ()
-    static_voters: VoterSet = VoterSet()
+    static_voters: VoterSet = NO_VOTERS
     # Whether it can become a voter: it fsyncs what it fetches, and offers itself for election.
     is_controller: bool = True
     election_timeout_ms: int = 1000
@@ -98,7 +97,12 @@ class RaftNode:
     """One replica of the metadata partition."""
 
     def __init__(
-        self, config: RaftConfig, chance: random.Random, log: LogView, history: VoterHistory, stored: ElectionState | None
+        self,
+        config: RaftConfig,
+        chance: random.Random,
+        log: LogView,
+        history: VoterHistory,
+        stored: ElectionState | None,
     ) -> None:
         self.config = config
         self.chance = chance
@@ -111,7 +115,9 @@ class RaftNode:
         self.connections = Connections(
             config.retry_backoff_ms,
             config.request_timeout_ms,
-            tuple(Destination(-2 - index, host, port) for index, (host, port) in enumerate(self._bootstrap_addresses())),
+            tuple(
+                Destination(-2 - index, host, port) for index, (host, port) in enumerate(self._bootstrap_addresses())
+            ),
         )
         self._stored = stored
         self._next_correlation_id = 0
@@ -172,7 +178,8 @@ class RaftNode:
 
     @property
     def must_flush(self) -> bool:
-        """Whether what is fetched must be fsynced before the next fetch claims it: an observer that can become a voter, too."""
+        """Whether what is fetched must be fsynced before the next fetch claims it: an observer that can become a
+        voter, too."""
         return self.config.is_controller
 
     # Inputs
@@ -183,9 +190,9 @@ class RaftNode:
         self._persist()
         if isinstance(self.state, Candidate):
             self._advance_election(now)
-        if self.is_voter and self.voters.is_only_voter(self.config.key) and not self.is_leader:
-            if not isinstance(self.state, Candidate):
-                self.become_prospective(now)
+        alone = self.is_voter and self.voters.is_only_voter(self.config.key)
+        if alone and not isinstance(self.state, (Leader, Candidate)):
+            self.become_prospective(now)
         self._tell_leader()
         self.poll(now)
 
@@ -196,7 +203,8 @@ class RaftNode:
         if stored is None or stored.epoch < last_epoch:
             return Unattached(max(last_epoch, 0), election_deadline_ms=deadline)
         if config.is_controller and stored.leader_id == config.node_id:
-            # It cannot lead on in this epoch: records it appended and did not fsync may be lost, and their (offset, epoch)
+            # It cannot lead on in this epoch: records it appended and did not fsync may be lost, and their (offset,
+            # epoch)
             # must never name others. Nor may it vote for another in it.
             others = {voter.key.id for voter in self.voters} - {config.node_id}
             return Resigned(stored.epoch, config.node_id, [], others, deadline)
@@ -260,7 +268,9 @@ class RaftNode:
             raise NotLeader(f"node {self.config.node_id} is {self.role.value} in epoch {self.epoch}")
         records = batches.data_batch(values, self.log.end_offset, self.epoch, now.wall_ms)
         if len(records) > MAX_BATCH_BYTES:
-            raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, f"a batch of {len(records)} bytes is above {MAX_BATCH_BYTES}")
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE, f"a batch of {len(records)} bytes is above {MAX_BATCH_BYTES}"
+            )
         self.append_own(records, len(values))
         self.poll(now)
         return self.log.end_offset - 1
@@ -319,7 +329,9 @@ class RaftNode:
 
     # Building the Ready
 
-    def reply(self, inbound: Inbound | fetching.Parked, response: Any, read: ReadLog | ReadSnapshot | None = None) -> None:
+    def reply(
+        self, inbound: Inbound | fetching.Parked, response: Any, read: ReadLog | ReadSnapshot | None = None
+    ) -> None:
         self._ready.replies.append(Reply(inbound.token, response, read))
 
     def send(self, destination: Destination, request: Any, now: Now) -> None:
@@ -467,7 +479,8 @@ class RaftNode:
         if self.history.kraft_version >= 1:
             updated = self.voters.updated(config.as_voter)
             if self.history.voters_offset == -1 or self.voters.needs_update(config.as_voter):
-                # The voters of a new quorum are only in its first checkpoint, which nobody fetches: the log must have them.
+                # The voters of a new quorum are only in its first checkpoint, which nobody fetches: the log must have
+                # them.
                 assert updated is not None
                 control += [batches.kraft_version(self.history.kraft_version), batches.voters(updated)]
         self.append_control(control, now)

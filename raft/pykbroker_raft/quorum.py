@@ -1,8 +1,8 @@
 """Majority arithmetic and what a leader knows of each replica.
 
 Responsible for the numbers: how many are enough, which offset a majority holds, who was heard of lately.
-Invariants: the offset of the local replica is its fsynced end; a committed offset never moves back (R4, R5) and only moves to
-an offset above the start of the leader's own epoch (R10).
+Invariants: the offset of the local replica is its fsynced end; a committed offset never moves back (R4, R5) and only
+moves to an offset above the start of the leader's own epoch (R10).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What the state machine asks of the world, and how the world speaks of time and place.
 
-`RaftNode` changes only itself; everything else is in the `Ready` that it hands out. The driver works it off in this order:
+`RaftNode` changes only itself; everything else is in the `Ready` that it hands out. The driver works it off in this
+order:
 
 1. `election`: write quorum-state and fsync it. No request and no reply of this or a later Ready may leave before.
 2. `log`: the steps in their order. Appends are bytes to write as they are.

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pykbroker_raft.log_view import OffsetAndEpoch
+from pykbroker_raft.voters import Endpoint, Endpoints, ReplicaKey, VoterNode
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages import begin_quorum_epoch as begin_messages
 from pykbroker_wire.messages import end_quorum_epoch as end_messages
@@ -14,9 +16,6 @@ from pykbroker_wire.messages import fetch as fetch_messages
 from pykbroker_wire.messages import fetch_snapshot as snapshot_messages
 from pykbroker_wire.messages import update_raft_voter as update_messages
 from pykbroker_wire.messages import vote as vote_messages
-
-from pykbroker_raft.log_view import OffsetAndEpoch
-from pykbroker_raft.voters import Endpoint, Endpoints, ReplicaKey, VoterNode
 
 TOPIC = "__cluster_metadata"
 PARTITION = 0

@@ -1,14 +1,13 @@
-"""FetchSnapshot, both sides: a leader serves pieces of a snapshot, a follower collects them and starts its log after it.
+"""FetchSnapshot, both sides: a leader serves pieces of a snapshot, a follower collects them and starts its log after
+it.
 
-Responsible for positions and identities; the bytes go through `SnapshotChunk` and `ReadSnapshot`. A leader never takes a snapshot from
-another (R11); a follower's log is emptied only once the whole snapshot is in place.
+Responsible for positions and identities; the bytes go through `SnapshotChunk` and `ReadSnapshot`. A leader never
+takes a snapshot from another (R11); a follower's log is emptied only once the whole snapshot is in place.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-
-from pykbroker_wire.errors import ErrorCode
 
 from pykbroker_raft import fetching, rpc
 from pykbroker_raft.election import check_cluster, check_leader_request, handle_common
@@ -16,6 +15,7 @@ from pykbroker_raft.log_view import BOOTSTRAP_SNAPSHOT, OffsetAndEpoch
 from pykbroker_raft.ready import Destination, Now, ReadSnapshot, SnapshotChunk
 from pykbroker_raft.states import Follower, Leader, SnapshotDownload
 from pykbroker_raft.voters import ReplicaKey, VoterSet
+from pykbroker_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from pykbroker_raft.node import Inbound, RaftNode

@@ -1,9 +1,9 @@
 """The roles of a replica, what each one knows, and the one table of transitions between them.
 
 A replica is a voter or an observer; an observer is Unattached or Follower and nothing else (that is Kafka's Observer).
-Prospective is a pre-candidate (KIP-996): it asks whether it would be elected before it raises the epoch, so that a replica that
-comes back from a partition does not disturb a healthy quorum. Resigned is a leader that has stepped down, or that has
-restarted: it leads no longer in its epoch and votes for nobody else in it.
+Prospective is a pre-candidate (KIP-996): it asks whether it would be elected before it raises the epoch, so that a
+replica that comes back from a partition does not disturb a healthy quorum. Resigned is a leader that has stepped
+down, or that has restarted: it leads no longer in its epoch and votes for nobody else in it.
 
 Epochs never decrease, and a voter casts one vote in an epoch. A transition that is not in the table raises.
 """
@@ -30,7 +30,8 @@ class Role(Enum):
 TRANSITIONS: dict[Role, frozenset[Role]] = {
     # A vote given, a higher epoch seen; no leader heard of in time; a leader found.
     Role.UNATTACHED: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.FOLLOWER}),
-    # Lost without a known leader, a higher epoch seen, a vote given; would be elected; lost with a known leader, or one found.
+    # Lost without a known leader, a higher epoch seen, a vote given; would be elected; lost with a known leader, or
+    # one found.
     Role.PROSPECTIVE: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.CANDIDATE, Role.FOLLOWER}),
     # A higher epoch seen; lost or timed out; elected; a leader found.
     Role.CANDIDATE: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.LEADER, Role.FOLLOWER}),

@@ -1,26 +1,26 @@
 """The metadata partition on disk: the log, `quorum-state`, the snapshots. Kafka's names and bytes.
 
-Responsible for doing what a `Ready` says, and for giving a `RaftNode` its start: what the log holds, which voters it names, what was
-voted. Synchronous; the driver decides what runs off the loop. Invariants: quorum-state and snapshots appear whole or not at all
-(written beside, fsynced, renamed, the folder fsynced); a log that starts above 0 has a snapshot that covers what is
-missing; every disk error is a `StorageError`.
+Responsible for doing what a `Ready` says, and for giving a `RaftNode` its start: what the log holds, which voters it
+names, what was voted. Synchronous; the driver decides what runs off the loop. Invariants: quorum-state and snapshots
+appear whole or not at all (written beside, fsynced, renamed, the folder fsynced); a log that starts above 0 has a
+snapshot that covers what is missing; every disk error is a `StorageError`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TypeVar
 
 from pykbroker_log.disk import Disk, File, read_file, write_atomic
 from pykbroker_log.log_config import AppendOrigin, LogConfig, StorageError
 from pykbroker_log.partition_log import PartitionLog
-from pykbroker_wire.records.batch import iter_batches
-
 from pykbroker_raft import batches, checkpoint, rpc
 from pykbroker_raft.election_state import ElectionState
 from pykbroker_raft.log_view import LogView, OffsetAndEpoch
 from pykbroker_raft.voters import VoterHistory, VoterSet
+from pykbroker_wire.records.batch import iter_batches
 
 DIRECTORY = f"{rpc.TOPIC}-{rpc.PARTITION}"
 QUORUM_STATE = "quorum-state"
@@ -257,7 +257,7 @@ class MetadataStorage:
         self._guard(write)
 
     def install_snapshot(self, snapshot: OffsetAndEpoch) -> tuple[int, checkpoint.Snapshot]:
-        """Put the fetched snapshot in place and start the log after it; its size and content. Durable when it returns."""
+        """Put the fetched snapshot in place and start the log after it; its size and content. Durable on return."""
         if self._partial is None or self._partial[0] != snapshot:
             raise AssertionError(f"snapshot {snapshot} was not fetched")
         _, path, file = self._partial
@@ -290,11 +290,12 @@ class MetadataStorage:
             del self.snapshots[snapshot]
 
     def clean(self, now_ms: int) -> int | None:
-        """Delete what newer snapshots make superfluous, beyond what retention wants kept; the new log start, if it moved."""
+        """Delete what newer snapshots make superfluous, beyond what retention wants kept; the new log start, if it
+        moved."""
         ordered = sorted(self.snapshots)
         keep_from: OffsetAndEpoch | None = None
         total = self.log.size_bytes + sum(self.snapshots.values())
-        for old, new in zip(ordered, ordered[1:], strict=False):
+        for old, new in pairwise(ordered):
             too_big = 0 <= self.config.max_retention_bytes < total
             too_old = 0 <= self.config.max_retention_ms < now_ms - self._snapshot_timestamp_ms(old)
             if not (too_big or too_old):
@@ -366,7 +367,8 @@ def write_checkpoint(disk: Disk, folder: str, name: str, data: Iterable[bytes]) 
 
 
 def format_voters(disk: Disk, log_dir: str, voters: VoterSet, now_ms: int) -> None:
-    """As `StorageTool format --standalone` (one voter) or `--initial-controllers`: kraft.version 1 and the voters as snapshot 0-0."""
+    """As `StorageTool format --standalone` (one voter) or `--initial-controllers`: kraft.version 1 and the voters as
+    snapshot 0-0."""
     folder = f"{log_dir}/{DIRECTORY}"
     disk.make_dirs(folder)
     data = checkpoint.encode([], epoch=0, now_ms=now_ms, last_timestamp_ms=now_ms, kraft_version=1, voters=voters)
@@ -375,7 +377,7 @@ def format_voters(disk: Disk, log_dir: str, voters: VoterSet, now_ms: int) -> No
 
 
 def write_bootstrap(disk: Disk, log_dir: str, values: Iterable[bytes], now_ms: int) -> None:
-    """`bootstrap.checkpoint`: the metadata records (framed values) that the first controller of a new cluster appends."""
+    """`bootstrap.checkpoint`: the framed records that the first controller of a new cluster appends."""
     data = b"".join(checkpoint.encode(values, epoch=0, now_ms=now_ms))
     write_atomic(disk, f"{log_dir}/{checkpoint.BOOTSTRAP_FILE}", data)
 

@@ -1,20 +1,20 @@
-"""Changes to the voter set (KIP-853). Today: a voter may renew its own entry (UpdateRaftVoter), which needs no quorum arithmetic.
+"""Changes to the voter set (KIP-853). Today: a voter may renew its own entry (UpdateRaftVoter), which needs no quorum
+arithmetic.
 
-Adding and removing voters is a later issue; the driver answers those requests with UNSUPPORTED_VERSION. One change at a time: a
-second one is refused while a voter set is not committed (R13).
+Adding and removing voters is a later issue; the driver answers those requests with UNSUPPORTED_VERSION. One change at
+a time: a second one is refused while a voter set is not committed (R13).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pykbroker_wire.errors import ErrorCode
-
 from pykbroker_raft import batches, rpc
 from pykbroker_raft.election import check_cluster, check_leader_request, handle_common
 from pykbroker_raft.ready import Destination, Now
 from pykbroker_raft.states import Follower, Leader
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, address
+from pykbroker_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from pykbroker_raft.node import Inbound, RaftNode

@@ -1,7 +1,7 @@
 """Who votes: replica keys, endpoints, the voter set of KIP-853 and its history along the log.
 
-Responsible for the voter set as a value, its record form, and for knowing which set was in force at an offset. The newest set
-in the log is in force as soon as it is appended, committed or not; truncation brings the older one back.
+Responsible for the voter set as a value, its record form, and for knowing which set was in force at an offset. The
+newest set in the log is in force as soon as it is appended, committed or not; truncation brings the older one back.
 Not responsible for deciding on changes.
 """
 
@@ -151,6 +151,9 @@ class VoterSet:
         return VoterSet(tuple(replace(voter, key=ReplicaKey(voter.key.id)) for voter in self.voters))
 
 
+NO_VOTERS = VoterSet()
+
+
 @dataclass(slots=True)
 class History(Generic[T]):
     """Values by the offset of the record that set them, ascending."""
@@ -195,7 +198,7 @@ class History(Generic[T]):
 class VoterHistory:
     """Voter sets and kraft.version along the log; the configured voters hold while no record was seen."""
 
-    static_voters: VoterSet = VoterSet()
+    static_voters: VoterSet = NO_VOTERS
     sets: History[VoterSet] = field(default_factory=History)
     versions: History[int] = field(default_factory=History)
 

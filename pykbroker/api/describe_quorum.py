@@ -1,0 +1,16 @@
+"""DescribeQuorum, versions 0-2. KIP-595, KIP-836, KIP-853: voters, observers and how far each one is, from the leader."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pykbroker.api.context import RequestContext
+from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+
+
+def handle(ctx: RequestContext, request: DescribeQuorumRequest) -> Any:
+    if not ctx.authorize(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
+        return DescribeQuorumResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return ctx.services.quorum.handle(request, ctx.api_version, ctx.listener_name)

@@ -1,0 +1,16 @@
+"""Vote, versions 0-2. KIP-595, KIP-853, KIP-996 (pre-vote): the quorum decides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pykbroker.api.context import RequestContext
+from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.vote import VoteRequest, VoteResponse
+
+
+def handle(ctx: RequestContext, request: VoteRequest) -> Any:
+    if not ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
+        return VoteResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return ctx.services.quorum.handle(request, ctx.api_version, ctx.listener_name)
