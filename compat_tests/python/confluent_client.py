@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka import Message as ConfluentMessage
 
 from compat_tests.clients import PATIENCE_S, Client, Member, ProduceError, Record
 
 
-def to_record(message: ConfluentMessage) -> Record:
-    headers = tuple((str(name), value) for name, value in message.headers() or ())
+def to_record(message: Any) -> Record:
+    headers = tuple((name, value) for name, value in message.headers() or ())
     return Record(
         message.key(), message.value(), headers, message.timestamp()[1], message.partition(), message.offset()
     )
@@ -48,7 +47,7 @@ class ConfluentClient(Client):
         failed: list[KafkaError] = []
 
         def delivered(index: int) -> Any:
-            def report(error: KafkaError | None, message: ConfluentMessage) -> None:
+            def report(error: KafkaError | None, message: Any) -> None:
                 if error is not None:
                     failed.append(error)
                 else:

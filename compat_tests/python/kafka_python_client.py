@@ -97,7 +97,7 @@ class KafkaPythonClient(Client):
         return KafkaPythonMember(bootstrap, topic, group)
 
 
-class KafkaPythonMember(Member, ConsumerRebalanceListener):
+class KafkaPythonMember(Member, ConsumerRebalanceListener):  # type: ignore[misc]
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
         self._consumer = KafkaConsumer(
             bootstrap_servers=bootstrap,

@@ -1,0 +1,24 @@
+"""One Spark session per test session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from compat_tests import needs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    needs.java()
+    needs.python_package("pyspark")
+    from compat_tests.spark.session import make_session
+
+    session = make_session("compat-tests", tmp_path_factory.mktemp("warehouse"))
+    yield session
+    session.stop()
