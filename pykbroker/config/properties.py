@@ -4,7 +4,8 @@ Responsible for the format alone (java.util.Properties.load and store): `=`, `:`
 `!` comments, a backslash at the end of a line continues it, \t \n \r \f and \uXXXX escapes. Not for what keys mean.
 
 Differences from Java: a file is read as UTF-8 where it is valid UTF-8, otherwise as Latin-1 (Java: always Latin-1 for a
-byte stream); a malformed \u escape is a ConfigError with its line number.
+byte stream); a malformed \u escape is a ConfigError with its line number; a backslash alone at the very end is nothing
+(Java: sometimes an empty key, depending on how the last line ends).
 """
 
 from __future__ import annotations
@@ -63,8 +64,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
             joined = joined[:-1]
             if number < len(natural_lines):
                 continue
-            yield start, joined  # a continuation that the end of the text cuts off
-        elif joined:
+        if joined:
             yield start, joined
         joined = ""
 
