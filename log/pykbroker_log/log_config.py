@@ -6,6 +6,7 @@ Invariants: a `LogConfig` is immutable; a dynamic change replaces the whole valu
 from __future__ import annotations
 
 import enum
+import errno
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -28,6 +29,15 @@ class StorageError(Exception):
         super().__init__(f"{log_dir}: {cause}")
         self.log_dir = log_dir
         self.cause = cause
+
+    @property
+    def is_full(self) -> bool:
+        """No space: what is there can still be read, and space may come back."""
+        return is_full(self.cause)
+
+
+def is_full(error: OSError) -> bool:
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def _policies(value: object) -> frozenset[str]:

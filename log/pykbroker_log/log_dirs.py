@@ -27,66 +27,16 @@ from pykbroker_log.checkpoints import (
     decode_clean_shutdown,
     decode_offsets,
     decode_partition_metadata,
-    decode_properties,
-    decode_uuid,
     encode_clean_shutdown,
     encode_offsets,
-    encode_properties,
-    encode_uuid,
 )
-from pykbroker_log.disk import Disk, Lock, parent_of, read_file, remove_tree, write_atomic
+from pykbroker_log.disk import Disk, Lock, read_file, remove_tree, write_atomic
 from pykbroker_log.loading import set_aside
 from pykbroker_log.log_config import LogConfig, StorageError
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_log.producers import DEFAULT_EXPIRATION_MS
 
 logger = logging.getLogger(__name__)
-
-ABSENT, EMPTY, FORMATTED, UNFORMATTED = "absent", "empty", "formatted", "unformatted"
-
-
-@dataclass(slots=True, frozen=True)
-class MetaProperties:
-    cluster_id: str
-    node_id: int
-    directory_id: bytes
-
-    def encode(self, now_ms: int) -> bytes:
-        values = {
-            "version": "1",
-            "cluster.id": self.cluster_id,
-            "node.id": str(self.node_id),
-            "directory.id": encode_uuid(self.directory_id),
-        }
-        return encode_properties(values, now_ms)
-
-    @classmethod
-    def decode(cls, data: bytes) -> MetaProperties:
-        values = decode_properties(data)
-        try:
-            if values["version"] != "1":
-                raise MalformedFile(f"version {values['version']}, only 1 is known")
-            return cls(values["cluster.id"], int(values["node.id"]), decode_uuid(values["directory.id"]))
-        except (KeyError, ValueError) as error:
-            raise MalformedFile(f"{names.META_PROPERTIES}: {error}") from None
-
-
-def state_of(disk: Disk, path: str) -> str:
-    """ABSENT, EMPTY (nothing but what a file system puts there), FORMATTED or UNFORMATTED (someone else's files)."""
-    if not disk.is_dir(path):
-        return ABSENT
-    if disk.exists(f"{path}/{names.META_PROPERTIES}"):
-        return FORMATTED
-    return UNFORMATTED if set(disk.list(path)) - {"lost+found", names.LOCK} else EMPTY
-
-
-def format_dir(disk: Disk, path: str, meta: MetaProperties, now_ms: int, bootstrap: bytes | None = None) -> None:
-    """Make `path` a log directory. `meta.properties` comes last: with it, the directory is formatted."""
-    disk.make_dirs(path)
-    if bootstrap is not None:
-        write_atomic(disk, f"{path}/{names.BOOTSTRAP_CHECKPOINT}", bootstrap)
-    write_atomic(disk, f"{path}/{names.META_PROPERTIES}", meta.encode(now_ms))
-    disk.fsync_dir(parent_of(path))
 
 
 @dataclass(slots=True, frozen=True)
@@ -101,69 +51,83 @@ class Folder:
 
 
 class LogDir:
-    """Use: `lock`, `start`, then `folders` and `open_log`; checkpoints now and then; `close`. All raise
+    """Use: `open`, then `set_strays_aside` and `open_log`; checkpoints now and then; `close`. All may raise
     StorageError."""
 
     __slots__ = (
         "_doomed",
+        "_folders",
         "_high_watermarks",
         "_lock",
         "_log_starts",
         "_recovery_points",
         "_unrecovered",
         "clean",
+        "directory_id",
         "disk",
         "logs",
-        "meta",
         "offline",
         "path",
         "previous_broker_epoch",
     )
 
-    def __init__(self, disk: Disk, path: str) -> None:
+    def __init__(self, disk: Disk, path: str, directory_id: bytes, lock: Lock) -> None:
+        """Use `open`."""
         self.disk = disk
         self.path = path
-        self.meta: MetaProperties | None = None
+        self.directory_id = directory_id
         #: the stop before this start was clean
         self.clean = False
         #: of that stop; -1 if unknown
         self.previous_broker_epoch = -1
-        self.offline: StorageError | None = None
+        self.offline = False
         self.logs: dict[TopicPartition, PartitionLog] = {}
-        self._lock: Lock | None = None
+        self._lock = lock
         self._recovery_points: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
-        self._unrecovered: set[str] = set()
-        self._doomed: list[tuple[int, str]] = []
+        # Partitions that have a folder here, open or not.
+        self._folders: set[TopicPartition] = set()
+        # Folders that a crash left and nobody has opened since.
+        self._unrecovered: set[TopicPartition] = set()
+        # Deleted folders whose files are still there.
+        self._doomed: list[str] = []
 
     def __repr__(self) -> str:
         return f"LogDir({self.path}, {len(self.logs)} logs)"
 
     # -- start and stop
 
-    def lock(self) -> None:
-        """Raises OSError when another process (or this one) has the directory."""
-        self._lock = self.disk.lock(f"{self.path}/{names.LOCK}")
-
-    def start(self, now_ms: int) -> None:
-        """Read what the last run left. Raises StorageError, MalformedFile for `meta.properties`."""
+    @classmethod
+    def open(cls, disk: Disk, path: str, directory_id: bytes, now_ms: int) -> LogDir:
+        """Lock the directory and read what the last run left. Raises StorageError; OSError if somebody else has
+        the lock."""
+        log_dir = cls(disk, path, directory_id, disk.lock(f"{path}/{names.LOCK}"))
         try:
-            self.meta = MetaProperties.decode(read_file(self.disk, f"{self.path}/{names.META_PROPERTIES}"))
-            marker = f"{self.path}/{names.CLEAN_SHUTDOWN}"
-            if self.disk.exists(marker):
-                self.previous_broker_epoch = decode_clean_shutdown(read_file(self.disk, marker))
-                self.clean = True
-                # First of all, and durably: a crash from now on is a crash.
-                self.disk.unlink(marker)
-                self.disk.fsync_dir(self.path)
-            self._recovery_points = self._read_offsets(names.RECOVERY_POINTS, now_ms)
-            self._log_starts = self._read_offsets(names.LOG_START_OFFSETS, now_ms)
-            self._high_watermarks = self._read_offsets(names.HIGH_WATERMARKS, now_ms)
-            if not self.clean:
-                self._unrecovered = {folder.name for folder in self.folders() if not folder.mark}
+            log_dir._start(now_ms)
         except OSError as error:
-            raise self.fail(error) from error
+            log_dir._lock.release()
+            raise log_dir._failed(error) from error
+        return log_dir
+
+    def _start(self, now_ms: int) -> None:
+        marker = f"{self.path}/{names.CLEAN_SHUTDOWN}"
+        if self.disk.exists(marker):
+            self.previous_broker_epoch = decode_clean_shutdown(read_file(self.disk, marker))
+            self.clean = True
+            # First of all, and durably: a crash from now on is a crash.
+            self.disk.unlink(marker)
+            self.disk.fsync_dir(self.path)
+        self._recovery_points = self._read_offsets(names.RECOVERY_POINTS, now_ms)
+        self._log_starts = self._read_offsets(names.LOG_START_OFFSETS, now_ms)
+        self._high_watermarks = self._read_offsets(names.HIGH_WATERMARKS, now_ms)
+        for name, parsed in self._found():
+            if parsed.mark == "":
+                self._folders.add((parsed.topic, parsed.partition))
+            elif parsed.mark == names.DELETE_DIR:
+                self._doomed.append(name)
+        if not self.clean:
+            self._unrecovered = set(self._folders)
 
     def _read_offsets(self, name: str, now_ms: int) -> dict[TopicPartition, int]:
         path = f"{self.path}/{name}"
@@ -176,47 +140,68 @@ class LogDir:
             return {}
 
     def close(self, *, clean: bool, broker_epoch: int = -1) -> None:
-        """Close every log. `clean`: flushed, checkpointed, and said so for the next start."""
+        """Close every log that is still open. `clean`: all is flushed, checkpointed, and said so for the next
+        start."""
         try:
-            if clean and self.offline is None:
+            if clean and not self.offline:
                 for log in self.logs.values():
                     log.close(clean=True)
-                self.checkpoint_recovery_points()
-                self.checkpoint_log_start_offsets()
-                self.checkpoint_high_watermarks()
+                self.checkpoint()
                 if not self._unrecovered:
                     marker = f"{self.path}/{names.CLEAN_SHUTDOWN}"
                     write_atomic(self.disk, marker, encode_clean_shutdown(broker_epoch))
         except OSError as error:
-            raise self.fail(error) from error
+            raise self._failed(error) from error
         finally:
             for log in self.logs.values():
                 log.close(clean=False)
-            if self._lock is not None:
-                self._lock.release()
-                self._lock = None
+            self._lock.release()
 
-    def fail(self, error: OSError) -> StorageError:
-        """The directory is offline from now on; nothing more is written to it."""
-        if self.offline is None:
-            self.offline = StorageError(self.path, error)
-        return self.offline
+    def take_offline(self) -> None:
+        """Nothing more is written to this directory. What readers have been given stays valid."""
+        self.offline = True
+        for log in self.logs.values():
+            log.close(clean=False)
+        self.logs.clear()
+
+    def _failed(self, error: OSError) -> StorageError:
+        return StorageError(self.path, error)
 
     # -- folders
 
+    @property
+    def partition_count(self) -> int:
+        return len(self._folders)
+
+    def holds(self, topic: str, partition: int) -> bool:
+        """Whether the partition has a folder here."""
+        return (topic, partition) in self._folders
+
+    @property
+    def leftovers(self) -> list[str]:
+        """Folders that were deleted, in this run or an earlier one, and still have their files; see
+        `delete_folder`."""
+        return list(self._doomed)
+
     def folders(self) -> list[Folder]:
         """The partition folders, not `__cluster_metadata`'s. Anything else in the directory is left alone."""
+        return [
+            Folder(name, found.topic, found.partition, found.mark, self._topic_id(f"{self.path}/{name}"))
+            for name, found in self._found()
+        ]
+
+    def _found(self) -> list[tuple[str, names.PartitionDirName]]:
         found = []
         for name in self.disk.list(self.path):
             path = f"{self.path}/{name}"
-            if name.startswith(".") or not self.disk.is_dir(path):
+            if name.startswith(".") or name.endswith("checkpoint") or not self.disk.is_dir(path):
                 continue
             parsed = names.parse_partition_dir(name)
             if parsed is None:
                 if name != "lost+found":
                     logger.warning("%s is no partition's folder: ignored", path)
             elif parsed.topic != names.METADATA_TOPIC:
-                found.append(Folder(name, parsed.topic, parsed.partition, parsed.mark, self._topic_id(path)))
+                found.append((name, parsed))
         return found
 
     def _topic_id(self, path: str) -> bytes | None:
@@ -225,6 +210,28 @@ class LogDir:
             return decode_partition_metadata(read_file(self.disk, metadata)) if self.disk.exists(metadata) else None
         except MalformedFile:
             return None
+
+    def set_strays_aside(self, is_known: Callable[[str, int, bytes | None], bool]) -> None:
+        """Rename every folder that the metadata knows nothing of: kept for the operator, not served."""
+        try:
+            for folder in self.folders():
+                if folder.mark or is_known(folder.topic, folder.partition, folder.topic_id):
+                    continue
+                target = self._marked(folder.topic, folder.partition, folder.topic_id or bytes(16), names.STRAY_DIR)
+                self.disk.rename(f"{self.path}/{folder.name}", f"{self.path}/{target}")
+                self._forget((folder.topic, folder.partition))
+                logger.warning("%s/%s belongs to no known topic: it is now %s", self.path, folder.name, target)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _marked(self, topic: str, partition: int, topic_id: bytes, mark: str) -> str:
+        """A free name. The topic id is unique already, unless the partition has come and gone more than once."""
+        unique = int.from_bytes(topic_id, "big")
+        while True:
+            name = names.marked_dir(topic, partition, f"{unique:032x}", mark)
+            if not self.disk.exists(f"{self.path}/{name}"):
+                return name
+            unique = (unique + 1) % (1 << 128)
 
     def open_log(
         self,
@@ -255,61 +262,57 @@ class LogDir:
         )
         log.before_truncation = self._before_truncation
         self.logs[key] = log
-        self._unrecovered.discard(name)
-        if log.recovery is not None:
-            logger.info("%s-%d: %s; the log ends at offset %d", topic, partition, log.recovery, log.log_end_offset)
+        self._folders.add(key)
+        self._unrecovered.discard(key)
         return log
 
     def _before_truncation(self, log: PartitionLog) -> None:
         if log.recovery_point < self._recovery_points.get((log.topic, log.partition), 0):
             self.checkpoint_recovery_points()
 
-    def delete(self, log: PartitionLog, now_ms: int, unique: str) -> str:
-        """Take the partition's folder away. Its name frees up at once, its files go with `purge` after the delay."""
-        return self._rename(log, now_ms + log.config.file_delete_delay_ms, unique, names.DELETE_DIR)
-
-    def set_aside(self, folder: Folder, unique: str) -> str:
-        """A folder that the metadata knows nothing of: kept for the operator, not served."""
-        target = names.marked_dir(folder.topic, folder.partition, unique, names.STRAY_DIR)
-        self._move(folder.name, target)
-        self._forget((folder.topic, folder.partition), folder.name)
-        logger.warning("%s/%s belongs to no known topic: it is now %s", self.path, folder.name, target)
-        return target
-
-    def _rename(self, log: PartitionLog, due_ms: int, unique: str, mark: str) -> str:
-        log.close(clean=False)
-        name = names.partition_dir(log.topic, log.partition)
-        target = names.marked_dir(log.topic, log.partition, unique, mark)
-        self._move(name, target)
-        self.logs.pop((log.topic, log.partition), None)
-        self._forget((log.topic, log.partition), name)
-        self._doomed.append((due_ms, target))
-        return target
-
-    def _move(self, name: str, target: str) -> None:
+    def mark_deleted(self, topic: str, partition: int, log: PartitionLog | None = None) -> str:
+        """Take the partition's folder away: its name is free at once, its files go with `delete_folder`. Returns
+        the new name."""
+        key = (topic, partition)
+        log = log or self.logs.get(key)
+        name = names.partition_dir(topic, partition)
         try:
+            topic_id = log.topic_id if log is not None else self._topic_id(f"{self.path}/{name}")
+            if log is not None:
+                log.close(clean=False)
+            target = self._marked(topic, partition, topic_id or bytes(16), names.DELETE_DIR)
             self.disk.rename(f"{self.path}/{name}", f"{self.path}/{target}")
         except OSError as error:
-            raise self.fail(error) from error
+            raise self._failed(error) from error
+        self._forget(key)
+        self._doomed.append(target)
+        return target
 
-    def _forget(self, key: TopicPartition, name: str) -> None:
+    def delete_folder(self, name: str) -> None:
+        """Remove a folder of `leftovers`, in a thread if you like."""
+        try:
+            remove_tree(self.disk, f"{self.path}/{name}")
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise self._failed(error) from error
+        if name in self._doomed:
+            self._doomed.remove(name)
+
+    def _forget(self, key: TopicPartition) -> None:
+        self.logs.pop(key, None)
+        self._folders.discard(key)
+        self._unrecovered.discard(key)
         for offsets in (self._recovery_points, self._log_starts, self._high_watermarks):
             offsets.pop(key, None)
-        self._unrecovered.discard(name)
-
-    def purge(self, now_ms: int, *, all_marked: bool = False) -> None:
-        """Remove deleted folders whose delay is over; `all_marked`: also those that an earlier run has left."""
-        due = [name for due_ms, name in self._doomed if due_ms <= now_ms]
-        self._doomed = [entry for entry in self._doomed if entry[0] > now_ms]
-        try:
-            if all_marked:
-                due += [folder.name for folder in self.folders() if folder.mark == names.DELETE_DIR]
-            for name in dict.fromkeys(due):
-                remove_tree(self.disk, f"{self.path}/{name}")
-        except OSError as error:
-            raise self.fail(error) from error
 
     # -- checkpoints
+
+    def checkpoint(self) -> None:
+        """All three files."""
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_start_offsets()
+        self.checkpoint_high_watermarks()
 
     def checkpoint_recovery_points(self) -> None:
         self._recovery_points.update(self._of_logs(lambda log: log.recovery_point))
@@ -335,11 +338,11 @@ class LogDir:
         try:
             write_atomic(self.disk, f"{self.path}/{name}", encode_offsets(offsets))
         except OSError as error:
-            raise self.fail(error) from error
+            raise self._failed(error) from error
 
     def usage(self) -> tuple[int, int]:
         """Total and usable bytes of the volume."""
         try:
             return self.disk.usage(self.path)
         except OSError as error:
-            raise self.fail(error) from error
+            raise self._failed(error) from error

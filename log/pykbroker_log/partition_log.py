@@ -36,7 +36,7 @@ from pykbroker_log.checkpoints import (
 from pykbroker_log.disk import Buffer, Disk, parent_of, read_file, write_new
 from pykbroker_log.epochs import LeaderEpochs
 from pykbroker_log.loading import Loader, set_aside
-from pykbroker_log.log_config import AppendOrigin, LogConfig, StorageError
+from pykbroker_log.log_config import AppendOrigin, LogConfig, StorageError, is_full
 from pykbroker_log.producers import DEFAULT_EXPIRATION_MS, ProducerStates, parse_marker
 from pykbroker_log.retention import expired
 from pykbroker_log.segment import Mark, Segment
@@ -939,7 +939,8 @@ class PartitionLog:
         try:
             yield
         except OSError as error:
-            self._failure = error
+            if not is_full(error):
+                self._failure = error
             raise StorageError(parent_of(self.path), error) from error
 
     def _write_failed(self, error: OSError) -> StorageError:
