@@ -39,13 +39,12 @@ from pykbroker.storage_format import (
     StorageFormatError,
     directories_of,
     format_directories,
-    is_unused,
     random_uuid,
     read_format,
 )
 from pykbroker_log.checkpoints import encode_uuid
 from pykbroker_log.log_config import StorageError
-from pykbroker_log.log_dirs import LogDir
+from pykbroker_log.log_dirs import ABSENT, EMPTY, LogDir, state_of
 from pykbroker_raft.node import RaftConfig
 from pykbroker_raft.storage import StorageConfig
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
@@ -130,14 +129,17 @@ class Node:
     def _prepare_directories(self) -> Formatted:
         disk, config = self.runtime.disk, self.config
         paths = directories_of(config)
-        if self._may_format and all(is_unused(disk, path) for path in paths):
+        if self._may_format and all(state_of(disk, path) in (ABSENT, EMPTY) for path in paths):
             cluster_id = encode_uuid(random_uuid(self.runtime.random))
             format_directories(disk, config, cluster_id, self.runtime.random, now_ms=self.runtime.now_ms())
             logger.info("Formatted %s for the new cluster %s", ", ".join(paths), cluster_id)
         formatted = read_format(disk, config)
         for path in paths:
+            log_dir = LogDir(disk, path)
             try:
-                self._log_dirs.append(LogDir.open(disk, path, formatted.directory_ids[path], self.runtime.now_ms()))
+                log_dir.lock()
+                self._log_dirs.append(log_dir)
+                log_dir.start(self.runtime.now_ms())
             except (StorageError, OSError) as error:
                 raise StorageFormatError(f"log directory {path} cannot be used: {error}") from error
         return formatted
@@ -212,7 +214,9 @@ class Node:
 
     def _start_controller(self, quorum: QuorumDriver) -> None:
         config = self.config
-        controller = self._controller = ActiveController(self.runtime, config, self._formatted.cluster_id, quorum, self.metrics)
+        controller = self._controller = ActiveController(
+            runtime=self.runtime, quorum=quorum, config=config, node_id=config.node_id, cluster_id=self._formatted.cluster_id
+        )
         services = ControllerServices(
             config=config,
             runtime=self.runtime,
@@ -253,7 +257,7 @@ class Node:
                 (point.listener_name, point.host, self._port_of(point), point.security_protocol)
                 for point in config.listeners.advertised_broker
             ],
-            directory_ids=[log_dir.directory_id for log_dir in data_dirs],
+            directory_ids=[self._formatted.directory_ids[log_dir.path] for log_dir in data_dirs],
             previous_broker_epoch=min((log_dir.previous_broker_epoch for log_dir in data_dirs), default=-1),
         )
         producer_ids = ProducerIds(runtime, config.node_id, lambda: lifecycle.broker_epoch, channel.send)
@@ -290,7 +294,7 @@ class Node:
 
     def _directory_failed(self, log_dir: LogDir, error: StorageError) -> None:
         if self._lifecycle is not None:
-            self._lifecycle.directory_failed(log_dir.directory_id)
+            self._lifecycle.directory_failed(self._formatted.directory_ids[log_dir.path])
         if all(other.offline for other in self._log_dirs):
             self._fail(error)
 
@@ -315,7 +319,6 @@ class Node:
             broker.producer_ids.close()
             broker_epoch = broker.lifecycle.broker_epoch
             broker.lifecycle.stop()
-            await self.runtime.run_blocking(lambda: broker.replicas.close(clean=clean))
         if self._controller is not None:
             self._controller.stop()
         if self._quorum is not None:
@@ -323,9 +326,15 @@ class Node:
         if isinstance(self._channel, LeaderChannel):
             self._channel.close()
         for log_dir in self._log_dirs:
-            if not log_dir.offline:
-                await self.runtime.run_blocking(lambda held=log_dir: held.close(clean=clean and broker is not None, broker_epoch=broker_epoch))
+            try:
+                await self.runtime.run_blocking(_close, log_dir, clean and broker is not None, broker_epoch)
+            except StorageError as error:
+                logger.error("Log directory %s: cannot be closed cleanly: %s", log_dir.path, error)
         logger.info("[KafkaRaftServer nodeId=%d] shut down completed", self.config.node_id)
+
+
+def _close(log_dir: LogDir, clean: bool, broker_epoch: int) -> None:
+    log_dir.close(clean=clean, broker_epoch=broker_epoch)
 
 
 def _host_and_port(address: str) -> tuple[str, int]:

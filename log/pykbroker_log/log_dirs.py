@@ -315,30 +315,46 @@ class LogDir:
         self.checkpoint_high_watermarks()
 
     def checkpoint_recovery_points(self) -> None:
-        self._recovery_points.update(self._of_logs(lambda log: log.recovery_point))
-        self._write(names.RECOVERY_POINTS, self._recovery_points)
+        self.prepare_recovery_points()()
 
     def checkpoint_high_watermarks(self) -> None:
-        self._high_watermarks.update(self._of_logs(lambda log: log.high_watermark))
-        self._write(names.HIGH_WATERMARKS, self._high_watermarks)
+        self.prepare_high_watermarks()()
 
     def checkpoint_log_start_offsets(self) -> None:
+        self.prepare_log_start_offsets()()
+
+    # In two halves: what is collected belongs to the caller's thread, the write (an fsync) may be another's.
+
+    def prepare_recovery_points(self) -> Callable[[], None]:
+        self._recovery_points.update(self._of_logs(lambda log: log.recovery_point))
+        return self._writer(names.RECOVERY_POINTS, self._recovery_points)
+
+    def prepare_high_watermarks(self) -> Callable[[], None]:
+        self._high_watermarks.update(self._of_logs(lambda log: log.high_watermark))
+        return self._writer(names.HIGH_WATERMARKS, self._high_watermarks)
+
+    def prepare_log_start_offsets(self) -> Callable[[], None]:
         for key, log in self.logs.items():
             if log.log_start_offset > log.first_segment_offset:
                 self._log_starts[key] = log.log_start_offset
             else:
                 # The first segment says it already.
                 self._log_starts.pop(key, None)
-        self._write(names.LOG_START_OFFSETS, self._log_starts)
+        return self._writer(names.LOG_START_OFFSETS, self._log_starts)
 
     def _of_logs(self, value: Callable[[PartitionLog], int]) -> dict[TopicPartition, int]:
         return {key: value(log) for key, log in self.logs.items()}
 
-    def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        try:
-            write_atomic(self.disk, f"{self.path}/{name}", encode_offsets(offsets))
-        except OSError as error:
-            raise self._failed(error) from error
+    def _writer(self, name: str, offsets: Mapping[TopicPartition, int]) -> Callable[[], None]:
+        data = encode_offsets(offsets)
+
+        def write() -> None:
+            try:
+                write_atomic(self.disk, f"{self.path}/{name}", data)
+            except OSError as error:
+                raise self.fail(error) from error
+
+        return write
 
     def usage(self) -> tuple[int, int]:
         """Total and usable bytes of the volume."""

@@ -743,6 +743,10 @@ class PartitionLog:
             self.purge(now_ms)
             return count
 
+    def has_doomed(self, now_ms: int) -> bool:
+        """Whether `purge` has something to remove."""
+        return bool(self._doomed) and self._doomed[0][0] <= now_ms
+
     def purge(self, now_ms: int) -> None:
         """Remove the files of segments that were retired `file.delete.delay.ms` ago."""
         with self._storage():

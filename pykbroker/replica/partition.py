@@ -152,7 +152,7 @@ class Partition:
         try:
             info = log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin)
         except StorageError as error:
-            self.table.storage_failed(self, error)
+            self.table.directory_failed(error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: {error}") from error
         if not info.duplicate:
             self.table.appended(self, info)
@@ -204,7 +204,7 @@ class Partition:
         try:
             return log.read(offset, max_bytes, upper, min_one=min_one, mapped=zero_copy)
         except StorageError as error:
-            self.table.storage_failed(self, error)
+            self.table.directory_failed(error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: {error}") from error
 
     def read_as_replica(self, replica_id: int, offset: int, max_bytes: int, *, min_one: bool, zero_copy: bool = False) -> ReadResult:

@@ -1,0 +1,152 @@
+"""What a node does to its logs from time to time: checkpoints, retention, flushes. Kafka's LogManager schedules.
+
+Responsible for when. What is done to a log is log/'s; what blocks (fsync) runs off the loop, what changes a log runs on it, a few logs a turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from pykbroker.replica.partition import Partition
+from pykbroker_log.log_config import StorageError
+from pykbroker_log.log_dirs import LogDir
+from pykbroker_log.partition_log import PartitionLog
+
+if TYPE_CHECKING:
+    from pykbroker.config.load import Config
+    from pykbroker.replica.table import ReplicaTable
+    from pykbroker.runtime import Runtime
+
+logger = logging.getLogger(__name__)
+
+#: Logs looked at in one turn of the loop.
+PER_TURN = 50
+
+
+class Upkeep:
+    """Owns the periodic timers of the replica table."""
+
+    def __init__(self, runtime: Runtime, config: Config, replicas: ReplicaTable) -> None:
+        self._runtime = runtime
+        self._replicas = replicas
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._busy: set[str] = set()
+        self._flushing: set[PartitionLog] = set()
+        self._stopped = False
+        self._schedule: dict[str, tuple[int, Callable[[], None]]] = {
+            "high watermarks": (config.int("replica.high.watermark.checkpoint.interval.ms"), self._checkpoint_high_watermarks),
+            "recovery points": (config.int("log.flush.offset.checkpoint.interval.ms"), self._checkpoint_recovery_points),
+            "log start offsets": (config.int("log.flush.start.offset.checkpoint.interval.ms"), self._checkpoint_log_starts),
+            "retention": (config.int("log.retention.check.interval.ms"), self._retire),
+            "deleted folders": (1_000, self._purge),
+            "flush": (min(1_000, config.int("log.flush.scheduler.interval.ms")), self._flush_due),
+        }
+
+    def start(self) -> None:
+        for name in self._schedule:
+            self._arm(name)
+
+    def stop(self) -> None:
+        self._stopped = True
+        for timer in self._timers.values():
+            timer.cancel()
+
+    def _arm(self, name: str) -> None:
+        self._timers[name] = self._runtime.loop.call_later(self._schedule[name][0] / 1000, self._run, name)
+
+    def _run(self, name: str) -> None:
+        if self._stopped:
+            return
+        self._schedule[name][1]()
+        self._arm(name)
+
+    # -- checkpoints: collected on the loop, written on a thread ------------------------------------------------------
+
+    def _checkpoint_high_watermarks(self) -> None:
+        self._on_directories("high watermarks", LogDir.prepare_high_watermarks)
+
+    def _checkpoint_recovery_points(self) -> None:
+        self._on_directories("recovery points", LogDir.prepare_recovery_points)
+
+    def _checkpoint_log_starts(self) -> None:
+        self._on_directories("log start offsets", LogDir.prepare_log_start_offsets)
+
+    def _on_directories(self, name: str, prepare: Callable[[LogDir], Callable[[], None] | None]) -> None:
+        for log_dir in self._replicas.log_dirs:
+            if log_dir.offline is None and (key := f"{name} {log_dir.path}") not in self._busy:
+                write = prepare(log_dir)
+                if write is not None:
+                    self._busy.add(key)
+                    self._runtime.run_blocking(write).add_done_callback(lambda done, key=key: self._written(key, done))
+
+    def _written(self, key: str, done: asyncio.Future[None]) -> None:
+        self._busy.discard(key)
+        self._check(done)
+
+    def _check(self, done: asyncio.Future[None]) -> None:
+        error = None if done.cancelled() else done.exception()
+        if isinstance(error, StorageError):
+            self._replicas.directory_failed(error)
+        elif error is not None:
+            logger.error("Upkeep of the log directories failed", exc_info=error)
+
+    # -- retention ----------------------------------------------------------------------------------------------------
+
+    def _open_partitions(self) -> Iterator[Partition]:
+        return iter([partition for partition in self._replicas if partition.log_if_open is not None])
+
+    def _retire(self) -> None:
+        self._retire_some(self._open_partitions())
+
+    def _retire_some(self, left: Iterator[Partition]) -> None:
+        now_ms = self._runtime.now_ms()
+        for count, partition in enumerate(left, 1):
+            log = partition.log_if_open
+            if log is not None and not partition.offline:
+                try:
+                    gone = log.retire(now_ms)
+                    if gone:
+                        logger.info("Partition %s: %d segments left by retention, the log starts at %d", partition, gone, log.log_start_offset)
+                except StorageError as error:
+                    self._replicas.directory_failed(error)
+            if count == PER_TURN:
+                if not self._stopped:
+                    self._runtime.loop.call_soon(self._retire_some, left)
+                return
+
+    def _purge(self) -> None:
+        now_ms = self._runtime.now_ms()
+        for log_dir in self._replicas.log_dirs:
+            if log_dir.offline is None and log_dir.has_doomed(now_ms) and (key := f"purge {log_dir.path}") not in self._busy:
+                self._busy.add(key)
+                self._runtime.run_blocking(log_dir.purge, now_ms).add_done_callback(lambda done, key=key: self._written(key, done))
+        for partition in self._replicas:
+            log = partition.log_if_open
+            if log is not None and log.has_doomed(now_ms):
+                try:
+                    log.purge(now_ms)
+                except StorageError as error:
+                    self._replicas.directory_failed(error)
+
+    # -- flush --------------------------------------------------------------------------------------------------------
+
+    def _flush_due(self) -> None:
+        now_ms = self._runtime.now_ms()
+        for partition in self._replicas:
+            log = partition.log_if_open
+            if log is not None and not partition.offline and log not in self._flushing and log.flush_due(now_ms):
+                self.flush(log)
+
+    def flush(self, log: PartitionLog) -> asyncio.Future[None]:
+        """Make a log durable on a thread."""
+        self._flushing.add(log)
+        future = self._runtime.run_blocking(log.flush)
+        future.add_done_callback(lambda done: self._flushed(log, done))
+        return future
+
+    def _flushed(self, log: PartitionLog, done: asyncio.Future[None]) -> None:
+        self._flushing.discard(log)
+        self._check(done)
