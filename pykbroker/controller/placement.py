@@ -1,8 +1,8 @@
 """Which brokers get the replicas of new partitions: striped over racks and brokers, as Apache Kafka's placer does.
 
 Rules: replicas of a partition are spread over racks before a rack gets a second one; leaders go round racks and
-brokers; the first replica is on an unfenced broker, and fenced ones are used only when a rack has no other left; those in
-controlled shutdown are not used. After as many partitions as there are unfenced brokers everything is shuffled.
+brokers; the first replica is on an unfenced broker, and fenced ones are used only when a rack has no other left;
+those in controlled shutdown are not used. After as many partitions as there are unfenced brokers everything is shuffled.
 """
 
 from __future__ import annotations

@@ -1,0 +1,410 @@
+"""How a node becomes and stays a member of the cluster: registration, heartbeats, controlled shutdown.
+
+The broker's half of controller/brokers.py; the two exchange only protocol messages over a Channel. Responsible for the
+states of BrokerState and when to say what; not responsible for recovery itself: the composition root calls
+`ready_to_unfence` when the logs are open and the listeners serve.
+
+No fixed waits: whatever may change the controller's answer (a leader of the quorum, our registration in the metadata,
+being ready) sends the next message at once. At most one message is in flight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pykbroker.config.load import Config
+from pykbroker.metadata.features import SUPPORTED
+from pykbroker.metadata.image import Endpoint, MetadataImage, VersionRange
+from pykbroker.metadata.loader import MetadataLoader
+from pykbroker.metadata.snapshot import CONTROLLERS_FROM, DIRECTORIES_FROM
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages import broker_heartbeat, broker_registration, controller_registration
+
+if TYPE_CHECKING:
+    from pykbroker.metadata.delta import MetadataDelta
+    from pykbroker.runtime import Runtime
+
+logger = logging.getLogger(__name__)
+
+_FIRST_RETRY_MS = 100
+_REQUEST_TIMEOUT_MS = 4_500
+_SHUTDOWN_POLL_MS = 50
+
+
+class Channel(Protocol):
+    """Leads to the active controller (pykbroker/quorum/channel.py)."""
+
+    def send(self, request: Any, timeout_ms: int) -> asyncio.Future[Any]: ...
+
+
+class BrokerState(IntEnum):
+    """Kafka's BrokerState; the numbers are those of the metric."""
+
+    NOT_RUNNING = 0
+    STARTING = 1
+    RECOVERY = 2
+    RUNNING = 3
+    PENDING_CONTROLLED_SHUTDOWN = 6
+    SHUTTING_DOWN = 7
+
+
+class BrokerLifecycle:
+    """Register with the metadata loader and the controller, then keep the lease. `start` once, `stop` once."""
+
+    def __init__(
+        self,
+        *,
+        runtime: Runtime,
+        config: Config,
+        channel: Channel,
+        metadata: MetadataLoader,
+        node_id: int,
+        cluster_id: str,
+        incarnation_id: bytes,
+        directory_ids: Iterable[bytes],
+        previous_broker_epoch: int = -1,
+        features: Mapping[str, VersionRange] = SUPPORTED,
+        fatal: Callable[[str], None] = lambda reason: None,
+    ) -> None:
+        """`previous_broker_epoch`: from the file of a clean shutdown, else -1. `fatal`: the node must stop."""
+        self.state = BrokerState.NOT_RUNNING
+        self.broker_epoch = -1
+        self.node_id = node_id
+        self.cluster_id = cluster_id
+        self.incarnation_id = incarnation_id
+        self.directory_ids = tuple(sorted(directory_ids))
+        self.previous_broker_epoch = previous_broker_epoch
+        loop = runtime.loop
+        #: the metadata is as new as our registration
+        self.caught_up: asyncio.Future[None] = loop.create_future()
+        #: unfenced, and our own metadata says so: clients may come
+        self.running: asyncio.Future[None] = loop.create_future()
+        #: nothing is led by this broker any more, or waiting for that has no sense
+        self.shutdown_granted: asyncio.Future[None] = loop.create_future()
+        self._runtime = runtime
+        self._channel = channel
+        self._metadata = metadata
+        self._features = dict(features)
+        self._fatal = fatal
+        self._rack = config.optional_str("broker.rack")
+        self._heartbeat_ms = config.int("broker.heartbeat.interval.ms")
+        self._max_retry_ms = config.int("broker.session.timeout.ms")
+        self._registration_timeout_ms = config.int("initial.broker.registration.timeout.ms")
+        self._endpoints: list[Endpoint] = []
+        self._registered = False
+        self._ready = False
+        self._offline: dict[bytes, bool] = {}
+        self._in_flight = False
+        self._immediately = False
+        self._failures = 0
+        self._shutdown_answers = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._registration_timer: asyncio.TimerHandle | None = None
+
+    # From the composition root.
+
+    def start(self, endpoints: Iterable[Endpoint]) -> None:
+        """Begin to register with these advertised listeners (ports as bound)."""
+        self._endpoints = list(endpoints)
+        self.state = BrokerState.STARTING
+        self._metadata.add_publisher(self)
+        self._metadata.on_leader(self._leader_changed)
+        self._registration_timer = self._runtime.loop.call_later(
+            self._registration_timeout_ms / 1000, self._registration_timed_out
+        )
+        self._communicate()
+        self._log("Incarnation %s of broker in cluster %s is now STARTING.", self.incarnation_id.hex(), self.cluster_id)
+
+    def ready_to_unfence(self) -> asyncio.Future[None]:
+        """Recovery is over. The future is done when the broker is RUNNING."""
+        self._ready = True
+        self._communicate_soon()
+        return self.running
+
+    def begin_controlled_shutdown(self) -> asyncio.Future[None]:
+        """Ask for leaderships to be moved away; done when the controller lets us go."""
+        if self.state is BrokerState.RUNNING:
+            self._log("Beginning controlled shutdown.")
+            self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+            self._communicate_soon()
+        elif self.state is not BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            self._log("Skipping controlled shutdown because we are in state %s.", self.state.name)
+            self.stop()
+        return self.shutdown_granted
+
+    def stop(self) -> None:
+        """Say nothing any more. The session runs out by itself."""
+        if self.state is BrokerState.SHUTTING_DOWN:
+            return
+        self._log("Transitioning from %s to SHUTTING_DOWN.", self.state.name)
+        self.state = BrokerState.SHUTTING_DOWN
+        for timer in (self._timer, self._registration_timer):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._registration_timer = None
+        if not self.shutdown_granted.done():
+            self.shutdown_granted.set_result(None)
+        for future in (self.caught_up, self.running):
+            future.cancel()
+
+    def directory_failed(self, directory_id: bytes) -> None:
+        """Tell the controller that a log directory is offline (KIP-858)."""
+        self._offline.setdefault(directory_id, False)
+        if self._registered:
+            self._communicate_soon()
+
+    # From the metadata.
+
+    def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
+        """Publisher of the loader: what we wait for may just have arrived."""
+        if self.state in (BrokerState.NOT_RUNNING, BrokerState.SHUTTING_DOWN):
+            return
+        if self._registered:
+            changed = delta.brokers_changed
+            upgraded = old.features.metadata_version < DIRECTORIES_FROM <= new.features.metadata_version
+            if (self.node_id in changed and changed[self.node_id] is None) or (upgraded and old.offset >= 0):
+                self._registered = False
+                self._communicate_soon()
+            elif self.state is BrokerState.STARTING and new.offset >= self.broker_epoch:
+                self._communicate_soon()
+        self._check_running()
+
+    def _leader_changed(self, leader_id: int | None, epoch: int) -> None:
+        if leader_id is not None and self.state not in (BrokerState.NOT_RUNNING, BrokerState.SHUTTING_DOWN):
+            self._communicate_soon()
+
+    def _check_running(self) -> None:
+        is_active = self._metadata.image.broker_is_active(self.node_id)
+        if self.state >= BrokerState.RUNNING and is_active and not self.running.done():
+            self.running.set_result(None)
+
+    # Talking.
+
+    def _communicate_soon(self) -> None:
+        if self._in_flight:
+            self._immediately = True
+        else:
+            self._schedule(0)
+
+    def _schedule(self, delay_ms: int) -> None:
+        if self.state is BrokerState.SHUTTING_DOWN:
+            return
+        if self._immediately:
+            delay_ms, self._immediately = 0, False
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._runtime.loop.call_later(delay_ms / 1000, self._communicate)
+
+    def _communicate(self) -> None:
+        self._timer = None
+        if self._in_flight:
+            self._immediately = True
+            return
+        self._in_flight = True
+        if self._registered:
+            self._send(self._heartbeat(), self._heartbeat_answered)
+        else:
+            self._send(self._registration(), self._registration_answered)
+
+    def _send(self, request: Any, answered: Callable[[Any], None]) -> None:
+        def done(future: asyncio.Future[Any]) -> None:
+            self._in_flight = False
+            if self.state is BrokerState.SHUTTING_DOWN:
+                if not future.cancelled():
+                    future.exception()
+                return
+            error = None if future.cancelled() else future.exception()
+            if future.cancelled() or error is not None:
+                self._failed(f"no answer from the controller: {error!r}")
+            else:
+                answered(future.result())
+
+        self._channel.send(request, _REQUEST_TIMEOUT_MS).add_done_callback(done)
+
+    def _failed(self, reason: str) -> None:
+        delay_ms = min(self._max_retry_ms, _FIRST_RETRY_MS * 2 ** min(self._failures, 10))
+        self._failures += 1
+        logger.log(
+            logging.INFO if self._failures == 1 else logging.WARNING,
+            "[BrokerLifecycleManager id=%d] %s; trying again in %d ms",
+            self.node_id,
+            reason,
+            delay_ms,
+        )
+        self._schedule(delay_ms)
+
+    def _registration(self) -> broker_registration.BrokerRegistrationRequest:
+        return broker_registration.BrokerRegistrationRequest(
+            broker_id=self.node_id,
+            cluster_id=self.cluster_id,
+            incarnation_id=self.incarnation_id,
+            listeners=[
+                broker_registration.Listener(
+                    name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol
+                )
+                for e in self._endpoints
+            ],
+            features=[
+                broker_registration.Feature(
+                    name=name, min_supported_version=levels.min, max_supported_version=levels.max
+                )
+                for name, levels in self._features.items()
+            ],
+            rack=self._rack,
+            log_dirs=list(self.directory_ids),
+            previous_broker_epoch=self.previous_broker_epoch,
+        )
+
+    def _registration_answered(self, response: broker_registration.BrokerRegistrationResponse) -> None:
+        if response.error_code:
+            self._failed(f"Unable to register: the controller says {ErrorCode(response.error_code).name}")
+            return
+        self._failures = 0
+        self.broker_epoch = response.broker_epoch
+        self._registered = True
+        if self._registration_timer is not None:
+            self._registration_timer.cancel()
+            self._registration_timer = None
+        self._log("Successfully registered broker %d with broker epoch %d", self.node_id, self.broker_epoch)
+        caught_up = self._metadata.image.offset >= self.broker_epoch
+        # Otherwise `publish` sends the heartbeat as soon as the registration is in our metadata.
+        self._schedule(0 if caught_up or self.state is not BrokerState.STARTING else self._heartbeat_ms)
+
+    def _heartbeat(self) -> broker_heartbeat.BrokerHeartbeatRequest:
+        return broker_heartbeat.BrokerHeartbeatRequest(
+            broker_id=self.node_id,
+            broker_epoch=self.broker_epoch,
+            current_metadata_offset=self._metadata.last_offset,
+            want_fence=not self._ready,
+            want_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
+            offline_log_dirs=list(self._offline),
+        )
+
+    def _heartbeat_answered(self, response: broker_heartbeat.BrokerHeartbeatResponse) -> None:
+        if response.error_code:
+            self._failed(f"Heartbeat refused: the controller says {ErrorCode(response.error_code).name}")
+            return
+        self._failures = 0
+        if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            self._shutdown_answered(response.should_shut_down)
+            return
+        if self.state is BrokerState.STARTING and response.is_caught_up:
+            self._log("The broker has caught up. Transitioning from STARTING to RECOVERY.")
+            self.state = BrokerState.RECOVERY
+            self.caught_up.set_result(None)
+        if self.state is BrokerState.RECOVERY and not response.is_fenced:
+            self._log("The broker has been unfenced. Transitioning from RECOVERY to RUNNING.")
+            self.state = BrokerState.RUNNING
+            self._check_running()
+        self._schedule(self._heartbeat_ms)
+
+    def _shutdown_answered(self, granted: bool) -> None:
+        if granted:
+            self._log("The controller has asked us to exit controlled shutdown.")
+            self.stop()
+            return
+        self._log("The broker is in PENDING_CONTROLLED_SHUTDOWN state, still waiting for the active controller.")
+        # The first answer only says that leaderships are on the move: ask again at once, then less and less often.
+        self._schedule(min(self._heartbeat_ms, _SHUTDOWN_POLL_MS * self._shutdown_answers))
+        self._shutdown_answers += 1
+
+    def _registration_timed_out(self) -> None:
+        self._registration_timer = None
+        reason = "Shutting down because we were unable to register with the controller quorum."
+        logger.error("[BrokerLifecycleManager id=%d] %s", self.node_id, reason)
+        self.stop()
+        self._fatal(reason)
+
+    def _log(self, message: str, *args: object) -> None:
+        logger.info("[BrokerLifecycleManager id=%d] " + message, self.node_id, *args)
+
+
+class ControllerRegistration:
+    """A controller tells the active one where it listens and what it supports (KIP-919), once per incarnation."""
+
+    def __init__(
+        self,
+        *,
+        runtime: Runtime,
+        channel: Channel,
+        metadata: MetadataLoader,
+        node_id: int,
+        incarnation_id: bytes,
+        features: Mapping[str, VersionRange] = SUPPORTED,
+    ) -> None:
+        self._runtime = runtime
+        self._channel = channel
+        self._metadata = metadata
+        self._node_id = node_id
+        self._incarnation_id = incarnation_id
+        self._features = dict(features)
+        self._endpoints: list[Endpoint] = []
+        self._in_flight = False
+        self._failures = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopped = False
+
+    def start(self, endpoints: Iterable[Endpoint]) -> None:
+        self._endpoints = list(endpoints)
+        self._metadata.on_leader(lambda leader_id, epoch: self._check())
+        self._metadata.add_publisher(self)
+        self._check()
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
+        self._check()
+
+    def _check(self) -> None:
+        image = self._metadata.image
+        known = image.controllers.get(self._node_id)
+        if (
+            self._stopped
+            or self._in_flight
+            or self._metadata.leader_id is None
+            or image.features.metadata_version < CONTROLLERS_FROM
+            or (known is not None and known.incarnation_id == self._incarnation_id)
+        ):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._in_flight = True
+        request = controller_registration.ControllerRegistrationRequest(
+            controller_id=self._node_id,
+            incarnation_id=self._incarnation_id,
+            zk_migration_ready=False,
+            listeners=[
+                controller_registration.Listener(
+                    name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol
+                )
+                for e in self._endpoints
+            ],
+            features=[
+                controller_registration.Feature(
+                    name=name, min_supported_version=levels.min, max_supported_version=levels.max
+                )
+                for name, levels in self._features.items()
+            ],
+        )
+        self._channel.send(request, _REQUEST_TIMEOUT_MS).add_done_callback(self._answered)
+
+    def _answered(self, future: asyncio.Future[Any]) -> None:
+        failed = future.cancelled() or future.exception() is not None or future.result().error_code
+        if self._stopped or not failed:
+            # In flight until the metadata shows it: `publish` must not send it again before.
+            return
+        self._in_flight = False
+        delay_ms = min(60_000, _FIRST_RETRY_MS * 2 ** min(self._failures, 10))
+        self._failures += 1
+        logger.info(
+            "[ControllerRegistrationManager id=%d] Not registered yet; trying again in %d ms", self._node_id, delay_ms
+        )
+        self._timer = self._runtime.loop.call_later(delay_ms / 1000, self._check)
