@@ -9,11 +9,10 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from generate.layout import Class
-from generate.schema import Field
-
 from compat_tests import needs
 from compat_tests.oracle.kafka import kafka_libs
+from generate.layout import Class, snake
+from generate.schema import Field
 from pykbroker_wire.primitives import TopLevel, uuid_to_str
 from tests.wire.catalogue import Entry
 
@@ -41,7 +40,8 @@ class Judge:
         )
 
     def ask(self, line: str) -> str:
-        assert self._process.stdin and self._process.stdout
+        assert self._process.stdin
+        assert self._process.stdout
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
@@ -111,8 +111,6 @@ def _struct(item: Entry, cls: Class, value: Any, version: int, records: bool) ->
 
 
 def _attribute(field: Field) -> str:
-    from generate.layout import snake
-
     return snake(field.name)
 
 

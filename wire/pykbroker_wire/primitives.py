@@ -26,8 +26,8 @@ ZERO_UUID: Final = bytes(16)
 # Apache Kafka 4.4 refuses more than this; 4.3.1 has no such limit and no client comes near it.
 MAX_ARRAY_ELEMENTS: Final = 1_000_000
 MAX_TAGGED_FIELDS: Final = 10_000
-# Elements of all arrays inside other arrays of one request, together. A struct of three bytes becomes a few hundred bytes
-# of Python objects: without this bound a request of 100 MB of them would take many GB.
+# Elements of all arrays inside other arrays of one request, together. A struct of three bytes becomes a few hundred
+# bytes of Python objects: without this bound a request of 100 MB of them would take many GB.
 MAX_NESTED_ELEMENTS: Final = 1_000_000
 MAX_STRING_BYTES: Final = 0x7FFF
 # FLEXIBLE_FROM of a message that has no flexible version.

@@ -20,7 +20,7 @@ import org.apache.kafka.common.errors.RetriableException;
  * Apache Kafka's generated classes as a filter: one request a line on stdin, one answer a line on stdout.
  *
  *   write CLASS VERSION JSON   -> bytes in hex
- *   read CLASS VERSION HEX     -> bytes in hex (written again), a tab, JSON
+ *   read CLASS VERSION HEX     -> bytes in hex (written again, or ?), a tab, JSON
  *   default CLASS VERSION      -> bytes in hex of a message whose fields nobody set
  *   errors                     -> code:name:retriable for every error, separated by spaces
  *
@@ -71,11 +71,20 @@ public final class Judge {
                     return "!" + buffer.remaining() + " bytes left";
                 }
                 JsonNode json = (JsonNode) converter(words[1], "write").invoke(null, message, version);
-                return hex(message, version) + "\t" + MAPPER.writeValueAsString(json);
+                return rewritten(message, version) + "\t" + MAPPER.writeValueAsString(json);
             case "default":
                 return hex(fresh(words[1]), version);
             default:
                 throw new IllegalArgumentException(words[0]);
+        }
+    }
+
+    /** Unknown tags that were not in order are read, but cannot be written. */
+    private static String rewritten(Message message, short version) {
+        try {
+            return hex(message, version);
+        } catch (RuntimeException e) {
+            return "?";
         }
     }
 

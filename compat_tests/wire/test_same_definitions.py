@@ -1,0 +1,111 @@
+"""Our schemas say what the definitions in Apache Kafka's jars say: read here again, without the converter's model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from compat_tests.oracle.kafka import KAFKA, kafka_libs
+from generate import convert
+from generate.schema import Field, Message
+from tests.wire.catalogue import WIRE, schemas
+
+ZERO = {"bool": "false", "string": "", "bytes": "", "records": "null", "uuid": ""}
+
+
+def versions(text: str | None) -> set[int]:
+    """A range of Kafka's as the versions it names; none goes beyond 40."""
+    if not text or text == "none":
+        return set()
+    low, _, high = text.partition("-")
+    return set(range(int(low.removesuffix("+")), (40 if low.endswith("+") else int(high or low)) + 1))
+
+
+def kafka_default(raw: dict[str, Any]) -> str:
+    value = raw.get("default")
+    text = "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return text or implied(raw["type"])
+
+
+def implied(kind: str) -> str:
+    return "" if kind.startswith("[]") or kind[0].isupper() else ZERO.get(kind, "0")
+
+
+def our_default(item: Field) -> str:
+    return item.default or implied(f"[]{item.type}" if item.array else item.type)
+
+
+def differences(where: str, theirs: dict[str, Any], ours: Field) -> Iterator[str]:
+    kind = f"[]{ours.type}" if ours.array else ours.type
+    present = versions(theirs.get("versions") or theirs.get("taggedVersions"))
+    facts = {
+        "name": (theirs["name"], ours.name),
+        "type": (theirs["type"], kind),
+        "versions": (present, versions(str(ours.versions))),
+        "nullable": (versions(theirs.get("nullableVersions")) & present, versions(str(ours.nullable))),
+        "default": (kafka_default(theirs), our_default(ours)),
+        "tag": (theirs.get("tag"), ours.tag),
+        "tagged": (versions(theirs.get("taggedVersions")), versions(str(ours.tagged))),
+        "ignorable": (bool(theirs.get("ignorable")), ours.ignorable),
+        "map key": (bool(theirs.get("mapKey")), ours.map_key),
+        "flexible": (theirs.get("flexibleVersions"), None if ours.flexible is None else str(ours.flexible)),
+    }
+    for word, (wanted, found) in facts.items():
+        if wanted != found:
+            yield f"{where}: {word} is {wanted} in Kafka, {found} here"
+    yield from field_differences(where, theirs.get("fields") or [], ours.fields or [])
+
+
+def field_differences(where: str, theirs: list[dict[str, Any]], ours: list[Field]) -> Iterator[str]:
+    if len(theirs) != len(ours):
+        yield f"{where}: {len(theirs)} fields in Kafka, {len(ours)} here"
+    for raw, item in zip(theirs, ours, strict=False):
+        yield from differences(f"{where}.{raw['name']}", raw, item)
+
+
+def message_differences(home: str, theirs: dict[str, Any], ours: Message) -> Iterator[str]:
+    name = theirs["name"]
+    facts = {
+        "kind": (theirs["type"], ours.kind),
+        "key": (theirs.get("apiKey"), ours.key),
+        "versions": (versions(theirs["validVersions"]), versions(str(ours.versions))),
+        "flexible": (versions(theirs.get("flexibleVersions")), versions(str(ours.flexible))),
+        "listeners": (tuple(theirs.get("listeners") or ()), ours.listeners),
+        "unstable": (bool(theirs.get("latestVersionUnstable")), ours.latest_unstable),
+        "home": (home, ours.home),
+    }
+    for word, (wanted, found) in facts.items():
+        if wanted != found:
+            yield f"{name}: {word} is {wanted} in Kafka, {found} here"
+    yield from field_differences(name, theirs.get("fields") or [], ours.fields)
+    structs = theirs.get("commonStructs") or []
+    if [item["name"] for item in structs] != [item.name for item in ours.structs]:
+        yield f"{name}: other structs"
+    for raw, struct in zip(structs, ours.structs, strict=False):
+        if versions(raw["versions"]) != versions(str(struct.versions)):
+            yield f"{name}: versions of {struct.name}"
+        yield from field_differences(f"{name}.{struct.name}", raw["fields"], struct.fields)
+
+
+def test_every_message_field_and_fact() -> None:
+    definitions = convert.definitions(kafka_libs())
+    assert len(definitions) == 280
+    ours = {message.name: message for message in schemas()}
+    assert sorted(definitions) == sorted(ours)
+    found = [line for name, (home, raw) in definitions.items() for line in message_differences(home, raw, ours[name])]
+    assert found == []
+
+
+def test_the_schemas_say_which_kafka_they_are_of() -> None:
+    assert (WIRE / "schemas" / "KAFKA").read_text().strip() == KAFKA
+
+
+def test_a_difference_would_be_found() -> None:
+    """The comparison itself: one fact changed at a time."""
+    home, raw = convert.definitions(kafka_libs())["MetadataRequest"]
+    ours = convert.message_from_json(raw, home)
+    assert list(message_differences(home, raw, ours)) == []
+    ours.fields[0].nullable = ours.fields[0].versions
+    ours.fields[1].default = ""
+    ours.fields[2].ignorable = not ours.fields[2].ignorable
+    assert len(list(message_differences(home, raw, ours))) == 3
