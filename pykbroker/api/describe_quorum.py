@@ -1,4 +1,4 @@
-"""DescribeQuorum, versions 0-2. KIP-595, KIP-836, KIP-853: voters, observers and how far each one is, from the leader."""
+"""DescribeQuorum, versions 0-2. KIP-595, KIP-836, KIP-853: voters, observers, how far each one is; the leader knows."""
 
 from __future__ import annotations
 
