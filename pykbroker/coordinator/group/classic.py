@@ -344,7 +344,7 @@ class ClassicGroup:
         return bool(offered) if not self.members else not offered.isdisjoint(self._candidates())
 
     def select_protocol(self) -> str:
-        """Each member votes for the first of its protocols that all support; most votes win, the earliest breaks a tie."""
+        """Each member votes for the first of its protocols that all support; the earliest vote breaks a tie."""
         candidates = self._candidates()
         votes: dict[str, int] = {}
         for member in self.members.values():

@@ -229,7 +229,7 @@ class GroupService:
     # -- administration -----------------------------------------------------------------------------------------------
 
     def list_groups(self, states: Iterable[str], types: Iterable[str]) -> Later[tuple[ErrorCode, list[ListedGroup]]]:
-        """Groups that this node coordinates. A partition that is loading makes the answer an error: it would miss groups."""
+        """Groups that this node coordinates. While a partition is loading it is an error: groups would be missing."""
         wanted_states = frozenset(state.strip().lower() for state in states)
         wanted_types = frozenset(kind.strip().lower() for kind in types)
 

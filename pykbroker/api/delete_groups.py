@@ -1,0 +1,25 @@
+"""DeleteGroups, versions 0-2. KIP-229.
+
+Works: empty groups, with all their offsets.
+"""
+
+from __future__ import annotations
+
+from pykbroker.api.context import RequestContext
+from pykbroker.api.group_helpers import groups, may
+from pykbroker.coordinator.later import Later, then
+from pykbroker.security.authorizer import Operation
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+
+
+def handle(ctx: RequestContext, request: DeleteGroupsRequest) -> Later[DeleteGroupsResponse]:
+    refused: list[DeletableGroupResult] = []
+    allowed: list[str] = []
+    for group_id in dict.fromkeys(request.groups_names):
+        if may(ctx, Operation.DELETE, group_id):
+            allowed.append(group_id)
+        else:
+            refused.append(DeletableGroupResult(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
+    answer = groups(ctx).delete_groups(allowed)
+    return then(answer, lambda deleted: DeleteGroupsResponse(results=deleted + refused))

@@ -1,0 +1,35 @@
+"""DescribeGroups, versions 0-6. KIP-345 (instance ids), KIP-430 (authorized operations), KIP-1043 (missing groups).
+
+Works: classic groups. Metadata of members is only shown while the group is stable, as in Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from pykbroker.api.context import RequestContext
+from pykbroker.api.group_helpers import groups, may
+from pykbroker.coordinator.later import Later, then
+from pykbroker.security.authorizer import Operation, Resource
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+
+_AUTHORIZED_OPERATIONS_FROM = 3
+
+
+def handle(ctx: RequestContext, request: DescribeGroupsRequest) -> Later[DescribeGroupsResponse]:
+    refused: list[DescribedGroup] = []
+    allowed: list[str] = []
+    for group_id in request.groups:
+        if may(ctx, Operation.DESCRIBE, group_id):
+            allowed.append(group_id)
+        else:
+            refused.append(DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
+    with_operations = ctx.api_version >= _AUTHORIZED_OPERATIONS_FROM and request.include_authorized_operations
+
+    def respond(found: list[DescribedGroup]) -> DescribeGroupsResponse:
+        if with_operations:
+            for group in found:
+                if group.error_code == ErrorCode.NONE:
+                    group.authorized_operations = ctx.authorized_operations(Resource.GROUP, group.group_id)
+        return DescribeGroupsResponse(groups=refused + found)
+
+    return then(groups(ctx).describe_groups(allowed, ctx.api_version), respond)

@@ -1,0 +1,77 @@
+"""FindCoordinator, versions 0-6. KIP-699 (several keys, version 4), KIP-890 (5), KIP-932 (share groups, 6).
+
+Works: groups. The internal topic is created when it is first asked for, COORDINATOR_NOT_AVAILABLE meanwhile.
+Works: groups. The internal topic is made when first asked for, and the answer is COORDINATOR_NOT_AVAILABLE meanwhile.
+"""
+
+from __future__ import annotations
+
+from pykbroker.api.auto_create import ensure_topic
+from pykbroker.api.context import RequestContext
+from pykbroker.api.group_helpers import broker, may
+from pykbroker.api.leaders import Node, node_on_listener
+from pykbroker.coordinator.group.service import OFFSETS_TOPIC
+from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+GROUP = 0
+TRANSACTION = 1
+SHARE = 2
+
+_SEVERAL_KEYS_FROM = 4
+_SHARE_FROM = 6
+_NOWHERE = Node(-1, "", -1, None)
+
+
+def handle(ctx: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    if ctx.api_version >= _SEVERAL_KEYS_FROM:
+        return FindCoordinatorResponse(
+            coordinators=[_find(ctx, request.key_type, key) for key in request.coordinator_keys]
+        )
+    found = _find(ctx, request.key_type, request.key)
+    code = ErrorCode(found.error_code)
+    return FindCoordinatorResponse(
+        error_code=code,
+        # Kafka's name for "no error", which clients print.
+        error_message="NONE" if code is ErrorCode.NONE else code.message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _find(ctx: RequestContext, key_type: int, key: str) -> Coordinator:
+    try:
+        node = _coordinator(ctx, key_type, key)
+        code = ErrorCode.NONE
+    except KafkaError as error:
+        node = _NOWHERE
+        code = error.code
+    return Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port, error_code=code)
+
+
+def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Node:
+    if key_type == GROUP:
+        if not may(ctx, Operation.DESCRIBE, key):
+            raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    elif key_type == TRANSACTION:
+        if not ctx.authorize(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, key):
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    else:
+        asks_for_share = key_type == SHARE and ctx.api_version >= _SHARE_FROM
+        if asks_for_share and not ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
+            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    services = broker(ctx)
+    topics = services.metadata.image.topics
+    if OFFSETS_TOPIC not in topics.by_name:
+        # The client asks again; the answer does not wait for the controller.
+        ensure_topic(services, OFFSETS_TOPIC)
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    partition = topics.partition(OFFSETS_TOPIC, services.groups.partition_of(key))
+    node = node_on_listener(services, partition.leader, ctx.listener_name) if partition is not None else None
+    if node is None:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return node

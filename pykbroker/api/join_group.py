@@ -1,0 +1,35 @@
+"""JoinGroup, versions 0-9. KIP-62, -134, -345 (static members), -394 (member id required), -559, -800, -814.
+
+Works: everything of the classic protocol. Not yet: joining a group of the consumer protocol (KIP-848).
+"""
+
+from __future__ import annotations
+
+from pykbroker.api.context import RequestContext
+from pykbroker.api.group_helpers import groups, may
+from pykbroker.coordinator.later import Later, then
+from pykbroker.security.authorizer import Operation
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+#: Before, there was one timeout for both.
+_REBALANCE_TIMEOUT_FROM = 1
+#: Before, the protocol name could not be null.
+_NULLABLE_PROTOCOL_NAME_FROM = 7
+
+
+def handle(ctx: RequestContext, request: JoinGroupRequest) -> Later[JoinGroupResponse]:
+    version = ctx.api_version
+    if not may(ctx, Operation.READ, request.group_id):
+        refused = JoinGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, protocol_name=None)
+        return _in_version(refused, version)
+    if version < _REBALANCE_TIMEOUT_FROM:
+        request.rebalance_timeout_ms = request.session_timeout_ms
+    answer = groups(ctx).join(request, ctx.client_id or "", ctx.client_host, version)
+    return then(answer, lambda response: _in_version(response, version))
+
+
+def _in_version(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
+    if version < _NULLABLE_PROTOCOL_NAME_FROM and response.protocol_name is None:
+        response.protocol_name = ""
+    return response

@@ -1,0 +1,31 @@
+"""LeaveGroup, versions 0-5. KIP-345 (several members, removal of static ones by an administrator), KIP-800 (reason).
+
+Works: everything of the classic protocol.
+"""
+
+from __future__ import annotations
+
+from pykbroker.api.context import RequestContext
+from pykbroker.api.group_helpers import groups, may
+from pykbroker.coordinator.later import Later, then
+from pykbroker.security.authorizer import Operation
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+
+#: Before, one member left with a request, and its error was the request's.
+_SEVERAL_MEMBERS_FROM = 3
+
+
+def handle(ctx: RequestContext, request: LeaveGroupRequest) -> Later[LeaveGroupResponse]:
+    if not may(ctx, Operation.READ, request.group_id):
+        return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if ctx.api_version >= _SEVERAL_MEMBERS_FROM:
+        return groups(ctx).leave(request)
+    request.members = [MemberIdentity(member_id=request.member_id)]
+    return then(groups(ctx).leave(request), _of_one)
+
+
+def _of_one(response: LeaveGroupResponse) -> LeaveGroupResponse:
+    if response.error_code == ErrorCode.NONE and response.members:
+        return LeaveGroupResponse(error_code=response.members[0].error_code)
+    return LeaveGroupResponse(error_code=response.error_code)
