@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from generate.layout import snake
-from tests.wire.catalogue import Entry, cases, entries, make
+from tests.wire.catalogue import PLAIN_STYLES, Entry, cases, entries, make
 
 pytestmark = pytest.mark.slow
 
@@ -51,8 +51,8 @@ def test_kio_reads_and_writes_the_same_bytes() -> None:
     found = list(kio_modules())
     assert len(found) > 400
     for item, version, cls in found:
-        for style in ("full", "empty"):
-            message = make(item, version, style)  # type: ignore[arg-type]
+        for style in PLAIN_STYLES:
+            message = make(item, version, style)
             data = message.encode_bytes(version)
             theirs, size = serial.entity_reader(cls)(memoryview(data), 0)
             assert size == len(data), (item, version, style)
@@ -84,8 +84,8 @@ def test_kafka_python_reads_and_writes_the_same_bytes() -> None:
         cls = classes.get(item.message.name)
         if cls is None or cls.max_version is None or version > cls.max_version:
             continue
-        for style in ("full", "empty"):
-            message: Any = make(item, version, style)  # type: ignore[arg-type]
+        for style in PLAIN_STYLES:
+            message: Any = make(item, version, style)
             if item.message.name == "ApiVersionsResponse":
                 # With an error it is read as version 0, whatever was asked for: right on the wire, not for this test.
                 message.error_code = 0

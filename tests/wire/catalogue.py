@@ -26,6 +26,7 @@ WIRE = Path(__file__).resolve().parents[2] / "wire"
 # full: every field set to something else than its default; empty: null where that is allowed, else the least there is;
 # random: anything.
 Style = Literal["full", "empty", "random"]
+PLAIN_STYLES: tuple[Style, ...] = ("full", "empty")
 
 BOUNDS = {
     "int8": (-128, 127), "int16": (-32768, 32767), "uint16": (0, 65535), "int32": (-(2**31), 2**31 - 1),

@@ -14,7 +14,7 @@ from pykbroker_wire.messages.api_versions import ApiVersionsResponse
 from pykbroker_wire.messages.metadata import MetadataRequest, MetadataResponse
 from pykbroker_wire.messages.request_header import RequestHeader as GeneratedHeader
 from pykbroker_wire.messages.response_header import ResponseHeader
-from pykbroker_wire.primitives import DecodeError
+from pykbroker_wire.primitives import Buffer, DecodeError
 
 
 @pytest.mark.parametrize("client_id", ["client", "", None])
@@ -52,7 +52,7 @@ def test_a_response_comes_back() -> None:
 
 
 def test_a_large_body_is_not_copied() -> None:
-    body = [bytes(100_000), memoryview(bytes(5))]
+    body: list[Buffer] = [bytes(100_000), memoryview(bytes(5))]
     buffers = encode_response(3, ApiKey.FETCH, 12, body)
     assert buffers[1] is body[0]
     assert b"".join(buffers)[:4] == struct.pack(">i", 100_010)

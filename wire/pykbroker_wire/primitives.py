@@ -87,7 +87,7 @@ class Message:
 class TopLevel(Message):
     """A message that can be read and written on its own."""
 
-    __slots__ = ()
+    __slots__: tuple[str, ...] = ()
 
     # The API's key, the type of a stored record, or -1.
     API_KEY: ClassVar[int]
