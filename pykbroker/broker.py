@@ -18,12 +18,13 @@ from pykbroker.api import On
 from pykbroker.api.dispatch import Dispatcher
 from pykbroker.api.forwarding import forward
 from pykbroker.api.services import BrokerServices, ControllerServices
-from pykbroker.config.listeners import EndPoint
+from pykbroker.config.listeners import SECURITY_PROTOCOLS, EndPoint
 from pykbroker.config.load import Config
 from pykbroker.controller.active import ActiveController
 from pykbroker.coordinator.group.service import GroupService
-from pykbroker.lifecycle import BrokerLifecycle
+from pykbroker.lifecycle import BrokerLifecycle, ControllerRegistration
 from pykbroker.api.local import LocalPeer
+from pykbroker.metadata.image import Endpoint as MetadataEndpoint
 from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.metrics.registry import Metrics
 from pykbroker.net.listener import Limits, Listener
@@ -39,12 +40,13 @@ from pykbroker.storage_format import (
     StorageFormatError,
     directories_of,
     format_directories,
+    is_unused,
     random_uuid,
     read_format,
 )
 from pykbroker_log.checkpoints import encode_uuid
 from pykbroker_log.log_config import StorageError
-from pykbroker_log.log_dirs import ABSENT, EMPTY, LogDir, state_of
+from pykbroker_log.log_dirs import LogDir
 from pykbroker_raft.node import RaftConfig
 from pykbroker_raft.storage import StorageConfig
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
@@ -73,6 +75,7 @@ class Node:
         self._broker: BrokerServices | None = None
         self._lifecycle: BrokerLifecycle | None = None
         self._upkeep: Upkeep | None = None
+        self._registration: ControllerRegistration | None = None
         self._channel: Channel | None = None
         self._controller_dispatcher: Dispatcher | None = None
         self._stopping = False
@@ -124,22 +127,28 @@ class Node:
         self._channel = self._make_channel(quorum)
         if config.is_broker:
             await self._start_broker(quorum, self._channel)
+        if config.is_controller:
+            self._registration = ControllerRegistration(
+                runtime=self.runtime,
+                channel=self._channel,
+                metadata=self.loader,
+                node_id=config.node_id,
+                incarnation_id=random_uuid(self.runtime.random),
+            )
+            self._registration.start(self._advertised(config.listeners.advertised_controller))
         logger.info("[KafkaRaftServer nodeId=%d] Kafka Server started", config.node_id)
 
     def _prepare_directories(self) -> Formatted:
         disk, config = self.runtime.disk, self.config
         paths = directories_of(config)
-        if self._may_format and all(state_of(disk, path) in (ABSENT, EMPTY) for path in paths):
+        if self._may_format and all(is_unused(disk, path) for path in paths):
             cluster_id = encode_uuid(random_uuid(self.runtime.random))
             format_directories(disk, config, cluster_id, self.runtime.random, now_ms=self.runtime.now_ms())
             logger.info("Formatted %s for the new cluster %s", ", ".join(paths), cluster_id)
         formatted = read_format(disk, config)
         for path in paths:
-            log_dir = LogDir(disk, path)
             try:
-                log_dir.lock()
-                self._log_dirs.append(log_dir)
-                log_dir.start(self.runtime.now_ms())
+                self._log_dirs.append(LogDir.open(disk, path, formatted.directory_ids[path], self.runtime.now_ms()))
             except (StorageError, OSError) as error:
                 raise StorageFormatError(f"log directory {path} cannot be used: {error}") from error
         return formatted
@@ -231,7 +240,7 @@ class Node:
         services.handlers = {key: row.handle for key, row in dispatcher.rows.items()}
         for listener in self._listeners_of(config.listeners.controller):
             listener.dispatch = dispatcher
-        controller.start()
+        quorum.register(controller)
 
     def _make_channel(self, quorum: QuorumDriver) -> Channel:
         dispatcher = self._controller_dispatcher
@@ -248,17 +257,16 @@ class Node:
         replicas = ReplicaTable(runtime, config, config.node_id, data_dirs, self.metrics, self._directory_failed)
         groups = GroupService(runtime, config, config.node_id, replicas, loader)
         lifecycle = self._lifecycle = BrokerLifecycle(
-            runtime,
-            config,
-            cluster_id=self._formatted.cluster_id,
+            runtime=runtime,
+            config=config,
             channel=channel,
-            loader=loader,
-            endpoints=[
-                (point.listener_name, point.host, self._port_of(point), point.security_protocol)
-                for point in config.listeners.advertised_broker
-            ],
-            directory_ids=[self._formatted.directory_ids[log_dir.path] for log_dir in data_dirs],
+            metadata=loader,
+            node_id=config.node_id,
+            cluster_id=self._formatted.cluster_id,
+            incarnation_id=random_uuid(runtime.random),
+            directory_ids=[log_dir.directory_id for log_dir in data_dirs],
             previous_broker_epoch=min((log_dir.previous_broker_epoch for log_dir in data_dirs), default=-1),
+            fatal=lambda reason: self._fail(RuntimeError(reason)),
         )
         producer_ids = ProducerIds(runtime, config.node_id, lambda: lifecycle.broker_epoch, channel.send)
         services = self._broker = BrokerServices(
@@ -281,20 +289,29 @@ class Node:
             listener.dispatch = dispatcher
         loader.add_publisher(replicas)
         loader.add_publisher(groups)
-        await lifecycle.start()
-        # Everything up to this broker's own registration is in the image now: what was there before is recovered before clients come.
+        lifecycle.start(self._advertised(config.listeners.advertised_broker))
+        await lifecycle.caught_up
+        # The image has everything up to this broker's registration: what was there before is recovered before clients come.
         replicas.start()
         while replicas.open_all():
             await asyncio.sleep(0)
         self._upkeep = Upkeep(runtime, config, replicas)
         self._upkeep.start()
-        await lifecycle.unfence()
+        await lifecycle.ready_to_unfence()
         for listener in self._listeners_of(config.listeners.broker):
             await listener.serve()
 
+    def _advertised(self, points: tuple[EndPoint, ...]) -> list[MetadataEndpoint]:
+        return [
+            MetadataEndpoint(
+                point.listener_name, point.host or "localhost", self._port_of(point), SECURITY_PROTOCOLS.index(point.security_protocol)
+            )
+            for point in points
+        ]
+
     def _directory_failed(self, log_dir: LogDir, error: StorageError) -> None:
         if self._lifecycle is not None:
-            self._lifecycle.directory_failed(self._formatted.directory_ids[log_dir.path])
+            self._lifecycle.directory_failed(log_dir.directory_id)
         if all(other.offline for other in self._log_dirs):
             self._fail(error)
 
@@ -307,7 +324,7 @@ class Node:
         self._stopping = True
         clean = self.fatal is None
         if self._lifecycle is not None and clean:
-            await self._lifecycle.controlled_shutdown()
+            await self._lifecycle.begin_controlled_shutdown()
         for listener in self._listeners:
             listener.close()
         if self._upkeep is not None:
@@ -315,10 +332,12 @@ class Node:
         broker = self._broker
         broker_epoch = -1
         if broker is not None:
-            broker.groups.stop()
+            broker.groups.close()
             broker.producer_ids.close()
             broker_epoch = broker.lifecycle.broker_epoch
             broker.lifecycle.stop()
+        if self._registration is not None:
+            self._registration.stop()
         if self._controller is not None:
             self._controller.stop()
         if self._quorum is not None:

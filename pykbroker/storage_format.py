@@ -16,9 +16,8 @@ from pykbroker.config.load import Config
 from pykbroker.metadata.features import BOOTSTRAP_LEVELS, METADATA_VERSION_LATEST
 from pykbroker.metadata.records import encode_record
 from pykbroker_log import names
-from pykbroker_log.checkpoints import MalformedFile, encode_uuid
+from pykbroker_log.checkpoints import MalformedFile, decode_properties, decode_uuid, encode_properties, encode_uuid
 from pykbroker_log.disk import Disk, read_file, write_atomic
-from pykbroker_log.log_dirs import MetaProperties, format_dir
 from pykbroker_raft import checkpoint
 from pykbroker_raft.log_view import OffsetAndEpoch
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
@@ -54,6 +53,11 @@ def directories_of(config: Config) -> list[str]:
     return list(dict.fromkeys([*config.log_dirs, config.metadata_log_dir]))
 
 
+def is_unused(disk: Disk, path: str) -> bool:
+    """Absent, or empty."""
+    return not disk.exists(path) or (disk.is_dir(path) and not disk.list(path))
+
+
 def format_directories(
     disk: Disk, config: Config, cluster_id: str, rng: random.Random, *, now_ms: int, ignore_formatted: bool = False
 ) -> list[str]:
@@ -66,9 +70,16 @@ def format_directories(
             continue
         disk.make_dirs(path)
         directory_id = random_uuid(rng)
+        write_atomic(disk, f"{path}/{names.BOOTSTRAP_CHECKPOINT}", _bootstrap(now_ms))
         if path == config.metadata_log_dir and config.is_controller and not config.voters:
             _write_first_voters(disk, path, config, directory_id, now_ms)
-        format_dir(disk, path, MetaProperties(cluster_id, config.node_id, directory_id), now_ms, _bootstrap(now_ms))
+        properties = {
+            "cluster.id": cluster_id,
+            "directory.id": encode_uuid(directory_id),
+            "node.id": str(config.node_id),
+            "version": "1",
+        }
+        write_atomic(disk, f"{path}/{names.META_PROPERTIES}", encode_properties(properties, now_ms))
         done.append(path)
     return done
 
@@ -101,13 +112,14 @@ def read_format(disk: Disk, config: Config) -> Formatted:
                 f"No `{names.META_PROPERTIES}` found in {path} (have you run `pykbroker format` to format the directory?)"
             )
         try:
-            meta = MetaProperties.decode(read_file(disk, file))
-        except MalformedFile as error:
-            raise StorageFormatError(f"{file} cannot be read: {error}") from error
-        cluster_ids[path] = meta.cluster_id
-        directory_ids[path] = meta.directory_id
-        if meta.node_id != config.node_id:
-            raise StorageFormatError(f"Stored node id {meta.node_id} in {file} doesn't match the configured node.id {config.node_id}")
+            properties = decode_properties(read_file(disk, file))
+            cluster_ids[path] = properties["cluster.id"]
+            directory_ids[path] = decode_uuid(properties["directory.id"])
+            node_id = int(properties["node.id"])
+        except (MalformedFile, KeyError, ValueError) as error:
+            raise StorageFormatError(f"{file} cannot be read: {error!r}") from error
+        if node_id != config.node_id:
+            raise StorageFormatError(f"Stored node id {node_id} in {file} doesn't match the configured node.id {config.node_id}")
     found = set(cluster_ids.values())
     if len(found) != 1:
         raise StorageFormatError(f"The log directories belong to different clusters: {cluster_ids}")

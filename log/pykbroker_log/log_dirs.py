@@ -352,7 +352,7 @@ class LogDir:
             try:
                 write_atomic(self.disk, f"{self.path}/{name}", data)
             except OSError as error:
-                raise self.fail(error) from error
+                raise self._failed(error) from error
 
         return write
 

@@ -11,7 +11,7 @@ import re
 from pykbroker.api import TABLE, On
 from pykbroker.api.context import RequestContext
 from pykbroker.api.services import ControllerServices
-from pykbroker.metadata.features import SUPPORTED_FEATURES
+from pykbroker.metadata.features import SUPPORTED, finalized_features
 from pykbroker_wire.apis import APIS
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.api_versions import (
@@ -52,13 +52,11 @@ def handle(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersionsRespo
         image = ctx.services.metadata.image
         response.supported_features = [
             SupportedFeatureKey(name=name, min_version=levels.min, max_version=levels.max)
-            for name, levels in SUPPORTED_FEATURES.items()
+            for name, levels in SUPPORTED.items()
             # KIP-1022: clients before v4 refuse a minimum of 0.
             if ctx.api_version >= 4 or levels.min > 0
         ]
-        finalized = dict(image.features.all())
-        if ctx.services.quorum.kraft_version:
-            finalized["kraft.version"] = ctx.services.quorum.kraft_version
+        finalized = finalized_features(image, ctx.services.quorum.kraft_version)
         response.finalized_features_epoch = image.offset
         response.finalized_features = [
             FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level) for name, level in finalized.items()

@@ -5,12 +5,11 @@ Not responsible for dispatching (dispatch.py) nor for any decision.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol, cast
 
+from pykbroker.api.services import BrokerServices, ControllerServices
 from pykbroker.security.authorizer import SUPPORTED_OPERATIONS, Operation, Resource
 
-if TYPE_CHECKING:
-    from pykbroker.api.services import Services
 
 class Peer(Protocol):
     """Who sent a request: a connection, or the client behind an Envelope (KIP-590)."""
@@ -37,7 +36,7 @@ class RequestContext:
     def __init__(
         self,
         peer: Peer,
-        services: Services,
+        services: Any,
         api_key: int,
         api_version: int,
         correlation_id: int,
@@ -45,12 +44,21 @@ class RequestContext:
         arrival_ms: int,
     ) -> None:
         self.peer = peer
-        self.services = services
+        #: BrokerServices or ControllerServices, as the listener; `broker` and `controller` say which a handler expects
+        self.services: Any = services
         self.api_key = api_key
         self.api_version = api_version
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.arrival_ms = arrival_ms
+
+    @property
+    def broker(self) -> BrokerServices:
+        return cast(BrokerServices, self.services)
+
+    @property
+    def controller(self) -> ControllerServices:
+        return cast(ControllerServices, self.services)
 
     @property
     def principal(self) -> str:

@@ -7,7 +7,6 @@ Not responsible for: what periodic upkeep does (upkeep.py), the protocol, or whi
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,8 +17,7 @@ from pykbroker.config.topic import resolve_topic
 from pykbroker.metadata.image import ConfigResource, MetadataImage, PartitionImage
 from pykbroker.replica.partition import Partition
 from pykbroker_log.log_config import LogConfig, StorageError
-from pykbroker_log.log_dirs import Folder, LogDir
-from pykbroker_log.names import partition_dir
+from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.partition_log import AppendInfo, InconsistentTopicId, PartitionLog
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
@@ -80,7 +78,6 @@ class ReplicaTable:
         self._changed: dict[Partition, None] = {}
         self._to_open: list[Partition] = []
         self._started = False
-        self._failed: list[LogDir] = []
         name = "kafka.server:type=BrokerTopicMetrics,name="
         self._messages_in = metrics.counter(name + "MessagesInPerSec")
         self._bytes_in = metrics.counter(name + "BytesInPerSec")
@@ -184,26 +181,20 @@ class ReplicaTable:
     # -- logs ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """The metadata is complete: set aside folders that it does not know. `open_all` then opens what there is."""
+        """The metadata is complete: set aside folders that it does not know, open the logs. Raises nothing for one bad log."""
         self._started = True
         for log_dir in self.log_dirs:
-            if log_dir.offline is not None:
-                continue
-            try:
-                log_dir.purge(self.runtime.now_ms(), all_marked=True)
-                for folder in log_dir.folders():
-                    if not folder.mark and not self._is_mine(folder):
-                        log_dir.set_aside(folder, self._unique())
-            except StorageError as error:
-                self._fail_directory(log_dir, error)
+            if not log_dir.offline:
+                try:
+                    log_dir.set_strays_aside(self._is_mine)
+                    for folder in log_dir.leftovers:
+                        self._delete_folder(log_dir, folder)
+                except StorageError as error:
+                    self._fail_directory(log_dir, error)
 
-    def _is_mine(self, folder: Folder) -> bool:
-        partition = self._partitions.get(folder.topic, {}).get(folder.partition)
-        return partition is not None and (folder.topic_id is None or folder.topic_id == partition.topic_id)
-
-    def _unique(self) -> str:
-        """What makes the name of a deleted or stray folder its own: 32 hexadecimal digits."""
-        return f"{self.runtime.random.getrandbits(128):032x}"
+    def _is_mine(self, topic: str, index: int, topic_id: bytes | None) -> bool:
+        partition = self._partitions.get(topic, {}).get(index)
+        return partition is not None and (topic_id is None or topic_id == partition.topic_id)
 
     def open_all(self) -> int:
         """Open what is not open yet, at most OPEN_PER_TURN logs; returns how many are left."""
@@ -225,7 +216,7 @@ class ReplicaTable:
         """Called by the partition on first use. Raises KAFKA_STORAGE_ERROR."""
         log_dir = self._directory_of(partition)
         try:
-            return log_dir.open_log(
+            log = log_dir.open_log(
                 partition.topic,
                 partition.index,
                 partition.topic_id,
@@ -239,26 +230,26 @@ class ReplicaTable:
         except StorageError as error:
             self._fail_directory(log_dir, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        if log.recovery:
+            logger.info("Partition %s: %s; the log ends at offset %d", partition, log.recovery, log.log_end_offset)
+        return log
 
     def _directory_of(self, partition: Partition) -> LogDir:
         """Where the folder is, else where the metadata wants it, else the directory with the fewest partitions."""
-        online = [log_dir for log_dir in self.log_dirs if log_dir.offline is None]
+        online = [log_dir for log_dir in self.log_dirs if not log_dir.offline]
         if not online:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
-        if len(self.log_dirs) == 1:
-            return online[0]
-        folder = partition_dir(partition.topic, partition.index)
         for log_dir in online:
-            if log_dir.disk.exists(f"{log_dir.path}/{folder}"):
+            if log_dir.holds(partition.topic, partition.index):
                 return log_dir
         image = self._image.topics.partition(partition.topic, partition.index)
         wanted = image.directory(self.node_id) if image is not None else None
         for log_dir in self.log_dirs:
-            if log_dir.meta is not None and log_dir.meta.directory_id == wanted:
-                if log_dir.offline is not None:
+            if log_dir.directory_id == wanted:
+                if log_dir.offline:
                     raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log_dir.path} is offline")
                 return log_dir
-        return min(online, key=lambda log_dir: len(log_dir.logs))
+        return min(online, key=lambda log_dir: log_dir.partition_count)
 
     def _remove(self, partition: Partition) -> None:
         """The partition is gone: its folder becomes `-delete` and is removed after file.delete.delay.ms."""
@@ -267,24 +258,30 @@ class ReplicaTable:
             del self._partitions[partition.topic]
             self._topic_configs.pop(partition.topic, None)
         was_leader = partition.is_leader
-        log = None
-        if not partition.offline:
-            try:
-                # Opened if it was not: what is on disk has to go too.
-                log = partition.log
-            except KafkaError as error:
-                logger.error("Partition %s: its log cannot be opened to be deleted: %s", partition, error.message)
-        partition.detach()
+        delay_ms = self.topic_config(partition.topic).file_delete_delay_ms
         self._topic_configs.pop(partition.topic, None)
+        log = partition.detach()
         if was_leader:
             for callback in self._leadership:
                 callback(partition, False, partition.leader_epoch)
-        if log is not None:
-            log_dir = next(log_dir for log_dir in self.log_dirs if log_dir.logs.get((partition.topic, partition.index)) is log)
-            try:
-                log_dir.delete(log, self.runtime.now_ms(), self._unique())
-            except StorageError as error:
-                self._fail_directory(log_dir, error)
+        for log_dir in self.log_dirs:
+            if not log_dir.offline and log_dir.holds(partition.topic, partition.index):
+                try:
+                    doomed = log_dir.mark_deleted(partition.topic, partition.index, log)
+                except StorageError as error:
+                    self._fail_directory(log_dir, error)
+                else:
+                    self.runtime.loop.call_later(delay_ms / 1000, self._delete_folder, log_dir, doomed)
+
+    def _delete_folder(self, log_dir: LogDir, folder: str) -> None:
+        if log_dir.offline:
+            return
+        future = self.runtime.run_blocking(log_dir.delete_folder, folder)
+        future.add_done_callback(lambda done: self._deleted(log_dir, done.exception() if not done.cancelled() else None))
+
+    def _deleted(self, log_dir: LogDir, error: BaseException | None) -> None:
+        if isinstance(error, StorageError):
+            self._fail_directory(log_dir, error)
 
     # -- what happens to partitions -----------------------------------------------------------------------------------
 
@@ -315,17 +312,16 @@ class ReplicaTable:
 
     def _fail_directory(self, log_dir: LogDir, error: StorageError) -> None:
         """Take a directory offline. A full disk is no broken disk: what is there can still be read, and space may come back."""
-        if error.cause.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.is_full:
             logger.error("Log directory %s: no space is left: %s", log_dir.path, error)
             return
-        if log_dir in self._failed:
+        if log_dir.offline:
             return
-        self._failed.append(log_dir)
         logger.error("Log directory %s: taken offline: %s", log_dir.path, error)
-        log_dir.fail(error.cause)
-        for partition in self:
-            if log_dir.logs.get((partition.topic, partition.index)) is not None:
-                partition.take_offline()
+        held = [partition for partition in self if log_dir.holds(partition.topic, partition.index)]
+        log_dir.take_offline()
+        for partition in held:
+            partition.take_offline()
         self._on_directory_failure(log_dir, error)
 
     def delete_records(self, topic: str, index: int, offset: int) -> int:
@@ -344,7 +340,7 @@ class ReplicaTable:
         for log_dir in self.log_dirs:
             description = LogDirDescription(log_dir.path)
             descriptions.append(description)
-            if log_dir.offline is not None:
+            if log_dir.offline:
                 description.error = ErrorCode.KAFKA_STORAGE_ERROR
                 continue
             try:

@@ -41,7 +41,7 @@ class Upkeep:
             "recovery points": (config.int("log.flush.offset.checkpoint.interval.ms"), self._checkpoint_recovery_points),
             "log start offsets": (config.int("log.flush.start.offset.checkpoint.interval.ms"), self._checkpoint_log_starts),
             "retention": (config.int("log.retention.check.interval.ms"), self._retire),
-            "deleted folders": (1_000, self._purge),
+            "deleted segments": (1_000, self._purge),
             "flush": (min(1_000, config.int("log.flush.scheduler.interval.ms")), self._flush_due),
         }
 
@@ -76,7 +76,7 @@ class Upkeep:
 
     def _on_directories(self, name: str, prepare: Callable[[LogDir], Callable[[], None] | None]) -> None:
         for log_dir in self._replicas.log_dirs:
-            if log_dir.offline is None and (key := f"{name} {log_dir.path}") not in self._busy:
+            if not log_dir.offline and (key := f"{name} {log_dir.path}") not in self._busy:
                 write = prepare(log_dir)
                 if write is not None:
                     self._busy.add(key)
@@ -119,10 +119,6 @@ class Upkeep:
 
     def _purge(self) -> None:
         now_ms = self._runtime.now_ms()
-        for log_dir in self._replicas.log_dirs:
-            if log_dir.offline is None and log_dir.has_doomed(now_ms) and (key := f"purge {log_dir.path}") not in self._busy:
-                self._busy.add(key)
-                self._runtime.run_blocking(log_dir.purge, now_ms).add_done_callback(lambda done, key=key: self._written(key, done))
         for partition in self._replicas:
             log = partition.log_if_open
             if log is not None and log.has_doomed(now_ms):
