@@ -16,7 +16,7 @@ class Topics:
     """Makes topics with names that no other test has."""
 
     def __init__(self, bootstrap: str) -> None:
-        self.admin = AdminClient({"bootstrap.servers": bootstrap, "socket.timeout.ms": 30_000})
+        self.admin = AdminClient({"bootstrap.servers": bootstrap, "socket.timeout.ms": 30_000, "log_level": 0})
         self._prefix = f"t{uuid.uuid4().hex[:8]}"
         self._numbers = itertools.count(1)
 

@@ -22,6 +22,9 @@ def to_record(message: Any) -> Record:
 class ConfluentClient(Client):
     name = "confluent-kafka"
 
+    def __init__(self, *, batch_bytes: int = 1_000_000) -> None:
+        self._batch_bytes = batch_bytes
+
     def produce(
         self,
         bootstrap: str,
@@ -39,6 +42,8 @@ class ConfluentClient(Client):
                 "enable.idempotence": idempotent,
                 "acks": "all",
                 "linger.ms": 5,
+                "batch.size": self._batch_bytes,
+                "log_level": 3,
                 "message.max.bytes": max_request_bytes,
                 "delivery.timeout.ms": int(PATIENCE_S * 1000),
             }
