@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tracemalloc
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,15 +13,30 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pykbroker_log import validate as validate_module
 from pykbroker_log.log_config import AppendOrigin
 from pykbroker_log.validate import MAX_RECORD_ERRORS, RecordErrors, Validated, validate_and_assign
 from pykbroker_wire.errors import ErrorCode, KafkaError
-from pykbroker_wire.records import compression
+from pykbroker_wire.records import compression, walk
 from pykbroker_wire.records.batch import BatchHeader, build_batch, verify_crc
 from pykbroker_wire.records.compression import Codec
 from pykbroker_wire.records.control import end_txn_marker
 from pykbroker_wire.records.record import iter_records
 from tests.log.produce_cases import CODECS, FOREVER, NOW, Case, batch, bomb, cases, record, zigzag
+
+
+@pytest.fixture(scope="module", autouse=True, params=["python", "compiled"])
+def twin(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Everything here holds with either twin of the record walk."""
+    if request.param == "compiled" and not walk.COMPILED:
+        pytest.skip("the record walk is not compiled here")
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "python":
+            patch.setattr(walk, "walk", walk.walk_python)
+            patch.setattr(validate_module, "walk", walk.walk_python)
+            patch.setattr(validate_module, "COMPILED", False)
+        yield
+
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "records" / "verdicts.txt"
 

@@ -1,7 +1,7 @@
 """The walk: every record of a batch is looked at, nothing is copied or kept.
 
-`walk` is the only code that runs per record on the produce path, and it has a compiled twin (`_walk.c`, taken at import
-when it was built; PYKBROKER_PURE=1 forces the Python one). The same tests run on both.
+`walk` is the only code that runs per record on the produce path, so it exists twice: `walk_python` and its compiled
+twin (`_walk.c`, taken at import when it was built; PYKBROKER_PURE=1 forces Python). The same tests run on both.
 
 Responsible for structure (lengths, counts, headers) and for the facts that a verdict needs: extreme timestamps, keyless
 records, offsets that are not consecutive. The verdicts themselves are `pykbroker_log.validate`.
@@ -9,7 +9,8 @@ records, offsets that are not consecutive. The verdicts themselves are `pykbroke
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from pykbroker_wire.records.record import InvalidRecord, read_varint, read_varlong
@@ -25,7 +26,7 @@ Walked: TypeAlias = tuple[int, int, int, int, int, bool]
 records), records without key, whether offset deltas went up by one from the first expected one"""
 
 
-def walk(data: Buffer, position: int, expected: int, count: int) -> Walked:
+def walk_python(data: Buffer, position: int, expected: int, count: int) -> Walked:
     """Walk at most `count` records from `position`, the first of them at offset delta `expected`.
 
     Raises InvalidRecord for a record that is there but wrong. A record that is not all there ends the walk in front of
@@ -144,31 +145,50 @@ def _walk_headers(data: Buffer, position: int, stop: int) -> int:
     return position
 
 
+walk: Callable[[Buffer, int, int, int], Walked] = walk_python
+COMPILED = False
+if os.environ.get("PYKBROKER_PURE") != "1":
+    try:
+        from pykbroker_wire.records._walk import walk as walk
+    except ImportError:  # not built here, or built against another C library
+        pass
+    else:
+        COMPILED = True
+
+
 # --- over chunks ------------------------------------------------------------------------------------------------------
 
 
-def walk_chunks(chunks: Iterable[bytes], count: int, step: int) -> Iterator[Walked]:
-    """Walk `count` records that fill all chunks together exactly, reporting at least after each `step` records.
+def walk_stream(chunks: Iterable[bytes], count: int) -> Walked:
+    """Walk `count` records that fill all chunks together exactly; `position` in the result means nothing.
 
     Only one chunk is in memory at a time: a record that goes over its end is read byte by byte and its key and value
-    are skipped, however long they are. `position` in what is reported means nothing.
+    are skipped, however long they are.
     """
     source = _Source(iter(chunks))
-    done = 0
-    while done < count:
-        walked = walk(source.data, source.position, done, min(step, count - done))
+    result = walk(source.data, 0, 0, count)
+    source.position = result[0]
+    while result[1] < count:
+        more = source.straddling(result[1])
+        result = _merge(result, more)
+        more = walk(source.data, source.position, result[1], count - result[1])
+        source.position = more[0]
+        result = _merge(result, more)
+    source.require_end()
+    return result
+
+
+def walk_each(chunks: Iterable[bytes], count: int) -> Iterator[Walked]:
+    """The same, but each record is reported by itself."""
+    source = _Source(iter(chunks))
+    for index in range(count):
+        walked = walk(source.data, source.position, index, 1)
         source.position = walked[0]
-        if walked[1]:
-            done += walked[1]
-            yield walked
-        else:
-            yield source.straddling(done)
-            done += 1
-    if source.position < len(source.data) or source.next_chunk():
-        raise InvalidRecord("more data than records in the batch")
+        yield walked if walked[1] else source.straddling(index)
+    source.require_end()
 
 
-def merge(first: Walked, second: Walked) -> Walked:
+def _merge(first: Walked, second: Walked) -> Walked:
     return (
         second[0],
         first[1] + second[1],
@@ -196,6 +216,10 @@ class _Source:
         self.position = 0
         self.data = next(self._chunks, b"")
         return bool(self.data)
+
+    def require_end(self) -> None:
+        if self.position < len(self.data) or self.next_chunk():
+            raise InvalidRecord("more data than records in the batch")
 
     def straddling(self, expected: int) -> Walked:
         """One record, wherever it lies."""

@@ -1,0 +1,144 @@
+"""The record walk: both twins against the record reader, at every cut, over chunks, and against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pykbroker_wire.records import walk as walk_module
+from pykbroker_wire.records.record import InvalidRecord, encode_record, iter_encoded, varint
+from pykbroker_wire.records.walk import MAX_INT64, MIN_INT64, Walked, walk_each, walk_python, walk_stream
+
+Walk = Callable[..., Walked]
+
+TWINS: list[Any] = [pytest.param(walk_python, id="python")]
+if walk_module.COMPILED:
+    TWINS.append(pytest.param(walk_module.walk, id="compiled"))
+
+sizes = st.sampled_from((0, 1, 5, 63, 64, 65, 200, 8191, 8192, 20_000))
+maybe_bytes = st.none() | sizes.map(bytes)
+header_lists = st.lists(st.tuples(st.text(max_size=5), maybe_bytes), max_size=3)
+deltas = st.sampled_from((0, 1, -1, 63, 64, -65, 8191, 8192, 2**31, 2**63 - 1, -(2**63)))
+record_lists = st.lists(st.tuples(deltas, maybe_bytes, maybe_bytes, header_lists), min_size=1, max_size=6)
+
+
+def encode(records: list[Any], first: int = 0) -> bytes:
+    return b"".join(encode_record(first + n, ts, key, value, h) for n, (ts, key, value, h) in enumerate(records))
+
+
+def facts(records: list[Any], end: int) -> Walked:
+    times = [ts for ts, *_ in records]
+    keyless = sum(key is None for _, key, _, _ in records)
+    return end, len(records), min(times, default=MAX_INT64), max(times, default=MIN_INT64), keyless, True
+
+
+@pytest.mark.parametrize("walk", TWINS)
+@settings(max_examples=100, deadline=None)
+@given(record_lists, st.integers(0, 20_000))
+def test_facts(walk: Walk, records: list[Any], first: int) -> None:
+    data = encode(records, first)
+    assert walk(data, 0, first, len(records)) == facts(records, len(data))
+    assert walk(b"abc" + data + b"x", 3, first, len(records)) == facts(records, len(data) + 3)
+    assert walk(bytearray(data), 0, first, 1) == facts(records[:1], len(encode(records[:1], first)))
+    assert walk(memoryview(data), 0, first + 1, len(records))[5] is False
+    assert walk(data, 0, first, 0) == facts([], 0)
+
+
+@pytest.mark.parametrize("walk", TWINS)
+def test_the_end_of_the_data_ends_the_walk_in_front_of_the_record(walk: Walk) -> None:
+    records = [(n, b"k" * n * 20, b"v" * n * 50, [("h", b"x")]) for n in range(5)]
+    data = encode(records)
+    ends = [len(encode(records[:n])) for n in range(6)]
+    for cut in range(len(data) + 1):
+        whole = max(n for n in range(6) if ends[n] <= cut)
+        assert walk(data[:cut], 0, 0, 5) == facts(records[:whole], ends[whole])
+
+
+@pytest.mark.parametrize("walk", TWINS)
+@pytest.mark.parametrize(
+    "data",
+    [
+        varint(0),
+        varint(-1) + bytes(20),
+        varint(-(2**31)) + bytes(20),
+        b"\xff" * 5 + bytes(20),
+        varint(5) + b"\0\0\0\x01\x01",
+        varint(3) + b"\0\0\0\x01\x01\0",
+        varint(6) + b"\0\0\0" + varint(1000) + b"\0",
+        varint(8) + b"\0\0\0" + varint(2**31 - 1),
+        varint(6) + b"\0\0\0\x01\x01\x01",
+        varint(6) + b"\0\0\0\x01\x01\x02",
+        varint(8) + b"\0\0\0\x01\x01\x02\x01\x01",
+        varint(12) + b"\0" + b"\xff" * 11,
+        varint(8) + b"\0\0" + b"\xff" * 6,
+    ],
+)
+def test_wrong_records(walk: Walk, data: bytes) -> None:
+    with pytest.raises(InvalidRecord):
+        walk(data + bytes(20), 0, 0, 1)
+    with pytest.raises(InvalidRecord):
+        walk_stream([data[:2], data[2:] + bytes(20)], 1)
+
+
+@settings(max_examples=150, deadline=None)
+@given(record_lists, st.data())
+def test_chunks(records: list[Any], source: st.DataObject) -> None:
+    data = encode(records)
+    chunks = []
+    rest = data
+    while rest:
+        size = source.draw(st.integers(1, max(1, len(data))))
+        chunks.append(rest[:size])
+        rest = rest[size:]
+    assert walk_stream(chunks, len(records))[1:] == facts(records, 0)[1:]
+    assert [one[2] for one in walk_each(chunks, len(records))] == [ts for ts, *_ in records]
+    for wrong in (len(records) - 1, len(records) + 1):
+        with pytest.raises(InvalidRecord):
+            walk_stream(chunks, wrong)
+        with pytest.raises(InvalidRecord):
+            list(walk_each(chunks, wrong))
+
+
+def outcome(walk: Walk, data: bytes, count: int) -> Walked | str:
+    try:
+        return walk(data, 0, 0, count)
+    except InvalidRecord:
+        return "invalid"
+
+
+@settings(max_examples=500, deadline=None)
+@given(record_lists | st.binary(max_size=60), st.data())
+def test_mutations_give_one_outcome(records: list[Any] | bytes, source: st.DataObject) -> None:
+    """The twins agree, and with the record reader, whose verdict is the same where the walk saw all records."""
+    data = bytearray(records if isinstance(records, bytes) else encode(records))
+    for _ in range(source.draw(st.integers(0, 3))):
+        place = source.draw(st.integers(0, max(0, min(len(data), 60) - 1)))
+        data[place : place + 1] = source.draw(st.binary(max_size=3))
+    count = source.draw(st.integers(1, 7))
+    found = outcome(walk_python, bytes(data), count)
+    if walk_module.COMPILED:
+        assert outcome(walk_module.walk, bytes(data), count) == found
+    whole = not isinstance(found, str) and found[:2] == (len(data), count)
+    try:
+        times = [record.timestamp for record in iter_encoded(bytes(data), count, 0, 0)]
+    except InvalidRecord:
+        assert not whole
+    else:
+        assert whole
+        assert (min(times), max(times)) == found[2:4]
+
+
+@pytest.mark.skipif(not walk_module.COMPILED, reason="not compiled here")
+def test_the_compiled_twin_reads_nothing_else() -> None:
+    walk: Any = walk_module.walk
+    for arguments in ((b"", -1, 0, 1), (b"abc", -(2**60), 0, 1)):
+        with pytest.raises(InvalidRecord):
+            walk(*arguments)
+    assert walk(b"abc", 2**62, 0, 1)[1] == 0
+    for wrong in ((), ("text", 0, 0, 1), (b"", 0, 0, 2**70)):
+        with pytest.raises((TypeError, OverflowError)):
+            walk(*wrong)
