@@ -58,13 +58,13 @@ def _head(module: Module, body: str, formats: list[str]) -> str:
 
 
 _SHARED = (
-    "ABSENT", "COMPACT", "EMPTY", "MAX_NESTED_ELEMENTS", "NEVER", "NULL_INT16", "NULL_INT32", "READ_ERRORS",
-    "WRITE_ERRORS", "ZERO", "ZERO_UUID", "Buffer", "Message", "RecordsOut", "TopLevel", "Write", "bad_tag",
-    "bad_tag_size", "bad_version", "broken", "budget", "check_count", "compact", "compact_string", "gather",
-    "long_array", "long_bytes", "long_nullable_array", "long_nullable_bytes", "long_nullable_string", "long_string",
-    "new", "no_version", "not_encodable", "null_field", "null_write", "over_budget", "pack", "pack_int16",
-    "pack_int32", "read_varint", "records_size", "skip_tags", "tag_count", "unpack_from", "unsupported", "varint",
-    "write_records", "write_tags",
+    "ABSENT", "COMPACT", "EMPTY", "MAX_NESTED_ELEMENTS", "NEVER", "NULL_INT16", "NULL_INT32", "PACK_INT32S",
+    "READ_ERRORS", "UNPACK_INT32S", "WRITE_ERRORS", "ZERO", "ZERO_UUID", "Buffer", "Message", "RecordsOut",
+    "TopLevel", "Write", "bad_tag", "bad_tag_size", "bad_version", "broken", "budget", "check_count", "compact",
+    "compact_string", "gather", "long_array", "long_bytes", "long_nullable_array", "long_nullable_bytes",
+    "long_nullable_string", "long_string", "new", "no_version", "not_encodable", "null_field", "null_write",
+    "over_budget", "pack", "pack_int16", "pack_int32", "read_varint", "records_size", "skip_tags", "tag_count",
+    "unpack_from", "unsupported", "varint", "write_records", "write_tags",
 )  # fmt: skip
 
 

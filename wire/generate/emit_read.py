@@ -214,7 +214,11 @@ class ReaderEmitter:
             return
         if field.type in FIXED:
             letter, width = FIXED[field.type]
-            self.code(f'{name} = list(unpack_from(f">{{{count}}}{letter}", buf, pos))')
+            read = f'unpack_from(f">{{{count}}}{letter}", buf, pos)'
+            if field.type == "int32":
+                small = "n < 18" if " " in count else "n < 17"
+                read = f"UNPACK_INT32S[{count}](buf, pos) if {small} else {read}"
+            self.code(f"{name} = list({read})")
             self.code(f"pos += {width} * ({count})" if " " in count else f"pos += {width} * {count}")
             return
         if self.cls.kind == "request" and self.cls.message is None:

@@ -176,7 +176,10 @@ class WriterEmitter:
             self.code(f'{write}(b"".join({name}))')
             return
         if field.type in FIXED:
-            self.code(f'{write}(pack(f">{{size}}{FIXED[field.type][0]}", *{name}))')
+            packed = f'pack(f">{{size}}{FIXED[field.type][0]}", *{name})'
+            if field.type == "int32":
+                packed = f"PACK_INT32S[size](*{name}) if size < 17 else {packed}"
+            self.code(f"{write}({packed})")
             return
         local = f"{snake(field.name)}_item"
         with self.code.block(f"for {local} in {name}:"):

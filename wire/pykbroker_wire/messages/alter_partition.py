@@ -12,7 +12,9 @@ from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
     MAX_NESTED_ELEMENTS,
+    PACK_INT32S,
     READ_ERRORS,
+    UNPACK_INT32S,
     WRITE_ERRORS,
     ZERO,
     ZERO_UUID,
@@ -297,7 +299,7 @@ def _read_RequestPartitionData(buf: Buffer, pos: int, version: int) -> tuple[Req
         if not 0 < n < 128:
             n, pos = long_array(buf, pos, 4)
         pos += 1
-        self.new_isr = list(unpack_from(f">{n - 1}i", buf, pos))
+        self.new_isr = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
         pos += 4 * (n - 1)
     else:
         self.new_isr = []
@@ -326,7 +328,7 @@ def _write_RequestPartitionData(m: RequestPartitionData, write: Write, version: 
     if version <= 2:
         size = len(m.new_isr)
         write(COMPACT[size] if size < 127 else compact(size))
-        write(pack(f">{size}i", *m.new_isr))
+        write(PACK_INT32S[size](*m.new_isr) if size < 17 else pack(f">{size}i", *m.new_isr))
     else:
         if m.new_isr:
             raise unsupported("RequestPartitionData.new_isr", version)
@@ -409,7 +411,7 @@ def _read_ResponsePartitionData(buf: Buffer, pos: int, version: int) -> tuple[Re
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 4)
     pos += 1
-    self.isr = list(unpack_from(f">{n - 1}i", buf, pos))
+    self.isr = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
     pos += 4 * (n - 1)
     self.leader_recovery_state, self.partition_epoch, n = _unpack_biB(buf, pos)
     pos += 5
@@ -420,5 +422,5 @@ def _write_ResponsePartitionData(m: ResponsePartitionData, write: Write, version
     write(_pack_ihii(m.partition_index, m.error_code, m.leader_id, m.leader_epoch))
     size = len(m.isr)
     write(COMPACT[size] if size < 127 else compact(size))
-    write(pack(f">{size}i", *m.isr))
+    write(PACK_INT32S[size](*m.isr) if size < 17 else pack(f">{size}i", *m.isr))
     write(_pack_bix(m.leader_recovery_state, m.partition_epoch))

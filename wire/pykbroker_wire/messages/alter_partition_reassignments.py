@@ -12,7 +12,9 @@ from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
     MAX_NESTED_ELEMENTS,
+    PACK_INT32S,
     READ_ERRORS,
+    UNPACK_INT32S,
     WRITE_ERRORS,
     ZERO,
     Buffer,
@@ -275,7 +277,7 @@ def _read_ReassignablePartition(buf: Buffer, pos: int, version: int) -> tuple[Re
     if not n:
         self.replicas = None
     else:
-        self.replicas = list(unpack_from(f">{n - 1}i", buf, pos))
+        self.replicas = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
         pos += 4 * (n - 1)
     n = buf[pos]
     return self, skip_tags(buf, pos) if n else pos + 1
@@ -288,7 +290,7 @@ def _write_ReassignablePartition(m: ReassignablePartition, write: Write, version
     else:
         size = len(m.replicas)
         write(COMPACT[size] if size < 127 else compact(size))
-        write(pack(f">{size}i", *m.replicas))
+        write(PACK_INT32S[size](*m.replicas) if size < 17 else pack(f">{size}i", *m.replicas))
     write(ZERO)
 
 

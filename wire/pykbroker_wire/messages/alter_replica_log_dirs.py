@@ -12,7 +12,9 @@ from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
     MAX_NESTED_ELEMENTS,
+    PACK_INT32S,
     READ_ERRORS,
+    UNPACK_INT32S,
     WRITE_ERRORS,
     ZERO,
     Buffer,
@@ -324,7 +326,7 @@ def _read_AlterReplicaLogDirTopic_classic(buf: Buffer, pos: int, version: int) -
         check_count(buf, pos, n, 4)
     if n < 0:
         raise null_field()
-    self.partitions = list(unpack_from(f">{n}i", buf, pos))
+    self.partitions = list(UNPACK_INT32S[n](buf, pos) if n < 17 else unpack_from(f">{n}i", buf, pos))
     pos += 4 * n
     return self, pos
 
@@ -336,7 +338,7 @@ def _write_AlterReplicaLogDirTopic_classic(m: AlterReplicaLogDirTopic, write: Wr
     write(text)
     size = len(m.partitions)
     write(pack_int32(size))
-    write(pack(f">{size}i", *m.partitions))
+    write(PACK_INT32S[size](*m.partitions) if size < 17 else pack(f">{size}i", *m.partitions))
 
 
 def _read_AlterReplicaLogDirTopic_flexible(buf: Buffer, pos: int, version: int) -> tuple[AlterReplicaLogDirTopic, int]:
@@ -350,7 +352,7 @@ def _read_AlterReplicaLogDirTopic_flexible(buf: Buffer, pos: int, version: int) 
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 4)
     pos += 1
-    self.partitions = list(unpack_from(f">{n - 1}i", buf, pos))
+    self.partitions = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
     pos += 4 * (n - 1)
     n = buf[pos]
     return self, skip_tags(buf, pos) if n else pos + 1
@@ -363,7 +365,7 @@ def _write_AlterReplicaLogDirTopic_flexible(m: AlterReplicaLogDirTopic, write: W
     write(text)
     size = len(m.partitions)
     write(COMPACT[size] if size < 127 else compact(size))
-    write(pack(f">{size}i", *m.partitions))
+    write(PACK_INT32S[size](*m.partitions) if size < 17 else pack(f">{size}i", *m.partitions))
     write(ZERO)
 
 

@@ -12,7 +12,9 @@ from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
     MAX_NESTED_ELEMENTS,
+    PACK_INT32S,
     READ_ERRORS,
+    UNPACK_INT32S,
     WRITE_ERRORS,
     ZERO,
     ZERO_UUID,
@@ -351,7 +353,7 @@ def _read_RequestTopicPartitions(buf: Buffer, pos: int, version: int) -> tuple[R
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 4)
     pos += 1
-    self.partitions = list(unpack_from(f">{n - 1}i", buf, pos))
+    self.partitions = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
     pos += 4 * (n - 1)
     n = buf[pos]
     return self, skip_tags(buf, pos) if n else pos + 1
@@ -361,7 +363,7 @@ def _write_RequestTopicPartitions(m: RequestTopicPartitions, write: Write, versi
     write(_pack_u(m.topic_id))
     size = len(m.partitions)
     write(COMPACT[size] if size < 127 else compact(size))
-    write(pack(f">{size}i", *m.partitions))
+    write(PACK_INT32S[size](*m.partitions) if size < 17 else pack(f">{size}i", *m.partitions))
     write(ZERO)
 
 
@@ -422,7 +424,7 @@ def _read_ResponseTopicPartitions(buf: Buffer, pos: int, version: int) -> tuple[
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 4)
     pos += 1
-    self.partitions = list(unpack_from(f">{n - 1}i", buf, pos))
+    self.partitions = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
     pos += 4 * (n - 1)
     n = buf[pos]
     return self, skip_tags(buf, pos) if n else pos + 1
@@ -432,7 +434,7 @@ def _write_ResponseTopicPartitions(m: ResponseTopicPartitions, write: Write, ver
     write(_pack_u(m.topic_id))
     size = len(m.partitions)
     write(COMPACT[size] if size < 127 else compact(size))
-    write(pack(f">{size}i", *m.partitions))
+    write(PACK_INT32S[size](*m.partitions) if size < 17 else pack(f">{size}i", *m.partitions))
     write(ZERO)
 
 

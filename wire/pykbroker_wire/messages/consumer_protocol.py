@@ -13,7 +13,9 @@ from pykbroker_wire.primitives import (
     NEVER,
     NULL_INT16,
     NULL_INT32,
+    PACK_INT32S,
     READ_ERRORS,
+    UNPACK_INT32S,
     WRITE_ERRORS,
     Buffer,
     Message,
@@ -196,7 +198,7 @@ def _read_AssignmentTopicPartition(buf: Buffer, pos: int, version: int) -> tuple
         check_count(buf, pos, n, 4)
     if n < 0:
         raise null_field()
-    self.partitions = list(unpack_from(f">{n}i", buf, pos))
+    self.partitions = list(UNPACK_INT32S[n](buf, pos) if n < 17 else unpack_from(f">{n}i", buf, pos))
     pos += 4 * n
     return self, pos
 
@@ -208,7 +210,7 @@ def _write_AssignmentTopicPartition(m: AssignmentTopicPartition, write: Write, v
     write(text)
     size = len(m.partitions)
     write(pack_int32(size))
-    write(pack(f">{size}i", *m.partitions))
+    write(PACK_INT32S[size](*m.partitions) if size < 17 else pack(f">{size}i", *m.partitions))
 
 
 def _read_ConsumerProtocolSubscription(buf: Buffer, pos: int, version: int) -> tuple[ConsumerProtocolSubscription, int]:
@@ -302,7 +304,7 @@ def _read_SubscriptionTopicPartition(buf: Buffer, pos: int, version: int) -> tup
         check_count(buf, pos, n, 4)
     if n < 0:
         raise null_field()
-    self.partitions = list(unpack_from(f">{n}i", buf, pos))
+    self.partitions = list(UNPACK_INT32S[n](buf, pos) if n < 17 else unpack_from(f">{n}i", buf, pos))
     pos += 4 * n
     return self, pos
 
@@ -314,4 +316,4 @@ def _write_SubscriptionTopicPartition(m: SubscriptionTopicPartition, write: Writ
     write(text)
     size = len(m.partitions)
     write(pack_int32(size))
-    write(pack(f">{size}i", *m.partitions))
+    write(PACK_INT32S[size](*m.partitions) if size < 17 else pack(f">{size}i", *m.partitions))

@@ -14,7 +14,9 @@ from pykbroker_wire.primitives import (
     MAX_NESTED_ELEMENTS,
     NULL_INT16,
     NULL_INT32,
+    PACK_INT32S,
     READ_ERRORS,
+    UNPACK_INT32S,
     WRITE_ERRORS,
     ZERO,
     Buffer,
@@ -337,7 +339,7 @@ def _read_CreatePartitionsAssignment_classic(buf: Buffer, pos: int, version: int
         check_count(buf, pos, n, 4)
     if n < 0:
         raise null_field()
-    self.broker_ids = list(unpack_from(f">{n}i", buf, pos))
+    self.broker_ids = list(UNPACK_INT32S[n](buf, pos) if n < 17 else unpack_from(f">{n}i", buf, pos))
     pos += 4 * n
     return self, pos
 
@@ -345,7 +347,7 @@ def _read_CreatePartitionsAssignment_classic(buf: Buffer, pos: int, version: int
 def _write_CreatePartitionsAssignment_classic(m: CreatePartitionsAssignment, write: Write, version: int) -> None:
     size = len(m.broker_ids)
     write(pack_int32(size))
-    write(pack(f">{size}i", *m.broker_ids))
+    write(PACK_INT32S[size](*m.broker_ids) if size < 17 else pack(f">{size}i", *m.broker_ids))
 
 
 def _read_CreatePartitionsAssignment_flexible(buf: Buffer, pos: int, version: int) -> tuple[CreatePartitionsAssignment, int]:
@@ -354,7 +356,7 @@ def _read_CreatePartitionsAssignment_flexible(buf: Buffer, pos: int, version: in
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 4)
     pos += 1
-    self.broker_ids = list(unpack_from(f">{n - 1}i", buf, pos))
+    self.broker_ids = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
     pos += 4 * (n - 1)
     n = buf[pos]
     return self, skip_tags(buf, pos) if n else pos + 1
@@ -363,7 +365,7 @@ def _read_CreatePartitionsAssignment_flexible(buf: Buffer, pos: int, version: in
 def _write_CreatePartitionsAssignment_flexible(m: CreatePartitionsAssignment, write: Write, version: int) -> None:
     size = len(m.broker_ids)
     write(COMPACT[size] if size < 127 else compact(size))
-    write(pack(f">{size}i", *m.broker_ids))
+    write(PACK_INT32S[size](*m.broker_ids) if size < 17 else pack(f">{size}i", *m.broker_ids))
     write(ZERO)
 
 

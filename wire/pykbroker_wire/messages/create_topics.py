@@ -13,7 +13,9 @@ from pykbroker_wire.primitives import (
     EMPTY,
     MAX_NESTED_ELEMENTS,
     NULL_INT16,
+    PACK_INT32S,
     READ_ERRORS,
+    UNPACK_INT32S,
     WRITE_ERRORS,
     ZERO,
     ZERO_UUID,
@@ -430,7 +432,7 @@ def _read_CreatableReplicaAssignment_classic(buf: Buffer, pos: int, version: int
         check_count(buf, pos, n, 4)
     if n < 0:
         raise null_field()
-    self.broker_ids = list(unpack_from(f">{n}i", buf, pos))
+    self.broker_ids = list(UNPACK_INT32S[n](buf, pos) if n < 17 else unpack_from(f">{n}i", buf, pos))
     pos += 4 * n
     return self, pos
 
@@ -439,7 +441,7 @@ def _write_CreatableReplicaAssignment_classic(m: CreatableReplicaAssignment, wri
     write(_pack_i(m.partition_index))
     size = len(m.broker_ids)
     write(pack_int32(size))
-    write(pack(f">{size}i", *m.broker_ids))
+    write(PACK_INT32S[size](*m.broker_ids) if size < 17 else pack(f">{size}i", *m.broker_ids))
 
 
 def _read_CreatableReplicaAssignment_flexible(buf: Buffer, pos: int, version: int) -> tuple[CreatableReplicaAssignment, int]:
@@ -449,7 +451,7 @@ def _read_CreatableReplicaAssignment_flexible(buf: Buffer, pos: int, version: in
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 4)
     pos += 1
-    self.broker_ids = list(unpack_from(f">{n - 1}i", buf, pos))
+    self.broker_ids = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
     pos += 4 * (n - 1)
     n = buf[pos]
     return self, skip_tags(buf, pos) if n else pos + 1
@@ -459,7 +461,7 @@ def _write_CreatableReplicaAssignment_flexible(m: CreatableReplicaAssignment, wr
     write(_pack_i(m.partition_index))
     size = len(m.broker_ids)
     write(COMPACT[size] if size < 127 else compact(size))
-    write(pack(f">{size}i", *m.broker_ids))
+    write(PACK_INT32S[size](*m.broker_ids) if size < 17 else pack(f">{size}i", *m.broker_ids))
     write(ZERO)
 
 

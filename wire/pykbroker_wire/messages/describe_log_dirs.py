@@ -13,7 +13,9 @@ from pykbroker_wire.primitives import (
     EMPTY,
     MAX_NESTED_ELEMENTS,
     NULL_INT32,
+    PACK_INT32S,
     READ_ERRORS,
+    UNPACK_INT32S,
     WRITE_ERRORS,
     ZERO,
     Buffer,
@@ -285,7 +287,7 @@ def _read_DescribableLogDirTopic_classic(buf: Buffer, pos: int, version: int) ->
         check_count(buf, pos, n, 4)
     if n < 0:
         raise null_field()
-    self.partitions = list(unpack_from(f">{n}i", buf, pos))
+    self.partitions = list(UNPACK_INT32S[n](buf, pos) if n < 17 else unpack_from(f">{n}i", buf, pos))
     pos += 4 * n
     return self, pos
 
@@ -297,7 +299,7 @@ def _write_DescribableLogDirTopic_classic(m: DescribableLogDirTopic, write: Writ
     write(text)
     size = len(m.partitions)
     write(pack_int32(size))
-    write(pack(f">{size}i", *m.partitions))
+    write(PACK_INT32S[size](*m.partitions) if size < 17 else pack(f">{size}i", *m.partitions))
 
 
 def _read_DescribableLogDirTopic_flexible(buf: Buffer, pos: int, version: int) -> tuple[DescribableLogDirTopic, int]:
@@ -311,7 +313,7 @@ def _read_DescribableLogDirTopic_flexible(buf: Buffer, pos: int, version: int) -
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 4)
     pos += 1
-    self.partitions = list(unpack_from(f">{n - 1}i", buf, pos))
+    self.partitions = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
     pos += 4 * (n - 1)
     n = buf[pos]
     return self, skip_tags(buf, pos) if n else pos + 1
@@ -324,7 +326,7 @@ def _write_DescribableLogDirTopic_flexible(m: DescribableLogDirTopic, write: Wri
     write(text)
     size = len(m.partitions)
     write(COMPACT[size] if size < 127 else compact(size))
-    write(pack(f">{size}i", *m.partitions))
+    write(PACK_INT32S[size](*m.partitions) if size < 17 else pack(f">{size}i", *m.partitions))
     write(ZERO)
 
 

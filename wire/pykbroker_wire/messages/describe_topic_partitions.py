@@ -12,7 +12,9 @@ from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
     MAX_NESTED_ELEMENTS,
+    PACK_INT32S,
     READ_ERRORS,
+    UNPACK_INT32S,
     WRITE_ERRORS,
     ZERO,
     ZERO_UUID,
@@ -390,13 +392,13 @@ def _read_DescribeTopicPartitionsResponsePartition(buf: Buffer, pos: int, versio
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 4)
     pos += 1
-    self.replica_nodes = list(unpack_from(f">{n - 1}i", buf, pos))
+    self.replica_nodes = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
     pos += 4 * (n - 1)
     n = buf[pos]
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 4)
     pos += 1
-    self.isr_nodes = list(unpack_from(f">{n - 1}i", buf, pos))
+    self.isr_nodes = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
     pos += 4 * (n - 1)
     n = buf[pos]
     if n > 127:
@@ -405,7 +407,7 @@ def _read_DescribeTopicPartitionsResponsePartition(buf: Buffer, pos: int, versio
     if not n:
         self.eligible_leader_replicas = None
     else:
-        self.eligible_leader_replicas = list(unpack_from(f">{n - 1}i", buf, pos))
+        self.eligible_leader_replicas = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
         pos += 4 * (n - 1)
     n = buf[pos]
     if n > 127:
@@ -414,13 +416,13 @@ def _read_DescribeTopicPartitionsResponsePartition(buf: Buffer, pos: int, versio
     if not n:
         self.last_known_elr = None
     else:
-        self.last_known_elr = list(unpack_from(f">{n - 1}i", buf, pos))
+        self.last_known_elr = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
         pos += 4 * (n - 1)
     n = buf[pos]
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 4)
     pos += 1
-    self.offline_replicas = list(unpack_from(f">{n - 1}i", buf, pos))
+    self.offline_replicas = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
     pos += 4 * (n - 1)
     n = buf[pos]
     return self, skip_tags(buf, pos) if n else pos + 1
@@ -430,25 +432,25 @@ def _write_DescribeTopicPartitionsResponsePartition(m: DescribeTopicPartitionsRe
     write(_pack_hiii(m.error_code, m.partition_index, m.leader_id, m.leader_epoch))
     size = len(m.replica_nodes)
     write(COMPACT[size] if size < 127 else compact(size))
-    write(pack(f">{size}i", *m.replica_nodes))
+    write(PACK_INT32S[size](*m.replica_nodes) if size < 17 else pack(f">{size}i", *m.replica_nodes))
     size = len(m.isr_nodes)
     write(COMPACT[size] if size < 127 else compact(size))
-    write(pack(f">{size}i", *m.isr_nodes))
+    write(PACK_INT32S[size](*m.isr_nodes) if size < 17 else pack(f">{size}i", *m.isr_nodes))
     if m.eligible_leader_replicas is None:
         write(ZERO)
     else:
         size = len(m.eligible_leader_replicas)
         write(COMPACT[size] if size < 127 else compact(size))
-        write(pack(f">{size}i", *m.eligible_leader_replicas))
+        write(PACK_INT32S[size](*m.eligible_leader_replicas) if size < 17 else pack(f">{size}i", *m.eligible_leader_replicas))
     if m.last_known_elr is None:
         write(ZERO)
     else:
         size = len(m.last_known_elr)
         write(COMPACT[size] if size < 127 else compact(size))
-        write(pack(f">{size}i", *m.last_known_elr))
+        write(PACK_INT32S[size](*m.last_known_elr) if size < 17 else pack(f">{size}i", *m.last_known_elr))
     size = len(m.offline_replicas)
     write(COMPACT[size] if size < 127 else compact(size))
-    write(pack(f">{size}i", *m.offline_replicas))
+    write(PACK_INT32S[size](*m.offline_replicas) if size < 17 else pack(f">{size}i", *m.offline_replicas))
     write(ZERO)
 
 

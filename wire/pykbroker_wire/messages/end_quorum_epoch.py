@@ -13,7 +13,9 @@ from pykbroker_wire.primitives import (
     EMPTY,
     MAX_NESTED_ELEMENTS,
     NULL_INT16,
+    PACK_INT32S,
     READ_ERRORS,
+    UNPACK_INT32S,
     WRITE_ERRORS,
     ZERO,
     ZERO_UUID,
@@ -433,7 +435,7 @@ def _read_RequestPartitionData_classic(buf: Buffer, pos: int, version: int) -> t
         check_count(buf, pos, n, 4)
     if n < 0:
         raise null_field()
-    self.preferred_successors = list(unpack_from(f">{n}i", buf, pos))
+    self.preferred_successors = list(UNPACK_INT32S[n](buf, pos) if n < 17 else unpack_from(f">{n}i", buf, pos))
     pos += 4 * n
     return self, pos
 
@@ -442,7 +444,7 @@ def _write_RequestPartitionData_classic(m: RequestPartitionData, write: Write, v
     write(_pack_iii(m.partition_index, m.leader_id, m.leader_epoch))
     size = len(m.preferred_successors)
     write(pack_int32(size))
-    write(pack(f">{size}i", *m.preferred_successors))
+    write(PACK_INT32S[size](*m.preferred_successors) if size < 17 else pack(f">{size}i", *m.preferred_successors))
 
 
 def _read_RequestPartitionData_flexible(buf: Buffer, pos: int, version: int) -> tuple[RequestPartitionData, int]:

@@ -14,7 +14,9 @@ from pykbroker_wire.primitives import (
     EMPTY,
     MAX_NESTED_ELEMENTS,
     NULL_INT32,
+    PACK_INT32S,
     READ_ERRORS,
+    UNPACK_INT32S,
     WRITE_ERRORS,
     ZERO,
     ZERO_UUID,
@@ -813,7 +815,7 @@ def _read_ForgottenTopic_classic(buf: Buffer, pos: int, version: int) -> tuple[F
         check_count(buf, pos, n, 4)
     if n < 0:
         raise null_field()
-    self.partitions = list(unpack_from(f">{n}i", buf, pos))
+    self.partitions = list(UNPACK_INT32S[n](buf, pos) if n < 17 else unpack_from(f">{n}i", buf, pos))
     pos += 4 * n
     return self, pos
 
@@ -825,7 +827,7 @@ def _write_ForgottenTopic_classic(m: ForgottenTopic, write: Write, version: int)
     write(text)
     size = len(m.partitions)
     write(pack_int32(size))
-    write(pack(f">{size}i", *m.partitions))
+    write(PACK_INT32S[size](*m.partitions) if size < 17 else pack(f">{size}i", *m.partitions))
 
 
 def _read_ForgottenTopic_flexible(buf: Buffer, pos: int, version: int) -> tuple[ForgottenTopic, int]:
@@ -847,7 +849,7 @@ def _read_ForgottenTopic_flexible(buf: Buffer, pos: int, version: int) -> tuple[
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 4)
     pos += 1
-    self.partitions = list(unpack_from(f">{n - 1}i", buf, pos))
+    self.partitions = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
     pos += 4 * (n - 1)
     n = buf[pos]
     return self, skip_tags(buf, pos) if n else pos + 1
@@ -863,7 +865,7 @@ def _write_ForgottenTopic_flexible(m: ForgottenTopic, write: Write, version: int
         write(_pack_u(m.topic_id))
     size = len(m.partitions)
     write(COMPACT[size] if size < 127 else compact(size))
-    write(pack(f">{size}i", *m.partitions))
+    write(PACK_INT32S[size](*m.partitions) if size < 17 else pack(f">{size}i", *m.partitions))
     write(ZERO)
 
 

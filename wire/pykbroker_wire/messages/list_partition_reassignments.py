@@ -12,7 +12,9 @@ from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
     MAX_NESTED_ELEMENTS,
+    PACK_INT32S,
     READ_ERRORS,
+    UNPACK_INT32S,
     WRITE_ERRORS,
     ZERO,
     Buffer,
@@ -214,7 +216,7 @@ def _read_ListPartitionReassignmentsTopics(buf: Buffer, pos: int, version: int) 
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 4)
     pos += 1
-    self.partition_indexes = list(unpack_from(f">{n - 1}i", buf, pos))
+    self.partition_indexes = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
     pos += 4 * (n - 1)
     n = buf[pos]
     return self, skip_tags(buf, pos) if n else pos + 1
@@ -227,7 +229,7 @@ def _write_ListPartitionReassignmentsTopics(m: ListPartitionReassignmentsTopics,
     write(text)
     size = len(m.partition_indexes)
     write(COMPACT[size] if size < 127 else compact(size))
-    write(pack(f">{size}i", *m.partition_indexes))
+    write(PACK_INT32S[size](*m.partition_indexes) if size < 17 else pack(f">{size}i", *m.partition_indexes))
     write(ZERO)
 
 
@@ -307,19 +309,19 @@ def _read_OngoingPartitionReassignment(buf: Buffer, pos: int, version: int) -> t
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 4)
     pos += 1
-    self.replicas = list(unpack_from(f">{n - 1}i", buf, pos))
+    self.replicas = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
     pos += 4 * (n - 1)
     n = buf[pos]
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 4)
     pos += 1
-    self.adding_replicas = list(unpack_from(f">{n - 1}i", buf, pos))
+    self.adding_replicas = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
     pos += 4 * (n - 1)
     n = buf[pos]
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 4)
     pos += 1
-    self.removing_replicas = list(unpack_from(f">{n - 1}i", buf, pos))
+    self.removing_replicas = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
     pos += 4 * (n - 1)
     n = buf[pos]
     return self, skip_tags(buf, pos) if n else pos + 1
@@ -329,11 +331,11 @@ def _write_OngoingPartitionReassignment(m: OngoingPartitionReassignment, write: 
     write(_pack_i(m.partition_index))
     size = len(m.replicas)
     write(COMPACT[size] if size < 127 else compact(size))
-    write(pack(f">{size}i", *m.replicas))
+    write(PACK_INT32S[size](*m.replicas) if size < 17 else pack(f">{size}i", *m.replicas))
     size = len(m.adding_replicas)
     write(COMPACT[size] if size < 127 else compact(size))
-    write(pack(f">{size}i", *m.adding_replicas))
+    write(PACK_INT32S[size](*m.adding_replicas) if size < 17 else pack(f">{size}i", *m.adding_replicas))
     size = len(m.removing_replicas)
     write(COMPACT[size] if size < 127 else compact(size))
-    write(pack(f">{size}i", *m.removing_replicas))
+    write(PACK_INT32S[size](*m.removing_replicas) if size < 17 else pack(f">{size}i", *m.removing_replicas))
     write(ZERO)

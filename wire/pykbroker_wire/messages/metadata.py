@@ -14,7 +14,9 @@ from pykbroker_wire.primitives import (
     MAX_NESTED_ELEMENTS,
     NULL_INT16,
     NULL_INT32,
+    PACK_INT32S,
     READ_ERRORS,
+    UNPACK_INT32S,
     WRITE_ERRORS,
     ZERO,
     ZERO_UUID,
@@ -759,7 +761,7 @@ def _read_MetadataResponsePartition_classic(buf: Buffer, pos: int, version: int)
         check_count(buf, pos, n, 4)
     if n < 0:
         raise null_field()
-    self.replica_nodes = list(unpack_from(f">{n}i", buf, pos))
+    self.replica_nodes = list(UNPACK_INT32S[n](buf, pos) if n < 17 else unpack_from(f">{n}i", buf, pos))
     pos += 4 * n
     (n,) = _unpack_i(buf, pos)
     pos += 4
@@ -767,7 +769,7 @@ def _read_MetadataResponsePartition_classic(buf: Buffer, pos: int, version: int)
         check_count(buf, pos, n, 4)
     if n < 0:
         raise null_field()
-    self.isr_nodes = list(unpack_from(f">{n}i", buf, pos))
+    self.isr_nodes = list(UNPACK_INT32S[n](buf, pos) if n < 17 else unpack_from(f">{n}i", buf, pos))
     pos += 4 * n
     if version >= 5:
         (n,) = _unpack_i(buf, pos)
@@ -776,7 +778,7 @@ def _read_MetadataResponsePartition_classic(buf: Buffer, pos: int, version: int)
             check_count(buf, pos, n, 4)
         if n < 0:
             raise null_field()
-        self.offline_replicas = list(unpack_from(f">{n}i", buf, pos))
+        self.offline_replicas = list(UNPACK_INT32S[n](buf, pos) if n < 17 else unpack_from(f">{n}i", buf, pos))
         pos += 4 * n
     else:
         self.offline_replicas = []
@@ -789,14 +791,14 @@ def _write_MetadataResponsePartition_classic(m: MetadataResponsePartition, write
         write(_pack_i(m.leader_epoch))
     size = len(m.replica_nodes)
     write(pack_int32(size))
-    write(pack(f">{size}i", *m.replica_nodes))
+    write(PACK_INT32S[size](*m.replica_nodes) if size < 17 else pack(f">{size}i", *m.replica_nodes))
     size = len(m.isr_nodes)
     write(pack_int32(size))
-    write(pack(f">{size}i", *m.isr_nodes))
+    write(PACK_INT32S[size](*m.isr_nodes) if size < 17 else pack(f">{size}i", *m.isr_nodes))
     if version >= 5:
         size = len(m.offline_replicas)
         write(pack_int32(size))
-        write(pack(f">{size}i", *m.offline_replicas))
+        write(PACK_INT32S[size](*m.offline_replicas) if size < 17 else pack(f">{size}i", *m.offline_replicas))
 
 
 def _read_MetadataResponsePartition_flexible(buf: Buffer, pos: int, version: int) -> tuple[MetadataResponsePartition, int]:
@@ -806,19 +808,19 @@ def _read_MetadataResponsePartition_flexible(buf: Buffer, pos: int, version: int
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 4)
     pos += 1
-    self.replica_nodes = list(unpack_from(f">{n - 1}i", buf, pos))
+    self.replica_nodes = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
     pos += 4 * (n - 1)
     n = buf[pos]
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 4)
     pos += 1
-    self.isr_nodes = list(unpack_from(f">{n - 1}i", buf, pos))
+    self.isr_nodes = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
     pos += 4 * (n - 1)
     n = buf[pos]
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 4)
     pos += 1
-    self.offline_replicas = list(unpack_from(f">{n - 1}i", buf, pos))
+    self.offline_replicas = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
     pos += 4 * (n - 1)
     n = buf[pos]
     return self, skip_tags(buf, pos) if n else pos + 1
@@ -828,11 +830,11 @@ def _write_MetadataResponsePartition_flexible(m: MetadataResponsePartition, writ
     write(_pack_hiii(m.error_code, m.partition_index, m.leader_id, m.leader_epoch))
     size = len(m.replica_nodes)
     write(COMPACT[size] if size < 127 else compact(size))
-    write(pack(f">{size}i", *m.replica_nodes))
+    write(PACK_INT32S[size](*m.replica_nodes) if size < 17 else pack(f">{size}i", *m.replica_nodes))
     size = len(m.isr_nodes)
     write(COMPACT[size] if size < 127 else compact(size))
-    write(pack(f">{size}i", *m.isr_nodes))
+    write(PACK_INT32S[size](*m.isr_nodes) if size < 17 else pack(f">{size}i", *m.isr_nodes))
     size = len(m.offline_replicas)
     write(COMPACT[size] if size < 127 else compact(size))
-    write(pack(f">{size}i", *m.offline_replicas))
+    write(PACK_INT32S[size](*m.offline_replicas) if size < 17 else pack(f">{size}i", *m.offline_replicas))
     write(ZERO)

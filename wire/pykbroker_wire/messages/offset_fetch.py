@@ -14,7 +14,9 @@ from pykbroker_wire.primitives import (
     MAX_NESTED_ELEMENTS,
     NULL_INT16,
     NULL_INT32,
+    PACK_INT32S,
     READ_ERRORS,
+    UNPACK_INT32S,
     WRITE_ERRORS,
     ZERO,
     ZERO_UUID,
@@ -428,7 +430,7 @@ def _read_OffsetFetchRequestTopic_classic(buf: Buffer, pos: int, version: int) -
         check_count(buf, pos, n, 4)
     if n < 0:
         raise null_field()
-    self.partition_indexes = list(unpack_from(f">{n}i", buf, pos))
+    self.partition_indexes = list(UNPACK_INT32S[n](buf, pos) if n < 17 else unpack_from(f">{n}i", buf, pos))
     pos += 4 * n
     return self, pos
 
@@ -440,7 +442,7 @@ def _write_OffsetFetchRequestTopic_classic(m: OffsetFetchRequestTopic, write: Wr
     write(text)
     size = len(m.partition_indexes)
     write(pack_int32(size))
-    write(pack(f">{size}i", *m.partition_indexes))
+    write(PACK_INT32S[size](*m.partition_indexes) if size < 17 else pack(f">{size}i", *m.partition_indexes))
 
 
 def _read_OffsetFetchRequestTopic_flexible(buf: Buffer, pos: int, version: int) -> tuple[OffsetFetchRequestTopic, int]:
@@ -454,7 +456,7 @@ def _read_OffsetFetchRequestTopic_flexible(buf: Buffer, pos: int, version: int) 
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 4)
     pos += 1
-    self.partition_indexes = list(unpack_from(f">{n - 1}i", buf, pos))
+    self.partition_indexes = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
     pos += 4 * (n - 1)
     n = buf[pos]
     return self, skip_tags(buf, pos) if n else pos + 1
@@ -467,7 +469,7 @@ def _write_OffsetFetchRequestTopic_flexible(m: OffsetFetchRequestTopic, write: W
     write(text)
     size = len(m.partition_indexes)
     write(COMPACT[size] if size < 127 else compact(size))
-    write(pack(f">{size}i", *m.partition_indexes))
+    write(PACK_INT32S[size](*m.partition_indexes) if size < 17 else pack(f">{size}i", *m.partition_indexes))
     write(ZERO)
 
 
@@ -551,7 +553,7 @@ def _read_OffsetFetchRequestTopics(buf: Buffer, pos: int, version: int) -> tuple
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 4)
     pos += 1
-    self.partition_indexes = list(unpack_from(f">{n - 1}i", buf, pos))
+    self.partition_indexes = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
     pos += 4 * (n - 1)
     n = buf[pos]
     return self, skip_tags(buf, pos) if n else pos + 1
@@ -567,7 +569,7 @@ def _write_OffsetFetchRequestTopics(m: OffsetFetchRequestTopics, write: Write, v
         write(_pack_u(m.topic_id))
     size = len(m.partition_indexes)
     write(COMPACT[size] if size < 127 else compact(size))
-    write(pack(f">{size}i", *m.partition_indexes))
+    write(PACK_INT32S[size](*m.partition_indexes) if size < 17 else pack(f">{size}i", *m.partition_indexes))
     write(ZERO)
 
 

@@ -11,7 +11,9 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    PACK_INT32S,
     READ_ERRORS,
+    UNPACK_INT32S,
     WRITE_ERRORS,
     ZERO,
     ZERO_UUID,
@@ -299,7 +301,7 @@ def _read_TopicPartitions(buf: Buffer, pos: int, version: int) -> tuple[TopicPar
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 4)
     pos += 1
-    self.partitions = list(unpack_from(f">{n - 1}i", buf, pos))
+    self.partitions = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
     pos += 4 * (n - 1)
     n = buf[pos]
     return self, skip_tags(buf, pos) if n else pos + 1
@@ -309,7 +311,7 @@ def _write_TopicPartitions(m: TopicPartitions, write: Write, version: int) -> No
     write(_pack_u(m.topic_id))
     size = len(m.partitions)
     write(COMPACT[size] if size < 127 else compact(size))
-    write(pack(f">{size}i", *m.partitions))
+    write(PACK_INT32S[size](*m.partitions) if size < 17 else pack(f">{size}i", *m.partitions))
     write(ZERO)
 
 

@@ -13,7 +13,9 @@ from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
     MAX_NESTED_ELEMENTS,
+    PACK_INT32S,
     READ_ERRORS,
+    UNPACK_INT32S,
     WRITE_ERRORS,
     ZERO,
     Buffer,
@@ -746,7 +748,7 @@ def _read_RequestTaskIds(buf: Buffer, pos: int, version: int) -> tuple[RequestTa
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 4)
     pos += 1
-    self.partitions = list(unpack_from(f">{n - 1}i", buf, pos))
+    self.partitions = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
     pos += 4 * (n - 1)
     n = buf[pos]
     return self, skip_tags(buf, pos) if n else pos + 1
@@ -759,7 +761,7 @@ def _write_RequestTaskIds(m: RequestTaskIds, write: Write, version: int) -> None
     write(text)
     size = len(m.partitions)
     write(COMPACT[size] if size < 127 else compact(size))
-    write(pack(f">{size}i", *m.partitions))
+    write(PACK_INT32S[size](*m.partitions) if size < 17 else pack(f">{size}i", *m.partitions))
     write(ZERO)
 
 
@@ -1131,7 +1133,7 @@ def _read_TopicPartition(buf: Buffer, pos: int, version: int) -> tuple[TopicPart
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 4)
     pos += 1
-    self.partitions = list(unpack_from(f">{n - 1}i", buf, pos))
+    self.partitions = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
     pos += 4 * (n - 1)
     n = buf[pos]
     return self, skip_tags(buf, pos) if n else pos + 1
@@ -1144,7 +1146,7 @@ def _write_TopicPartition(m: TopicPartition, write: Write, version: int) -> None
     write(text)
     size = len(m.partitions)
     write(COMPACT[size] if size < 127 else compact(size))
-    write(pack(f">{size}i", *m.partitions))
+    write(PACK_INT32S[size](*m.partitions) if size < 17 else pack(f">{size}i", *m.partitions))
     write(ZERO)
 
 
@@ -1159,7 +1161,7 @@ def _read_ResponseTaskIds(buf: Buffer, pos: int, version: int) -> tuple[Response
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 4)
     pos += 1
-    self.partitions = list(unpack_from(f">{n - 1}i", buf, pos))
+    self.partitions = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
     pos += 4 * (n - 1)
     n = buf[pos]
     return self, skip_tags(buf, pos) if n else pos + 1
@@ -1172,7 +1174,7 @@ def _write_ResponseTaskIds(m: ResponseTaskIds, write: Write, version: int) -> No
     write(text)
     size = len(m.partitions)
     write(COMPACT[size] if size < 127 else compact(size))
-    write(pack(f">{size}i", *m.partitions))
+    write(PACK_INT32S[size](*m.partitions) if size < 17 else pack(f">{size}i", *m.partitions))
     write(ZERO)
 
 

@@ -12,7 +12,9 @@ from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
     MAX_NESTED_ELEMENTS,
+    PACK_INT32S,
     READ_ERRORS,
+    UNPACK_INT32S,
     WRITE_ERRORS,
     ZERO,
     Buffer,
@@ -278,7 +280,7 @@ def _read_WritableTxnMarkerTopic(buf: Buffer, pos: int, version: int) -> tuple[W
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 4)
     pos += 1
-    self.partition_indexes = list(unpack_from(f">{n - 1}i", buf, pos))
+    self.partition_indexes = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
     pos += 4 * (n - 1)
     n = buf[pos]
     return self, skip_tags(buf, pos) if n else pos + 1
@@ -291,7 +293,7 @@ def _write_WritableTxnMarkerTopic(m: WritableTxnMarkerTopic, write: Write, versi
     write(text)
     size = len(m.partition_indexes)
     write(COMPACT[size] if size < 127 else compact(size))
-    write(pack(f">{size}i", *m.partition_indexes))
+    write(PACK_INT32S[size](*m.partition_indexes) if size < 17 else pack(f">{size}i", *m.partition_indexes))
     write(ZERO)
 
 

@@ -12,7 +12,9 @@ from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
     NEVER,
+    PACK_INT32S,
     READ_ERRORS,
+    UNPACK_INT32S,
     WRITE_ERRORS,
     ZERO,
     ZERO_UUID,
@@ -227,7 +229,7 @@ def _read_TopicPartitions(buf: Buffer, pos: int, version: int) -> tuple[TopicPar
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 4)
     pos += 1
-    self.partitions = list(unpack_from(f">{n - 1}i", buf, pos))
+    self.partitions = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
     pos += 4 * (n - 1)
     n = buf[pos]
     if not n:
@@ -245,7 +247,7 @@ def _read_TopicPartitions(buf: Buffer, pos: int, version: int) -> tuple[TopicPar
             if not n:
                 self.assignment_epochs = None
             else:
-                self.assignment_epochs = list(unpack_from(f">{n - 1}i", buf, pos))
+                self.assignment_epochs = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
                 pos += 4 * (n - 1)
             if pos != end:
                 raise bad_tag_size(tag)
@@ -258,7 +260,7 @@ def _write_TopicPartitions(m: TopicPartitions, write: Write, version: int) -> No
     write(_pack_u(m.topic_id))
     size = len(m.partitions)
     write(COMPACT[size] if size < 127 else compact(size))
-    write(pack(f">{size}i", *m.partitions))
+    write(PACK_INT32S[size](*m.partitions) if size < 17 else pack(f">{size}i", *m.partitions))
     tags: list[tuple[int, bytes]] = []
     parts: list[Buffer]
     if m.assignment_epochs is None or m.assignment_epochs:
@@ -268,7 +270,7 @@ def _write_TopicPartitions(m: TopicPartitions, write: Write, version: int) -> No
         else:
             size = len(m.assignment_epochs)
             parts.append(COMPACT[size] if size < 127 else compact(size))
-            parts.append(pack(f">{size}i", *m.assignment_epochs))
+            parts.append(PACK_INT32S[size](*m.assignment_epochs) if size < 17 else pack(f">{size}i", *m.assignment_epochs))
         tags.append((0, b"".join(parts)))
     if tags:
         write_tags(write, tags)

@@ -12,7 +12,9 @@ from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
     NEVER,
+    PACK_INT32S,
     READ_ERRORS,
+    UNPACK_INT32S,
     WRITE_ERRORS,
     ZERO,
     Buffer,
@@ -294,7 +296,7 @@ def _read_TaskIds(buf: Buffer, pos: int, version: int) -> tuple[TaskIds, int]:
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 4)
     pos += 1
-    self.partitions = list(unpack_from(f">{n - 1}i", buf, pos))
+    self.partitions = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
     pos += 4 * (n - 1)
     n = buf[pos]
     if not n:
@@ -312,7 +314,7 @@ def _read_TaskIds(buf: Buffer, pos: int, version: int) -> tuple[TaskIds, int]:
             if not n:
                 self.assignment_epochs = None
             else:
-                self.assignment_epochs = list(unpack_from(f">{n - 1}i", buf, pos))
+                self.assignment_epochs = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
                 pos += 4 * (n - 1)
             if pos != end:
                 raise bad_tag_size(tag)
@@ -328,7 +330,7 @@ def _write_TaskIds(m: TaskIds, write: Write, version: int) -> None:
     write(text)
     size = len(m.partitions)
     write(COMPACT[size] if size < 127 else compact(size))
-    write(pack(f">{size}i", *m.partitions))
+    write(PACK_INT32S[size](*m.partitions) if size < 17 else pack(f">{size}i", *m.partitions))
     tags: list[tuple[int, bytes]] = []
     parts: list[Buffer]
     if m.assignment_epochs is None or m.assignment_epochs:
@@ -338,7 +340,7 @@ def _write_TaskIds(m: TaskIds, write: Write, version: int) -> None:
         else:
             size = len(m.assignment_epochs)
             parts.append(COMPACT[size] if size < 127 else compact(size))
-            parts.append(pack(f">{size}i", *m.assignment_epochs))
+            parts.append(PACK_INT32S[size](*m.assignment_epochs) if size < 17 else pack(f">{size}i", *m.assignment_epochs))
         tags.append((0, b"".join(parts)))
     if tags:
         write_tags(write, tags)

@@ -10,7 +10,9 @@ from typing import ClassVar
 
 from pykbroker_wire.primitives import (
     COMPACT,
+    PACK_INT32S,
     READ_ERRORS,
+    UNPACK_INT32S,
     WRITE_ERRORS,
     ZERO,
     ZERO_UUID,
@@ -141,7 +143,7 @@ def _read_PartitionChangeRecord(buf: Buffer, pos: int, version: int) -> tuple[Pa
             if not n:
                 self.isr = None
             else:
-                self.isr = list(unpack_from(f">{n - 1}i", buf, pos))
+                self.isr = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
                 pos += 4 * (n - 1)
             if pos != end:
                 raise bad_tag_size(tag)
@@ -158,7 +160,7 @@ def _read_PartitionChangeRecord(buf: Buffer, pos: int, version: int) -> tuple[Pa
             if not n:
                 self.replicas = None
             else:
-                self.replicas = list(unpack_from(f">{n - 1}i", buf, pos))
+                self.replicas = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
                 pos += 4 * (n - 1)
             if pos != end:
                 raise bad_tag_size(tag)
@@ -170,7 +172,7 @@ def _read_PartitionChangeRecord(buf: Buffer, pos: int, version: int) -> tuple[Pa
             if not n:
                 self.removing_replicas = None
             else:
-                self.removing_replicas = list(unpack_from(f">{n - 1}i", buf, pos))
+                self.removing_replicas = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
                 pos += 4 * (n - 1)
             if pos != end:
                 raise bad_tag_size(tag)
@@ -182,7 +184,7 @@ def _read_PartitionChangeRecord(buf: Buffer, pos: int, version: int) -> tuple[Pa
             if not n:
                 self.adding_replicas = None
             else:
-                self.adding_replicas = list(unpack_from(f">{n - 1}i", buf, pos))
+                self.adding_replicas = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
                 pos += 4 * (n - 1)
             if pos != end:
                 raise bad_tag_size(tag)
@@ -201,7 +203,7 @@ def _read_PartitionChangeRecord(buf: Buffer, pos: int, version: int) -> tuple[Pa
             if not n:
                 self.eligible_leader_replicas = None
             else:
-                self.eligible_leader_replicas = list(unpack_from(f">{n - 1}i", buf, pos))
+                self.eligible_leader_replicas = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
                 pos += 4 * (n - 1)
             if pos != end:
                 raise bad_tag_size(tag)
@@ -215,7 +217,7 @@ def _read_PartitionChangeRecord(buf: Buffer, pos: int, version: int) -> tuple[Pa
             if not n:
                 self.last_known_elr = None
             else:
-                self.last_known_elr = list(unpack_from(f">{n - 1}i", buf, pos))
+                self.last_known_elr = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
                 pos += 4 * (n - 1)
             if pos != end:
                 raise bad_tag_size(tag)
@@ -253,7 +255,7 @@ def _write_PartitionChangeRecord(m: PartitionChangeRecord, write: Write, version
         parts = []
         size = len(m.isr)
         parts.append(COMPACT[size] if size < 127 else compact(size))
-        parts.append(pack(f">{size}i", *m.isr))
+        parts.append(PACK_INT32S[size](*m.isr) if size < 17 else pack(f">{size}i", *m.isr))
         tags.append((0, b"".join(parts)))
     if m.leader != -2:
         tags.append((1, _pack_i(m.leader)))
@@ -261,19 +263,19 @@ def _write_PartitionChangeRecord(m: PartitionChangeRecord, write: Write, version
         parts = []
         size = len(m.replicas)
         parts.append(COMPACT[size] if size < 127 else compact(size))
-        parts.append(pack(f">{size}i", *m.replicas))
+        parts.append(PACK_INT32S[size](*m.replicas) if size < 17 else pack(f">{size}i", *m.replicas))
         tags.append((2, b"".join(parts)))
     if m.removing_replicas is not None:
         parts = []
         size = len(m.removing_replicas)
         parts.append(COMPACT[size] if size < 127 else compact(size))
-        parts.append(pack(f">{size}i", *m.removing_replicas))
+        parts.append(PACK_INT32S[size](*m.removing_replicas) if size < 17 else pack(f">{size}i", *m.removing_replicas))
         tags.append((3, b"".join(parts)))
     if m.adding_replicas is not None:
         parts = []
         size = len(m.adding_replicas)
         parts.append(COMPACT[size] if size < 127 else compact(size))
-        parts.append(pack(f">{size}i", *m.adding_replicas))
+        parts.append(PACK_INT32S[size](*m.adding_replicas) if size < 17 else pack(f">{size}i", *m.adding_replicas))
         tags.append((4, b"".join(parts)))
     if m.leader_recovery_state != -1:
         tags.append((5, _pack_b(m.leader_recovery_state)))
@@ -281,13 +283,13 @@ def _write_PartitionChangeRecord(m: PartitionChangeRecord, write: Write, version
         parts = []
         size = len(m.eligible_leader_replicas)
         parts.append(COMPACT[size] if size < 127 else compact(size))
-        parts.append(pack(f">{size}i", *m.eligible_leader_replicas))
+        parts.append(PACK_INT32S[size](*m.eligible_leader_replicas) if size < 17 else pack(f">{size}i", *m.eligible_leader_replicas))
         tags.append((6, b"".join(parts)))
     if version >= 2 and m.last_known_elr is not None:
         parts = []
         size = len(m.last_known_elr)
         parts.append(COMPACT[size] if size < 127 else compact(size))
-        parts.append(pack(f">{size}i", *m.last_known_elr))
+        parts.append(PACK_INT32S[size](*m.last_known_elr) if size < 17 else pack(f">{size}i", *m.last_known_elr))
         tags.append((7, b"".join(parts)))
     if version >= 1 and m.directories is not None:
         parts = []

@@ -11,7 +11,9 @@ from typing import ClassVar
 from pykbroker_wire.primitives import (
     COMPACT,
     EMPTY,
+    PACK_INT32S,
     READ_ERRORS,
+    UNPACK_INT32S,
     WRITE_ERRORS,
     ZERO,
     ZERO_UUID,
@@ -131,25 +133,25 @@ def _read_PartitionRecord(buf: Buffer, pos: int, version: int) -> tuple[Partitio
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 4)
     pos += 1
-    self.replicas = list(unpack_from(f">{n - 1}i", buf, pos))
+    self.replicas = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
     pos += 4 * (n - 1)
     n = buf[pos]
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 4)
     pos += 1
-    self.isr = list(unpack_from(f">{n - 1}i", buf, pos))
+    self.isr = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
     pos += 4 * (n - 1)
     n = buf[pos]
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 4)
     pos += 1
-    self.removing_replicas = list(unpack_from(f">{n - 1}i", buf, pos))
+    self.removing_replicas = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
     pos += 4 * (n - 1)
     n = buf[pos]
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 4)
     pos += 1
-    self.adding_replicas = list(unpack_from(f">{n - 1}i", buf, pos))
+    self.adding_replicas = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
     pos += 4 * (n - 1)
     self.leader, self.leader_epoch, self.partition_epoch = _unpack_iii(buf, pos)
     pos += 12
@@ -186,7 +188,7 @@ def _read_PartitionRecord(buf: Buffer, pos: int, version: int) -> tuple[Partitio
             if not n:
                 self.eligible_leader_replicas = None
             else:
-                self.eligible_leader_replicas = list(unpack_from(f">{n - 1}i", buf, pos))
+                self.eligible_leader_replicas = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
                 pos += 4 * (n - 1)
             if pos != end:
                 raise bad_tag_size(tag)
@@ -200,7 +202,7 @@ def _read_PartitionRecord(buf: Buffer, pos: int, version: int) -> tuple[Partitio
             if not n:
                 self.last_known_elr = None
             else:
-                self.last_known_elr = list(unpack_from(f">{n - 1}i", buf, pos))
+                self.last_known_elr = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
                 pos += 4 * (n - 1)
             if pos != end:
                 raise bad_tag_size(tag)
@@ -217,16 +219,16 @@ def _write_PartitionRecord(m: PartitionRecord, write: Write, version: int) -> No
     write(_pack_iu(m.partition_id, m.topic_id))
     size = len(m.replicas)
     write(COMPACT[size] if size < 127 else compact(size))
-    write(pack(f">{size}i", *m.replicas))
+    write(PACK_INT32S[size](*m.replicas) if size < 17 else pack(f">{size}i", *m.replicas))
     size = len(m.isr)
     write(COMPACT[size] if size < 127 else compact(size))
-    write(pack(f">{size}i", *m.isr))
+    write(PACK_INT32S[size](*m.isr) if size < 17 else pack(f">{size}i", *m.isr))
     size = len(m.removing_replicas)
     write(COMPACT[size] if size < 127 else compact(size))
-    write(pack(f">{size}i", *m.removing_replicas))
+    write(PACK_INT32S[size](*m.removing_replicas) if size < 17 else pack(f">{size}i", *m.removing_replicas))
     size = len(m.adding_replicas)
     write(COMPACT[size] if size < 127 else compact(size))
-    write(pack(f">{size}i", *m.adding_replicas))
+    write(PACK_INT32S[size](*m.adding_replicas) if size < 17 else pack(f">{size}i", *m.adding_replicas))
     write(_pack_iii(m.leader, m.leader_epoch, m.partition_epoch))
     if version >= 1:
         size = len(m.directories)
@@ -243,13 +245,13 @@ def _write_PartitionRecord(m: PartitionRecord, write: Write, version: int) -> No
         parts = []
         size = len(m.eligible_leader_replicas)
         parts.append(COMPACT[size] if size < 127 else compact(size))
-        parts.append(pack(f">{size}i", *m.eligible_leader_replicas))
+        parts.append(PACK_INT32S[size](*m.eligible_leader_replicas) if size < 17 else pack(f">{size}i", *m.eligible_leader_replicas))
         tags.append((1, b"".join(parts)))
     if version >= 2 and m.last_known_elr is not None:
         parts = []
         size = len(m.last_known_elr)
         parts.append(COMPACT[size] if size < 127 else compact(size))
-        parts.append(pack(f">{size}i", *m.last_known_elr))
+        parts.append(PACK_INT32S[size](*m.last_known_elr) if size < 17 else pack(f">{size}i", *m.last_known_elr))
         tags.append((2, b"".join(parts)))
     if tags:
         write_tags(write, tags)

@@ -13,7 +13,9 @@ from pykbroker_wire.primitives import (
     EMPTY,
     NEVER,
     NULL_INT32,
+    PACK_INT32S,
     READ_ERRORS,
+    UNPACK_INT32S,
     WRITE_ERRORS,
     ZERO,
     Buffer,
@@ -350,7 +352,7 @@ def _read_PartitionsSchema_classic(buf: Buffer, pos: int, version: int) -> tuple
         check_count(buf, pos, n, 4)
     if n < 0:
         raise null_field()
-    self.partition_ids = list(unpack_from(f">{n}i", buf, pos))
+    self.partition_ids = list(UNPACK_INT32S[n](buf, pos) if n < 17 else unpack_from(f">{n}i", buf, pos))
     pos += 4 * n
     return self, pos
 
@@ -362,7 +364,7 @@ def _write_PartitionsSchema_classic(m: PartitionsSchema, write: Write, version: 
     write(text)
     size = len(m.partition_ids)
     write(pack_int32(size))
-    write(pack(f">{size}i", *m.partition_ids))
+    write(PACK_INT32S[size](*m.partition_ids) if size < 17 else pack(f">{size}i", *m.partition_ids))
 
 
 def _read_PartitionsSchema_flexible(buf: Buffer, pos: int, version: int) -> tuple[PartitionsSchema, int]:
@@ -376,7 +378,7 @@ def _read_PartitionsSchema_flexible(buf: Buffer, pos: int, version: int) -> tupl
     if not 0 < n < 128:
         n, pos = long_array(buf, pos, 4)
     pos += 1
-    self.partition_ids = list(unpack_from(f">{n - 1}i", buf, pos))
+    self.partition_ids = list(UNPACK_INT32S[n - 1](buf, pos) if n < 18 else unpack_from(f">{n - 1}i", buf, pos))
     pos += 4 * (n - 1)
     n = buf[pos]
     return self, skip_tags(buf, pos) if n else pos + 1
@@ -389,5 +391,5 @@ def _write_PartitionsSchema_flexible(m: PartitionsSchema, write: Write, version:
     write(text)
     size = len(m.partition_ids)
     write(COMPACT[size] if size < 127 else compact(size))
-    write(pack(f">{size}i", *m.partition_ids))
+    write(PACK_INT32S[size](*m.partition_ids) if size < 17 else pack(f">{size}i", *m.partition_ids))
     write(ZERO)
