@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
+from compat_tests.flaky import FlakyProxy
 from compat_tests.node import Node, make_node
-from compat_tests.oracle.kafka import ApacheKafka, kafka_libs
+from compat_tests.oracle.kafka import ApacheKafka, free_ports, kafka_libs
 from compat_tests.topics import Topics
 from tests import timing
 
@@ -87,6 +88,20 @@ def topics(broker: Node) -> Topics:
 def topic(topics: Topics) -> str:
     """A fresh topic with one partition."""
     return topics.create()
+
+
+@pytest.fixture(scope="session")
+def flaky(against: str) -> Iterator[FlakyProxy]:
+    """A node of its own behind a proxy that can lose answers; clients talk to `localhost:{flaky.port}`."""
+    (port,) = free_ports(1)
+    proxy = FlakyProxy(port)
+    node = make_node(against, {"advertised.listeners": f"PLAINTEXT://localhost:{proxy.port}"}, port=port)
+    try:
+        node.start()
+        yield proxy
+    finally:
+        proxy.close()
+        node.close()
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pytest
 
 from compat_tests.clients import ALL_COMPRESSIONS, Client, Member, ProduceError, Record, wait_until
+from compat_tests.flaky import FlakyProxy
 from compat_tests.node import Node
 from compat_tests.topics import Topics
 
@@ -154,6 +155,20 @@ class ClientSuite:
         assert sorted((r.partition, r.offset, r.value) for r in read) == [
             (partition, offset, b"%d" % partition) for partition, offset in placed
         ]
+
+    def test_a_lost_answer_leaves_no_duplicate_and_no_gap(self, client: Client, flaky: FlakyProxy) -> None:
+        """The records were written and the client does not know: it sends them again, and they are stored once."""
+        bootstrap = f"localhost:{flaky.port}"
+        topic = Topics(bootstrap).create(partitions=2)
+        for start in (0, 100):
+            flaky.lose(2)
+            batch = [Record(None, b"%d" % i, (), NOW_MS + i, i % 2) for i in range(start, start + 100)]
+            placed = client.produce(bootstrap, topic, batch, idempotent=True)
+            assert placed == [(i % 2, i // 2) for i in range(start, start + 100)]
+            assert flaky.lost > 0, "an answer was lost"
+        flaky.lose(0)
+        everything = [Record(None, b"%d" % i, (), NOW_MS + i, i % 2) for i in range(200)]
+        assert_same(everything, client.consume(bootstrap, topic))
 
     def test_members_join_and_leave(self, client: Client, broker: Node, topics: Topics, members: list[Member]) -> None:
         topic = topics.create(partitions=4)

@@ -87,6 +87,8 @@ func produce(ctx context.Context, r request) (any, error) {
 		kgo.ProducerBatchMaxBytes(r.MaxRequestBytes),
 		kgo.ProducerLinger(5 * time.Millisecond),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.MetadataMinAge(100 * time.Millisecond),
+		kgo.RetryBackoffFn(func(int) time.Duration { return 100 * time.Millisecond }),
 	}
 	if !r.Idempotent {
 		options = append(options, kgo.DisableIdempotentWrite())

@@ -11,13 +11,14 @@ from compat_tests.python.aiokafka_client import AiokafkaClient, LoopThread
 from compat_tests.suite import ClientSuite
 
 
-class TestAiokafka(ClientSuite):
-    @pytest.fixture(scope="class")
-    def loop_thread(self) -> Iterator[LoopThread]:
-        thread = LoopThread()
-        yield thread
-        thread.stop()
+@pytest.fixture(scope="module")
+def loop_thread() -> Iterator[LoopThread]:
+    thread = LoopThread()
+    yield thread
+    thread.stop()
 
+
+class TestAiokafka(ClientSuite):
     @pytest.fixture
     def client(self, loop_thread: LoopThread) -> Client:
         return AiokafkaClient(loop_thread)
