@@ -91,7 +91,9 @@ class Rebalance:
         member_id = request.member_id
         if not self._has_room_for(member_id):
             self._drop(member_id, ErrorCode.GROUP_MAX_SIZE_REACHED)
-            return self._refuse(token, UNKNOWN_MEMBER, ErrorCode.GROUP_MAX_SIZE_REACHED)
+            self._refuse(token, UNKNOWN_MEMBER, ErrorCode.GROUP_MAX_SIZE_REACHED)
+            # It may have been the last that the others waited for; Apache Kafka lets them wait for the timeout.
+            return self._complete_if_all_joined()
         if group.state is State.DEAD:
             return self._refuse(token, member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if not group.supports(request.protocol_type, (protocol.name for protocol in request.protocols)):
