@@ -436,11 +436,12 @@ class QuorumDriver:
             return
 
         def answered(future: asyncio.Future[Any]) -> None:
+            response = None
+            # Looked at even when nobody cares any more: an exception that nobody has seen is reported by the loop.
+            error = None if future.cancelled() else future.exception()
             if self._stopped:
                 return
-            response = None
             if not future.cancelled():
-                error = future.exception()
                 if error is None:
                     response = future.result()
                 elif not isinstance(error, (ConnectionError, TimeoutError, OSError)):
