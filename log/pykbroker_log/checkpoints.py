@@ -30,6 +30,9 @@ def _table(data: bytes, columns: int) -> list[list[str]]:
     lines = _lines(data)
     if not lines:
         return []
+    if not data.endswith(b"\n"):
+        # A write that was torn in the last number would pass for a smaller one.
+        raise MalformedFile(f"the last line {lines[-1]!r} is cut off")
     try:
         version, count = int(lines[0]), int(lines[1])
     except (ValueError, IndexError):

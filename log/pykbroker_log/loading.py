@@ -91,10 +91,13 @@ class Loader:
             # The records up to the log start were deleted by request, and the crash took the rest.
             self.work.notes.append(f"the log ended at {log_end_offset}, before its start {self.log_start_offset}")
             log_end_offset = self._start_empty(self.log_start_offset)
-        if epochs_lost:
-            self._rebuild_epochs(epochs)
         epochs.truncate_end(log_end_offset)
-        epochs.truncate_start(max(self.log_start_offset, self.segments[0].base_offset))
+        start = max(self.log_start_offset, self.segments[0].base_offset)
+        epochs.truncate_start(start)
+        earliest = epochs.earliest()
+        if epochs_lost or (earliest[1] if earliest else log_end_offset) > start:
+            # Or a crash has undone a move of the log's start, but not of the epochs' start.
+            epochs = self._rebuild_epochs(epochs, start)
         self._drop_stray_snapshots(log_end_offset)
         self._catch_up_producers(log_end_offset)
         return Loaded(self.segments, epochs, log_end_offset, self.snapshots, self.work.summary())
@@ -162,6 +165,7 @@ class Loader:
         found = [parsed for name in self.disk.list(self.path) if (parsed := names.parse_segment_file(name))]
         bases = sorted(entry.base_offset for entry in found if entry.kind == names.LOG)
         indexed = {entry.base_offset for entry in found if entry.kind == names.OFFSET_INDEX}
+        timed = {entry.base_offset for entry in found if entry.kind == names.TIME_INDEX}
         known = set(bases)
         for entry in found:
             if entry.kind == names.SNAPSHOT:
@@ -169,7 +173,7 @@ class Loader:
             elif entry.base_offset not in known:
                 self.disk.unlink(f"{self.path}/{names.segment_file(entry.base_offset, entry.kind)}")
         self.snapshots.sort()
-        self.missing_index = known - indexed
+        self.missing_index = known - (indexed & timed)
         self.segments = [self._segment(base) for base in bases] or [self._segment(self.log_start_offset)]
 
     def _segment(self, base: int) -> Segment:
@@ -283,13 +287,22 @@ class Loader:
             self.work.notes.append(f"rebuilt {names.LEADER_EPOCHS}")
             return LeaderEpochs(), True
 
-    def _rebuild_epochs(self, epochs: LeaderEpochs) -> None:
-        epochs.clear()
+    def _rebuild_epochs(self, known: LeaderEpochs, start: int) -> LeaderEpochs:
+        """Read from the batches what lies before the first epoch that is known."""
+        earliest = known.earliest()
+        rebuilt = LeaderEpochs()
         for segment in self.segments:
+            if earliest is not None and segment.base_offset >= earliest[1]:
+                break
             for _, header in segment.walk(0):
-                if header.partition_leader_epoch > epochs.latest:
-                    epochs.assign(header.partition_leader_epoch, header.base_offset)
-        epochs.dirty = True
+                if header.partition_leader_epoch < 0 or (earliest is not None and header.base_offset >= earliest[1]):
+                    break
+                if header.partition_leader_epoch > rebuilt.latest and header.last_offset >= start:
+                    rebuilt.assign(header.partition_leader_epoch, max(header.base_offset, start))
+        for epoch, offset in known.entries():
+            rebuilt.assign(epoch, offset)
+        rebuilt.dirty = True
+        return rebuilt
 
     # -- producers
 

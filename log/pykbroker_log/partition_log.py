@@ -929,7 +929,11 @@ class PartitionLog:
         """Make durable: side files written since the last flush, and the names of everything in the folder."""
         unsynced, self._unsynced = self._unsynced, []
         for path in unsynced:
-            file = self.disk.open(path)
+            try:
+                file = self.disk.open(path)
+            except FileNotFoundError:
+                # Retired or truncated away since; the fsync of the folder covers that.
+                continue
             file.fsync()
             file.close()
         self.disk.fsync_dir(self.path)

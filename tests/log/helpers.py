@@ -1,0 +1,133 @@
+"""What the tests of log/ share: small batches, and a look at everything in a log."""
+
+from __future__ import annotations
+
+from pykbroker_log.disk import Disk, MemoryDisk
+from pykbroker_log.log_config import LogConfig
+from pykbroker_log.partition_log import PartitionLog
+from pykbroker_log.producers import ProducerStates
+
+from pykbroker_wire.records.batch import BatchHeader, build_batch, iter_batches, verify_crc
+from pykbroker_wire.records.record import iter_records
+
+TOPIC_ID = bytes(range(16))
+NOW = 1_700_000_000_000
+
+
+def batch(
+    *values: bytes, timestamp: int = NOW, pid: int = -1, epoch: int = -1, seq: int = -1, txn: bool = False
+) -> bytearray:
+    records = [(None, value, (), timestamp) for value in values]
+    return bytearray(build_batch(records, producer_id=pid, producer_epoch=epoch, base_sequence=seq, transactional=txn))
+
+
+def open_log(
+    disk: Disk | None = None,
+    *,
+    config: LogConfig | None = None,
+    path: str = "data/t-0",
+    clean: bool = False,
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    high_watermark: int = 0,
+    now_ms: int = NOW,
+) -> PartitionLog:
+    return PartitionLog.open(
+        disk or MemoryDisk(),
+        path,
+        topic="t",
+        partition=0,
+        topic_id=TOPIC_ID,
+        config=config or LogConfig(),
+        now_ms=now_ms,
+        clean=clean,
+        recovery_point=recovery_point,
+        log_start_offset=log_start_offset,
+        high_watermark=high_watermark,
+    )
+
+
+def append(log: PartitionLog, *values: bytes, epoch: int = 0, timestamp: int = NOW) -> int:
+    info = log.append_as_leader(batch(*values, timestamp=timestamp), leader_epoch=epoch, now_ms=NOW)
+    log.set_high_watermark(log.log_end_offset)
+    return info.first_offset
+
+
+def read_all(log: PartitionLog, *, max_bytes: int = 1 << 20) -> list[tuple[BatchHeader, bytes]]:
+    """Every batch from the log's start to its end, read as a sequential consumer would."""
+    found = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        result = log.read(offset, max_bytes, log.log_end_offset)
+        data = b"".join(bytes(part) for part in result.slices)
+        assert len(data) == result.size > 0
+        assert result.next_offset > offset
+        end = offset
+        for position, header in iter_batches(data):
+            assert verify_crc(data, position, header)
+            found.append((header, data[position : position + header.size_in_bytes]))
+            end = header.next_offset
+        assert end == result.next_offset
+        assert result.last_epoch == found[-1][0].partition_leader_epoch
+        offset = result.next_offset
+    return found
+
+
+def values(log: PartitionLog) -> dict[int, bytes]:
+    """Offset -> value of every record from the log's start."""
+    return {
+        record.offset: bytes(record.value or b"")
+        for header, data in read_all(log)
+        for record in iter_records(data, 0, header)
+        if record.offset >= log.log_start_offset
+    }
+
+
+def check_consistent(log: PartitionLog) -> None:
+    """Indexes, epochs, producers and offsets agree with the batches that are in the files."""
+    assert log.log_start_offset <= log.last_stable_offset <= log.high_watermark <= log.log_end_offset
+    assert log.recovery_point <= log.log_end_offset
+    states = ProducerStates()
+    expected = log._segments[0].base_offset
+    for segment in log._segments:
+        assert segment.base_offset == expected
+        positions = {}
+        largest, largest_offset = -1, segment.base_offset
+        reached = {}
+        for position, header in segment.walk(0):
+            data = segment.read_batch(position, header)
+            assert verify_crc(data, 0, header)
+            assert header.base_offset == expected, (header, expected)
+            expected = header.next_offset
+            positions[position] = header.last_offset
+            if header.max_timestamp > largest:
+                largest, largest_offset = header.max_timestamp, header.last_offset
+                reached[largest] = largest_offset
+            states.replay(header, data)
+            if header.last_offset >= log.log_start_offset:
+                first = max(header.base_offset, log.log_start_offset)
+                assert log.epochs.of_offset(first) == header.partition_leader_epoch
+        assert sum(header.size_in_bytes for _, header in segment.walk(0)) == segment.size == segment.file.size()
+        entries = segment.offset_index.entries()
+        assert entries == sorted(set(entries))
+        for relative, position in entries:
+            assert positions[position] == segment.base_offset + relative
+        times = segment.time_index.entries()
+        assert times == sorted(set(times))
+        for timestamp, relative in times:
+            assert reached[timestamp] == segment.base_offset + relative
+        assert (segment.max_timestamp, segment.max_timestamp_offset) == (largest, largest_offset), (segment, times, log.recovery)
+    assert expected == log.log_end_offset
+    for pid, entry in states.entries.items():
+        if entry.last_offset >= log.log_start_offset:
+            known = log.producers.entries[pid]
+            assert (known.epoch, known.last_sequence, known.last_offset) == (
+                entry.epoch,
+                entry.last_sequence,
+                entry.last_offset,
+            )
+            assert known.txn_first_offset == entry.txn_first_offset
+    for offset in range(log.log_start_offset, log.log_end_offset):
+        result = log.read(offset, 1, log.log_end_offset)
+        header = BatchHeader.parse(b"".join(result.slices))
+        assert header.base_offset <= offset <= header.last_offset
