@@ -119,9 +119,11 @@ class Node:
         quorum.on_failure = self._fail
         quorum.on_snapshot_due = self.loader.write_snapshot
         await quorum.start()
-        quorum.register(self.loader)
         if config.is_controller:
             self._start_controller(quorum)
+        # After the controller: who hears of a leader from the loader finds it active.
+        quorum.register(self.loader)
+        if config.is_controller:
             for listener in self._listeners_of(config.listeners.controller):
                 await listener.serve()
         self._channel = self._make_channel(quorum)

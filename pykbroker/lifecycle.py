@@ -116,7 +116,8 @@ class BrokerLifecycle:
         self._registration_timer = self._runtime.loop.call_later(
             self._registration_timeout_ms / 1000, self._registration_timed_out
         )
-        self._communicate()
+        if self._metadata.leader_id is not None:
+            self._communicate()
         self._log("Incarnation %s of broker in cluster %s is now STARTING.", self.incarnation_id.hex(), self.cluster_id)
 
     def ready_to_unfence(self) -> asyncio.Future[None]:
