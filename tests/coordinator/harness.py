@@ -1,7 +1,7 @@
 """A shard without a runtime: a log in memory, timers on a clock that tests turn, answers as they come.
 
-It follows the order of `Result` to the letter: append (as bytes, read back and replayed), timers, answers. Every append is committed at
-once; `refuse_next` makes the next one fail.
+It follows the order of `Result` to the letter: append (as bytes, read back and replayed), timers, answers. Every
+append is committed at once; `refuse_next` makes the next one fail.
 """
 
 from __future__ import annotations
@@ -248,7 +248,7 @@ class Bench:
             for partition in topic.partitions
         }
 
-    # -- whole rebalances -----------------------------------------------------------------------------------------------
+    # -- whole rebalances ---------------------------------------------------------------------------------------------
 
     def new_member(self, group: str = "g", **options: Any) -> tuple[str, Token]:
         """The two rounds of a dynamic member: its id, and the token of its parked JoinGroup."""

@@ -1,0 +1,220 @@
+"""A loop, a partition and a replica table that do exactly what a test says, for the coordinator's runtime."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import random
+from collections.abc import Callable
+from contextvars import Context
+from typing import Any, cast
+
+from pykbroker.replica.partition import Partition
+from pykbroker.replica.table import ReplicaTable
+from pykbroker.runtime import Runtime
+from pykbroker_log.partition_log import AppendInfo, AppendOrigin
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.records.batch import BatchHeader, iter_batches, stamp
+
+TOPIC = "__consumer_offsets"
+
+
+class Loop(asyncio.AbstractEventLoop):
+    """Time stands still until `advance`; `turn` runs what is ready."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._ready: list[asyncio.Handle] = []
+        self._scheduled: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._count = 0
+        #: what each look at the clock costs, to make slow work visible
+        self.cost_per_look = 0.0
+
+    def time(self) -> float:
+        self.now += self.cost_per_look
+        return self.now
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return True
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def call_soon(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_at(
+        self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:  # type: ignore[override]
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        self._count += 1
+        heapq.heappush(self._scheduled, (when, self._count, handle))
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        pass
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        raise context["exception"]
+
+    def turn(self) -> None:
+        ready, self._ready = self._ready, []
+        for handle in ready:
+            if not handle.cancelled():
+                handle._run()
+
+    def settle(self) -> None:
+        while self._ready:
+            self.turn()
+
+    def advance(self, seconds: float) -> None:
+        until = self.now + seconds
+        self.settle()
+        while self._scheduled and self._scheduled[0][0] <= until:
+            when, _, handle = heapq.heappop(self._scheduled)
+            self.now = max(self.now, when)
+            if not handle.cancelled():
+                handle._run()
+            self.settle()
+        self.now = until
+
+    def sleeping(self) -> int:
+        return sum(not handle.cancelled() for _, _, handle in self._scheduled)
+
+
+class Log:
+    log_start_offset = 0
+
+    def __init__(self) -> None:
+        self.batches: list[bytes] = []
+        self.log_end_offset = 0
+        self.reads = 0
+
+    def append(self, batch: bytes) -> int:
+        buffer = bytearray(batch)
+        base = self.log_end_offset
+        stamp(buffer, 0, base, 0)
+        self.batches.append(bytes(buffer))
+        self.log_end_offset = BatchHeader.parse(buffer, 0).next_offset
+        return base
+
+    def read(self, offset: int, max_bytes: int, upper_offset: int) -> Any:
+        self.reads += 1
+        slices: list[bytes] = []
+        for batch in self.batches:
+            header = BatchHeader.parse(batch, 0)
+            if header.last_offset >= offset and header.base_offset < upper_offset:
+                slices.append(batch)
+                if sum(map(len, slices)) >= max_bytes:
+                    break
+
+        class Result:
+            pass
+
+        result = Result()
+        result.slices = slices  # type: ignore[attr-defined]
+        return result
+
+    def headers(self) -> list[BatchHeader]:
+        return [header for batch in self.batches for _, header in iter_batches(batch)]
+
+
+class FakePartition:
+    """Leads until `lose`; commits at once unless `hold`."""
+
+    topic = TOPIC
+
+    def __init__(self, index: int, log: Log) -> None:
+        self.index = index
+        self.log = log
+        self.high_watermark = log.log_end_offset
+        self.hold = False
+        self.refuse: ErrorCode | None = None
+        self.leads = True
+        self.waiters: list[tuple[int, Callable[[ErrorCode], None]]] = []
+
+    def append(self, records: bytes, *, required_acks: int, origin: AppendOrigin, now_ms: int) -> AppendInfo:
+        assert required_acks == -1
+        assert origin is AppendOrigin.COORDINATOR
+        if not self.leads:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if self.refuse is not None:
+            raise KafkaError(self.refuse)
+        first = self.log.append(records)
+        if not self.hold:
+            self.high_watermark = self.log.log_end_offset
+
+        class Info:
+            first_offset = first
+            last_offset = self.log.log_end_offset - 1
+
+        return cast(AppendInfo, Info())
+
+    def when_committed(self, offset: int, callback: Callable[[ErrorCode], None]) -> None:
+        if self.high_watermark >= offset:
+            callback(ErrorCode.NONE)
+        else:
+            self.waiters.append((offset, callback))
+
+    def commit(self, upto: int | None = None) -> None:
+        self.high_watermark = self.log.log_end_offset if upto is None else upto
+        waiters, self.waiters = self.waiters, []
+        for offset, callback in waiters:
+            if offset <= self.high_watermark:
+                callback(ErrorCode.NONE)
+            else:
+                self.waiters.append((offset, callback))
+
+
+class Replicas:
+    """One partition per index, each with a log that outlives its leaderships."""
+
+    def __init__(self) -> None:
+        self.logs: dict[int, Log] = {}
+        self.partitions: dict[int, FakePartition] = {}
+        self.epoch = 0
+        self._callbacks: list[Callable[[Partition, bool, int], None]] = []
+
+    def on_leadership(self, callback: Callable[[Partition, bool, int], None]) -> None:
+        self._callbacks.append(callback)
+
+    def lead(self, index: int = 0) -> FakePartition:
+        partition = FakePartition(index, self.logs.setdefault(index, Log()))
+        self.partitions[index] = partition
+        self.epoch += 1
+        for callback in self._callbacks:
+            callback(cast(Partition, partition), True, self.epoch)
+        return partition
+
+    def lose(self, index: int = 0) -> None:
+        partition = self.partitions[index]
+        partition.leads = False
+        waiters, partition.waiters = partition.waiters, []
+        for _, callback in waiters:
+            callback(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        for callback in self._callbacks:
+            callback(cast(Partition, partition), False, self.epoch)
+
+
+class World:
+    """What a node's runtime gives, as far as the coordinator uses it."""
+
+    def __init__(self) -> None:
+        self.loop = Loop()
+        self.random = random.Random(1)
+
+    def now_ms(self) -> int:
+        return 1_000_000 + int(self.loop.now * 1000)
+
+
+def as_runtime(world: World) -> Runtime:
+    return cast(Runtime, world)
+
+
+def as_replicas(replicas: Replicas) -> ReplicaTable:
+    return cast(ReplicaTable, replicas)

@@ -1,0 +1,466 @@
+"""The machine around pure state: append, replay, commit, timers, leadership, loading. Its shard is a counter."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pykbroker.coordinator.result import Record, Result, TimerKey
+from pykbroker.coordinator.runtime import CoordinatorRuntime, Operation
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.primitives import Buffer
+from pykbroker_wire.records.batch import build_batch
+from pykbroker_wire.records.compression import Codec
+from pykbroker_wire.records.control import end_txn_marker
+from pykbroker_wire.records.record import iter_records
+from pykbroker_wire.stored.group.group_metadata import GroupMetadataKey, GroupMetadataValue
+from tests.coordinator.fakes import TOPIC, FakePartition, Replicas, World, as_replicas, as_runtime
+
+TIMEOUT_MS = 5_000
+
+
+class Counter:
+    """Replicated: names in order. Soft: a note."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.offsets: list[int] = []
+        self.ended: list[tuple[int, bool]] = []
+        self.fired: list[tuple[TimerKey, Any]] = []
+        self.is_loaded = False
+        self.note = ""
+
+    def replay(self, record: Record, at: int, producer_id: int = -1) -> None:
+        assert isinstance(record.key, GroupMetadataKey)
+        self.names.append(record.key.group)
+        self.offsets.append(at)
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        self.ended.append((producer_id, commit))
+
+    def loaded(self, now_ms: int) -> Iterator[Result]:
+        self.is_loaded = True
+        yield Result()
+
+    def on_timer(self, key: TimerKey, event: Any, now_ms: int) -> Result:
+        self.fired.append((key, event))
+        return add(*(event or ()))(self, 0, now_ms)
+
+
+class Format:
+    def encode(self, record: Record) -> tuple[bytes, bytes | None]:
+        assert isinstance(record.key, GroupMetadataKey)
+        return record.key.group.encode(), None if record.value is None else b"v"
+
+    def decode(self, key: Buffer | None, value: Buffer | None) -> Record | None:
+        assert key is not None
+        return None if bytes(key) == b"unknown" else make(bytes(key).decode())
+
+
+def make(name: str) -> Record:
+    return Record(GroupMetadataKey(group=name), GroupMetadataValue())
+
+
+def add(*names: str) -> Operation[Counter]:
+    def operation(shard: Counter, token: int, now_ms: int) -> Result:
+        result = Result()
+        result.records += map(make, names)
+        if token:
+            result.reply(token, f"{len(shard.names)} before")
+        return result
+
+    return operation
+
+
+def read(shard: Counter, token: int, now_ms: int) -> Result:
+    result = Result()
+    result.reply(token, list(shard.names))
+    return result
+
+
+class Machine:
+    def __init__(self) -> None:
+        self.world = World()
+        self.loop = self.world.loop
+        self.replicas = Replicas()
+        self.shards: list[Counter] = []
+        self.runtime: CoordinatorRuntime[Counter] = CoordinatorRuntime(
+            TOPIC,
+            as_runtime(self.world),
+            as_replicas(self.replicas),
+            self._make_shard,
+            Format(),
+            commit_timeout_ms=TIMEOUT_MS,
+        )
+
+    def _make_shard(self, index: int) -> Counter:
+        self.shards.append(Counter())
+        return self.shards[-1]
+
+    def lead(self) -> FakePartition:
+        partition = self.replicas.lead()
+        self.loop.settle()
+        return partition
+
+    def submit(self, operation: Operation[Counter], *, barrier: bool = True) -> Any:
+        return self.runtime.submit(0, operation, lambda code: code, barrier=barrier)
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine()
+
+
+def done(value: Any) -> Any:
+    if isinstance(value, asyncio.Future):
+        assert value.done()
+        return value.result()
+    return value
+
+
+def test_an_operation_that_commits_at_once_is_answered_in_the_same_call(machine: Machine) -> None:
+    partition = machine.lead()
+    assert machine.submit(add("a", "b")) == "0 before"
+    assert machine.submit(read) == ["a", "b"]
+    assert machine.shards[0].offsets == [0, 1]
+    assert [header.record_count for header in partition.log.headers()] == [2]
+    assert machine.loop.sleeping() == 0
+
+
+def test_nobody_who_does_not_lead_answers(machine: Machine) -> None:
+    assert machine.submit(read) is ErrorCode.NOT_COORDINATOR
+    machine.lead()
+    assert machine.runtime.led() == [0]
+    assert machine.runtime.submit(1, read, lambda code: code) is ErrorCode.NOT_COORDINATOR
+
+
+def test_answers_wait_for_the_commit_and_reads_with_them(machine: Machine) -> None:
+    partition = machine.lead()
+    partition.hold = True
+    first = machine.submit(add("a"))
+    second = machine.submit(add("b"))
+    reading = machine.submit(read)
+    assert not any(future.done() for future in (first, second, reading))
+    # The next operation sees what is not committed yet.
+    assert machine.shards[0].names == ["a", "b"]
+    partition.commit(1)
+    assert done(first) == "0 before"
+    assert not second.done()
+    partition.commit()
+    assert done(second) == "1 before"
+    assert done(reading) == ["a", "b"]
+
+
+def test_a_refused_append_changes_nothing(machine: Machine) -> None:
+    partition = machine.lead()
+    for code, answer in (
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
+    ):
+        partition.refuse = code
+        assert machine.submit(add("a")) is answer
+    partition.refuse = None
+    assert machine.submit(read) == []
+
+
+def test_soft_state_hears_of_a_refused_append(machine: Machine) -> None:
+    partition = machine.lead()
+
+    def operation(shard: Counter, token: int, now_ms: int) -> Result:
+        result = add("a")(shard, token, now_ms)
+
+        def failed(code: ErrorCode, now_ms: int) -> Result:
+            shard.note = code.name
+            follow_up = Result()
+            follow_up.set_timer(("later",), 1_000)
+            return follow_up
+
+        result.append_failed = failed
+        return result
+
+    partition.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert machine.submit(operation) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert machine.shards[0].note == "COORDINATOR_NOT_AVAILABLE"
+    machine.loop.advance(1)
+    assert machine.shards[0].fired == [(("later",), None)]
+
+
+def test_a_commit_that_takes_too_long_is_an_error_and_the_state_stays(machine: Machine) -> None:
+    partition = machine.lead()
+    partition.hold = True
+    writing = machine.submit(add("a"))
+    machine.loop.advance(1)
+    reading = machine.submit(read)
+    machine.loop.advance(4)
+    assert done(writing) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert not reading.done()
+    machine.loop.advance(1)
+    assert done(reading) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    partition.commit()
+    assert machine.submit(read) == ["a"]
+
+
+def test_losing_the_lead_ends_every_request_and_timer(machine: Machine) -> None:
+    partition = machine.lead()
+    partition.hold = True
+    writing = machine.submit(add("a"))
+    parked = machine.submit(lambda shard, token, now_ms: Result())
+    collected = machine.submit(add("b"), barrier=False)
+
+    def with_timer(shard: Counter, token: int, now_ms: int) -> Result:
+        result = read(shard, token, now_ms)
+        result.set_timer(("t",), 10)
+        return result
+
+    reading = machine.submit(with_timer)
+    machine.replicas.lose()
+    assert {done(future) for future in (writing, parked, collected, reading)} == {ErrorCode.NOT_COORDINATOR}
+    assert machine.submit(read) is ErrorCode.NOT_COORDINATOR
+    machine.loop.advance(60)
+    assert machine.shards[0].fired == []
+
+
+def test_the_next_leader_loads_what_is_in_the_log(machine: Machine) -> None:
+    machine.lead()
+    machine.submit(add("a", "b"))
+    machine.submit(add("c"))
+    machine.replicas.lose()
+    machine.lead()
+    assert machine.shards[1].is_loaded
+    assert machine.submit(read) == ["a", "b", "c"]
+    assert machine.shards[1].offsets == [0, 1, 2]
+
+
+def test_a_new_epoch_of_the_same_leader_loads_again(machine: Machine) -> None:
+    machine.lead()
+    parked = machine.submit(lambda shard, token, now_ms: Result())
+    machine.submit(add("a"))
+    machine.lead()
+    assert done(parked) is ErrorCode.NOT_COORDINATOR
+    assert machine.submit(read) == ["a"]
+    assert len(machine.shards) == 2
+
+
+def test_a_small_log_is_loaded_by_the_first_request(machine: Machine) -> None:
+    machine.lead()
+    machine.submit(add("a"))
+    machine.replicas.lose()
+    machine.replicas.lead()
+    assert machine.submit(read) == ["a"]
+
+
+def test_what_was_not_committed_before_loading_is_not_shown_until_it_is(machine: Machine) -> None:
+    machine.lead().hold = True
+    machine.submit(add("a"))
+    machine.replicas.lose()
+    partition = machine.replicas.lead()
+    partition.high_watermark = 0
+    machine.loop.settle()
+    reading = machine.submit(read)
+    assert not reading.done()
+    partition.commit()
+    assert done(reading) == ["a"]
+
+
+def test_loading_takes_turns(machine: Machine) -> None:
+    log = machine.lead().log
+    for start in range(0, 2_000, 200):
+        log.append(build_batch([(f"n{number}".encode(), b"v", (), 0) for number in range(start, start + 200)]))
+    machine.replicas.lose()
+    machine.loop.cost_per_look = 0.001
+    machine.replicas.lead()
+    assert machine.submit(read) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    turns = 0
+    while not machine.shards[1].is_loaded:
+        before = machine.loop.now
+        machine.loop.turn()
+        assert machine.loop.now - before < 0.005
+        turns += 1
+    assert turns > 10
+    machine.loop.settle()
+    assert machine.submit(read) == [f"n{number}" for number in range(2_000)]
+
+
+def test_losing_the_lead_while_loading_ends_it(machine: Machine) -> None:
+    machine.lead()
+    machine.submit(add("a"))
+    machine.replicas.lose()
+    machine.replicas.lead()
+    machine.replicas.lose()
+    machine.loop.settle()
+    assert not machine.shards[1].is_loaded
+    assert machine.submit(read) is ErrorCode.NOT_COORDINATOR
+
+
+def test_a_log_that_cannot_be_read_is_no_coordinator(machine: Machine) -> None:
+    log = machine.lead().log
+    log.append(build_batch([(b"\xff\xfe", b"v", (), 0)]))
+    machine.replicas.lose()
+    machine.lead()
+    assert machine.submit(read) is ErrorCode.NOT_COORDINATOR
+    assert machine.runtime.led() == []
+
+
+def test_unknown_records_are_skipped_and_markers_are_heard(machine: Machine) -> None:
+    log = machine.lead().log
+    log.append(build_batch([(b"a", b"v", (), 0), (b"unknown", b"v", (), 0)]))
+    log.append(end_txn_marker(commit=True, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp=0))
+    log.append(end_txn_marker(commit=False, producer_id=8, producer_epoch=0, coordinator_epoch=0, timestamp=0))
+    machine.replicas.lose()
+    machine.lead()
+    assert machine.submit(read) == ["a"]
+    assert machine.shards[1].ended == [(7, True), (8, False)]
+
+
+def test_collected_operations_become_one_batch_at_the_end_of_the_turn(machine: Machine) -> None:
+    partition = machine.lead()
+    answers = [machine.submit(add(name), barrier=False) for name in "abc"]
+    assert partition.log.batches == []
+    machine.loop.settle()
+    assert [header.record_count for header in partition.log.headers()] == [3]
+    assert [done(answer) for answer in answers] == ["0 before"] * 3
+    assert machine.submit(read) == ["a", "b", "c"]
+
+
+def test_other_operations_see_what_was_collected(machine: Machine) -> None:
+    machine.lead()
+    machine.submit(add("a"), barrier=False)
+    assert machine.submit(read) == ["a"]
+
+
+def test_a_batch_of_collected_operations_has_a_limit(machine: Machine) -> None:
+    partition = machine.lead()
+    for number in range(5):
+        machine.submit(add(f"{number}" * 100_000), barrier=False)
+    machine.loop.settle()
+    assert [header.record_count for header in partition.log.headers()] == [2, 2, 1]
+
+
+def test_collected_operations_fail_together(machine: Machine) -> None:
+    partition = machine.lead()
+    answers = [machine.submit(add(name), barrier=False) for name in "ab"]
+    partition.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+    machine.loop.settle()
+    assert {done(answer) for answer in answers} == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert machine.shards[0].names == []
+
+
+def test_what_need_not_be_whole_is_written_in_parts(machine: Machine) -> None:
+    partition = machine.lead()
+
+    def operation(shard: Counter, token: int, now_ms: int) -> Result:
+        result = add(*(f"{number}" * 100_000 for number in range(5)))(shard, token, now_ms)
+        result.atomic = False
+        return result
+
+    assert machine.submit(operation) == "0 before"
+    assert [header.record_count for header in partition.log.headers()] == [3, 2]
+
+
+def test_an_operation_that_is_refused_answers_at_once(machine: Machine) -> None:
+    machine.lead().hold = True
+    machine.submit(add("a"))
+
+    def refuse(shard: Counter, token: int, now_ms: int) -> Result:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+
+    assert machine.submit(refuse) is ErrorCode.ILLEGAL_GENERATION
+
+
+def test_a_parked_request_is_answered_by_another_one(machine: Machine) -> None:
+    machine.lead()
+    tokens: list[int] = []
+
+    def park(shard: Counter, token: int, now_ms: int) -> Result:
+        tokens.append(token)
+        return Result()
+
+    parked = machine.submit(park)
+
+    def answer(shard: Counter, token: int, now_ms: int) -> Result:
+        result = read(shard, token, now_ms)
+        result.reply(tokens[0], "from elsewhere")
+        return result
+
+    assert machine.submit(answer) == []
+    assert done(parked) == "from elsewhere"
+
+
+def test_a_connection_that_closed_has_cancelled_its_request(machine: Machine) -> None:
+    partition = machine.lead()
+    partition.hold = True
+    writing = machine.submit(add("a"))
+    writing.cancel()
+    partition.commit()
+    assert machine.submit(read) == ["a"]
+
+
+def test_timers_are_inputs_and_may_write(machine: Machine) -> None:
+    machine.lead()
+
+    def arm(shard: Counter, token: int, now_ms: int) -> Result:
+        result = read(shard, token, now_ms)
+        result.set_timer(("t",), 1_000, ("from timer",))
+        result.set_timer(("u",), 1_000)
+        result.cancel_timer(("u",))
+        return result
+
+    machine.submit(arm)
+    machine.loop.advance(0.999)
+    assert machine.shards[0].fired == []
+    machine.loop.advance(0.001)
+    assert machine.submit(read) == ["from timer"]
+
+
+def test_moving_a_timer_ahead_costs_no_new_handle(machine: Machine) -> None:
+    machine.lead()
+
+    def arm(delay_ms: int) -> Operation[Counter]:
+        def operation(shard: Counter, token: int, now_ms: int) -> Result:
+            result = read(shard, token, now_ms)
+            result.set_timer(("t",), delay_ms)
+            return result
+
+        return operation
+
+    for _ in range(10):
+        machine.submit(arm(1_000))
+        machine.loop.advance(0.5)
+        assert machine.loop.sleeping() == 1
+    assert machine.shards[0].fired == []
+    machine.submit(arm(100))
+    machine.loop.advance(0.1)
+    assert len(machine.shards[0].fired) == 1
+    machine.loop.advance(10)
+    assert len(machine.shards[0].fired) == 1
+
+
+def test_close_answers_what_waits(machine: Machine) -> None:
+    partition = machine.lead()
+    collected = machine.submit(add("a"), barrier=False)
+    parked = machine.submit(lambda shard, token, now_ms: Result())
+    machine.runtime.close()
+    assert done(parked) is ErrorCode.NOT_COORDINATOR
+    assert done(collected) == "0 before"
+    assert len(partition.log.batches) == 1
+
+
+def test_everybody_hears_of_the_metadata(machine: Machine) -> None:
+    machine.lead()
+    machine.runtime.input_all(lambda shard, now_ms: add("x")(shard, 0, now_ms))
+    assert machine.submit(read) == ["x"]
+
+
+def test_codec_is_used_for_what_is_written() -> None:
+    machine = Machine()
+    machine.runtime._codec = Codec.GZIP
+    partition = machine.lead()
+    machine.submit(add("a"))
+    header = partition.log.headers()[0]
+    assert header.compression is Codec.GZIP
+    assert [bytes(record.key or b"") for record in iter_records(partition.log.batches[0], 0, header)] == [b"a"]
