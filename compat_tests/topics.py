@@ -6,8 +6,8 @@ import itertools
 import uuid
 from collections.abc import Mapping
 
-from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, NewTopic, OffsetSpec
 
 from compat_tests.clients import wait_until
 
@@ -45,3 +45,15 @@ class Topics:
 
     def delete(self, topic: str) -> None:
         self.admin.delete_topics([topic], operation_timeout=30)[topic].result(60)
+
+    def describe(self, topic: str) -> tuple[str, int, dict[str, str]]:
+        """The topic's id, how many partitions it has, and the configs that were set on it."""
+        found = self.admin.describe_topics(TopicCollection([topic]))[topic].result(30)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        entries = self.admin.describe_configs([resource])[resource].result(30)
+        own = {
+            name: entry.value
+            for name, entry in entries.items()
+            if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+        }
+        return str(found.topic_id), len(found.partitions), own

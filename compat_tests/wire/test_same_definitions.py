@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 from compat_tests.oracle.kafka import KAFKA, kafka_libs
 from generate import convert
+from generate.__main__ import main
 from generate.schema import Field, Message
 from tests.wire.catalogue import WIRE, schemas
 
@@ -98,6 +101,10 @@ def test_every_message_field_and_fact() -> None:
 
 def test_the_schemas_say_which_kafka_they_are_of() -> None:
     assert (WIRE / "schemas" / "KAFKA").read_text().strip() == KAFKA
+
+
+def test_converting_again_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--check", "schemas", "--libs", str(kafka_libs())]) == 0, capsys.readouterr()
 
 
 def test_a_difference_would_be_found() -> None:

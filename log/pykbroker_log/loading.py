@@ -198,6 +198,9 @@ class Loader:
         else:
             ends = [segment.base_offset for segment in self.segments[1:]]
             first = bisect_right(ends, self.recovery_point)
+            if first > 0 and ends[first - 1] == self.recovery_point and not self.segments[first - 1].has_whole_index():
+                # All its records were flushed, but it may have been sealed, and got its index, after that.
+                first -= 1
             scan = [index for index in range(first) if self.segments[index].base_offset in self.missing_index]
             scan += list(range(first, count))
         if scan:

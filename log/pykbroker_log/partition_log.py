@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import errno
 import zlib
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -917,7 +917,9 @@ class PartitionLog:
         segments = list(self._segments)
         self._sync_names()
         ends = [segment.base_offset for segment in segments[1:]]
-        for index in range(bisect_right(ends, begin), len(segments)):
+        # With the segment that ends at the recovery point: it may have been sealed, and got its index, after that
+        # flush.
+        for index in range(bisect_left(ends, begin), len(segments)):
             segments[index].fsync()
             if index < len(segments) - 1:
                 # The active segment is scanned after every crash; a sealed one only above the recovery point.

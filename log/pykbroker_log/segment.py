@@ -232,6 +232,25 @@ class Segment:
             last = found
         return last
 
+    def has_whole_index(self) -> bool:
+        """Whether the indexes reach to the end of this sealed segment. In doubt, no."""
+        if self.size == 0:
+            return True
+        last = self.offset_index.last()
+        if last is not None and last[1] >= self.size:
+            return False
+        if self.time_index.last_entry()[1] < self.base_offset + (last[0] if last else 0):
+            # Lost the end, or the largest timestamp came early: only a scan can tell.
+            return False
+        since = 0
+        for position, header in self.walk(last[1] if last else 0):
+            if since > self.index_interval_bytes or header.max_timestamp > self.max_timestamp:
+                return False
+            if last is not None and position == last[1] and header.last_offset != self.base_offset + last[0]:
+                return False
+            since += header.size_in_bytes
+        return True
+
     def read_batch(self, position: int, header: BatchHeader) -> bytes:
         data = self.file.pread(header.size_in_bytes, position)
         if len(data) != header.size_in_bytes:

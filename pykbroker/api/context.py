@@ -79,7 +79,8 @@ class RequestContext:
     def authorize(self, operation: Operation, resource: Resource, name: str) -> bool:
         """Ask the authorizer for this request's principal and address."""
         peer = self.peer
-        return self.services.authorizer.authorize(peer.principal, peer.client_host, operation, resource, name)
+        allowed: bool = self.services.authorizer.authorize(peer.principal, peer.client_host, operation, resource, name)
+        return allowed
 
     def authorized_operations(self, resource: Resource, name: str) -> int:
         """The bit field of KIP-430: bit n stands for the operation with code n."""

@@ -26,7 +26,7 @@ def handle(ctx: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsR
             try:
                 if not allowed:
                     raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                result.low_watermark = ctx.services.replicas.delete_records(topic.name, asked.partition_index, asked.offset)
+                result.low_watermark = ctx.broker.replicas.delete_records(topic.name, asked.partition_index, asked.offset)
             except KafkaError as error:
                 result.error_code = error.code
     return DeleteRecordsResponse(topics=list(topics.values()))

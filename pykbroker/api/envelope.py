@@ -59,7 +59,7 @@ def decode_principal(data: bytes) -> str:
 def handle(ctx: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse | asyncio.Future[EnvelopeResponse]:
     if not ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
         return EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    if not ctx.services.controller.is_active:
+    if not ctx.controller.controller.is_active:
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     try:
         principal = decode_principal(request.request_principal or b"")
@@ -82,7 +82,7 @@ def handle(ctx: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse | 
     inner_ctx = RequestContext(
         peer, ctx.services, header.api_key, header.version, header.correlation_id, header.client_id, ctx.arrival_ms
     )
-    result = ctx.services.handlers[header.api_key](inner_ctx, inner)
+    result = ctx.controller.handlers[header.api_key](inner_ctx, inner)
     if not isinstance(result, asyncio.Future):
         return _wrap(inner_ctx, result)
     answer: asyncio.Future[EnvelopeResponse] = ctx.services.runtime.loop.create_future()

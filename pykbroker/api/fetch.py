@@ -34,7 +34,7 @@ _TOPIC_IDS_FROM = 13
 def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | asyncio.Future[FetchResponse]:
     services = ctx.services
     if not isinstance(services, BrokerServices):
-        return _handle_metadata_log(ctx, request)
+        return _read_metadata_log(ctx, request)
     replica_id = request.replica_state.replica_id if ctx.api_version >= 15 else request.replica_id
     if replica_id >= 0 and not ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
         # CVE-2018-1288: only brokers may speak as replicas.
@@ -238,8 +238,9 @@ class _Fetch:
         )
 
 
-def _handle_metadata_log(ctx: RequestContext, request: FetchRequest) -> Any:
+def _read_metadata_log(ctx: RequestContext, request: FetchRequest) -> FetchResponse | asyncio.Future[FetchResponse]:
     """On a controller listener only the metadata log is read; the quorum knows everything else."""
     if not ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
         return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    return ctx.services.quorum.handle(request)
+    answer: FetchResponse | asyncio.Future[FetchResponse] = ctx.services.quorum.handle(request, ctx.api_version, ctx.listener_name)
+    return answer

@@ -20,7 +20,7 @@ def handle(ctx: RequestContext, request: InitProducerIdRequest) -> InitProducerI
         if not ctx.authorize(Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id):
             return _error(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     elif not ctx.authorize(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER, CLUSTER_NAME) and not any(
-        ctx.authorize(Operation.WRITE, Resource.TOPIC, name) for name in ctx.services.metadata.image.topics.by_name
+        ctx.authorize(Operation.WRITE, Resource.TOPIC, name) for name in ctx.broker.metadata.image.topics.by_name
     ):
         return _error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if (request.producer_id == -1) != (request.producer_epoch == -1):
@@ -28,13 +28,13 @@ def handle(ctx: RequestContext, request: InitProducerIdRequest) -> InitProducerI
     if transactional_id is not None:
         if not transactional_id:
             return _error(ErrorCode.INVALID_REQUEST)
-        if not 0 < request.transaction_timeout_ms <= ctx.services.config.int("transaction.max.timeout.ms"):
+        if not 0 < request.transaction_timeout_ms <= ctx.broker.config.int("transaction.max.timeout.ms"):
             return _error(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         return _error(ErrorCode.UNSUPPORTED_VERSION)
-    taken = ctx.services.producer_ids.take()
+    taken = ctx.broker.producer_ids.take()
     if isinstance(taken, int):
         return InitProducerIdResponse(producer_id=taken, producer_epoch=0)
-    answer: asyncio.Future[InitProducerIdResponse] = ctx.services.runtime.loop.create_future()
+    answer: asyncio.Future[InitProducerIdResponse] = ctx.broker.runtime.loop.create_future()
 
     def arrived(future: asyncio.Future[int]) -> None:
         if answer.done():

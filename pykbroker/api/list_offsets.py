@@ -58,7 +58,7 @@ def _answer(ctx: RequestContext, request: ListOffsetsRequest, topic: str, asked:
     timestamp = asked.timestamp
     if timestamp < EARLIEST_PENDING_UPLOAD or ctx.api_version < _FIRST_VERSION.get(timestamp, 0):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} in version {ctx.api_version}")
-    partition: Partition = ctx.services.replicas.get(topic, asked.partition_index)
+    partition: Partition = ctx.broker.replicas.get(topic, asked.partition_index)
     if request.replica_id != _DEBUGGING:
         partition.require_leader(asked.current_leader_epoch)
     offset, found_timestamp, epoch = _find(partition, timestamp, request)

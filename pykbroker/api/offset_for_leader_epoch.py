@@ -23,7 +23,7 @@ def handle(ctx: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetF
             try:
                 if not allowed:
                     raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                partition = ctx.services.replicas.get(topic.topic, asked.partition)
+                partition = ctx.broker.replicas.get(topic.topic, asked.partition)
                 partition.require_leader(asked.current_leader_epoch)
                 epoch, end_offset = partition.log.epoch_end_offset(asked.leader_epoch)
                 answers.append(EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset))

@@ -25,9 +25,11 @@ from pykbroker_wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from pykbroker_wire.records.batch import is_transactional
 
 _TOPIC_IDS_FROM = 13
+#: Where a batch of magic 2 keeps the low byte of its attributes, and the bit in it.
+_ATTRIBUTES_AT = 22
+_TRANSACTIONAL = 0x10
 #: A request that asks for acks=all where the high watermark does not move at once waits in one of these.
 _Waiting = list[tuple[Partition, int, PartitionProduceResponse]]
 
@@ -38,12 +40,12 @@ def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | as
     waiting: _Waiting = []
     now_ms = ctx.arrival_ms
     by_id = ctx.api_version >= _TOPIC_IDS_FROM
-    replicas = ctx.services.replicas
+    replicas = ctx.broker.replicas
     refused = _refuse_transactional(ctx, request)
     for topic in request.topic_data:
         name: str | None
         if by_id:
-            image = ctx.services.metadata.image.topics.by_id.get(topic.topic_id)
+            image = ctx.broker.metadata.image.topics.by_id.get(topic.topic_id)
             name = image.name if image is not None else None
         else:
             name = topic.name
@@ -71,7 +73,7 @@ def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | as
             except KafkaError as error:
                 _fail(answer, error)
                 if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and ctx.api_version >= 10 and name is not None:
-                    leader, epoch, _ = leader_hint(ctx.services, ctx.listener_name, name, asked.index)
+                    leader, epoch, _ = leader_hint(ctx.broker, ctx.listener_name, name, asked.index)
                     answer.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
                 continue
             answer.base_offset = info.first_offset
@@ -93,7 +95,9 @@ def _refuse_transactional(ctx: RequestContext, request: ProduceRequest) -> Error
     """CVE-2018-17196: whether a request is transactional is told by every batch of it, not by its header."""
     for topic in request.topic_data:
         for asked in topic.partition_data:
-            if asked.records is not None and is_transactional(asked.records):
+            # One batch: a request with more of them is refused anyway.
+            records = asked.records
+            if records is not None and len(records) > _ATTRIBUTES_AT and records[_ATTRIBUTES_AT] & _TRANSACTIONAL:
                 transactional_id = request.transactional_id
                 if transactional_id is None or not ctx.authorize(Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id):
                     return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -138,7 +142,7 @@ def _with_endpoints(ctx: RequestContext, response: ProduceResponse) -> ProduceRe
                 if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and answer.current_leader.leader_id >= 0:
                     from pykbroker.api.leaders import node_on_listener
 
-                    node = node_on_listener(ctx.services, answer.current_leader.leader_id, ctx.listener_name)
+                    node = node_on_listener(ctx.broker, answer.current_leader.leader_id, ctx.listener_name)
                     if node is not None:
                         response.node_endpoints.append(
                             NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
@@ -148,7 +152,7 @@ def _with_endpoints(ctx: RequestContext, response: ProduceResponse) -> ProduceRe
 
 def _wait(ctx: RequestContext, request: ProduceRequest, response: ProduceResponse, waiting: _Waiting) -> asyncio.Future[ProduceResponse]:
     """acks=all: one future for the request, done when every partition has committed or failed, or its time is up."""
-    loop = ctx.services.runtime.loop
+    loop = ctx.broker.runtime.loop
     future: asyncio.Future[ProduceResponse] = loop.create_future()
     open_answers: dict[int, PartitionProduceResponse] = {id(answer): answer for _, _, answer in waiting}
 

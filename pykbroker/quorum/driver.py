@@ -5,8 +5,8 @@ is written at once, on the loop (a copy into the page cache), and fsynced on a t
 all appends made meanwhile sharing the next; what blocks otherwise (quorum-state, putting a snapshot in place, writing
 one) holds back further inputs or runs beside them. Not responsible for any decision: those are `pykbroker_raft`'s.
 
-A disk error ends this replica: it leads no longer, `append` raises, `failed` says why; the node above decides what to
-do about it.
+A disk error, or a broken rule, ends this replica: it leads no longer, `append` raises, `failed` says why; the node
+above decides what to do about it.
 """
 
 from __future__ import annotations
@@ -340,7 +340,7 @@ class QuorumDriver:
                     self._inputs.popleft()()
                 else:
                     break
-        except StorageError as error:
+        except Exception as error:  # noqa: BLE001  # a replica that broke a rule of its own must not go on voting
             self._fail(error)
         finally:
             self._working = False
@@ -390,8 +390,8 @@ class QuorumDriver:
                     size, content = future.result()
                     self.node.snapshot_installed(last.id, size, content.voters, content.kraft_version, self._now())
                 self._execute(ready, values)
-            except StorageError as storage_error:
-                self._fail(storage_error)
+            except Exception as execute_error:  # noqa: BLE001
+                self._fail(execute_error)
             self._work()
 
         self._task(self._runtime.run_blocking(persist), persisted)
@@ -510,7 +510,7 @@ class QuorumDriver:
             return
         self.failed = error
         logger.error(
-            "[RaftManager id=%d] The metadata log in %s failed", self.node_id, self._config.log_dir, exc_info=error
+            "[RaftManager id=%d] The replica in %s has stopped", self.node_id, self._config.log_dir, exc_info=error
         )
         for answer in list(self._answers.values()):
             if answer is not None and not answer.done():
@@ -556,7 +556,7 @@ class QuorumDriver:
             return
         try:
             self._listeners.tell()
-        except StorageError as error:
+        except Exception as error:  # noqa: BLE001  # listeners' own errors do not come here: this is the log
             self._fail(error)
             return
         if self._listeners.bytes_since_snapshot >= self._config.snapshot_bytes:

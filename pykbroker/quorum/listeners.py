@@ -199,6 +199,8 @@ class Listeners:
         high_watermark = self._high_watermark
         if high_watermark is None or self._storage is None:
             return
+        # A snapshot from the leader may have skipped what was never counted.
+        self._counted_offset = max(self._counted_offset, self._storage.log.log_start_offset)
         while self._counted_offset < high_watermark:
             for batch in self._committed(self._counted_offset, high_watermark):
                 self.bytes_since_snapshot += batch.size

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pykbroker.replica.partition import Partition
@@ -80,7 +81,7 @@ class Upkeep:
                 write = prepare(log_dir)
                 if write is not None:
                     self._busy.add(key)
-                    self._runtime.run_blocking(write).add_done_callback(lambda done, key=key: self._written(key, done))
+                    self._runtime.run_blocking(write).add_done_callback(partial(self._written, key))
 
     def _written(self, key: str, done: asyncio.Future[None]) -> None:
         self._busy.discard(key)

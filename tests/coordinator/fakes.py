@@ -19,7 +19,7 @@ from pykbroker_wire.records.batch import BatchHeader, iter_batches, stamp
 TOPIC = "__consumer_offsets"
 
 
-class Loop(asyncio.AbstractEventLoop):
+class Loop:
     """Time stands still until `advance`; `turn` runs what is ready."""
 
     def __init__(self) -> None:
@@ -41,17 +41,17 @@ class Loop(asyncio.AbstractEventLoop):
         return True
 
     def create_future(self) -> asyncio.Future[Any]:
-        return asyncio.Future(loop=self)
+        return asyncio.Future(loop=as_loop(self))
 
-    def call_soon(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
-        handle = asyncio.Handle(callback, args, self, context)
+    def call_soon(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, as_loop(self), context)
         self._ready.append(handle)
         return handle
 
     def call_at(
         self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
-    ) -> asyncio.TimerHandle:  # type: ignore[override]
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
+    ) -> asyncio.TimerHandle:
+        handle = asyncio.TimerHandle(when, callback, args, as_loop(self), context)
         self._count += 1
         heapq.heappush(self._scheduled, (when, self._count, handle))
         return handle
@@ -85,6 +85,10 @@ class Loop(asyncio.AbstractEventLoop):
 
     def sleeping(self) -> int:
         return sum(not handle.cancelled() for _, _, handle in self._scheduled)
+
+
+def as_loop(loop: Loop) -> asyncio.AbstractEventLoop:
+    return cast(asyncio.AbstractEventLoop, loop)
 
 
 class Log:
@@ -195,8 +199,8 @@ class Replicas:
         partition = self.partitions[index]
         partition.leads = False
         waiters, partition.waiters = partition.waiters, []
-        for _, callback in waiters:
-            callback(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        for _, waiter in waiters:
+            waiter(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         for callback in self._callbacks:
             callback(cast(Partition, partition), False, self.epoch)
 

@@ -398,4 +398,4 @@ def test_subscriptions_that_cannot_be_read_count_as_everything() -> None:
     assert group(bench).subscribed_topics is None
     assert group(bench).is_subscribed("anything")
     bench.stable(1, group="other", protocols={"range": subscription("t", "u")})
-    assert group(bench, "other").subscribed_topics == {"t", "u"}
+    assert group(bench, "other").subscribed_topics == frozenset({"t", "u"})

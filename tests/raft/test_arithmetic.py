@@ -131,7 +131,7 @@ def view_of(epochs: list[int]) -> LogView:
 
 @given(logs(), logs())
 def test_divergence_ends_in_the_common_prefix(leader_epochs: list[int], follower_epochs: list[int]) -> None:
-    """Two logs whose records are named by (offset, epoch): cutting as told ends where they agree, in finitely many steps."""
+    """Cutting a log as told ends where the two agree, in finitely many steps."""
     leader, follower = view_of(leader_epochs), view_of(follower_epochs)
     for _ in range(20):
         verdict, where = leader.validate(follower.end_offset, follower.last_epoch)

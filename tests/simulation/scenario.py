@@ -13,7 +13,7 @@ from tests.simulation.world import World
 TOPIC = "orders"
 SIMULATED_SECONDS = 600.0
 #: small, so that a run rolls segments and crosses index entries
-OVERRIDES = {"log.segment.bytes": "16384", "log.index.interval.bytes": "128", "offsets.topic.num.partitions": "2"}
+OVERRIDES = {"log.roll.ms": "700", "log.index.interval.bytes": "128", "offsets.topic.num.partitions": "2"}
 
 
 def simulate(seed: int, *, power_loss: bool) -> World:

@@ -50,13 +50,25 @@ def read(item: Entry, version: int, data: bytes) -> None:
     message.encode(version)
 
 
-@pytest.mark.slow
-def test_mutated_messages() -> None:
-    rng = random.Random(SEED)
+def read_mutated(rng: random.Random, count: int) -> None:
     for item, version in cases():
         whole = make(item, version, "random", rng.randrange(1_000)).encode_bytes(version)
-        for data in mutations(rng, whole[:2_000], 100):
+        for data in mutations(rng, whole[:2_000], count):
             read(item, version, data)
+
+
+@pytest.mark.slow
+def test_mutated_messages() -> None:
+    read_mutated(random.Random(SEED), 100)
+
+
+@pytest.mark.long
+def test_mutated_messages_for_long() -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    for _ in range(30):
+        read_mutated(random.Random(seed), 100)
+        seed += 1
 
 
 @pytest.mark.slow

@@ -1,8 +1,9 @@
-"""`python wire/generate`: the command. See README.md beside this folder.
+"""`python wire/generate`: the command.
 
-python wire/generate                      schemas -> wire/pykbroker_wire/{messages,stored}, apis.py
-python wire/generate --check              fail when that would change a file
-python wire/generate schemas --libs DIR   Apache Kafka's jars in DIR -> schemas
+- `python wire/generate`: schemas -> wire/pykbroker_wire/{messages,stored} and apis.py
+- `python wire/generate --check`: fail when that would change a file
+- `python wire/generate schemas --libs DIR`: Apache Kafka's jars in DIR -> schemas
+- `python wire/generate schemas --kafka VERSION`: the same for a release, whose jars Maven resolves
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 from pathlib import Path
 
 WIRE = Path(__file__).resolve().parent.parent
+CACHE = WIRE.parent / ".cache"
 if str(WIRE) not in sys.path:
     sys.path.insert(0, str(WIRE))
 
@@ -23,10 +25,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="write nothing, fail when something would change")
     commands = parser.add_subparsers(dest="command")
     schemas = commands.add_parser("schemas", help="rewrite wire/schemas from Apache Kafka's jars")
-    schemas.add_argument("--libs", type=Path, required=True, help="the folder with kafka-clients-X.jar and its kind")
+    source = schemas.add_mutually_exclusive_group(required=True)
+    source.add_argument("--libs", type=Path, help="the folder with kafka-clients-X.jar and its kind")
+    source.add_argument("--kafka", metavar="VERSION", help="a release, whose jars Maven resolves into .cache")
     options = parser.parse_args(arguments)
     if options.command == "schemas":
-        wanted = project.schema_files(convert.convert(options.libs), convert.kafka_version(options.libs))
+        libs = options.libs or convert.resolve(options.kafka, CACHE / f"kafka-{options.kafka}" / "definitions")
+        wanted = project.schema_files(convert.convert(libs), convert.kafka_version(libs))
         changed = project.write(WIRE / "schemas", wanted, project.owned_schemas(WIRE / "schemas"), check=options.check)
     else:
         package = WIRE / "pykbroker_wire"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,14 @@ def message_from_json(raw: dict[str, Any], home: str) -> Message:
             for item in raw.get("commonStructs", ())
         ],
     )
+
+
+def resolve(version: str, folder: Path) -> Path:
+    """The jars of a release, resolved through Maven into `folder`."""
+    pom = Path(__file__).with_name("pom.xml")
+    command = ["mvn", "-q", "-B", "-f", str(pom), f"-Dkafka.version={version}", "dependency:copy-dependencies"]
+    subprocess.run([*command, f"-DoutputDirectory={folder}"], check=True, stdin=subprocess.DEVNULL, timeout=900)
+    return folder
 
 
 def jars(libs: Path) -> dict[str, Path]:

@@ -163,44 +163,86 @@ def iter_encoded(
     view = memoryview(data)
     end = len(view)
     position = 0
+    # Loading an internal topic reads all its records through this loop: one-byte numbers are read in line, and only
+    # the others by a call, which costs six times as much.
     for index in range(count):
         try:
             size, position = read_varint(data, position)
             stop = position + size
             if size < 0 or stop > end:
                 raise InvalidRecord(f"record {index} has {size} bytes, {end - position} are left in the batch")
-            timestamp_delta, position = read_varlong(data, position + 1)  # the attributes byte has no meaning yet
-            offset_delta, position = read_varint(data, position)
-            key, position = _read_bytes(view, position, stop)
-            value, position = _read_bytes(view, position, stop)
-            header_count, position = read_varint(data, position)
-            if header_count < 0 or header_count > stop - position:
-                raise InvalidRecord(f"record {index} has {header_count} headers")
+            position += 1  # the attributes have no meaning yet
+            byte = data[position]
+            if byte < 128:
+                timestamp_delta = byte >> 1 ^ -(byte & 1)
+                position += 1
+            else:
+                timestamp_delta, position = read_varlong(data, position)
+            byte = data[position]
+            if byte < 128:
+                offset_delta = byte >> 1 ^ -(byte & 1)
+                position += 1
+            else:
+                offset_delta, position = read_varint(data, position)
+            byte = data[position]
+            if byte == 1:
+                key = None
+                position += 1
+            elif byte < 128 and not byte & 1:
+                start = position + 1
+                position = start + (byte >> 1)
+                key = view[start:position]
+            else:
+                key, position = _read_bytes(view, position)
+            byte = data[position]
+            if byte == 1:
+                value = None
+                position += 1
+            elif byte < 128 and not byte & 1:
+                start = position + 1
+                position = start + (byte >> 1)
+                value = view[start:position]
+            else:
+                value, position = _read_bytes(view, position)
             headers: list[tuple[str, bytes | None]] = []
-            for _ in range(header_count):
-                name, position = _read_bytes(view, position, stop)
-                if name is None:
-                    raise InvalidRecord(f"record {index} has a header without a key")
-                content, position = _read_bytes(view, position, stop)
-                headers.append((str(name, "utf-8", "replace"), None if content is None else bytes(content)))
+            if data[position]:
+                position = _read_headers(view, position, stop, headers)
+            else:
+                position += 1
         except IndexError:
             raise InvalidRecord(f"the batch ends inside record {index}") from None
         if position != stop:
             raise InvalidRecord(f"record {index} says that it ends at {stop}, its fields end at {position}")
-        timestamp = wrap_int64(base_timestamp + timestamp_delta) if append_time is None else append_time
+        timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
+        if not -0x8000000000000000 <= timestamp <= 0x7FFFFFFFFFFFFFFF:
+            timestamp = wrap_int64(timestamp)
         yield Record(base_offset + offset_delta, timestamp, key, value, headers)
     if position != end:
         raise InvalidRecord(f"{end - position} bytes are left after the last record of the batch")
 
 
-def _read_bytes(view: memoryview, position: int, stop: int) -> tuple[memoryview | None, int]:
+def _read_bytes(view: memoryview, position: int) -> tuple[memoryview | None, int]:
+    # A length that leads out of the record gives a view that is too short, and a position that is not the record's end.
     size, position = read_varint(view, position)
     if size < 0:
         return None, position
     after = position + size
-    if after > stop:
-        raise InvalidRecord("a length leads out of its record")
     return view[position:after], after
+
+
+def _read_headers(view: memoryview, position: int, stop: int, headers: list[tuple[str, bytes | None]]) -> int:
+    count, position = read_varint(view, position)
+    if count < 0 or count > stop - position:
+        raise InvalidRecord(f"a record with {count} headers")
+    for _ in range(count):
+        name, position = _read_bytes(view, position)
+        if name is None:
+            raise InvalidRecord("a record header without a key")
+        content, position = _read_bytes(view, position)
+        if position > stop:
+            raise InvalidRecord("a record header that leads out of its record")
+        headers.append((str(name, "utf-8", "replace"), None if content is None else bytes(content)))
+    return position
 
 
 def wrap_int64(value: int) -> int:
