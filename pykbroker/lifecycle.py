@@ -111,7 +111,7 @@ class BrokerLifecycle:
         """Begin to register with these advertised listeners (ports as bound)."""
         self._endpoints = list(endpoints)
         self.state = BrokerState.STARTING
-        self._metadata.add_publisher(self)
+        self._metadata.add_publisher(self, catch_up=False)
         self._metadata.on_leader(self._leader_changed)
         self._registration_timer = self._runtime.loop.call_later(
             self._registration_timeout_ms / 1000, self._registration_timed_out
@@ -352,7 +352,7 @@ class ControllerRegistration:
     def start(self, endpoints: Iterable[Endpoint]) -> None:
         self._endpoints = list(endpoints)
         self._metadata.on_leader(lambda leader_id, epoch: self._check())
-        self._metadata.add_publisher(self)
+        self._metadata.add_publisher(self, catch_up=False)
         self._check()
 
     def stop(self) -> None:

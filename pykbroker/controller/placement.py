@@ -2,7 +2,7 @@
 
 Rules: replicas of a partition are spread over racks before a rack gets a second one; leaders go round racks and
 brokers; the first replica is on an unfenced broker, and fenced ones are used only when a rack has no other left;
-those in controlled shutdown are not used. After as many partitions as there are unfenced brokers everything is shuffled.
+those in controlled shutdown are not used. After as many partitions as there are unfenced brokers all is shuffled.
 """
 
 from __future__ import annotations

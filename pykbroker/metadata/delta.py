@@ -130,6 +130,25 @@ class MetadataDelta:
         self.delegation_tokens_changed: dict[str, im.DelegationTokenImage | None] = {}
         self._names: dict[str, bytes | None] = {}
 
+    @classmethod
+    def of_everything(cls, image: MetadataImage) -> MetadataDelta:
+        """What turns the empty image into this one, for somebody who comes late."""
+        delta = cls(im.EMPTY_IMAGE)
+        for topic in image.topics.by_id.values():
+            delta.topics_changed[topic.id] = TopicDelta(topic.name, topic.id, None, dict(topic.partitions))
+            delta._names[topic.name] = topic.id
+        delta.brokers_changed.update(image.brokers)
+        delta.controllers_changed.update(image.controllers)
+        delta.configs_changed.update((resource, dict(values)) for resource, values in image.configs.by_resource.items())
+        delta.features_changed.update(image.features.all())
+        delta.client_quotas_changed.update((entity, dict(quotas)) for entity, quotas in image.client_quotas.items())
+        if image.producer_ids_next >= 0:
+            delta.producer_ids_next = image.producer_ids_next
+        delta.acls_changed.update(image.acls)
+        delta.scram_changed.update(image.scram)
+        delta.delegation_tokens_changed.update(image.delegation_tokens)
+        return delta
+
     @property
     def empty(self) -> bool:
         """True when no record changed anything that an image holds."""

@@ -21,7 +21,7 @@ from typing import Protocol
 from pykbroker.metadata.delta import MetadataDelta
 from pykbroker.metadata.image import EMPTY_IMAGE, MetadataImage
 from pykbroker.metadata.records import decode_record
-from pykbroker.metadata.snapshot import image_records, snapshot_values
+from pykbroker.metadata.snapshot import snapshot_values
 from pykbroker_wire.stored.metadata import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
 
 logger = logging.getLogger(__name__)
@@ -50,18 +50,16 @@ class MetadataLoader:
         self.last_offset = -1
         self._publishers: list[Publisher] = list(publishers)
         self._leader_watchers: list[Callable[[int | None, int], None]] = []
-        self._offset_waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._waiters: list[tuple[Callable[[MetadataImage], bool], asyncio.Future[None]]] = []
         self._transaction: MetadataDelta | None = None
 
     # Publishers.
 
-    def add_publisher(self, publisher: Publisher) -> None:
+    def add_publisher(self, publisher: Publisher, *, catch_up: bool = True) -> None:
+        """`catch_up`: first tell it everything that is known."""
         self._publishers.append(publisher)
-        if self.image is not EMPTY_IMAGE:
-            delta = MetadataDelta(EMPTY_IMAGE)
-            for record in image_records(self.image):
-                delta.replay(record)
-            publisher.publish(delta, EMPTY_IMAGE, self.image)
+        if catch_up and self.image is not EMPTY_IMAGE:
+            publisher.publish(MetadataDelta.of_everything(self.image), EMPTY_IMAGE, self.image)
 
     def remove_publisher(self, publisher: Publisher) -> None:
         self._publishers.remove(publisher)
@@ -72,11 +70,15 @@ class MetadataLoader:
 
     def when_at(self, offset: int) -> asyncio.Future[None]:
         """Done once everything up to and including `offset` is in `image` and published."""
+        return self.when(lambda image: image.offset >= offset)
+
+    def when(self, condition: Callable[[MetadataImage], bool]) -> asyncio.Future[None]:
+        """Done once the condition holds, after publishing."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if self.last_offset >= offset and self._transaction is None:
+        if condition(self.image):
             future.set_result(None)
         else:
-            self._offset_waiters.append((offset, future))
+            self._waiters.append((condition, future))
         return future
 
     # MetadataListener.
@@ -132,21 +134,21 @@ class MetadataLoader:
     def _publish(self, delta: MetadataDelta, offset: int, epoch: int, timestamp_ms: int) -> None:
         old = self.image
         new = self.image = delta.apply(offset, epoch, timestamp_ms)
-        for publisher in self._publishers:
+        for publisher in tuple(self._publishers):
             try:
                 publisher.publish(delta, old, new)
             except Exception:
                 # One part's bug must not keep the others from learning what the cluster looks like.
                 logger.exception("Publishing the metadata image at offset %d to %r failed", offset, publisher)
-        if self._offset_waiters:
-            self._wake(offset)
+        if self._waiters:
+            self._wake(new)
 
-    def _wake(self, offset: int) -> None:
-        waiting, self._offset_waiters = self._offset_waiters, []
-        for wanted, future in waiting:
+    def _wake(self, image: MetadataImage) -> None:
+        waiting, self._waiters = self._waiters, []
+        for condition, future in waiting:
             if future.done():
                 continue
-            if wanted <= offset:
+            if condition(image):
                 future.set_result(None)
             else:
-                self._offset_waiters.append((wanted, future))
+                self._waiters.append((condition, future))

@@ -1,0 +1,159 @@
+"""Topics that come into being by being asked for: a client's, and Kafka's own.
+
+Through CreateTopics on the controller's channel, like anybody else's. A topic whose creation is under way is not asked
+for again. Not responsible for authorization.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from weakref import WeakKeyDictionary
+
+from pykbroker.api.services import BrokerServices
+from pykbroker.metadata.loader import MetadataLoader
+from pykbroker.metadata.names import (
+    GROUP_METADATA_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    topic_name_problem,
+)
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+logger = logging.getLogger(__name__)
+
+#: Per broker: topics whose creation is under way, each with what its callers wait for.
+_in_flight: WeakKeyDictionary[MetadataLoader, dict[str, asyncio.Future[ErrorCode]]] = WeakKeyDictionary()
+
+
+def ensure_topic(services: BrokerServices, name: str) -> asyncio.Future[ErrorCode]:
+    """Create the topic if it is not there. Done when this broker's metadata has it (NONE), or with why not.
+
+    LEADER_NOT_AVAILABLE stands for every failure that may pass: no controller, a timeout.
+    """
+    return create_missing(services, [name])[name]
+
+
+def create_missing(services: BrokerServices, names: Iterable[str]) -> dict[str, asyncio.Future[ErrorCode]]:
+    """As `ensure_topic`, many in one request."""
+    loop = services.runtime.loop
+    in_flight = _in_flight.setdefault(services.metadata, {})
+    futures: dict[str, asyncio.Future[ErrorCode]] = {}
+    wanted: list[str] = []
+    for name in names:
+        under_way = in_flight.get(name)
+        if under_way is not None:
+            futures[name] = under_way
+            continue
+        future = futures[name] = loop.create_future()
+        if name in services.metadata.image.topics.by_name:
+            future.set_result(ErrorCode.NONE)
+        elif topic_name_problem(name) is not None:
+            future.set_result(ErrorCode.INVALID_TOPIC_EXCEPTION)
+        else:
+            in_flight[name] = future
+            wanted.append(name)
+    if wanted:
+        _create(services, wanted, in_flight)
+    return futures
+
+
+def _create(services: BrokerServices, names: list[str], in_flight: dict[str, asyncio.Future[ErrorCode]]) -> None:
+    timeout_ms = services.config.int("request.timeout.ms")
+    request = CreateTopicsRequest(topics=[_creatable(services, name) for name in names], timeout_ms=timeout_ms)
+
+    def finish(name: str, code: ErrorCode) -> None:
+        future = in_flight.pop(name, None)
+        if future is not None and not future.done():
+            future.set_result(code)
+
+    def answered(sent: asyncio.Future[CreateTopicsResponse]) -> None:
+        error = None if sent.cancelled() else sent.exception()
+        if sent.cancelled() or error is not None:
+            logger.warning("Auto creation of topics %s failed: %r", ", ".join(names), error)
+            for name in names:
+                finish(name, ErrorCode.LEADER_NOT_AVAILABLE)
+            return
+        verdicts = {result.name: result for result in sent.result().topics}
+        for name in names:
+            result = verdicts.get(name)
+            code = ErrorCode.LEADER_NOT_AVAILABLE if result is None else ErrorCode(result.error_code)
+            if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                _when_known(services, name, partial(finish, name))
+                continue
+            if code is ErrorCode.NOT_CONTROLLER:
+                code = ErrorCode.LEADER_NOT_AVAILABLE
+            else:
+                message = None if result is None else result.error_message
+                logger.warning("Auto creation of topic %s failed: %s", name, message)
+            finish(name, code)
+
+    logger.info("Sent auto-creation request for %s to the active controller.", ", ".join(names))
+    services.controller_channel.send(request, timeout_ms).add_done_callback(answered)
+
+
+def _when_known(services: BrokerServices, name: str, done: Callable[[ErrorCode], None]) -> None:
+    """The controller has it; the broker's own metadata may be a moment behind."""
+    known = services.metadata.when(lambda image: name in image.topics.by_name)
+    timer = services.runtime.loop.call_later(services.config.int("request.timeout.ms") / 1000, known.cancel)
+
+    def finished(future: asyncio.Future[None]) -> None:
+        timer.cancel()
+        done(ErrorCode.LEADER_NOT_AVAILABLE if future.cancelled() else ErrorCode.NONE)
+
+    known.add_done_callback(finished)
+
+
+def _creatable(services: BrokerServices, name: str) -> CreatableTopic:
+    config = services.config
+    match name:
+        case "__consumer_offsets":
+            assert name == GROUP_METADATA_TOPIC
+            partitions = config.int("offsets.topic.num.partitions")
+            factor = config.int("offsets.topic.replication.factor")
+            # "producer": batches stay compressed as the coordinator wrote them.
+            configs = {
+                "cleanup.policy": "compact",
+                "segment.bytes": str(config.int("offsets.topic.segment.bytes")),
+                "compression.type": "producer",
+            }
+        case "__transaction_state":
+            assert name == TRANSACTION_STATE_TOPIC
+            partitions = config.int("transaction.state.log.num.partitions")
+            factor = config.int("transaction.state.log.replication.factor")
+            configs = {
+                "cleanup.policy": "compact",
+                "segment.bytes": str(config.int("transaction.state.log.segment.bytes")),
+                "compression.type": "uncompressed",
+                "unclean.leader.election.enable": "false",
+                "min.insync.replicas": str(config.int("transaction.state.log.min.isr")),
+            }
+        case "__share_group_state":
+            assert name == SHARE_STATE_TOPIC
+            partitions = config.int("share.coordinator.state.topic.num.partitions")
+            factor = config.int("share.coordinator.state.topic.replication.factor")
+            configs = {
+                "cleanup.policy": "delete",
+                "compression.type": "none",
+                "segment.bytes": str(config.int("share.coordinator.state.topic.segment.bytes")),
+                "min.insync.replicas": str(config.int("share.coordinator.state.topic.min.isr")),
+                "retention.ms": "-1",
+            }
+        case _:
+            partitions = config.int("num.partitions")
+            factor = config.int("default.replication.factor")
+            configs = {}
+    return CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=factor,
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+    )

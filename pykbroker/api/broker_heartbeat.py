@@ -1,0 +1,30 @@
+"""BrokerHeartbeat, versions 0-2, on controller listeners: a broker's lease, fencing, controlled shutdown. KIP-631."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pykbroker.api.context import RequestContext
+from pykbroker.api.on_controller import controller_of, immediately, respond
+from pykbroker.controller.brokers import heartbeat
+from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+
+
+def handle(ctx: RequestContext, request: BrokerHeartbeatRequest) -> asyncio.Future[BrokerHeartbeatResponse]:
+    if not ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
+        return immediately(BrokerHeartbeatResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+    controller = controller_of(ctx)
+    return respond(
+        ctx,
+        controller.submit(
+            "BrokerHeartbeat", lambda state, now_ms: heartbeat(state, request, now_ms, controller.next_offset)
+        ),
+        lambda reply: BrokerHeartbeatResponse(
+            is_caught_up=reply.is_caught_up,
+            is_fenced=reply.is_fenced,
+            should_shut_down=reply.should_shut_down,
+        ),
+        lambda error: BrokerHeartbeatResponse(error_code=error.code),
+    )

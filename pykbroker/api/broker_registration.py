@@ -1,0 +1,27 @@
+"""BrokerRegistration, versions 0-4, on controller listeners. KIP-631, KIP-858, KIP-966."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pykbroker.api.context import RequestContext
+from pykbroker.api.on_controller import controller_of, immediately, respond
+from pykbroker.controller.brokers import register_broker
+from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+
+
+def handle(ctx: RequestContext, request: BrokerRegistrationRequest) -> asyncio.Future[BrokerRegistrationResponse]:
+    if not ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
+        return immediately(BrokerRegistrationResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+    controller = controller_of(ctx)
+    return respond(
+        ctx,
+        controller.submit(
+            "BrokerRegistration",
+            lambda state, now_ms: register_broker(state, request, now_ms, controller.next_offset),
+        ),
+        lambda epoch: BrokerRegistrationResponse(broker_epoch=epoch),
+        lambda error: BrokerRegistrationResponse(error_code=error.code),
+    )

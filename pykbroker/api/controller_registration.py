@@ -1,0 +1,32 @@
+"""ControllerRegistration, version 0, on controller listeners: where a controller listens. KIP-919."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pykbroker.api.context import RequestContext
+from pykbroker.api.on_controller import controller_of, immediately, respond
+from pykbroker.controller.brokers import register_controller
+from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
+
+
+def handle(
+    ctx: RequestContext, request: ControllerRegistrationRequest
+) -> asyncio.Future[ControllerRegistrationResponse]:
+    if not ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
+        return immediately(_refused(KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)))
+    return respond(
+        ctx,
+        controller_of(ctx).submit("ControllerRegistration", lambda state, now_ms: register_controller(state, request)),
+        lambda _: ControllerRegistrationResponse(),
+        _refused,
+    )
+
+
+def _refused(error: KafkaError) -> ControllerRegistrationResponse:
+    return ControllerRegistrationResponse(error_code=error.code, error_message=error.message)

@@ -1,0 +1,18 @@
+"""CreateAcls, versions 1-3. Answered as a node without an authorizer: SECURITY_DISABLED. ACLs come later."""
+
+from __future__ import annotations
+
+from pykbroker.api.context import RequestContext
+from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+
+
+def handle(ctx: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
+    code, message = ErrorCode.SECURITY_DISABLED, "No Authorizer is configured."
+    if not ctx.authorize(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        message = code.message
+    return CreateAclsResponse(
+        results=[AclCreationResult(error_code=code, error_message=message) for _ in request.creations]
+    )

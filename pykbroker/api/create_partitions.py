@@ -1,0 +1,50 @@
+"""CreatePartitions, versions 0-3, on the active controller. KIP-195. Controller mutation quotas are not served."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pykbroker.api.context import RequestContext
+from pykbroker.api.on_controller import controller_of, respond
+from pykbroker.controller.topics import create_partitions
+from pykbroker.security.authorizer import Operation, Resource
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+
+
+def handle(ctx: RequestContext, request: CreatePartitionsRequest) -> asyncio.Future[CreatePartitionsResponse]:
+    names = [topic.name for topic in request.topics]
+    results = [
+        CreatePartitionsTopicResult(
+            name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name."
+        )
+        for name in dict.fromkeys(names)
+        if names.count(name) > 1
+    ]
+    topics = []
+    for topic in request.topics:
+        if names.count(topic.name) > 1:
+            continue
+        if ctx.authorize(Operation.ALTER, Resource.TOPIC, topic.name):
+            topics.append(topic)
+        else:
+            results.append(
+                CreatePartitionsTopicResult(name=topic.name, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            )
+    return respond(
+        ctx,
+        controller_of(ctx).submit(
+            "CreatePartitions", lambda state, now_ms: create_partitions(state, topics, request.validate_only)
+        ),
+        lambda made: CreatePartitionsResponse(results=[*results, *made]),
+        lambda error: CreatePartitionsResponse(
+            results=[
+                CreatePartitionsTopicResult(name=name, error_code=error.code, error_message=error.message)
+                for name in names
+            ]
+        ),
+    )

@@ -1,0 +1,59 @@
+"""CreateTopics, versions 2-7, on the active controller. KIP-464 defaults, KIP-525 configuration in the answer.
+
+`timeout_ms` has no effect: the answer comes when the topic is committed. Controller mutation quotas are not served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from pykbroker.api.context import RequestContext
+from pykbroker.api.on_controller import controller_of, respond
+from pykbroker.controller.result import Result
+from pykbroker.controller.state import ControllerState
+from pykbroker.controller.topics import create_topics
+from pykbroker.metadata.names import METADATA_TOPIC
+from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+
+
+def handle(ctx: RequestContext, request: CreateTopicsRequest) -> asyncio.Future[CreateTopicsResponse]:
+    names = [topic.name for topic in request.topics]
+    once = [name for name in dict.fromkeys(names) if names.count(name) == 1]
+    allowed = [name for name in once if name != METADATA_TOPIC]
+    if not ctx.authorize(Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME):
+        creatable = {name for name in allowed if ctx.authorize(Operation.CREATE, Resource.TOPIC, name)}
+    else:
+        creatable = set(allowed)
+    describable = {name for name in allowed if ctx.authorize(Operation.DESCRIBE_CONFIGS, Resource.TOPIC, name)}
+    wanted = CreateTopicsRequest(
+        topics=[topic for topic in request.topics if topic.name in creatable],
+        timeout_ms=request.timeout_ms,
+        validate_only=request.validate_only,
+    )
+
+    def operation(state: ControllerState, now_ms: int) -> Result[CreateTopicsResponse]:
+        return create_topics(state, wanted, describable)
+
+    def answer(response: CreateTopicsResponse) -> CreateTopicsResponse:
+        for name in dict.fromkeys(names):
+            if names.count(name) > 1:
+                response.topics.append(_failed(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+        for name in once:
+            if name == METADATA_TOPIC:
+                message = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
+                response.topics.append(_failed(name, ErrorCode.INVALID_REQUEST, message))
+            elif name not in creatable:
+                message = "Authorization failed."
+                response.topics.append(_failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, message))
+        return response
+
+    def refuse(error: KafkaError) -> CreateTopicsResponse:
+        return CreateTopicsResponse(topics=[_failed(name, error.code, error.message) for name in names])
+
+    return respond(ctx, controller_of(ctx).submit("CreateTopics", operation), answer, refuse)
+
+
+def _failed(name: str, code: ErrorCode, message: str) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=code, error_message=message)

@@ -1,0 +1,114 @@
+"""DeleteTopics, versions 1-6, on the active controller; by name, from version 6 by topic id too (KIP-516)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from pykbroker.api.context import RequestContext
+from pykbroker.api.on_controller import controller_of, immediately, respond
+from pykbroker.controller.result import Result, Verdict, failure
+from pykbroker.controller.state import ControllerState
+from pykbroker.controller.topics import delete_topics
+from pykbroker.metadata.image import ZERO_UUID
+from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+
+Results = list[DeletableTopicResult]
+
+
+def handle(ctx: RequestContext, request: DeleteTopicsRequest) -> asyncio.Future[DeleteTopicsResponse]:
+    if not ctx.services.config.bool("delete.topic.enable"):
+        old = ctx.api_version < 3
+        code = ErrorCode.INVALID_REQUEST if old else ErrorCode.TOPIC_DELETION_DISABLED
+        return immediately(_refused(request, KafkaError(code, "Topic deletion is disabled." if old else None)))
+    results: Results = []
+    names, ids = _wanted(request, results)
+
+    def operation(state: ControllerState, now_ms: int) -> Result[Results]:
+        chosen = _authorized(ctx, state, names, ids, results)
+        deleted = delete_topics(state, chosen)
+        results.extend(_result(chosen[topic_id], topic_id, verdict) for topic_id, verdict in deleted.response.items())
+        # Positions must not tell what is absent from what one may not see.
+        state.random.shuffle(results)
+        return Result(results, deleted.records)
+
+    return respond(
+        ctx,
+        controller_of(ctx).submit("DeleteTopics", operation),
+        lambda found: DeleteTopicsResponse(responses=found),
+        lambda error: _refused(request, error),
+    )
+
+
+def _wanted(request: DeleteTopicsRequest, results: Results) -> tuple[list[str], list[bytes]]:
+    """Names and ids that are given once; what is wrong with the others goes to `results`."""
+    names: Counter[str] = Counter(request.topic_names)
+    ids: Counter[bytes] = Counter()
+    for topic in request.topics:
+        if topic.name is None and topic.topic_id == ZERO_UUID:
+            results.append(_invalid(None, ZERO_UUID, "Neither topic name nor id were specified."))
+        elif topic.name is None:
+            ids[topic.topic_id] += 1
+        elif topic.topic_id == ZERO_UUID:
+            names[topic.name] += 1
+        else:
+            results.append(_invalid(topic.name, topic.topic_id, "You may not specify both topic name and topic id."))
+    results.extend(_invalid(name, ZERO_UUID, "Duplicate topic name.") for name, count in names.items() if count > 1)
+    results.extend(_invalid(None, topic_id, "Duplicate topic id.") for topic_id, count in ids.items() if count > 1)
+    return [n for n, count in names.items() if count == 1], [i for i, count in ids.items() if count == 1]
+
+
+def _authorized(
+    ctx: RequestContext, state: ControllerState, names: list[str], ids: list[bytes], results: Results
+) -> dict[bytes, str]:
+    """Ids and names of what may be deleted; the rest goes to `results`, saying no more than one may know."""
+    topics = state.image.topics
+    everything = ctx.authorize(Operation.DELETE, Resource.CLUSTER, CLUSTER_NAME)
+
+    def may(operation: Operation, name: str) -> bool:
+        return everything or ctx.authorize(operation, Resource.TOPIC, name)
+
+    chosen: dict[bytes, str] = {}
+    for topic_id in ids:
+        topic = topics.by_id.get(topic_id)
+        if topic is None:
+            results.append(_result(None, topic_id, failure(ErrorCode.UNKNOWN_TOPIC_ID)))
+        elif may(Operation.DELETE, topic.name):
+            chosen[topic_id] = topic.name
+        else:
+            name = topic.name if may(Operation.DESCRIBE, topic.name) else None
+            results.append(_result(name, topic_id, failure(ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
+    for name in names:
+        topic = topics.by_name.get(name)
+        if not may(Operation.DESCRIBE, name):
+            results.append(_result(name, ZERO_UUID, failure(ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
+        elif topic is None:
+            results.append(_result(name, ZERO_UUID, failure(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
+        elif not may(Operation.DELETE, name):
+            results.append(_result(name, ZERO_UUID, failure(ErrorCode.TOPIC_AUTHORIZATION_FAILED)))
+        elif topic.id in chosen:
+            del chosen[topic.id]
+            results.append(_invalid(name, topic.id, "The provided topic name maps to an ID that was already supplied."))
+        else:
+            chosen[topic.id] = name
+    return chosen
+
+
+def _result(name: str | None, topic_id: bytes, verdict: Verdict) -> DeletableTopicResult:
+    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=verdict.code, error_message=verdict.message)
+
+
+def _invalid(name: str | None, topic_id: bytes, message: str) -> DeletableTopicResult:
+    return _result(name, topic_id, failure(ErrorCode.INVALID_REQUEST, message))
+
+
+def _refused(request: DeleteTopicsRequest, error: KafkaError) -> DeleteTopicsResponse:
+    wanted = [(topic.name, topic.topic_id) for topic in request.topics]
+    wanted += [(name, ZERO_UUID) for name in request.topic_names]
+    return DeleteTopicsResponse(
+        responses=[
+            DeletableTopicResult(name=name, topic_id=topic_id, error_code=error.code) for name, topic_id in wanted
+        ]
+    )

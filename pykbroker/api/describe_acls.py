@@ -1,0 +1,16 @@
+"""DescribeAcls, versions 1-3. Answered as a node without an authorizer: SECURITY_DISABLED. ACLs come later."""
+
+from __future__ import annotations
+
+from pykbroker.api.context import RequestContext
+from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+
+
+def handle(ctx: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
+    code, message = ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker"
+    if not ctx.authorize(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        message = code.message
+    return DescribeAclsResponse(error_code=code, error_message=message)

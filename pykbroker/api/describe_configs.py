@@ -1,0 +1,128 @@
+"""DescribeConfigs, versions 1-4: values with source, type, synonyms, documentation. KIP-133, KIP-226, KIP-569.
+
+Answered by the node that is asked: a broker knows only its own configuration. Broker loggers are those of Python.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from pykbroker.api.context import RequestContext
+from pykbroker.api.incremental_alter_configs import unauthorized
+from pykbroker.config import describe
+from pykbroker.config.describe import Entry
+from pykbroker.config.dynamic import DynamicConfigs
+from pykbroker.metadata.image import ConfigResource
+from pykbroker.metadata.names import check_topic_name
+from pykbroker.security.authorizer import Operation
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+
+def handle(ctx: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    allowed: list[DescribeConfigsResult] = []
+    refused: list[DescribeConfigsResult] = []
+    for resource in request.resources:
+        result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
+        code = unauthorized(ctx, Operation.DESCRIBE_CONFIGS, (resource.resource_type, resource.resource_name))
+        if code is not None:
+            result.error_code = code
+            result.error_message = code.message
+            refused.append(result)
+            continue
+        try:
+            entries = _describe(ctx, resource)
+            if entries is None:
+                result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                result.configs = [_entry(entry, resource.resource_type, request) for entry in entries]
+        except KafkaError as error:
+            result.error_code = error.code
+            result.error_message = error.message
+        allowed.append(result)
+    return DescribeConfigsResponse(results=allowed + refused)
+
+
+def _describe(ctx: RequestContext, resource: DescribeConfigsResource) -> Sequence[Entry] | None:
+    """The entries, None for a topic that does not exist."""
+    services = ctx.services
+    image = services.metadata.image
+    configs = image.configs
+    # An empty list of keys means all, as null does.
+    names = resource.configuration_keys or None
+    name = resource.resource_name
+    dynamic = DynamicConfigs(
+        broker=configs.of(ConfigResource.BROKER, str(services.node_id)), cluster=configs.of(ConfigResource.BROKER, "")
+    )
+    overrides = configs.of(resource.resource_type, name)
+    match resource.resource_type:
+        case ConfigResource.TOPIC:
+            check_topic_name(name)
+            if name not in image.topics.by_name:
+                return None
+            return describe.describe_topic(services.config, dynamic, overrides, names)
+        case ConfigResource.BROKER:
+            if not name:
+                return describe.describe_cluster_default(dynamic, names)
+            _check_own_id(services.node_id, name, "expected {} or empty string, but received {}")
+            return describe.describe_broker(services.config, dynamic, names)
+        case ConfigResource.BROKER_LOGGER:
+            if not name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+            _check_own_id(services.node_id, name, "expected {} but received {}")
+            return describe.describe_broker_loggers(_loggers(), names)
+        case ConfigResource.CLIENT_METRICS:
+            if not name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+            return [
+                Entry(key, value, describe.SOURCE_CLIENT_METRICS, False, False, describe.TYPE_UNKNOWN, (), None)
+                for key, value in overrides.items()
+            ]
+        case ConfigResource.GROUP:
+            if not name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+            return describe.describe_group(services.config, dynamic, overrides, names)
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
+
+
+def _check_own_id(node_id: int, name: str, wording: str) -> None:
+    try:
+        wanted = int(name)
+    except ValueError:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}") from None
+    if wanted != node_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Unexpected broker id, " + wording.format(node_id, name))
+
+
+def _loggers() -> dict[str, str]:
+    levels = {"root": logging.getLevelName(logging.getLogger().getEffectiveLevel())}
+    for name, found in sorted(logging.root.manager.loggerDict.items()):
+        if isinstance(found, logging.Logger):
+            levels[name] = logging.getLevelName(found.getEffectiveLevel())
+    words = {"WARNING": "WARN", "CRITICAL": "FATAL", "NOTSET": "TRACE"}
+    return {name: words.get(level, level) for name, level in levels.items()}
+
+
+def _entry(entry: Entry, resource_type: int, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    result = DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.config_source,
+        is_sensitive=entry.is_sensitive,
+        config_type=entry.config_type,
+    )
+    if request.include_synonyms:
+        result.synonyms = [DescribeConfigsSynonym(name=s.name, value=s.value, source=s.source) for s in entry.synonyms]
+    # Kafka never sets the field for these two, so it has its default, which is not null.
+    if resource_type not in (ConfigResource.BROKER_LOGGER, ConfigResource.CLIENT_METRICS):
+        result.documentation = entry.documentation if request.include_documentation else None
+    return result

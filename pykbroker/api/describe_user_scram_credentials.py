@@ -1,0 +1,39 @@
+"""DescribeUserScramCredentials, version 0. KIP-554: true answers from the metadata; no API here sets them yet."""
+
+from __future__ import annotations
+
+from pykbroker.api.context import RequestContext
+from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+
+
+def handle(ctx: RequestContext, request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
+    if not ctx.authorize(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return DescribeUserScramCredentialsResponse(error_code=code, error_message=code.message)
+    known = ctx.services.metadata.image.scram
+    users = [user.name for user in request.users or ()] or [name for _, name in known]
+    asked_twice = {name for name in users if request.users and users.count(name) > 1}
+    results = []
+    for name in dict.fromkeys(users):
+        result = DescribeUserScramCredentialsResult(user=name)
+        if name in asked_twice:
+            result.error_code = ErrorCode.DUPLICATE_RESOURCE
+            result.error_message = f"Cannot describe the credentials of one user twice in a request: {name}"
+        else:
+            result.credential_infos = [
+                CredentialInfo(mechanism=mechanism, iterations=credential.iterations)
+                for (mechanism, user), credential in known.items()
+                if user == name
+            ]
+            if not result.credential_infos:
+                result.error_code = ErrorCode.RESOURCE_NOT_FOUND
+                result.error_message = f"Attempt to describe a user credential that does not exist: {name}"
+        results.append(result)
+    return DescribeUserScramCredentialsResponse(results=results)

@@ -1,0 +1,47 @@
+"""ElectLeaders, versions 0-2, on the active controller: preferred and unclean elections. KIP-183, KIP-460."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pykbroker.api.context import RequestContext
+from pykbroker.api.on_controller import controller_of, immediately, respond
+from pykbroker.controller.elections import elect_leaders
+from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+
+def handle(ctx: RequestContext, request: ElectLeadersRequest) -> asyncio.Future[ElectLeadersResponse]:
+    if not ctx.authorize(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
+        return immediately(_refused(ctx, request, KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)))
+    if request.topic_partitions is not None and not request.topic_partitions:
+        return immediately(ElectLeadersResponse())
+    return respond(
+        ctx,
+        controller_of(ctx).submit("ElectLeaders", lambda state, now_ms: elect_leaders(state, request)),
+        lambda response: response,
+        lambda error: _refused(ctx, request, error),
+    )
+
+
+def _refused(ctx: RequestContext, request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
+    results = [
+        ReplicaElectionResult(
+            topic=topic.topic,
+            partition_result=[
+                PartitionResult(partition_id=index, error_code=error.code, error_message=error.message)
+                for index in topic.partitions
+            ],
+        )
+        for topic in request.topic_partitions or ()
+    ]
+    # Version 0 has no error for the whole.
+    return ElectLeadersResponse(
+        error_code=error.code if ctx.api_version >= 1 else ErrorCode.NONE, replica_election_results=results
+    )

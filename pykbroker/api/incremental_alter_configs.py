@@ -1,0 +1,160 @@
+"""IncrementalAlterConfigs, versions 0-1, on the active controller. KIP-339.
+
+Topics, brokers (one, or all with an empty name), groups and client metrics. Broker loggers cannot be changed over the
+protocol (gap): they are refused as INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from pykbroker.api.context import RequestContext
+from pykbroker.api.on_controller import controller_of, respond
+from pykbroker.config.dynamic import DynamicConfigs, validate_broker_overrides
+from pykbroker.config.kinds import ConfigError
+from pykbroker.controller.configs import Alteration, AlterOperation, ResourceKey, incremental_alter
+from pykbroker.controller.result import OK, Result, Verdict, failure, verdict_of
+from pykbroker.controller.state import ControllerState
+from pykbroker.metadata.image import ConfigResource
+from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+Verdicts = dict[ResourceKey, Verdict]
+
+
+def handle(
+    ctx: RequestContext, request: IncrementalAlterConfigsRequest
+) -> asyncio.Future[IncrementalAlterConfigsResponse]:
+    def operation(state: ControllerState, now_ms: int) -> Result[Verdicts]:
+        verdicts: Verdicts = {}
+        changes: dict[ResourceKey, list[Alteration]] = {}
+        for key, resource in sort_out(ctx, request.resources, verdicts):
+            alterations = [Alteration(c.name, c.config_operation, c.value) for c in resource.configs]
+            nulls = [a.key for a in alterations if a.value is None and a.operation != AlterOperation.DELETE]
+            verdict = check_keys(resource, nulls)
+            if not verdict.failed and key[0] == ConfigResource.BROKER:
+                verdict = check_broker(state, key[1], partial(_apply, alterations))
+            if verdict.failed:
+                verdicts[key] = verdict
+            else:
+                changes[key] = alterations
+        authorize_all(ctx, changes, verdicts)
+        result = incremental_alter(state, changes, request.validate_only)
+        return Result({**verdicts, **result.response}, result.records)
+
+    def answer(verdicts: Mapping[ResourceKey, Verdict]) -> IncrementalAlterConfigsResponse:
+        responses = []
+        for resource in request.resources:
+            key = (resource.resource_type, resource.resource_name)
+            verdict = verdicts[key]
+            responses.append(
+                AlterConfigsResourceResponse(
+                    error_code=verdict.code,
+                    error_message=verdict.message,
+                    resource_type=key[0],
+                    resource_name=key[1],
+                )
+            )
+        return IncrementalAlterConfigsResponse(responses=responses)
+
+    def refuse(error: KafkaError) -> IncrementalAlterConfigsResponse:
+        verdict = verdict_of(error)
+        return answer({(r.resource_type, r.resource_name): verdict for r in request.resources})
+
+    return respond(ctx, controller_of(ctx).submit("IncrementalAlterConfigs", operation), answer, refuse)
+
+
+def _apply(alterations: list[Alteration], layer: dict[str, str]) -> None:
+    for key, operation, value in alterations:
+        if operation == AlterOperation.SET and value is not None:
+            layer[key] = value
+        elif operation == AlterOperation.DELETE:
+            layer.pop(key, None)
+
+
+# Shared with the legacy AlterConfigs.
+
+
+def sort_out(ctx: RequestContext, resources: list[Any], verdicts: Verdicts) -> list[tuple[ResourceKey, Any]]:
+    """Resources that are named once and are of a type that can be altered."""
+    keys = [(resource.resource_type, resource.resource_name) for resource in resources]
+    found = []
+    for key, resource in zip(keys, resources, strict=True):
+        if keys.count(key) > 1:
+            verdicts[key] = failure(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+        else:
+            found.append((key, resource))
+    return found
+
+
+_ALTERABLE = (ConfigResource.TOPIC, ConfigResource.BROKER, ConfigResource.CLIENT_METRICS, ConfigResource.GROUP)
+
+
+def check_keys(resource: Any, nulls: list[str]) -> Verdict:
+    """What a broker checks before it asks the controller."""
+    names = [config.name for config in resource.configs]
+    if len(set(names)) != len(names):
+        return failure(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    if nulls:
+        return failure(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+    if resource.resource_type not in _ALTERABLE:
+        return failure(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+    return OK
+
+
+def check_broker(state: ControllerState, name: str, change: Callable[[dict[str, str]], None]) -> Verdict:
+    """Whether the broker (or all, with an empty name) could live with its configuration after `change`."""
+    if name:
+        try:
+            node_id = int(name)
+        except ValueError:
+            return failure(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
+        if node_id not in state.image.brokers and node_id != state.node_id:
+            return failure(
+                ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {state.node_id}, but received {name}"
+            )
+    configs = state.image.configs
+    current = DynamicConfigs(
+        broker=configs.of(ConfigResource.BROKER, name or str(state.node_id)),
+        cluster=configs.of(ConfigResource.BROKER, ""),
+    )
+    layer = dict(current.broker if name else current.cluster)
+    change(layer)
+    try:
+        validate_broker_overrides(state.config, current, layer, per_broker=bool(name))
+    except ConfigError as error:
+        # Kafka calls it an invalid request, not an invalid configuration (KAFKA-13609).
+        return failure(ErrorCode.INVALID_REQUEST, str(error))
+    return OK
+
+
+def authorize_all(ctx: RequestContext, changes: dict[ResourceKey, Any], verdicts: Verdicts) -> None:
+    for key in list(changes):
+        code = unauthorized(ctx, Operation.ALTER_CONFIGS, key)
+        if code is not None:
+            del changes[key]
+            verdicts[key] = failure(code)
+
+
+def unauthorized(ctx: RequestContext, operation: Operation, key: ResourceKey) -> ErrorCode | None:
+    """The error of somebody who may not do this with the resource, or None."""
+    resource_type, name = key
+    match resource_type:
+        case ConfigResource.TOPIC:
+            allowed = ctx.authorize(operation, Resource.TOPIC, name)
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        case ConfigResource.GROUP:
+            allowed = ctx.authorize(operation, Resource.GROUP, name)
+            code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        case _:
+            allowed = ctx.authorize(operation, Resource.CLUSTER, CLUSTER_NAME)
+            code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return None if allowed else code

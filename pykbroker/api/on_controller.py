@@ -1,0 +1,69 @@
+"""What handlers that run on the active controller share: turning an operation's future into the response's.
+
+Not responsible for forwarding (forwarding.py, envelope.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from pykbroker.api.context import RequestContext
+from pykbroker.api.envelope import ForwardedPeer
+from pykbroker.api.services import ControllerServices
+from pykbroker.controller.active import ActiveController
+from pykbroker_wire.errors import ErrorCode, KafkaError
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def controller_of(ctx: RequestContext) -> ActiveController:
+    return cast(ControllerServices, ctx.services).controller
+
+
+def respond(
+    ctx: RequestContext,
+    future: asyncio.Future[T],
+    answer: Callable[[T], R],
+    refuse: Callable[[KafkaError], R],
+) -> asyncio.Future[R]:
+    """`answer` makes the response of a result, `refuse` that of an error of the whole request.
+
+    Inside an Envelope NOT_CONTROLLER stays an error: it becomes the Envelope's, and the broker tries again elsewhere.
+    """
+    response: asyncio.Future[R] = future.get_loop().create_future()
+
+    def done(finished: asyncio.Future[T]) -> None:
+        if response.done():
+            return
+        if finished.cancelled():
+            response.cancel()
+            return
+        error = finished.exception()
+        try:
+            if error is None:
+                response.set_result(answer(finished.result()))
+            elif isinstance(error, KafkaError) and not _is_for_the_envelope(ctx, error):
+                response.set_result(refuse(error))
+            else:
+                response.set_exception(error)
+        except Exception as bug:  # noqa: BLE001  # dispatch logs it and closes the connection
+            response.set_exception(bug)
+
+    if future.done():
+        done(future)
+    else:
+        future.add_done_callback(done)
+    return response
+
+
+def _is_for_the_envelope(ctx: RequestContext, error: KafkaError) -> bool:
+    return error.code is ErrorCode.NOT_CONTROLLER and isinstance(ctx.peer, ForwardedPeer)
+
+
+def immediately(value: Any) -> asyncio.Future[Any]:
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    future.set_result(value)
+    return future

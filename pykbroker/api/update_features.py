@@ -1,0 +1,59 @@
+"""UpdateFeatures, versions 0-2, on the active controller: all updates or none. KIP-584, KIP-778."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pykbroker.api.context import RequestContext
+from pykbroker.api.on_controller import controller_of, immediately, respond
+from pykbroker.controller.features import Update, UpgradeType, update_features
+from pykbroker.controller.result import Verdict
+from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.messages.update_features import (
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+
+def handle(ctx: RequestContext, request: UpdateFeaturesRequest) -> asyncio.Future[UpdateFeaturesResponse]:
+    if not ctx.authorize(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
+        return immediately(_refused(KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)))
+    updates = {
+        update.feature: Update(update.max_version_level, _upgrade_type(ctx.api_version, update))
+        for update in request.feature_updates
+    }
+
+    def answer(verdict: Verdict) -> UpdateFeaturesResponse:
+        if verdict.failed:
+            return UpdateFeaturesResponse(
+                error_code=verdict.code,
+                error_message="The update failed for all features since the following feature had an error: "
+                f"{verdict.message}",
+            )
+        response = UpdateFeaturesResponse(error_message=None)
+        if ctx.api_version <= 1:
+            # Kafka gives the text of NONE here, which is empty.
+            response.results = [UpdatableFeatureResult(feature=name, error_message=None) for name in updates]
+        return response
+
+    return respond(
+        ctx,
+        controller_of(ctx).submit(
+            "UpdateFeatures", lambda state, now_ms: update_features(state, updates, request.validate_only)
+        ),
+        answer,
+        _refused,
+    )
+
+
+def _upgrade_type(version: int, update: object) -> int:
+    """Version 0 only has allow_downgrade."""
+    if version == 0:
+        return UpgradeType.SAFE_DOWNGRADE if getattr(update, "allow_downgrade", False) else UpgradeType.UPGRADE
+    return int(getattr(update, "upgrade_type", UpgradeType.UNKNOWN))
+
+
+def _refused(error: KafkaError) -> UpdateFeaturesResponse:
+    return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
