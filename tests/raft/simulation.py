@@ -1,5 +1,5 @@
 """A quorum in one process on a virtual clock: nodes that crash, disks that forget what was not fsynced, a network that
-loses, repeats and reorders. Checked at every event: R1 to R8 and R10 to R12 of the project's invariants; at the end: R7,
+loses, repeats and reorders. Checked at every event: R1 to R8, R10 to R12 of the project's invariants; at the end: R7,
 R9 and liveness.
 
 The same seed gives the same run. Requests and responses go through their bytes, so that what the nodes say can be said.

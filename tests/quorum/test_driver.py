@@ -1,0 +1,299 @@
+"""The driver with a quorum of one: what is told when, what is on the disk when, what a failing disk does."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from pykbroker.quorum.driver import NotLeader
+from pykbroker.runtime import OsRuntime
+from pykbroker_log.disk import MemoryDisk
+from pykbroker_log.log_config import StorageError
+from pykbroker_raft.storage import StorageConfig
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
+from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from pykbroker_wire.messages.vote import VoteRequest
+from tests.quorum.world import CLUSTER, DIRECTORY_ID, InlineRuntime, Listener, driver, format_one, run, until
+
+
+def test_first_start_and_restart_on_a_real_disk(tmp_path: Path) -> None:
+    async def test() -> None:
+        runtime = OsRuntime(asyncio.get_running_loop())
+        log_dir = str(tmp_path)
+        format_one(runtime.disk, log_dir)
+        quorum, listener = driver(runtime, log_dir), Listener()
+        quorum.register(listener)
+        await quorum.start()
+        assert quorum.is_leader
+        assert (quorum.epoch, quorum.leader_id, quorum.kraft_version) == (1, 1, 1)
+        await until(lambda: quorum.high_watermark == 3)
+        assert quorum.append([b"a", b"b"]) == 4
+        assert quorum.append([b"c"]) == 5
+        await until(lambda: quorum.high_watermark == 6)
+        assert listener.told == [
+            "leader None epoch 1",
+            "leader 1 epoch 1",
+            "commit 3 epoch 1 a b",
+            "commit 5 epoch 1 c",
+        ]
+        state = (tmp_path / "__cluster_metadata-0" / "quorum-state").read_bytes()
+        assert state == (
+            b'{"leaderId":1,"leaderEpoch":1,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}'
+        )
+        await quorum.stop()
+
+        quorum, listener = driver(runtime, log_dir), Listener()
+        await quorum.start()
+        assert quorum.epoch == 2
+        quorum.register(listener)
+        await until(lambda: quorum.high_watermark == 7 and "leader 1 epoch 2" in listener.told)
+        # Nobody leads for a listener that has not seen everything that was committed before.
+        told = [line for line in listener.told if line != "leader None epoch 2"]
+        assert told == ["commit 3 epoch 1 a b", "commit 5 epoch 1 c", "leader 1 epoch 2"]
+        await quorum.stop()
+        runtime.close()
+
+    run(test)
+
+
+def test_not_committed_before_fsync_and_one_fsync_for_many() -> None:
+    async def test() -> None:
+        runtime = InlineRuntime()
+        format_one(runtime.disk, "meta")
+        quorum, listener = driver(runtime), Listener()
+        quorum.register(listener)
+        await quorum.start()
+        await until(lambda: quorum.high_watermark == 3)
+        runtime.hold()
+        quorum.append([b"a"])
+        for value in (b"b", b"c", b"d"):
+            quorum.append([value])
+        await asyncio.sleep(0.01)
+        assert quorum.high_watermark == 3
+        assert quorum.log_end_offset == 7
+        assert listener.values == []
+        before = runtime.blocking_calls
+        runtime.release()
+        await until(lambda: quorum.high_watermark == 7)
+        assert listener.values == [b"a", b"b", b"c", b"d"]
+        # The one that had begun covers everything that was written when it ran; the next one the rest.
+        assert runtime.blocking_calls - before == 2
+        await quorum.stop()
+
+    run(test)
+
+
+def test_listener_appends_while_it_is_told() -> None:
+    async def test() -> None:
+        runtime = InlineRuntime()
+        format_one(runtime.disk, "meta")
+        quorum, first, second = driver(runtime), Listener(), Listener()
+        first.on_commit = lambda: quorum.append([b"more"]) and None if len(first.values) < 4 else None
+        quorum.register(first)
+        quorum.register(second)
+        await quorum.start()
+        await until(lambda: "leader 1 epoch 1" in first.told)
+        quorum.append([b"start"])
+        await until(lambda: len(second.values) == 4)
+        assert first.values == second.values == [b"start", b"more", b"more", b"more"]
+        await quorum.stop()
+
+    run(test)
+
+
+def test_failed_fsync_ends_the_replica() -> None:
+    async def test() -> None:
+        disk = MemoryDisk()
+        runtime = InlineRuntime(disk)
+        format_one(disk, "meta")
+        quorum, listener = driver(runtime), Listener()
+        quorum.register(listener)
+        failures: list[BaseException] = []
+        quorum.on_failure = failures.append
+        await quorum.start()
+        await until(lambda: quorum.high_watermark == 3)
+        disk.fail_next("fsync", path_contains=".log")
+        quorum.append([b"lost"])
+        await until(lambda: quorum.failed is not None)
+        assert isinstance(quorum.failed, StorageError)
+        assert failures == [quorum.failed]
+        assert not quorum.is_leader
+        assert quorum.high_watermark == 3
+        with pytest.raises(StorageError):
+            quorum.append([b"no"])
+        await until(lambda: listener.told[-1] == "leader None epoch 1")
+        assert listener.values == []
+        await quorum.stop()
+
+    run(test)
+
+
+def test_failed_write_ends_the_replica() -> None:
+    async def test() -> None:
+        disk = MemoryDisk()
+        runtime = InlineRuntime(disk)
+        format_one(disk, "meta")
+        quorum = driver(runtime)
+        await quorum.start()
+        await until(lambda: quorum.high_watermark == 3)
+        disk.fail_next("pwritev", path_contains=".log")
+        with pytest.raises(StorageError):
+            quorum.append([b"lost"])
+        assert quorum.failed is not None
+        await quorum.stop()
+
+    run(test)
+
+
+def test_snapshots_late_listeners_and_cleaning() -> None:
+    async def test() -> None:
+        runtime = InlineRuntime()
+        format_one(runtime.disk, "meta")
+        # Everything that a newer snapshot covers goes at once; segments of 300 bytes hold three batches.
+        storage = StorageConfig(segment_bytes=300, max_retention_bytes=1)
+        quorum, early = driver(runtime, storage=storage, snapshot_bytes=400), Listener()
+        quorum.register(early)
+        taken: list[int] = []
+
+        def due(_: object) -> None:
+            offset = (quorum.high_watermark or 0) - 1
+            taken.append(offset)
+            quorum.write_snapshot(offset, 1, list(early.values))
+
+        quorum.on_snapshot_due = due
+        await quorum.start()
+        for index in range(40):
+            quorum.append([b"v%d" % index])
+            await until(lambda: quorum.high_watermark == quorum.log_end_offset)
+            await asyncio.sleep(0)
+        assert len(taken) >= 2
+        names = [name for name in runtime.disk.list("meta/__cluster_metadata-0") if name.endswith(".checkpoint")]
+        assert names == [f"{taken[-1] + 1:020d}-0000000001.checkpoint"]
+        assert quorum.node.log.start_offset == taken[-1] + 1
+        segments = [name for name in runtime.disk.list("meta/__cluster_metadata-0") if name.endswith(".log")]
+        assert int(segments[0].removesuffix(".log")) > 3
+        late = Listener()
+        quorum.register(late)
+        await until(lambda: len(late.values) == 40)
+        assert late.told[0].startswith(f"snapshot {taken[-1]} epoch 1 v0 v1")
+        assert late.values == early.values
+        await quorum.stop()
+
+        again, listener = driver(runtime, storage=storage), Listener()
+        again.register(listener)
+        await again.start()
+        await until(lambda: "leader 1 epoch 2" in listener.told)
+        assert listener.values == early.values
+        # The voters come from the snapshot now, not from the checkpoint of the format.
+        assert again.kraft_version == 1
+        assert again.voters.ids() == (1,)
+        await again.stop()
+
+    run(test)
+
+
+def test_snapshot_of_what_is_not_committed_is_refused() -> None:
+    async def test() -> None:
+        runtime = InlineRuntime()
+        format_one(runtime.disk, "meta")
+        quorum = driver(runtime)
+        await quorum.start()
+        await until(lambda: quorum.high_watermark == 3)
+        with pytest.raises(ValueError, match="not committed"):
+            quorum.write_snapshot(3, 1, [])
+        with pytest.raises(ValueError, match="epoch"):
+            quorum.write_snapshot(2, 2, [])
+        await quorum.stop()
+
+    run(test)
+
+
+def fetch(
+    offset: int, epoch: int, last_epoch: int, max_wait_ms: int = 0, high_watermark: int = 1 << 62
+) -> FetchRequest:
+    partition = FetchPartition(
+        partition=0,
+        current_leader_epoch=epoch,
+        last_fetched_epoch=last_epoch,
+        fetch_offset=offset,
+        replica_directory_id=bytes([9]) * 16,
+        high_watermark=high_watermark,
+    )
+    return FetchRequest(
+        cluster_id=CLUSTER,
+        replica_state=ReplicaState(replica_id=9),
+        max_wait_ms=max_wait_ms,
+        topics=[FetchTopic(topic_id=bytes(15) + b"\1", partitions=[partition])],
+    )
+
+
+def test_requests_of_the_quorum() -> None:
+    async def test() -> None:
+        runtime = InlineRuntime()
+        format_one(runtime.disk, "meta")
+        quorum = driver(runtime)
+        await quorum.start()
+        await until(lambda: quorum.high_watermark == 3)
+
+        response = quorum.handle(fetch(0, 1, 0), 18)
+        partition = response.responses[0].partitions[0]
+        assert (partition.error_code, partition.high_watermark, len(partition.records)) == (0, 3, 174 + 1)
+        assert response.node_endpoints[0].host == "controller"
+        assert quorum.handle(fetch(0, 1, 0), 15).node_endpoints == []
+
+        def error(request: FetchRequest) -> int:
+            code: int = quorum.handle(request, 18).responses[0].partitions[0].error_code
+            return code
+
+        assert error(fetch(0, 0, 0)) == ErrorCode.FENCED_LEADER_EPOCH
+        assert error(fetch(0, 2, 0)) == ErrorCode.UNKNOWN_LEADER_EPOCH
+        assert error(fetch(-1, 1, 0)) == ErrorCode.INVALID_REQUEST
+        assert error(fetch(0, 1, 2)) == ErrorCode.INVALID_REQUEST
+        diverging = quorum.handle(fetch(9, 1, 1), 18).responses[0].partitions[0].diverging_epoch
+        assert (diverging.epoch, diverging.end_offset) == (1, 3)
+        wrong = fetch(0, 1, 0)
+        wrong.cluster_id = "another"
+        assert quorum.handle(wrong, 18).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+        wrong = fetch(0, 1, 0)
+        wrong.topics[0].topic_id = bytes(16)
+        assert quorum.handle(wrong, 18).error_code == ErrorCode.INVALID_REQUEST
+        assert quorum.handle(VoteRequest(cluster_id="another"), 2).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+
+        waiting = quorum.handle(fetch(3, 1, 1, max_wait_ms=5000), 18)
+        assert isinstance(waiting, asyncio.Future)
+        runtime.hold()
+        quorum.append([b"news"])
+        # Served before it is committed: the fetch that follows is what commits, in a larger quorum.
+        partition = (await waiting).responses[0].partitions[0]
+        assert partition.records
+        assert partition.high_watermark == 3
+        waiting = quorum.handle(fetch(4, 1, 1, max_wait_ms=5000, high_watermark=3), 18)
+        assert isinstance(waiting, asyncio.Future)
+        runtime.release()
+        partition = (await waiting).responses[0].partitions[0]
+        assert (partition.high_watermark, len(partition.records)) == (4, 0)
+        started = asyncio.get_running_loop().time()
+        waiting = quorum.handle(fetch(4, 1, 1, max_wait_ms=30, high_watermark=4), 18)
+        assert isinstance(waiting, asyncio.Future)
+        assert (await waiting).responses[0].partitions[0].error_code == 0
+        assert asyncio.get_running_loop().time() - started >= 0.025
+
+        topic = RequestTopicData(topic_name="__cluster_metadata", partitions=[RequestPartitionData(partition_index=0)])
+        described = quorum.handle(DescribeQuorumRequest(topics=[topic]), 2)
+        partition = described.topics[0].partitions[0]
+        assert (partition.leader_id, partition.leader_epoch, partition.high_watermark) == (1, 1, 4)
+        assert [(voter.replica_id, voter.log_end_offset) for voter in partition.current_voters] == [(1, 4)]
+        assert [(other.replica_id, other.log_end_offset) for other in partition.observers] == [(9, 4)]
+        assert partition.current_voters[0].replica_directory_id == DIRECTORY_ID
+        assert [listener.host for node in described.nodes for listener in node.listeners] == ["controller"]
+        topic.topic_name = "other"
+        described = quorum.handle(DescribeQuorumRequest(topics=[topic]), 2)
+        assert described.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        await quorum.stop()
+        with pytest.raises((NotLeader, StorageError)):
+            quorum.append([b"late"])
+
+    run(test)

@@ -1,0 +1,138 @@
+"""What the tests of the driver share: runtimes on a real loop, a listener that remembers, a formatted directory."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, TypeVar
+
+from pykbroker.quorum.channel import Peers
+from pykbroker.quorum.driver import QuorumConfig, QuorumDriver
+from pykbroker_log.disk import Disk, MemoryDisk
+from pykbroker_raft.node import RaftConfig
+from pykbroker_raft.storage import StorageConfig, format_voters
+from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
+
+T = TypeVar("T")
+
+DIRECTORY_ID = bytes(range(16))
+ENDPOINTS = (Endpoint("CONTROLLER", "controller", 9093),)
+CLUSTER = "quorum-tests"
+WALL_MS = 1_700_000_000_000
+
+
+class InlineRuntime:
+    """A loop of its own pace, a memory disk, and blocking calls at once, as the simulation has them; `hold` keeps them
+    waiting, so that a test sees what happens meanwhile."""
+
+    def __init__(self, disk: Disk | None = None) -> None:
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self.disk: Disk = disk if disk is not None else MemoryDisk()
+        self.random = random.Random(7)
+        self.wall_ms = WALL_MS
+        self.held: list[Callable[[], None]] | None = None
+        self.blocking_calls = 0
+
+    def now_ms(self) -> int:
+        self.wall_ms += 1
+        return self.wall_ms
+
+    def run_blocking(self, function: Callable[..., T], *args: object) -> asyncio.Future[T]:
+        future: asyncio.Future[T] = self.loop.create_future()
+
+        def run() -> None:
+            self.blocking_calls += 1
+            try:
+                result = function(*args)
+            except Exception as error:  # noqa: BLE001  # as a thread pool hands it over
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        if self.held is None:
+            run()
+        else:
+            self.held.append(run)
+        return future
+
+    def hold(self) -> None:
+        self.held = []
+
+    def release(self) -> None:
+        held, self.held = self.held or [], None
+        for run in held:
+            run()
+
+    def listen(self, *args: Any) -> Any:
+        raise AssertionError("no sockets here")
+
+    def connect(self, *args: Any) -> Any:
+        raise AssertionError("no sockets here")
+
+
+class Listener:
+    """Remembers what it was told, as lines."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.values: list[bytes] = []
+        self.on_commit: Callable[[], None] | None = None
+
+    def handle_commit(self, base_offset: int, epoch: int, timestamp_ms: int, values: list[bytes]) -> None:
+        self.told.append(f"commit {base_offset} epoch {epoch} {b' '.join(values).decode()}")
+        self.values += values
+        if self.on_commit is not None:
+            self.on_commit()
+
+    def handle_snapshot(self, offset: int, epoch: int, values: Iterator[bytes]) -> None:
+        self.values = list(values)
+        self.told.append(f"snapshot {offset} epoch {epoch} {b' '.join(self.values).decode()}")
+
+    def handle_leader(self, leader_id: int | None, epoch: int) -> None:
+        self.told.append(f"leader {leader_id} epoch {epoch}")
+
+
+def voter_set() -> VoterSet:
+    return VoterSet.of([VoterNode(ReplicaKey(1, DIRECTORY_ID), ENDPOINTS)])
+
+
+def format_one(disk: Disk, log_dir: str) -> None:
+    disk.make_dirs(log_dir)
+    format_voters(disk, log_dir, voter_set(), WALL_MS)
+
+
+def raft_config(**fields: Any) -> RaftConfig:
+    return RaftConfig(
+        **{"node_id": 1, "directory_id": DIRECTORY_ID, "cluster_id": CLUSTER, "endpoints": ENDPOINTS, **fields}
+    )
+
+
+def driver(
+    runtime: Any,
+    log_dir: str = "meta",
+    *,
+    peers: Peers | None = None,
+    storage: StorageConfig | None = None,
+    snapshot_bytes: int = 20 << 20,
+    **fields: Any,
+) -> QuorumDriver:
+    config = QuorumConfig(raft_config(**fields), log_dir, storage or StorageConfig(), snapshot_bytes, 0)
+    return QuorumDriver(runtime, config, peers)
+
+
+async def until(condition: Callable[[], bool], seconds: float = 10) -> None:
+    """Let the loop run until something holds."""
+
+    async def wait() -> None:
+        while not condition():  # noqa: ASYNC110  # any turn of the loop may make it true
+            await asyncio.sleep(0)
+
+    await asyncio.wait_for(wait(), seconds)
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await test()
+
+    asyncio.run(main())
