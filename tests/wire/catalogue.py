@@ -87,6 +87,9 @@ class Maker:
         assert isinstance(made, TopLevel)
         return made
 
+    def value(self, item: Entry, cls: layout.Class, field: Field, version: int) -> Any:
+        return self._value(item, cls, field, version, 1)
+
     def _struct(self, item: Entry, cls: layout.Class, version: int, depth: int) -> Any:
         flexible = version in item.message.flexible
         values = {}
@@ -146,6 +149,31 @@ class Maker:
         if self.style == "random" and rng.random() < 0.1:
             size = rng.choice((0, 125, 126, 127, 128, 300))
         return "".join(rng.choice(alphabet) for _ in range(size))
+
+
+def bombs(item: Entry, version: int, count: int) -> Iterator[TopLevel]:
+    """For each array in a message: the smallest message in which it has `count` elements of the smallest kind."""
+    maker = Maker(random.Random(0), "empty")
+
+    def fill(cls: layout.Class, path: tuple[Field, ...]) -> Iterator[tuple[Field, ...]]:
+        for field in cls.fields:
+            if version not in field.versions or (version in field.tagged and version not in item.message.flexible):
+                continue
+            if field.array:
+                yield (*path, field)
+            if field.is_struct:
+                yield from fill(cls.structs[field.type], (*path, field))
+
+    for path in fill(item.top, ()):
+        message = maker.message(item, version)
+        owner: Any = message
+        for depth, field in enumerate(path):
+            cls = item.top if depth == 0 else item.top.structs[path[depth - 1].type]
+            last = depth == len(path) - 1
+            made = [maker.value(item, cls, field, version) for _ in range(count if last else 1)]
+            setattr(owner, snake(field.name), made if field.array else made[0])
+            owner = made[0]
+        yield message
 
 
 def make(item: Entry, version: int, style: Style, seed: int = 0) -> TopLevel:
