@@ -386,8 +386,10 @@ class Rebalance:
 
     def _take_assignment(self, given: dict[str, bytes]) -> None:
         group = self.group
-        group.move_to(State.STABLE, self.now_ms)
         assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+        # Before the state changes: the record's time is that of the end of the join phase, as in Apache Kafka.
+        self.result.records.append(group_record(group, assignments))
+        group.move_to(State.STABLE, self.now_ms)
         for member in group.members.values():
             member.assignment = assignments[member.member_id]
             token = member.awaiting_sync
@@ -397,7 +399,6 @@ class Rebalance:
                 # Its session may have ended while it was parked here, which was ignored.
                 self._expect_heartbeat(member)
         generation = group.generation
-        self.result.records.append(group_record(group, assignments))
         self.result.append_failed = self._later(lambda later, error: later._assignment_lost(generation, error))
 
     def _assignment_lost(self, generation: int, error: ErrorCode) -> None:
