@@ -118,6 +118,14 @@ class Connection(asyncio.BufferedProtocol):
     def __repr__(self) -> str:
         return f"{self.client_host}:{self.client_port} on {self.listener.name}"
 
+    @property
+    def listener_name(self) -> str:
+        return self.listener.name
+
+    @property
+    def security_protocol(self) -> str:
+        return self.listener.security_protocol
+
     # -- transport callbacks ------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
