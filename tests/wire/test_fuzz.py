@@ -98,12 +98,12 @@ def test_headers_and_stored_records(data: bytes) -> None:
 
 @pytest.mark.slow
 def test_memory_in_proportion_to_the_input() -> None:
-    """Each array of each message with 500 elements of the fewest bytes."""
+    """Each array of each message with 300 elements of the fewest bytes."""
     worst = (0.0, "")
     for item, version in cases():
-        if version not in (item.versions[0], item.versions[-1]):
+        if version != item.versions[-1]:
             continue
-        for message in bombs(item, version, 500):
+        for message in bombs(item, version, 300):
             data = memoryview(message.encode_bytes(version))
             tracemalloc.start()
             item.cls.decode(data, 0, version)
