@@ -66,6 +66,8 @@ class Node:
         self.loader = MetadataLoader()
         self.fatal: BaseException | None = None
         self._may_format = may_format
+        #: of this run of the node, for its registrations
+        self._incarnation = random_uuid(runtime.random)
         self._on_fatal: Callable[[], None] = lambda: None
         self._formatted = Formatted("", {})
         self._log_dirs: list[LogDir] = []
@@ -135,7 +137,7 @@ class Node:
                 channel=self._channel,
                 metadata=self.loader,
                 node_id=config.node_id,
-                incarnation_id=random_uuid(self.runtime.random),
+                incarnation_id=self._incarnation,
             )
             self._registration.start(self._advertised(config.listeners.advertised_controller))
         logger.info("[KafkaRaftServer nodeId=%d] Kafka Server started", config.node_id)
@@ -226,7 +228,12 @@ class Node:
     def _start_controller(self, quorum: QuorumDriver) -> None:
         config = self.config
         controller = self._controller = ActiveController(
-            runtime=self.runtime, quorum=quorum, config=config, node_id=config.node_id, cluster_id=self._formatted.cluster_id
+            runtime=self.runtime,
+            quorum=quorum,
+            config=config,
+            node_id=config.node_id,
+            cluster_id=self._formatted.cluster_id,
+            own_incarnation=self._incarnation if config.is_broker else None,
         )
         services = ControllerServices(
             config=config,
@@ -265,7 +272,7 @@ class Node:
             metadata=loader,
             node_id=config.node_id,
             cluster_id=self._formatted.cluster_id,
-            incarnation_id=random_uuid(runtime.random),
+            incarnation_id=self._incarnation,
             directory_ids=[log_dir.directory_id for log_dir in data_dirs],
             previous_broker_epoch=min((log_dir.previous_broker_epoch for log_dir in data_dirs), default=-1),
             fatal=lambda reason: self._fail(RuntimeError(reason)),

@@ -82,8 +82,10 @@ class ActiveController:
         node_id: int,
         cluster_id: str,
         bootstrap: Sequence[TopLevel] | None = None,
+        own_incarnation: bytes | None = None,
     ) -> None:
-        """`bootstrap`: what the first leader of a new cluster writes; the finalised features when not given."""
+        """`bootstrap`: what the first leader of a new cluster writes; the finalised features when not given.
+        `own_incarnation`: that of the broker half in this process, if there is one."""
         self.state = ControllerState(node_id, cluster_id, config, runtime.random)
         self.is_active = False
         self.epoch = -1
@@ -92,6 +94,7 @@ class ActiveController:
         self._quorum = quorum
         self._config = config
         self._bootstrap = bootstrap
+        self._own_incarnation = own_incarnation
         self._node_id = node_id
         #: last offset in `state`
         self._replayed_offset = -1
@@ -206,7 +209,7 @@ class ActiveController:
             epoch,
             self.next_offset,
         )
-        self.state.restart_sessions(self._now_ms())
+        self.state.restart_sessions(self._now_ms(), self._own_incarnation)
         self._last_append_ms = self._now_ms()
         records = self._activation_records()
         if records:

@@ -30,10 +30,13 @@ def simulate(seed: int, *, power_loss: bool) -> World:
 
 
 def _drain(loop: asyncio.AbstractEventLoop) -> None:
-    tasks = asyncio.all_tasks(loop)
-    for task in tasks:
-        task.cancel()
-    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+    async def finish() -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    loop.run_until_complete(finish())
 
 
 async def _scenario(world: World, power_loss: bool) -> None:
