@@ -84,6 +84,14 @@ def is_consistent(node: RaftNode, epoch: int, leader_id: int) -> bool:
     return epoch != node.epoch or leader_id < 0 or node.leader_id is None or node.leader_id == leader_id
 
 
+def tells_more(node: RaftNode, leader_id: int, endpoints: Endpoints) -> bool:
+    """Whether a message of this epoch names a leader that was not known, or more of its endpoints. A pre-candidate that
+    knows its leader is told nothing new by those who still follow it; it would never come to an election otherwise."""
+    if leader_id < 0 or isinstance(node.state, (Leader, Resigned)):
+        return False
+    return node.leader_id is None or len(endpoints) > len(node.leader_endpoints)
+
+
 def maybe_transition(node: RaftNode, leader_id: int, epoch: int, endpoints: Endpoints, now: Now) -> bool:
     """Follow what a message says about epoch and leader; False when that cannot be true."""
     if not is_consistent(node, epoch, leader_id):
@@ -94,10 +102,8 @@ def maybe_transition(node: RaftNode, leader_id: int, epoch: int, endpoints: Endp
             node.become_follower(epoch, leader_id, endpoints, now)
         else:
             node.become_unattached(epoch, now, leader_id if leader_id >= 0 else None)
-    elif epoch == node.epoch and leader_id >= 0 and reachable:
-        known = isinstance(node.state, (Leader, Follower, Resigned))
-        if not known or (isinstance(node.state, Follower) and len(endpoints) > len(node.leader_endpoints)):
-            node.become_follower(epoch, leader_id, endpoints, now)
+    elif epoch == node.epoch and reachable and tells_more(node, leader_id, endpoints):
+        node.become_follower(epoch, leader_id, endpoints, now)
     return True
 
 
@@ -112,11 +118,7 @@ def handle_common(
         return True
     if epoch > node.epoch or error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):
         return maybe_transition(node, leader_id, epoch, endpoints, now)
-    if (
-        leader_id >= 0
-        and leader_id != node.config.node_id
-        and isinstance(node.state, (Unattached, Prospective, Candidate))
-    ):
+    if leader_id != node.config.node_id and tells_more(node, leader_id, endpoints):
         # An observer learns of the leader and takes its records in one and the same Fetch.
         if not maybe_transition(node, leader_id, epoch, endpoints, now):
             return False

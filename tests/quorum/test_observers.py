@@ -6,7 +6,7 @@ import asyncio
 import functools
 from typing import Any
 
-from pykbroker.quorum.channel import InMemoryPeers
+from pykbroker.quorum.channel import InMemoryPeers, Peers
 from pykbroker.quorum.driver import QuorumDriver
 from pykbroker_raft.storage import format_voters
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
@@ -44,7 +44,7 @@ def encoded(message: Any) -> Any:
     return decoded
 
 
-def observer(runtime: InlineRuntime, peers: InMemoryPeers, log_dir: str, id: int = 2, **fields: Any) -> QuorumDriver:
+def observer(runtime: InlineRuntime, peers: Peers, log_dir: str, id: int = 2, **fields: Any) -> QuorumDriver:
     return driver(
         runtime,
         log_dir,
@@ -67,7 +67,7 @@ def test_observer_follows() -> None:
         await leader.start()
         peers.nodes["controller", 9093] = serve(runtime, leader)
         leader.append([b"a", b"b"])
-        follower, listener = observer(runtime, peers, "other"), Listener()
+        follower, listener = observer(runtime, _Shared(peers), "other"), Listener()
         follower.register(listener)
         await follower.start()
         await until(lambda: listener.values == [b"a", b"b"])
@@ -88,7 +88,7 @@ def test_observer_follows() -> None:
         await leader.start()
         peers = InMemoryPeers(runtime)
         peers.nodes["controller", 9093] = serve(runtime, leader)
-        follower, listener = observer(runtime, peers, "other"), Listener()
+        follower, listener = observer(runtime, _Shared(peers), "other"), Listener()
         follower.register(listener)
         await follower.start()
         await until(lambda: follower.high_watermark == leader.high_watermark == 7)
@@ -119,7 +119,7 @@ def test_observer_takes_a_snapshot() -> None:
         await until(lambda: leader.high_watermark == last + 1)
         await leader.write_snapshot(last, 1, [b"state-of-%d" % index for index in range(20)])
         leader.append([b"after"])
-        follower, listener = observer(runtime, peers, "other"), Listener()
+        follower, listener = observer(runtime, _Shared(peers), "other"), Listener()
         follower.register(listener)
         await follower.start()
         await until(lambda: bool(listener.values) and listener.values[-1] == b"after")
@@ -133,7 +133,7 @@ def test_observer_takes_a_snapshot() -> None:
         assert follower.kraft_version == 1
         assert follower.voters == leader.voters
         await follower.stop()
-        again, listener = observer(runtime, peers, "other"), Listener()
+        again, listener = observer(runtime, _Shared(peers), "other"), Listener()
         again.register(listener)
         await again.start()
         await until(lambda: bool(listener.values) and listener.values[-1] == b"after")

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pykbroker.quorum.channel import Peers
 from pykbroker.quorum.driver import QuorumConfig, QuorumDriver
-from pykbroker_log.disk import Disk, MemoryDisk
+from pykbroker_log.disk import Disk, MemoryDisk, parent_of
 from pykbroker_raft.node import RaftConfig
 from pykbroker_raft.storage import StorageConfig, format_voters
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
@@ -99,6 +99,7 @@ def voter_set() -> VoterSet:
 
 def format_one(disk: Disk, log_dir: str) -> None:
     disk.make_dirs(log_dir)
+    disk.fsync_dir(parent_of(log_dir))
     format_voters(disk, log_dir, voter_set(), WALL_MS)
 
 

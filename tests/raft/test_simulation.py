@@ -61,6 +61,20 @@ def test_isolated_leader_steps_down() -> None:
     run.finish()
 
 
+def test_leader_gone_for_good() -> None:
+    """The others know the leader and name it to each other; they must elect a new one all the same."""
+    run = Simulation(4, voters=3, observers=1, faults=CALM)
+    assert run.run_until(lambda: len(run.acknowledged) > 10, 20_000)
+    leader = next(node for node in run.nodes.values() if node.raft is not None and node.raft.is_leader)
+    run.crash(leader)
+
+    def elected() -> bool:
+        return any(node.raft is not None and node.raft.is_leader for node in run.nodes.values())
+
+    assert run.run_until(elected, 2 * (2000 + 2000))
+    run.finish()
+
+
 def test_same_seed_same_run() -> None:
     def trace(seed: int) -> tuple[list[str], int, list[bytes]]:
         run = Simulation(seed, voters=3)
