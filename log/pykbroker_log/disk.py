@@ -100,9 +100,9 @@ def write_new(disk: Disk, path: str, data: Buffer, *, sync: bool = True) -> None
         file.close()
 
 
-def write_atomic(disk: Disk, path: str, data: Buffer) -> None:
+def write_atomic(disk: Disk, path: str, data: Buffer, *, suffix: str = ".tmp") -> None:
     """Replace `path`: after a crash at any point a reader sees the old contents or the new, never a mixture."""
-    temporary = path + ".tmp"
+    temporary = path + suffix
     write_new(disk, temporary, data)
     disk.rename(temporary, path)
     disk.fsync_dir(parent_of(path))

@@ -66,7 +66,9 @@ class Loader:
         clean: bool,
         recovery_point: int,
         log_start_offset: int,
+        dense: bool = False,
     ) -> None:
+        self.dense = dense
         self.disk = disk
         self.path = path
         self.config = config
@@ -173,6 +175,9 @@ class Loader:
             elif entry.base_offset not in known:
                 self.disk.unlink(f"{self.path}/{names.segment_file(entry.base_offset, entry.kind)}")
         self.snapshots.sort()
+        while len(bases) > 1 and bases[1] <= self.log_start_offset:
+            # Retention was about to take it.
+            self._unlink_segment(bases.pop(0))
         self.missing_index = known - (indexed & timed)
         self.segments = [self._segment(base) for base in bases] or [self._segment(self.log_start_offset)]
 
@@ -240,7 +245,7 @@ class Loader:
         def visit(_position: int, header: BatchHeader, batch: memoryview) -> None:
             if header.partition_leader_epoch > epochs.latest:
                 epochs.assign(header.partition_leader_epoch, header.base_offset)
-            if header.base_offset >= self.producers.map_end_offset:
+            if header.last_offset >= self.producers.map_end_offset:
                 self.producers.replay(header, batch)
 
         result = segment.recover(visit)
@@ -263,7 +268,7 @@ class Loader:
         be missing, and a compacted log has gaps by right.
         """
         segment = self.segments[index]
-        if self.clean or self.config.compact or segment.base_offset <= self.recovery_point:
+        if self.clean or not self.dense or segment.base_offset <= self.recovery_point:
             return False
         before = self.segments[index - 1].last_batch()
         end = before[1].next_offset if before else self.segments[index - 1].base_offset

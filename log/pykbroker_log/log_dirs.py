@@ -55,6 +55,7 @@ class LogDir:
     StorageError."""
 
     __slots__ = (
+        "_contents",
         "_doomed",
         "_folders",
         "_high_watermarks",
@@ -83,6 +84,8 @@ class LogDir:
         self.offline = False
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._lock = lock
+        # What each checkpoint file should hold, with a number that grows.
+        self._contents: dict[str, tuple[int, bytes]] = {}
         self._recovery_points: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
@@ -258,9 +261,11 @@ class LogDir:
             recovery_point=self._recovery_points.get(key, 0),
             log_start_offset=self._log_starts.get(key, 0),
             high_watermark=self._high_watermarks.get(key, 0),
+            dense=not config.compact,
             producer_id_expiration_ms=producer_id_expiration_ms,
         )
         log.before_truncation = self._before_truncation
+        log.durable_start_offset = self._log_starts.get(key, 0)
         self.logs[key] = log
         self._folders.add(key)
         self._unrecovered.discard(key)
@@ -334,25 +339,41 @@ class LogDir:
         return self._writer(names.HIGH_WATERMARKS, self._high_watermarks)
 
     def prepare_log_start_offsets(self) -> Callable[[], None]:
-        for key, log in self.logs.items():
-            if log.log_start_offset > log.first_segment_offset:
-                self._log_starts[key] = log.log_start_offset
+        covered = [(log, log.log_start_offset) for log in self.logs.values()]
+        for log, start in covered:
+            if start > log.first_stored_offset:
+                self._log_starts[log.topic, log.partition] = start
             else:
                 # The first segment says it already.
-                self._log_starts.pop(key, None)
-        return self._writer(names.LOG_START_OFFSETS, self._log_starts)
+                self._log_starts.pop((log.topic, log.partition), None)
+        write = self._writer(names.LOG_START_OFFSETS, self._log_starts)
+
+        def write_and_tell() -> None:
+            write()
+            for log, start in covered:
+                log.durable_start_offset = start
+
+        return write_and_tell
 
     def _of_logs(self, value: Callable[[PartitionLog], int]) -> dict[TopicPartition, int]:
         return {key: value(log) for key, log in self.logs.items()}
 
     def _writer(self, name: str, offsets: Mapping[TopicPartition, int]) -> Callable[[], None]:
-        data = encode_offsets(offsets)
+        generation = self._contents.get(name, (0, b""))[0] + 1
+        self._contents[name] = (generation, encode_offsets(offsets))
 
         def write() -> None:
-            try:
-                write_atomic(self.disk, f"{self.path}/{name}", data)
-            except OSError as error:
-                raise self._failed(error) from error
+            # Two writers of one file can overlap: a periodic one on a thread, and a truncation on the loop that
+            # must not be undone by it. Each writes the newest contents under a name of its own, until they are
+            # still the newest.
+            while True:
+                at, data = self._contents[name]
+                try:
+                    write_atomic(self.disk, f"{self.path}/{name}", data, suffix=f".{generation}.tmp")
+                except OSError as error:
+                    raise self._failed(error) from error
+                if self._contents[name][0] == at:
+                    return
 
         return write
 

@@ -122,12 +122,14 @@ class PartitionLog:
         "_last_flush_ms",
         "_positions",
         "_recovery_bound",
+        "_retired",
         "_segments",
         "_snapshots",
         "_unsynced",
         "before_truncation",
         "config",
         "disk",
+        "durable_start_offset",
         "epochs",
         "high_watermark",
         "local_log_start_offset",
@@ -161,6 +163,10 @@ class PartitionLog:
         self.before_truncation: Callable[[PartitionLog], None] | None = None
         self._active: Segment
         self._segments: list[Segment] = []
+        # Left by retention; their files wait for the log start to be durable, then for `file.delete.delay.ms`.
+        self._retired: list[Segment] = []
+        #: what the log start is known to be after a crash; None where nobody keeps a checkpoint of it
+        self.durable_start_offset: int | None = None
         self._snapshots: list[int] = []
         self._positions: dict[int, tuple[Segment, int]] = {}
         self._first_unstable = -1
@@ -197,8 +203,13 @@ class PartitionLog:
         log_start_offset: int = 0,
         high_watermark: int = 0,
         producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS,
+        dense: bool = False,
     ) -> PartitionLog:
-        """The log in `path`, created when absent. Raises StorageError, InconsistentTopicId."""
+        """The log in `path`, created when absent. Raises StorageError, InconsistentTopicId.
+
+        `dense`: the log was never compacted, and its start is always durable before its files go: then segments
+        that do not follow each other mean that a power loss took what was between, and the later ones are not kept.
+        """
         log = cls(disk, path, topic, partition, topic_id, config)
         log.producers.expiration_ms = producer_id_expiration_ms
         log._last_flush_ms = now_ms
@@ -215,6 +226,7 @@ class PartitionLog:
                 clean=clean,
                 recovery_point=recovery_point,
                 log_start_offset=log_start_offset,
+                dense=dense,
             ).load()
             log._segments = loaded.segments
             log._active = loaded.segments[-1]
@@ -283,8 +295,9 @@ class PartitionLog:
         return sum(segment.size for segment in self._segments)
 
     @property
-    def first_segment_offset(self) -> int:
-        return self._segments[0].base_offset
+    def first_stored_offset(self) -> int:
+        """Where the oldest file begins that the folder still holds under its own name."""
+        return (self._retired or self._segments)[0].base_offset
 
     @property
     def segment_count(self) -> int:
@@ -730,26 +743,40 @@ class PartitionLog:
             self.local_log_start_offset = max(self.local_log_start_offset, start)
             del self._segments[:count]
             self._forget_positions()
-            paths = [path for segment in gone for path in segment.paths()]
-            for offset in [offset for offset in self._snapshots if offset <= gone[-1].base_offset]:
-                self._snapshots.remove(offset)
-                paths.append(self._snapshot_path(offset))
             for segment in gone:
                 segment.close()
-            due = now_ms + self.config.file_delete_delay_ms
-            for path in paths:
-                self.disk.rename(path, path + names.DELETED)
-                self._doomed.append((due, path + names.DELETED))
+            self._retired += gone
             self.purge(now_ms)
             return count
 
     def has_doomed(self, now_ms: int) -> bool:
-        """Whether `purge` has something to remove."""
-        return bool(self._doomed) and self._doomed[0][0] <= now_ms
+        """Whether `purge` has something to do."""
+        if self._doomed and self._doomed[0][0] <= now_ms:
+            return True
+        return bool(self._retired) and self._may_go(self._retired[0])
+
+    def _may_go(self, segment: Segment) -> bool:
+        """Whether a crash from here on cannot bring the segment back among the others.
+
+        Power loss may undo some changes of a folder and keep others. Unless the log's start is known to be
+        durable, an old segment that comes back without the one after it looks like a log that has lost records in
+        between.
+        """
+        return self.durable_start_offset is None or segment.base_offset < self.durable_start_offset
 
     def purge(self, now_ms: int) -> None:
-        """Remove the files of segments that were retired `file.delete.delay.ms` ago."""
+        """Take retired segments' names away, once the log start is durable; `file.delete.delay.ms` later their
+        files."""
         with self._storage():
+            while self._retired and self._may_go(self._retired[0]):
+                segment = self._retired.pop(0)
+                paths = segment.paths()
+                for offset in [offset for offset in self._snapshots if offset <= segment.base_offset]:
+                    self._snapshots.remove(offset)
+                    paths.append(self._snapshot_path(offset))
+                for path in paths:
+                    self.disk.rename(path, path + names.DELETED)
+                    self._doomed.append((now_ms + self.config.file_delete_delay_ms, path + names.DELETED))
             while self._doomed and self._doomed[0][0] <= now_ms:
                 self.disk.unlink(self._doomed.pop(0)[1])
 
