@@ -1,0 +1,102 @@
+"""Nodes as processes of their own: the command line, its one address line, its log."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+READY = "pykbroker is ready: "
+ROOT = Path(__file__).parents[2]
+_PATH = os.pathsep.join(str(ROOT / part) for part in ("", "wire", "log", "raft"))
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "pykbroker", *arguments]
+
+
+def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": _PATH, **(extra or {})}
+
+
+def run(*arguments: str, env: Mapping[str, str] | None = None, timeout: float = 30) -> subprocess.CompletedProcess[str]:
+    """One command from start to end."""
+    return subprocess.run(
+        command(*arguments), env=environment(env), capture_output=True, text=True, timeout=timeout, check=False
+    )
+
+
+def write_properties(path: Path, properties: Mapping[str, object]) -> Path:
+    path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()), encoding="latin-1")
+    return path
+
+
+class Process:
+    """`pykbroker start ...`; stopped when the block ends, however it ends."""
+
+    def __init__(self, log: Path, *arguments: str, env: Mapping[str, str] | None = None) -> None:
+        self.log = log
+        self.address = ""
+        self.lines: list[str] = []
+        with log.open("ab") as file:
+            self._process = subprocess.Popen(
+                command("start", *arguments), env=environment(env), stdout=subprocess.PIPE, stderr=file
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def host_and_port(self) -> tuple[str, int]:
+        host, _, port = self.address.rpartition(":")
+        return host.strip("[]"), int(port)
+
+    def ready(self, timeout: float = 30) -> Self:
+        """Wait for the address line."""
+        out = self._process.stdout
+        assert out is not None
+        deadline = time.monotonic() + timeout
+        while not self.address:
+            readable, _, _ = select.select([out], [], [], max(0.0, deadline - time.monotonic()))
+            assert readable, f"not ready after {timeout} s:\n{self.tail()}"
+            line = out.readline().decode()
+            assert line, f"ended with {self._process.wait()} before it was ready:\n{self.tail()}"
+            self.lines.append(line.rstrip("\n"))
+            if line.startswith(READY):
+                self.address = line[len(READY) :].strip()
+        return self
+
+    def interrupt(self, number: int = signal.SIGINT, timeout: float = 30) -> int:
+        """Send a signal and wait for the end; returns the exit status."""
+        self._process.send_signal(number)
+        status = self._process.wait(timeout)
+        assert self._process.stdout is not None
+        self.lines += self._process.stdout.read().decode().splitlines()
+        return status
+
+    def kill(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+
+    def wait(self, timeout: float = 30) -> int:
+        return self._process.wait(timeout)
+
+    def tail(self, lines: int = 40) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.kill()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
