@@ -242,9 +242,7 @@ class QuorumDriver:
         """Step down; the quorum elects again."""
         self._input(lambda: self.node.resign(self._now()))
 
-    def handle(
-        self, request: Any, version: int | None = None, listener: str | None = None
-    ) -> Any | asyncio.Future[Any]:
+    def handle(self, request: Any, version: int | None = None, listener: str | None = None) -> Any:
         """Answer a request of the quorum: a response, or a future of one. `version` is that of the request as it came
         in, `listener` the name of the listener it came in on: the answer names the leader's endpoint for the same
         one."""

@@ -91,7 +91,12 @@ def test_listener_appends_while_it_is_told() -> None:
         runtime = InlineRuntime()
         format_one(runtime.disk, "meta")
         quorum, first, second = driver(runtime), Listener(), Listener()
-        first.on_commit = lambda: quorum.append([b"more"]) and None if len(first.values) < 4 else None
+
+        def more() -> None:
+            if len(first.values) < 4:
+                quorum.append([b"more"])
+
+        first.on_commit = more
         quorum.register(first)
         quorum.register(second)
         await quorum.start()
