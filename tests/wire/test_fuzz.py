@@ -59,7 +59,7 @@ def read_mutated(rng: random.Random, count: int) -> None:
 
 @pytest.mark.slow
 def test_mutated_messages() -> None:
-    read_mutated(random.Random(SEED), 100)
+    read_mutated(random.Random(SEED), 60)
 
 
 @pytest.mark.long
@@ -101,7 +101,7 @@ def test_memory_in_proportion_to_the_input() -> None:
     """Each array of each message with 300 elements of the fewest bytes."""
     worst = (0.0, "")
     for item, version in cases():
-        if version != item.versions[-1]:
+        if version != item.versions[-1] or item.message.kind in ("response", "header"):
             continue
         for message in bombs(item, version, 300):
             data = memoryview(message.encode_bytes(version))

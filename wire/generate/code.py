@@ -29,7 +29,9 @@ class Code:
         self._depth = 0
 
     def __call__(self, line: str = "") -> None:
-        self.lines.append("    " * self._depth + line if line else "")
+        indent = "    " * self._depth
+        for part in _wrapped(line, WIDTH - len(indent)):
+            self.lines.append(indent + part if part else "")
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
@@ -51,6 +53,27 @@ class Code:
 
     def text(self) -> str:
         return "\n".join(self.lines) + "\n"
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """A line that is too long, broken as ruff would: a signature by its parameters, a condition at its `or`s, an
+    assignment behind its equals sign."""
+    if len(line) <= width:
+        return [line]
+    if line.startswith("def ") and line.endswith(":"):
+        head, _, signature = line.partition("(")
+        parameters, _, tail = signature.rpartition(") -> ")
+        return [f"{head}(", f"    {parameters}", f") -> {tail}"]
+    if line.startswith("if ") and " or " in line:
+        first, *rest = line.removeprefix("if ").removesuffix(":").split(" or ")
+        return ["if (", f"    {first}", *(f"    or {item}" for item in rest), "):"]
+    name, equals, value = line.partition(" = ")
+    if equals:
+        return [f"{name} = (", f"    {value}", ")"]
+    call, _, argument = line.removesuffix(")").partition("(")
+    if " if " in argument:
+        return [f"{call}(", f"    {argument}", ")"]
+    return [line]
 
 
 def condition(wanted: Versions, known: Versions) -> str:

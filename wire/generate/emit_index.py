@@ -27,7 +27,9 @@ def emit_package(package: str, modules: list[Module]) -> str:
     with code.block("if TYPE_CHECKING:"):
         for module in modules:
             for message in module.messages:
-                code(f"from {base}.{module.name} import {message.name} as {message.name}")
+                code(f"from {base}.{module.name} import (")
+                code(f"    {message.name} as {message.name},")
+                code(")")
     code()
     code("# Class -> module.")
     code("_MODULES = {")
