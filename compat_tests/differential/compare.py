@@ -1,0 +1,89 @@
+"""Run a script against two nodes and say where the transcripts differ."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from compat_tests.differential import masks
+from compat_tests.differential.nodes import Side
+from compat_tests.differential.plain import flatten
+from compat_tests.differential.session import NodeError, Session, Step
+from pykbroker.api import TABLE, On
+from pykbroker_wire.apis import APIS
+
+Script = Callable[[Session], None]
+# What this node does not serve it does not advertise: their absence is the statement.
+NOT_ADVERTISED = frozenset(int(key) for key in APIS) - frozenset(int(row.key) for row in TABLE if row.on & On.BROKER)
+
+
+def run(script: Script, side: Side, *, shared: bool = False) -> list[Step]:
+    """The transcript. `shared`: the node has seen this script before, so names get a suffix."""
+    session = Session(script.__name__, side.address, side.texts, uuid.uuid4().hex[:6] if shared else "")
+    try:
+        script(session)
+    except NodeError as error:
+        session.steps.append(Step("the script could not go on", "", 0, None, f"{error}"))
+    finally:
+        session.close()
+    return session.steps
+
+
+def compare(theirs: list[Step], ours: list[Step]) -> list[str]:
+    """The differences, as text, one step after another."""
+    found: list[str] = []
+    for index in range(max(len(theirs), len(ours))):
+        left = theirs[index] if index < len(theirs) else None
+        right = ours[index] if index < len(ours) else None
+        if left is None or right is None or left.title != right.title:
+            found.append(f"step {index}: {left.title if left else 'nothing'} | {right.title if right else 'nothing'}: transcripts part here")
+            for name, step in (("Kafka", left), ("pykbroker", right)):
+                if step is not None and isinstance(step.answered, str):
+                    found.append(f"    {name}: {step.answered}")
+            break
+        found += _differences(left, right)
+    return found
+
+
+def _differences(left: Step, right: Step) -> list[str]:
+    theirs, ours = _seen(left), _seen(right)
+    if theirs == ours:
+        return []
+    lines = [left.title, f"    asked {_text(left.asked)}"]
+    one, other = flatten(theirs), flatten(ours)
+    absent = "(absent)"
+    for path in [*one, *(path for path in other if path not in one)]:
+        kafka, own = one.get(path, absent), other.get(path, absent)
+        if kafka != own or type(kafka) is not type(own):
+            lines.append(f"    {path or 'answer'}: Kafka {_text(kafka)}, pykbroker {_text(own)}")
+    return lines if len(lines) > 2 else []
+
+
+def _seen(step: Step) -> Any:
+    """An answer as far as it is compared."""
+    answer = json.loads(json.dumps(step.answered))
+    masks.sort(step.api, answer)
+    if step.api == "ApiVersions" and isinstance(answer, dict):
+        answer["api_keys"] = [row for row in answer["api_keys"] if row["api_key"] not in NOT_ADVERTISED]
+    _mask(step.api, answer, "")
+    return answer
+
+
+def _mask(api: str, value: Any, path: str) -> None:
+    if isinstance(value, list):
+        for item in value:
+            _mask(api, item, path)
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            inner = f"{path}.{name}" if path else name
+            if masks.is_masked(api, inner):
+                value[name] = "‹masked›"
+            else:
+                _mask(api, item, inner)
+
+
+def _text(value: Any) -> str:
+    text = value if value == "(absent)" else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 600 else text[:600] + "…"

@@ -1,0 +1,63 @@
+"""A plain blocking connection that sends frames, good and broken ones, and says how each was answered.
+
+Not here: what a frame means (session.py).
+"""
+
+from __future__ import annotations
+
+import socket
+from enum import Enum
+
+
+class Verdict(Enum):
+    """What came instead of an answer."""
+
+    CLOSED = "the connection was closed"
+    SILENT = "no answer"
+
+
+class Link:
+    """One connection; made when first used, and again after the other side has closed it."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._address = (host, port)
+        self._socket: socket.socket | None = None
+
+    def send(self, data: bytes) -> None:
+        if self._socket is None:
+            self._socket = socket.create_connection(self._address, 10)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            self._socket.sendall(data)
+        except (BrokenPipeError, ConnectionResetError):
+            self.close()
+            self._socket = socket.create_connection(self._address, 10)
+            self._socket.sendall(data)
+
+    def receive(self, timeout_s: float) -> bytes | Verdict:
+        """The next answer without its size."""
+        try:
+            size = self._read(4, timeout_s)
+            return self._read(int.from_bytes(size, "big"), timeout_s)
+        except TimeoutError:
+            self.close()
+            return Verdict.SILENT
+        except (EOFError, ConnectionResetError, BrokenPipeError):
+            self.close()
+            return Verdict.CLOSED
+
+    def _read(self, count: int, timeout_s: float) -> bytes:
+        assert self._socket is not None
+        self._socket.settimeout(timeout_s)
+        data = bytearray()
+        while len(data) < count:
+            part = self._socket.recv(min(count - len(data), 1 << 20))
+            if not part:
+                raise EOFError
+            data += part
+        return bytes(data)
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None

@@ -1,0 +1,70 @@
+"""Run scripts against Apache Kafka and pykbroker and print where the answers differ.
+
+python compat_tests/differential/run.py                       the names of the scripts
+python compat_tests/differential/run.py NAME...               these (`all`: every one)
+python compat_tests/differential/run.py NAME --show           and what was asked and answered
+python compat_tests/differential/run.py NAME --kafka localhost:9092 [--node localhost:9093]   nodes that run already
+python compat_tests/differential/run.py --serve               start Apache Kafka as the comparison needs it, and keep it running
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "wire"), str(ROOT / "log"), str(ROOT / "raft")]
+
+from compat_tests.differential import nodes  # noqa: E402
+from compat_tests.differential.compare import compare, run  # noqa: E402
+from compat_tests.differential.scripts import SCRIPTS  # noqa: E402
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--show", action="store_true")
+    parser.add_argument("--kafka", metavar="HOST:PORT")
+    parser.add_argument("--node", metavar="HOST:PORT")
+    parser.add_argument("--serve", action="store_true")
+    options = parser.parse_args()
+    if options.serve:
+        with nodes.ApacheKafka(nodes.CONFIG, format_args=nodes.FORMAT_ARGS) as kafka:
+            print(kafka.bootstrap, flush=True)
+            while True:
+                time.sleep(60)
+    if not options.names:
+        print("\n".join(SCRIPTS))
+        return 0
+    names = list(SCRIPTS) if options.names == ["all"] else options.names
+    failed = 0
+    with ExitStack() as stack:
+        if options.kafka:
+            theirs = nodes.Side("Apache Kafka", options.kafka, {options.kafka: "‹broker›"})
+            ours = nodes.Side("pykbroker", options.node, {options.node: "‹broker›"}) if options.node else stack.enter_context(nodes.pykbroker())
+        else:
+            theirs, ours = stack.enter_context(nodes.both())
+        for name in names:
+            started = time.monotonic()
+            one = run(SCRIPTS[name], theirs, shared=bool(options.kafka))
+            middle = time.monotonic()
+            other = run(SCRIPTS[name], ours, shared=bool(options.kafka))
+            ended = time.monotonic()
+            found = compare(one, other)
+            failed += bool(found)
+            print(f"== {name}: {len(one)} steps, Kafka {middle - started:.1f} s, pykbroker {ended - middle:.1f} s: {'differs' if found else 'equal'}")
+            print("\n".join(found))
+            if options.show:
+                for step, own in zip(one, other, strict=False):
+                    print(f"-- {step.title}\n   asked {json.dumps(step.asked, ensure_ascii=False)[:1500]}")
+                    print(f"   Kafka     {json.dumps(step.answered, ensure_ascii=False)[:3000]}")
+                    print(f"   pykbroker {json.dumps(own.answered, ensure_ascii=False)[:3000]}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,252 @@
+"""The cluster, its quorum and features, and what a node answers that has no quotas, credentials or ACLs."""
+
+from __future__ import annotations
+
+from compat_tests.differential.session import Session
+from pykbroker_wire.messages.create_acls import AclCreation, CreateAclsRequest
+from pykbroker_wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from pykbroker_wire.messages.describe_acls import DescribeAclsRequest
+from pykbroker_wire.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from pykbroker_wire.messages.describe_cluster import DescribeClusterRequest
+from pykbroker_wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
+from pykbroker_wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from pykbroker_wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest
+from pykbroker_wire.messages.list_config_resources import ListConfigResourcesRequest
+from pykbroker_wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
+from pykbroker_wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+
+LATER_FEATURES = ("transaction.version", "group.version", "share.version", "streams.version", "eligible.leader.replicas.version")
+
+
+def describe_cluster(s: Session) -> None:
+    """DescribeCluster: brokers, controllers, endpoint types, authorised operations."""
+    s.each("plain", lambda v: DescribeClusterRequest())
+    s.each("operations", lambda v: DescribeClusterRequest(include_cluster_authorized_operations=True))
+    for endpoint_type in (2, 0, 3, -1):
+        s.each(f"endpoint type {endpoint_type}", lambda v, kind=endpoint_type: DescribeClusterRequest(endpoint_type=kind))  # type: ignore[misc]
+    s.each("fenced too", lambda v: DescribeClusterRequest(include_fenced_brokers=True))
+    s.each("fenced controllers", lambda v: DescribeClusterRequest(include_fenced_brokers=True, endpoint_type=2))
+
+
+def describe_quorum(s: Session) -> None:
+    """DescribeQuorum: the metadata partition, and partitions that are none of the quorum's."""
+
+    def ask(*topics: tuple[str, list[int]]) -> DescribeQuorumRequest:
+        return DescribeQuorumRequest(
+            topics=[
+                RequestTopicData(topic_name=name, partitions=[RequestPartitionData(partition_index=i) for i in partitions])
+                for name, partitions in topics
+            ]
+        )
+
+    s.each("the quorum", lambda v: ask(("__cluster_metadata", [0])))
+    s.each("another partition", lambda v: ask(("__cluster_metadata", [1])))
+    s.each("two partitions", lambda v: ask(("__cluster_metadata", [0, 1])))
+    s.each("the same partition twice", lambda v: ask(("__cluster_metadata", [0, 0])))
+    s.each("another topic", lambda v: ask(("no-such-topic", [0])))
+    s.each("two topics", lambda v: ask(("__cluster_metadata", [0]), ("other", [0])))
+    s.each("no topics", lambda v: ask())
+    s.each("no partitions", lambda v: ask(("__cluster_metadata", [])))
+
+
+def update_features(s: Session) -> None:
+    """UpdateFeatures: nothing that changes a feature, everything that is refused."""
+
+    def ask(*updates: FeatureUpdateKey, validate_only: bool = False) -> UpdateFeaturesRequest:
+        return UpdateFeaturesRequest(timeout_ms=10000, feature_updates=list(updates), validate_only=validate_only)
+
+    s.each("nothing", lambda v: ask())
+    s.each("nothing, validated", lambda v: ask(validate_only=True))
+    s.each("unknown feature", lambda v: ask(FeatureUpdateKey(feature="no.such.feature", max_version_level=1)))
+    s.each("unknown feature to 0", lambda v: ask(FeatureUpdateKey(feature="no.such.feature", max_version_level=0)))
+    s.each("empty name", lambda v: ask(FeatureUpdateKey(feature="", max_version_level=1)))
+    for level in (30, 31, 99, 0, -1, 6):
+        s.each(
+            f"metadata.version {level}",
+            lambda v, level=level: ask(FeatureUpdateKey(feature="metadata.version", max_version_level=level), validate_only=v > 0),  # type: ignore[misc]
+            [0, 1, 2] if level not in (0, -1) else [1, 2],
+        )
+    for kind in (0, 1, 2, 3, 9):
+        s.each(
+            f"metadata.version down, upgrade type {kind}",
+            lambda v, kind=kind: ask(  # type: ignore[misc]
+                FeatureUpdateKey(feature="metadata.version", max_version_level=20, upgrade_type=kind), validate_only=True
+            ),
+        )
+    s.each(
+        "metadata.version down, allowed the old way",
+        lambda v: ask(FeatureUpdateKey(feature="metadata.version", max_version_level=31, allow_downgrade=True)),
+    )
+    s.each("kraft.version as it is", lambda v: ask(FeatureUpdateKey(feature="kraft.version", max_version_level=1), validate_only=v > 0))
+    s.each("kraft.version 2", lambda v: ask(FeatureUpdateKey(feature="kraft.version", max_version_level=2), validate_only=v > 0))
+    s.each("kraft.version down", lambda v: ask(FeatureUpdateKey(feature="kraft.version", max_version_level=0, upgrade_type=3), validate_only=v > 0))
+    s.each(
+        "one good, one bad",
+        lambda v: ask(
+            FeatureUpdateKey(feature="metadata.version", max_version_level=30),
+            FeatureUpdateKey(feature="no.such.feature", max_version_level=1),
+            validate_only=v > 0,
+        ),
+    )
+    s.each(
+        "the same feature twice",
+        lambda v: ask(
+            FeatureUpdateKey(feature="metadata.version", max_version_level=30),
+            FeatureUpdateKey(feature="metadata.version", max_version_level=29),
+            validate_only=v > 0,
+        ),
+    )
+
+
+def elect_leaders(s: Session) -> None:
+    """ElectLeaders: elections that are not needed, not possible, or not elections."""
+    topic = s.make_topic(partitions=2)
+
+    def ask(kind: int, *topics: tuple[str, list[int]]) -> ElectLeadersRequest:
+        return ElectLeadersRequest(
+            election_type=kind, timeout_ms=10000, topic_partitions=[TopicPartitions(topic=name, partitions=list(ps)) for name, ps in topics]
+        )
+
+    s.each("preferred, not needed", lambda v: ask(0, (topic, [0, 1])))
+    s.each("unclean, not needed", lambda v: ask(1, (topic, [0])), [1, 2])
+    s.each("election type 7", lambda v: ask(7, (topic, [0])), [1, 2])
+    s.each("unknown partition", lambda v: ask(0, (topic, [5])))
+    s.each("unknown topic", lambda v: ask(0, ("no-such-topic", [0])))
+    s.each("negative partition", lambda v: ask(0, (topic, [-1])))
+    s.each("bad name", lambda v: ask(0, ("a/b", [0])))
+    s.each("the same partition twice", lambda v: ask(0, (topic, [0, 0])))
+    s.each("no partitions", lambda v: ask(0, (topic, [])))
+    s.each("no topics", lambda v: ask(0))
+    s.each("all", lambda v: ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=10000))
+
+
+def list_reassignments(s: Session) -> None:
+    """ListPartitionReassignments of a cluster that reassigns nothing."""
+    topic = s.make_topic(partitions=2)
+
+    def ask(*topics: tuple[str, list[int]]) -> ListPartitionReassignmentsRequest:
+        return ListPartitionReassignmentsRequest(
+            timeout_ms=10000, topics=[ListPartitionReassignmentsTopics(name=name, partition_indexes=list(ps)) for name, ps in topics]
+        )
+
+    s.call("all", ListPartitionReassignmentsRequest(timeout_ms=10000, topics=None))
+    s.call("none", ask())
+    s.call("a topic", ask((topic, [0, 1])))
+    s.call("a topic without partitions", ask((topic, [])))
+    s.call("unknown", ask(("no-such-topic", [0]), (topic, [9, -1])))
+    s.call("bad name", ask(("a/b", [0])))
+    s.call("no time", ListPartitionReassignmentsRequest(timeout_ms=0, topics=None))
+
+
+def client_quotas(s: Session) -> None:
+    """DescribeClientQuotas where there are none."""
+
+    def ask(*components: ComponentData, strict: bool = False) -> DescribeClientQuotasRequest:
+        return DescribeClientQuotasRequest(components=list(components), strict=strict)
+
+    s.each("all", lambda v: ask())
+    s.each("all, strict", lambda v: ask(strict=True))
+    for entity in ("user", "client-id", "ip", "", "group"):
+        s.each(f"{entity!r} exactly", lambda v, e=entity: ask(ComponentData(entity_type=e, match_type=0, match="x")))  # type: ignore[misc]
+        s.each(f"{entity!r} default", lambda v, e=entity: ask(ComponentData(entity_type=e, match_type=1)))  # type: ignore[misc]
+        s.each(f"{entity!r} any", lambda v, e=entity: ask(ComponentData(entity_type=e, match_type=2), strict=True))  # type: ignore[misc]
+    s.each("exactly null", lambda v: ask(ComponentData(entity_type="user", match_type=0)))
+    s.each("default with a name", lambda v: ask(ComponentData(entity_type="user", match_type=1, match="x")))
+    s.each("match type 3", lambda v: ask(ComponentData(entity_type="user", match_type=3, match="x")))
+    s.each("the same type twice", lambda v: ask(*[ComponentData(entity_type="user", match_type=2)] * 2))
+    s.each("user and ip", lambda v: ask(*[ComponentData(entity_type=kind, match_type=2) for kind in ("user", "ip")]))
+    s.each("user and client-id", lambda v: ask(*[ComponentData(entity_type=kind, match_type=2) for kind in ("user", "client-id")]))
+
+
+def scram_credentials(s: Session) -> None:
+    """DescribeUserScramCredentials where there are none."""
+
+    def ask(*names: str) -> DescribeUserScramCredentialsRequest:
+        return DescribeUserScramCredentialsRequest(users=[UserName(name=name) for name in names])
+
+    s.call("all", DescribeUserScramCredentialsRequest(users=None))
+    s.call("none named", ask())
+    s.call("unknown", ask("alice"))
+    s.call("two unknown", ask("alice", "bob"))
+    s.call("the same twice", ask("alice", "alice"))
+    s.call("the same three times and another", ask("alice", "bob", "alice", "alice"))
+    s.call("empty name", ask(""))
+
+
+def acls(s: Session) -> None:
+    """The ACL requests of a cluster without an authorizer."""
+    describe = {"resource_type_filter": 1, "resource_name_filter": None, "principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}
+    s.each("describe all", lambda v: DescribeAclsRequest(**describe, pattern_type_filter=3 if v == 0 else 1))
+    s.each("describe literal", lambda v: DescribeAclsRequest(**describe))
+    for field, value in (("resource_type_filter", 99), ("operation", 99), ("permission_type", 99), ("resource_type_filter", 0), ("pattern_type_filter", 99)):
+        s.each(f"describe {field} {value}", lambda v, f=field, n=value: DescribeAclsRequest(**{**describe, f: n}))  # type: ignore[misc]
+    acl = {"resource_type": 2, "resource_name": "x", "principal": "User:alice", "host": "*", "operation": 3, "permission_type": 3}
+    s.each("create", lambda v: CreateAclsRequest(creations=[AclCreation(**acl)]))
+    s.each("create two", lambda v: CreateAclsRequest(creations=[AclCreation(**acl), AclCreation(**{**acl, "operation": 4})]))
+    s.each("create none", lambda v: CreateAclsRequest())
+    for field, wrong in (("principal", "alice"), ("operation", 99), ("operation", 1), ("permission_type", 1), ("resource_type", 1), ("resource_name", "")):
+        s.each(f"create {field} {wrong!r}", lambda v, f=field, n=wrong: CreateAclsRequest(creations=[AclCreation(**{**acl, f: n})]))  # type: ignore[misc]
+    s.each("create prefixed", lambda v: CreateAclsRequest(creations=[AclCreation(**acl, resource_pattern_type=4)]))
+    s.each("create pattern any", lambda v: CreateAclsRequest(creations=[AclCreation(**acl, resource_pattern_type=1)]))
+    s.each("delete", lambda v: DeleteAclsRequest(filters=[DeleteAclsFilter(**describe)]))
+    s.each("delete two", lambda v: DeleteAclsRequest(filters=[DeleteAclsFilter(**describe)] * 2))
+    s.each("delete none", lambda v: DeleteAclsRequest())
+    s.each("delete operation 99", lambda v: DeleteAclsRequest(filters=[DeleteAclsFilter(**{**describe, "operation": 99})]))
+
+
+def log_dirs(s: Session) -> None:
+    """DescribeLogDirs: sizes, unknown topics and partitions."""
+    topic = s.make_topic(partitions=2)
+    s.make_records(topic, [b"a" * 100, b"b" * 200])
+
+    def ask(*topics: tuple[str, list[int]]) -> DescribeLogDirsRequest:
+        return DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic=name, partitions=list(ps)) for name, ps in topics])
+
+    s.each("a partition", lambda v: ask((topic, [0])))
+    s.each("two partitions", lambda v: ask((topic, [0, 1])))
+    s.each("unknown", lambda v: ask((topic, [7]), ("no-such-topic", [0])))
+    s.each("no partitions", lambda v: ask((topic, [])))
+    s.each("none", lambda v: ask())
+    s.each("the same twice", lambda v: ask((topic, [0, 0]), (topic, [0])))
+
+
+def config_resources(s: Session) -> None:
+    """ListConfigResources: every type, also those that cannot be listed."""
+    s.make_topic()
+    for types in ([], [2], [4], [8], [16], [32], [2, 4], [2, 2], [0], [1], [3], [99], [-1], [2, 99]):
+        request = ListConfigResourcesRequest(resource_types=types)
+        for version in (0, 1):
+            if version == 0 and types:
+                continue
+            s.only_mine(s.call(f"types {types}", request, version))
+
+
+def producer_ids(s: Session) -> None:
+    """InitProducerId without a transactional id, and with one that cannot be."""
+    s.each("idempotent", lambda v: InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0))
+    s.each("idempotent, timeout -1", lambda v: InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-1))
+    s.each("idempotent, timeout max", lambda v: InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1))
+    s.each("empty id", lambda v: InitProducerIdRequest(transactional_id="", transaction_timeout_ms=60000))
+    s.each("id without epoch", lambda v: InitProducerIdRequest(transactional_id=None, producer_id=7, producer_epoch=-1), [3, 4, 5])
+    s.each("epoch without id", lambda v: InitProducerIdRequest(transactional_id=None, producer_id=-1, producer_epoch=7), [3, 4, 5])
+    s.each("id and epoch", lambda v: InitProducerIdRequest(transactional_id=None, producer_id=7, producer_epoch=7), [3, 4, 5])
+
+
+SCRIPTS = (
+    describe_cluster,
+    describe_quorum,
+    update_features,
+    elect_leaders,
+    list_reassignments,
+    client_quotas,
+    scram_credentials,
+    acls,
+    log_dirs,
+    config_resources,
+    producer_ids,
+)

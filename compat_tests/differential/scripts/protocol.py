@@ -1,0 +1,70 @@
+"""Before anything else: ApiVersions, the SASL requests on a listener without SASL, frames that are no requests."""
+
+from __future__ import annotations
+
+import struct
+
+from compat_tests.differential.session import Session
+from pykbroker_wire.apis import ApiKey
+from pykbroker_wire.messages.api_versions import ApiVersionsRequest
+from pykbroker_wire.messages.metadata import MetadataRequest
+from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest
+
+
+def _header(key: int, version: int, client_id: bytes | None = b"differential", *, flexible: bool = False) -> bytes:
+    client = struct.pack(">h", -1) if client_id is None else struct.pack(">h", len(client_id)) + client_id
+    return struct.pack(">hhi", key, version, 7) + client + (b"\0" if flexible else b"")
+
+
+def _framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def api_versions(s: Session) -> None:
+    """ApiVersions in every version, and in versions that do not exist."""
+    s.each("plain", lambda v: ApiVersionsRequest())
+    s.each("with a name", lambda v: ApiVersionsRequest(client_software_name="differential", client_software_version="1.0-x"), [3, 4])
+    for name in ("a b", "-a", "a-", "ä", "a.b-c1"):
+        s.call(f"name {name!r}", ApiVersionsRequest(client_software_name=name, client_software_version="1"), 3)
+        s.call(f"version {name!r}", ApiVersionsRequest(client_software_name="x", client_software_version=name), 4)
+    for version in (5, 99, 32767, -1):
+        data = _framed(_header(ApiKey.API_VERSIONS, version, flexible=version >= 3))
+        s.raw(f"version {version}", data, api=ApiKey.API_VERSIONS, version=0)
+    s.call("no client id", ApiVersionsRequest(), 0, client_id=None)
+
+
+def sasl_without_sasl(s: Session) -> None:
+    """SaslHandshake and SaslAuthenticate on a PLAINTEXT listener."""
+    s.each("handshake", lambda v: SaslHandshakeRequest(mechanism="PLAIN"))
+    s.each("unknown mechanism", lambda v: SaslHandshakeRequest(mechanism="NONE"))
+    s.each("authenticate", lambda v: SaslAuthenticateRequest(auth_bytes=b"\0a\0b"))
+
+
+def frames(s: Session) -> None:
+    """What is no request: sizes, keys, versions, lengths; and what is one in spite of it."""
+    for size in (-1, 0, 104_857_601, 2**31 - 1):
+        s.raw(f"size {size}", struct.pack(">i", size))
+    s.raw("HTTP", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    s.raw("TLS", bytes.fromhex("16030100c8010000c4030301"))
+    s.raw("one byte", _framed(b"\0"))
+    for key, version in ((9999, 0), (-1, 0), (4, 0), (5, 0), (6, 0), (7, 0), (52, 0), (58, 0), (62, 0), (3, 99), (3, -1), (0, 2), (0, 99), (1, 3)):
+        s.raw(f"key {key} version {version}", _framed(_header(key, version, flexible=key > 50)))
+    s.raw("client id longer than the frame", _framed(struct.pack(">hhih", 3, 1, 7, 32767)))
+    s.raw("client id of length -2", _framed(struct.pack(">hhih", 3, 1, 7, -2)), api=3, version=1)
+    metadata = _header(ApiKey.METADATA, 1)
+    s.raw("array of 2^31-1", _framed(metadata + struct.pack(">i", 2**31 - 1)), api=3, version=1)
+    s.raw("trailing bytes", _framed(metadata + struct.pack(">i", 0) + b"garbage"), api=3, version=1)
+    s.raw("truncated string", _framed(metadata + struct.pack(">ih", 1, 100) + b"abc"), api=3, version=1)
+    s.raw("invalid UTF-8", _framed(metadata + struct.pack(">ih", 1, 2) + b"\xff\xfe"), api=3, version=1)
+    s.raw("null where none is allowed", _framed(metadata + struct.pack(">ih", 1, -1)), api=3, version=1)
+    flexible = _header(ApiKey.METADATA, 9, flexible=True)
+    s.raw("compact array of 2^32-2", _framed(flexible + b"\xff\xff\xff\xff\x0f"), api=3, version=9)
+    s.raw("varint of seven bytes", _framed(flexible + b"\xff\xff\xff\xff\xff\xff\x01"), api=3, version=9)
+    s.raw("unknown tag", _framed(flexible + b"\x01" + b"\0\0\0" + b"\x01\x05\x02ab"), api=3, version=9)
+    s.raw("the same tag twice", _framed(flexible + b"\x01" + b"\0\0\0" + b"\x02\0\0\0\0"), api=3, version=9)
+    s.raw("tag of 2^31-1 bytes", _framed(flexible + b"\x01" + b"\0\0\0" + b"\x01\0\xff\xff\xff\xff\x07"), api=3, version=9)
+    s.call("still served", MetadataRequest(topics=[]), 12)
+
+
+SCRIPTS = (api_versions, sasl_without_sasl, frames)

@@ -1,0 +1,234 @@
+"""What a script talks to: one node. Everything that is said and answered is kept, for the comparison.
+
+A script is a function of a Session. It runs once for each node; the two transcripts must be equal. `each` asks in every
+version that can say what the script wants to say; `call` asks once; `raw` sends bytes. What begins with `make_` or `until_`
+prepares the node, must succeed, and is not compared.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from compat_tests.differential.link import Link, Verdict
+from compat_tests.differential.plain import Symbols
+from pykbroker_wire.apis import APIS, ApiKey
+from pykbroker_wire.headers import decode_response, encode_request
+from pykbroker_wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from pykbroker_wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
+from pykbroker_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from pykbroker_wire.primitives import DecodeError, EncodeError, TopLevel
+from pykbroker_wire.records.batch import build_batch
+
+CLIENT_ID = "differential"
+ANSWER_TIMEOUT_S = 6.0
+# All timestamps of all scripts: any day will do, as long as it is the same one on both nodes and retention spares it.
+NOW_MS = int(time.time()) // 86400 * 86_400_000
+PATIENCE_S = 30.0
+
+
+class NodeError(Exception):
+    """A node did not do what a script needs before it can begin."""
+
+
+@dataclass(slots=True)
+class Step:
+    label: str
+    api: str
+    version: int
+    asked: Any
+    answered: Any
+
+    @property
+    def title(self) -> str:
+        return f"{self.label} [{self.api} v{self.version}]" if self.api else self.label
+
+
+class Session:
+    def __init__(self, script: str, address: str, texts: dict[str, str], run: str = "") -> None:
+        host, _, port = address.rpartition(":")
+        self._address = (host, int(port))
+        self._script = script
+        self._run = run
+        self._texts = {f"-{run}": ""} | texts if run else texts
+        self._symbols = Symbols(self._texts)
+        self._links: dict[str, Link] = {}
+        self._correlation_id = 0
+        self._topics = 0
+        self.steps: list[Step] = []
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    def name(self, what: str) -> str:
+        """A name that no other script uses."""
+        return f"{self._script}.{what}-{self._run}" if self._run else f"{self._script}.{what}"
+
+    def call(self, label: str, request: TopLevel, version: int | None = None, *, link: str = "", client_id: str | None = CLIENT_ID) -> Any:
+        """Ask; the answer, or None when there was none."""
+        self.send(request, version, link=link, client_id=client_id)
+        return self.receive(label, request, version, link=link)
+
+    def each(self, label: str, make: Callable[[int], TopLevel | None], versions: Iterable[int] | None = None, *, link: str = "") -> None:
+        """Ask in each version for which `make` gives a request that the version can say."""
+        probe = next(filter(None, (make(version) for version in range(18, -1, -1))))
+        api = APIS[ApiKey(probe.API_KEY)]
+        for version in versions if versions is not None else range(api.min_version, api.max_version + 1):
+            request = make(version)
+            if request is None:
+                continue
+            try:
+                request.encode(version)
+            except EncodeError:
+                continue
+            self.call(label, request, version, link=link)
+
+    def send(self, request: TopLevel, version: int | None = None, *, link: str = "", client_id: str | None = CLIENT_ID) -> None:
+        """Ask without waiting; `receive` takes the answer."""
+        version = request.MAX_VERSION if version is None else version
+        self._correlation_id += 1
+        self._link(link).send(b"".join(encode_request(request.API_KEY, version, self._correlation_id, client_id, request)))
+
+    def receive(self, label: str, request: TopLevel, version: int | None = None, *, link: str = "") -> Any:
+        version = request.MAX_VERSION if version is None else version
+        frame = self._link(link).receive(ANSWER_TIMEOUT_S)
+        answer = self._decode(request.API_KEY, version, frame)
+        self._keep(label, request.API_KEY, version, self._symbols.message(request), answer)
+        return answer if isinstance(answer, TopLevel) else None
+
+    def raw(self, label: str, data: bytes, *, api: int | None = None, version: int = 0, wait_s: float = ANSWER_TIMEOUT_S) -> None:
+        """Send bytes, size included, on a connection of their own; the answer is that of `api` in `version`, or its bytes."""
+        link = Link(*self._address)
+        try:
+            link.send(data)
+            frame = link.receive(wait_s)
+        finally:
+            link.close()
+        answer = frame if api is None else self._decode(api, version, frame)
+        self._keep(label, api, version, data[:40].hex(), answer)
+
+    def frame(self, request: TopLevel, version: int, correlation_id: int = 7) -> bytes:
+        return b"".join(encode_request(request.API_KEY, version, correlation_id, CLIENT_ID, request))
+
+    def note(self, label: str, value: Any) -> None:
+        """Compare something that a script has worked out of answers."""
+        self.steps.append(Step(label, "", 0, None, self._symbols.plain(value)))
+
+    def only_mine(self, answer: Any) -> None:
+        """Drop from the last answer what other scripts have made: what lists all topics, groups or resources."""
+        last = self.steps[-1]
+        for name, items in last.answered.items() if isinstance(last.answered, dict) else ():
+            if isinstance(items, list) and items and isinstance(items[0], dict):
+                last.answered[name] = [item for item in items if self._is_mine(item)]
+
+    def _is_mine(self, item: dict[str, Any]) -> bool:
+        names = [item[key] for key in ("name", "group_id", "resource_name") if isinstance(item.get(key), str)]
+        return not names or any(name.startswith((f"{self._script}.", "__")) or not name for name in names)
+
+    def _decode(self, api: int, version: int, frame: bytes | Verdict) -> Any:
+        if isinstance(frame, Verdict):
+            return frame
+        try:
+            return decode_response(api, version, frame)[1]
+        except DecodeError as error:
+            return f"not decodable: {error}: {frame.hex()[:200]}"
+
+    def _keep(self, label: str, api: int | None, version: int, asked: Any, answer: Any) -> None:
+        if isinstance(answer, TopLevel):
+            answered: Any = self._symbols.message(answer)
+        elif isinstance(answer, Verdict):
+            answered = answer.value
+        else:
+            answered = answer.hex() if isinstance(answer, bytes) else answer
+        self.steps.append(Step(label, "" if api is None else APIS[ApiKey(api)].name, version, asked, answered))
+
+    def _link(self, name: str) -> Link:
+        return self._links.setdefault(name, Link(*self._address))
+
+    def close(self) -> None:
+        for link in self._links.values():
+            link.close()
+
+    # -- preparing ----------------------------------------------------------------------------------------------------
+
+    def ask(self, request: TopLevel, version: int | None = None) -> Any:
+        """Ask without keeping it."""
+        version = request.MAX_VERSION if version is None else version
+        link = self._link("preparation")
+        link.send(b"".join(encode_request(request.API_KEY, version, 1, CLIENT_ID, request)))
+        answer = self._decode(request.API_KEY, version, link.receive(PATIENCE_S))
+        if not isinstance(answer, TopLevel):
+            raise NodeError(f"{type(request).__name__} v{version}: {answer}")
+        return answer
+
+    def make_topic(self, what: str | None = None, partitions: int = 1, **configs: str) -> str:
+        """A topic whose partitions have leaders that answer."""
+        if what is None:
+            self._topics += 1
+            what = str(self._topics)
+        name = self.name(what)
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[CreatableReplicaAssignment(partition_index=i, broker_ids=[1]) for i in range(partitions)],
+            configs=[CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()],
+        )
+        done = self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=20000)).topics[0]
+        if done.error_code:
+            raise NodeError(f"topic {name} was not made: {done.error_code} {done.error_message}")
+        self.until_served(name, partitions)
+        return name
+
+    def until_served(self, name: str, partitions: int = 1) -> None:
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            topics=[ListOffsetsTopic(name=name, partitions=[ListOffsetsPartition(partition_index=i, timestamp=-1) for i in range(partitions)])],
+        )
+
+        def served() -> bool:
+            topics = self.ask(request).topics
+            return bool(topics) and all(p.error_code == 0 for p in topics[0].partitions)
+
+        self._until(served, f"{name} is served")
+
+    def until_gone(self, name: str) -> None:
+        request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name)])
+        self._until(lambda: self.ask(request).topics[0].error_code == 3, f"{name} is gone")
+
+    def until_coordinator(self) -> None:
+        request = FindCoordinatorRequest(key_type=0, coordinator_keys=[self.name("coordinator")])
+        self._until(lambda: self.ask(request).coordinators[0].error_code == 0, "groups have a coordinator")
+
+    def until_partitions(self, name: str, count: int) -> None:
+        request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name)])
+        self._until(lambda: len(self.ask(request).topics[0].partitions) == count, f"{name} has {count} partitions")
+        self.until_served(name, count)
+
+    def topic_id(self, name: str) -> bytes:
+        found = self.ask(DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name)])).topics[0]
+        return bytes(found.topic_id)
+
+    def make_records(self, topic: str, values: Sequence[bytes], partition: int = 0, *, at_ms: int = NOW_MS, step_ms: int = 1000) -> None:
+        """One batch per value."""
+        for index, value in enumerate(values):
+            batch = build_batch([(b"k", value, (), at_ms + index * step_ms)])
+            data = [TopicProduceData(topic_id=self.topic_id(topic), partition_data=[PartitionProduceData(index=partition, records=batch)])]
+            done = self.ask(ProduceRequest(acks=-1, timeout_ms=10000, topic_data=data)).responses[0].partition_responses[0]
+            if done.error_code:
+                raise NodeError(f"{topic}-{partition}: not written: {done.error_code} {done.error_message}")
+
+    def _until(self, condition: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            if time.monotonic() > deadline:
+                raise NodeError(f"not within {PATIENCE_S:.0f} s: {what}")
+            time.sleep(0.02)

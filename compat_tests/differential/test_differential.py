@@ -1,0 +1,59 @@
+"""The same requests to Apache Kafka and to pykbroker; the decoded answers are compared field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from compat_tests.differential import docs, masks, nodes
+from compat_tests.differential.compare import compare, run
+from compat_tests.differential.scripts import SCRIPTS
+from compat_tests.differential.session import Step
+from compat_tests.oracle.kafka import kafka_libs
+from pykbroker.api import TABLE, On
+from pykbroker_wire.apis import APIS
+
+transcripts: dict[str, list[Step]] = {}
+
+
+@pytest.fixture(scope="module")
+def sides() -> Iterator[tuple[nodes.Side, nodes.Side]]:
+    kafka_libs()
+    with nodes.both() as pair:
+        yield pair
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_pykbroker_answers_like_apache_kafka(name: str, sides: tuple[nodes.Side, nodes.Side]) -> None:
+    theirs, ours = sides
+    kafka = transcripts[name] = run(SCRIPTS[name], theirs)
+    found = compare(kafka, run(SCRIPTS[name], ours))
+    if found:
+        pytest.fail(f"python compat_tests/differential/run.py {name}\n" + "\n".join(found), pytrace=False)
+
+
+def test_every_version_of_every_api_is_asked() -> None:
+    if len(transcripts) < len(SCRIPTS):
+        pytest.skip("not all scripts ran")
+    asked = {(step.api, step.version) for steps in transcripts.values() for step in steps}
+    missing = [
+        f"{APIS[row.key].name} v{version}"
+        for row in TABLE
+        if row.on & On.BROKER
+        for version in range(APIS[row.key].min_version, APIS[row.key].max_version + 1)
+        if (APIS[row.key].name, version) not in asked
+    ]
+    assert not missing
+
+
+def test_masks_are_few_and_have_reasons() -> None:
+    assert len(masks.MASKS) <= masks.LIMIT
+    for mask in masks.MASKS:
+        assert mask.reason
+        assert not mask.field.rpartition(".")[2].endswith("error_code")
+
+
+def test_the_page_is_fresh() -> None:
+    assert docs.PAGE.read_text() == docs.page(), "run: python compat_tests/differential/docs.py"
