@@ -156,6 +156,22 @@ def test_a_sync_that_waits_is_told_when_a_rebalance_begins() -> None:
     assert bench.answers[waiting].error_code == ErrorCode.REBALANCE_IN_PROGRESS
 
 
+def test_a_session_that_ended_while_its_sync_was_parked_is_watched_again() -> None:
+    """Found by test_model.py: nobody would ever have removed this member."""
+    bench = Bench()
+    joined = [bench.new_member() for _ in range(2)]
+    bench.advance(6_000)
+    (leader, _), (follower, _) = joined
+    bench.sync("g", follower, 1)
+    for _ in range(2):
+        bench.advance(9_000)
+        bench.heartbeat("g", leader, 1)
+    bench.join(member=leader, protocols={"range": b"changed"})
+    assert group(bench).state is State.PREPARING_REBALANCE
+    bench.advance(10_000)
+    assert list(group(bench).members) == [leader]
+
+
 def test_a_sync_that_waits_is_answered_when_its_member_leaves() -> None:
     bench = Bench()
     joined = [bench.new_member() for _ in range(2)]

@@ -287,7 +287,10 @@ class Rebalance:
         if group.state is State.COMPLETING_REBALANCE:
             for member in group.members.values():
                 member.assignment = b""
-                self._answer_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
+                if member.awaiting_sync is not None:
+                    self._answer_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
+                    # Its session may have ended while it was parked here, which was ignored.
+                    self._expect_heartbeat(member)
         group.pending_sync.clear()
         self.result.cancel_timer(sync_timer(group.group_id))
         is_initial = group.state is State.EMPTY
@@ -396,7 +399,6 @@ class Rebalance:
             if token is not None:
                 member.awaiting_sync = None
                 self.result.reply(token, self._assignment(member))
-                # Its session may have ended while it was parked here, which was ignored.
                 self._expect_heartbeat(member)
         generation = group.generation
         self.result.append_failed = self._later(lambda later, error: later._assignment_lost(generation, error))
