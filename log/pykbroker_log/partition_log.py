@@ -21,93 +21,30 @@ from __future__ import annotations
 
 import errno
 import zlib
-from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pykbroker_log import names
-from pykbroker_log.checkpoints import (
-    MalformedFile,
-    decode_partition_metadata,
-    encode_epochs,
-    encode_partition_metadata,
-)
-from pykbroker_log.disk import Buffer, Disk, parent_of, read_file, write_new
+from pykbroker_log.disk import Buffer, Disk, parent_of
 from pykbroker_log.epochs import LeaderEpochs
-from pykbroker_log.loading import Loader, set_aside
+from pykbroker_log.loading import Loader
 from pykbroker_log.log_config import AppendOrigin, LogConfig, StorageError, is_full
 from pykbroker_log.producers import DEFAULT_EXPIRATION_MS, ProducerStates, parse_marker
+from pykbroker_log.results import AppendInfo, ReadResult
 from pykbroker_log.retention import expired
 from pykbroker_log.segment import Mark, Segment
-from pykbroker_log.slices import Slice, cut
+from pykbroker_log.segments import Segments
+from pykbroker_log.side_files import InconsistentTopicId, SideFiles
+from pykbroker_log.slices import cut
 from pykbroker_log.validate import validate_and_assign
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.batch import CONTROL, TRANSACTIONAL, BatchHeader, CorruptBatch, iter_batches, verify_crc
-from pykbroker_wire.records.record import iter_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 __all__ = ["AppendInfo", "AppendOrigin", "InconsistentTopicId", "PartitionLog", "ReadResult", "StorageError"]
-
-# Positions remembered per log: the ends of the latest reads, where sequential readers come back.
-_MAX_POSITIONS = 64
-
-
-class InconsistentTopicId(Exception):
-    """The folder belongs to another topic of the same name."""
-
-
-class AppendInfo:
-    __slots__ = (
-        "byte_count",
-        "duplicate",
-        "first_offset",
-        "last_offset",
-        "log_append_time_ms",
-        "log_start_offset",
-        "max_timestamp",
-        "record_count",
-    )
-
-    def __init__(
-        self,
-        first_offset: int,
-        last_offset: int,
-        max_timestamp: int,
-        log_append_time_ms: int,
-        log_start_offset: int,
-        byte_count: int,
-        record_count: int,
-        duplicate: bool = False,
-    ) -> None:
-        self.first_offset = first_offset
-        self.last_offset = last_offset
-        self.max_timestamp = max_timestamp
-        self.log_append_time_ms = log_append_time_ms
-        self.log_start_offset = log_start_offset
-        self.byte_count = byte_count
-        self.record_count = record_count
-        self.duplicate = duplicate
-
-    def __repr__(self) -> str:
-        return f"AppendInfo({self.first_offset}..{self.last_offset}, {self.byte_count} bytes)"
-
-
-class ReadResult:
-    """Whole batches. `next_offset` is where to read on; `last_epoch` the leader epoch of the last batch, -1 if
-    unknown."""
-
-    __slots__ = ("aborted", "first_offset", "last_epoch", "next_offset", "size", "slices")
-
-    def __init__(self, slices: list[Slice], size: int, first_offset: int, next_offset: int, last_epoch: int) -> None:
-        self.slices = slices
-        self.size = size
-        self.first_offset = first_offset
-        self.next_offset = next_offset
-        self.last_epoch = last_epoch
-        self.aborted: list[Any] = []
 
 
 class PartitionLog:
@@ -119,13 +56,12 @@ class PartitionLog:
         "_first_unstable",
         "_flushed",
         "_generation",
+        "_is_flushing",
         "_last_flush_ms",
-        "_positions",
         "_recovery_bound",
         "_retired",
         "_segments",
-        "_snapshots",
-        "_unsynced",
+        "_side",
         "before_truncation",
         "config",
         "disk",
@@ -162,23 +98,21 @@ class PartitionLog:
         #: recovery point in the checkpoint would hide what is appended from then on from the scan after a crash
         self.before_truncation: Callable[[PartitionLog], None] | None = None
         self._active: Segment
-        self._segments: list[Segment] = []
+        self._segments = Segments()
+        self._side = SideFiles(disk, path)
         # Left by retention; their files wait for the log start to be durable, then for `file.delete.delay.ms`.
         self._retired: list[Segment] = []
         #: what the log start is known to be after a crash; None where nobody keeps a checkpoint of it
         self.durable_start_offset: int | None = None
-        self._snapshots: list[int] = []
-        self._positions: dict[int, tuple[Segment, int]] = {}
         self._first_unstable = -1
         self._failure: OSError | None = None
         self._closed = False
+        self._is_flushing = False
         # A flush publishes (generation, offset) in one assignment; truncations start a new generation.
         self._flushed = (0, 0)
         self._generation = 0
         self._recovery_bound = 0
         self._last_flush_ms = 0
-        # Paths, not files: written without fsync, to be made durable by the next flush.
-        self._unsynced: list[str] = []
         self._doomed: list[tuple[int, str]] = []
 
     def __repr__(self) -> str:
@@ -216,7 +150,7 @@ class PartitionLog:
         with log._storage():
             if not disk.exists(path):
                 disk.make_dirs(path)
-            log._check_topic_id(now_ms)
+            log._side.check_topic_id(topic_id, now_ms)
             loaded = Loader(
                 disk,
                 path,
@@ -228,9 +162,9 @@ class PartitionLog:
                 log_start_offset=log_start_offset,
                 dense=dense,
             ).load()
-            log._segments = loaded.segments
+            log._segments = Segments(loaded.segments)
             log._active = loaded.segments[-1]
-            log._snapshots = loaded.snapshots
+            log._side.snapshots = loaded.snapshots
             log.epochs = loaded.epochs
             log.log_end_offset = loaded.log_end_offset
             log.log_start_offset = max(log_start_offset, loaded.segments[0].base_offset)
@@ -241,23 +175,9 @@ class PartitionLog:
             log.set_high_watermark(high_watermark)
             log._first_unstable = log.producers.first_unstable_offset()
             if loaded.recovery is not None:
-                log._take_snapshot()
-            log._write_epochs()
+                log._side.take_snapshot(log.producers, log.log_start_offset)
+            log._side.write_epochs(log.epochs)
         return log
-
-    def _check_topic_id(self, now_ms: int) -> None:
-        path = f"{self.path}/{names.PARTITION_METADATA}"
-        if self.disk.exists(path):
-            try:
-                found = decode_partition_metadata(read_file(self.disk, path))
-                if found != self.topic_id:
-                    raise InconsistentTopicId(f"{self.path} belongs to {found.hex()}, not {self.topic_id.hex()}")
-                return
-            except MalformedFile as error:
-                set_aside(self.disk, path, now_ms, str(error))
-        # Not synced here: it becomes durable with the first data that is promised to be.
-        write_new(self.disk, path, encode_partition_metadata(self.topic_id), sync=False)
-        self._unsynced.append(path)
 
     def close(self, *, clean: bool) -> None:
         """Release the files. `clean`: make everything durable, so that the next start scans nothing."""
@@ -266,11 +186,11 @@ class PartitionLog:
         if clean and self._failure is None:
             with self._storage():
                 self._active.seal()
-                self._take_snapshot()
+                self._side.take_snapshot(self.producers, self.log_start_offset)
                 self._active.fsync_indexes()
-                self._flush()
+                self._flush(self._generation)
         self._closed = True
-        for segment in self._segments:
+        for segment in [*self._retired, *self._segments]:
             segment.close()
 
     def delete_files(self) -> None:
@@ -292,7 +212,7 @@ class PartitionLog:
 
     @property
     def size_bytes(self) -> int:
-        return sum(segment.size for segment in self._segments)
+        return self._segments.size_bytes
 
     @property
     def first_stored_offset(self) -> int:
@@ -545,7 +465,7 @@ class PartitionLog:
                 self.disk.unlink(path)
         else:
             active.seal()
-        self._take_snapshot()
+        self._side.take_snapshot(self.producers, self.log_start_offset)
         self._active = self._new_segment(base_offset, now_ms)
         self._segments.append(self._active)
 
@@ -586,11 +506,11 @@ class PartitionLog:
             raise StorageError(parent_of(self.path), error) from error
 
     def _read(self, offset: int, max_bytes: int, upper_offset: int, min_one: bool, mapped: bool) -> ReadResult:
-        found = self._locate(offset)
+        found = self._segments.locate(offset)
         if found is None:
             return ReadResult([], 0, offset, offset, -1)
         segment, start, first_offset = found
-        limit, next_offset = self._limit(segment, upper_offset)
+        limit, next_offset = self._segments.limit(segment, upper_offset, self.log_end_offset)
         if start >= limit:
             # The batch that holds `offset` reaches above the bound.
             return ReadResult([], 0, offset, offset, -1)
@@ -608,57 +528,8 @@ class PartitionLog:
         data = cut(segment.file, start, end, stable_end, mapped)
         if len(data) != end - start:
             raise OSError(errno.EIO, "segment is shorter than it was", segment.path(names.LOG))
-        self._remember(next_offset, segment, end)
+        self._segments.remember(next_offset, segment, end)
         return ReadResult([data], end - start, first_offset, next_offset, self.epochs.of_offset(next_offset - 1))
-
-    def _locate(self, offset: int) -> tuple[Segment, int, int] | None:
-        """(segment, position, base offset) of the first batch that ends at or after `offset`."""
-        known = self._positions.get(offset)
-        if known is not None:
-            segment, position = known
-            if position < segment.size:
-                return segment, position, offset
-        index = self._index_of(offset)
-        while index < len(self._segments):
-            segment = self._segments[index]
-            if offset <= segment.base_offset:
-                if segment.size:
-                    return segment, 0, max(offset, segment.base_offset)
-            else:
-                found = segment.find(offset)
-                if found is not None:
-                    return segment, found[0], found[1].base_offset
-            # Compaction may have emptied the end of a segment.
-            index += 1
-        return None
-
-    def _limit(self, segment: Segment, upper_offset: int) -> tuple[int, int]:
-        """(position, offset) up to which a reader with this bound may read in this segment."""
-        if segment is self._active:
-            if upper_offset == self.log_end_offset:
-                return segment.size, upper_offset
-        else:
-            following = self._segments[self._index_of(segment.base_offset) + 1].base_offset
-            if following <= upper_offset:
-                return segment.size, following
-        known = self._positions.get(upper_offset)
-        if known is not None and known[0] is segment:
-            return known[1], upper_offset
-        found = segment.find(upper_offset)
-        position = found[0] if found is not None else segment.size
-        self._remember(upper_offset, segment, position)
-        return position, upper_offset
-
-    def _remember(self, offset: int, segment: Segment, position: int) -> None:
-        positions = self._positions
-        positions[offset] = (segment, position)
-        if len(positions) > _MAX_POSITIONS:
-            del positions[next(iter(positions))]
-
-    def _index_of(self, offset: int) -> int:
-        if offset >= self._active.base_offset:
-            return len(self._segments) - 1
-        return max(0, bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1)
 
     # -- by time
     # --------------------------------------------------------------------------------------------------------
@@ -666,33 +537,12 @@ class PartitionLog:
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
         """(offset, timestamp, leader epoch) of the first record that is at least this new."""
         with self._storage():
-            for segment in list(self._segments):
-                if segment.max_timestamp < timestamp:
-                    continue
-                start = max(segment.time_index.offset_before(timestamp), self.log_start_offset)
-                for position, header in segment.walk(segment.offset_index.position_before(start)):
-                    if header.max_timestamp < timestamp or header.last_offset < self.log_start_offset:
-                        continue
-                    for record in iter_records(segment.read_batch(position, header), 0, header):
-                        if record.timestamp >= timestamp and record.offset >= self.log_start_offset:
-                            return record.offset, record.timestamp, header.partition_leader_epoch
-        return None
+            return self._segments.first_at_least(timestamp, self.log_start_offset)
 
     def offset_of_max_timestamp(self) -> tuple[int, int, int] | None:
         """(offset, timestamp, leader epoch) of the first record with the largest timestamp."""
         with self._storage():
-            newest = max(self._segments, key=lambda segment: segment.max_timestamp)
-            timestamp = newest.max_timestamp
-            if timestamp < 0:
-                return None
-            # Not before the batch that the time index names, and it is its first batch that reaches the timestamp.
-            start = newest.offset_index.position_before(newest.max_timestamp_offset)
-            for position, header in newest.walk(start):
-                if header.max_timestamp == timestamp:
-                    for record in iter_records(newest.read_batch(position, header), 0, header):
-                        if record.timestamp == timestamp:
-                            return record.offset, record.timestamp, header.partition_leader_epoch
-        return None
+            return self._segments.newest()
 
     # -- delete from the front
     # ------------------------------------------------------------------------------------------
@@ -712,7 +562,7 @@ class PartitionLog:
         self.log_start_offset = offset
         self.local_log_start_offset = max(self.local_log_start_offset, offset)
         self.epochs.truncate_start(offset)
-        self._write_epochs()
+        self._side.write_epochs(self.epochs)
         self.producers.on_log_start(offset)
         self._first_unstable = self.producers.first_unstable_offset()
 
@@ -742,9 +592,7 @@ class PartitionLog:
                 self._move_start(start)
             self.local_log_start_offset = max(self.local_log_start_offset, start)
             del self._segments[:count]
-            self._forget_positions()
-            for segment in gone:
-                segment.close()
+            self._segments.forget()
             self._retired += gone
             self.purge(now_ms)
             return count
@@ -770,19 +618,16 @@ class PartitionLog:
         with self._storage():
             while self._retired and self._may_go(self._retired[0]):
                 segment = self._retired.pop(0)
-                paths = segment.paths()
-                for offset in [offset for offset in self._snapshots if offset <= segment.base_offset]:
-                    self._snapshots.remove(offset)
-                    paths.append(self._snapshot_path(offset))
-                for path in paths:
+                if self._is_flushing:
+                    # In this order: a flush sets the flag, then looks at the list. Next time.
+                    self._retired.insert(0, segment)
+                    break
+                segment.close()
+                for path in segment.paths() + self._side.release_snapshots(upto=segment.base_offset):
                     self.disk.rename(path, path + names.DELETED)
                     self._doomed.append((now_ms + self.config.file_delete_delay_ms, path + names.DELETED))
             while self._doomed and self._doomed[0][0] <= now_ms:
                 self.disk.unlink(self._doomed.pop(0)[1])
-
-    def _forget_positions(self) -> None:
-        kept = set(map(id, self._segments))
-        self._positions = {at: found for at, found in self._positions.items() if id(found[0]) in kept}
 
     # -- truncate
     # -------------------------------------------------------------------------------------------------------
@@ -810,15 +655,15 @@ class PartitionLog:
         """Forget everything; the log is empty at `offset`."""
         self._start_truncation(offset)
         with self._storage():
-            for segment in self._segments:
+            for segment in [*self._retired, *self._segments]:
                 self._drop_segment(segment)
+            self._retired.clear()
             self._active = self._new_segment(offset, self._last_flush_ms)
-            self._segments = [self._active]
+            self._segments = Segments([self._active])
             self.log_end_offset = self.log_start_offset = self.local_log_start_offset = offset
             self.epochs.clear()
             self.producers.clear(offset)
-            for snapshot in list(self._snapshots):
-                self._drop_snapshot(snapshot)
+            self._side.drop_snapshots(above=-1)
             self._finish_truncation()
 
     def _start_truncation(self, offset: int) -> None:
@@ -827,15 +672,15 @@ class PartitionLog:
         self._recovery_bound = min(self.recovery_point, offset)
         self._generation += 1
         self._flushed = (self._generation, self._recovery_bound)
-        self._positions.clear()
+        self._segments.forget()
         if self.before_truncation is not None:
             self.before_truncation(self)
 
     def _finish_truncation(self) -> None:
-        self._write_epochs()
+        self._side.write_epochs(self.epochs)
         self._active.fsync()
         self._active.write_indexes()
-        self._sync_names()
+        self._side.sync()
         self._first_unstable = self.producers.first_unstable_offset()
         self.set_high_watermark(min(self.high_watermark, self.log_end_offset))
 
@@ -846,8 +691,7 @@ class PartitionLog:
 
     def _reload_producers(self) -> None:
         end = self.log_end_offset
-        for offset in [offset for offset in self._snapshots if offset > end]:
-            self._drop_snapshot(offset)
+        self._side.drop_snapshots(above=end)
         if self.producers.map_end_offset == end:
             return
         loader = Loader(
@@ -860,7 +704,7 @@ class PartitionLog:
             recovery_point=end,
             log_start_offset=self.log_start_offset,
         )
-        loader.reload_producers(self._segments, self._snapshots, end)
+        loader.reload_producers(self._segments, self._side.snapshots, end)
 
     # -- epochs
     # ---------------------------------------------------------------------------------------------------------
@@ -871,42 +715,7 @@ class PartitionLog:
     def assign_epoch_start(self, epoch: int, offset: int) -> None:
         self.epochs.assign(epoch, offset)
         with self._storage():
-            self._write_epochs()
-
-    def _write_epochs(self) -> None:
-        if not self.epochs.dirty:
-            return
-        # Without fsync, which would stop the loop at every change of leader; the next flush makes it durable, and
-        # after a power loss before that the scan finds the epochs in the batches.
-        path = f"{self.path}/{names.LEADER_EPOCHS}"
-        write_new(self.disk, path + ".tmp", encode_epochs(self.epochs.entries()), sync=False)
-        self.disk.rename(path + ".tmp", path)
-        self.epochs.dirty = False
-        if path not in self._unsynced:
-            self._unsynced.append(path)
-
-    # -- producer snapshots
-    # ---------------------------------------------------------------------------------------------
-
-    def _snapshot_path(self, offset: int) -> str:
-        return f"{self.path}/{names.segment_file(offset, names.SNAPSHOT)}"
-
-    def _take_snapshot(self) -> None:
-        """The producer state up to the log's end, unless it is in a file already or there is nothing new."""
-        offset = self.producers.map_end_offset
-        if offset in self._snapshots or offset <= self.log_start_offset:
-            return
-        path = self._snapshot_path(offset)
-        write_new(self.disk, path, self.producers.encode(), sync=False)
-        self._snapshots.append(offset)
-        self._unsynced.append(path)
-
-    def _drop_snapshot(self, offset: int) -> None:
-        self._snapshots.remove(offset)
-        path = self._snapshot_path(offset)
-        self.disk.unlink(path)
-        if path in self._unsynced:
-            self._unsynced.remove(path)
+            self._side.write_epochs(self.epochs)
 
     # -- flush
     # ----------------------------------------------------------------------------------------------------------
@@ -929,44 +738,36 @@ class PartitionLog:
             return
         if self._failure is not None or self._closed:
             raise self._refusal()
+        generation = self._generation
+        self._is_flushing = True
         try:
-            self._flush()
+            self._flush(generation)
         except OSError as error:
+            if self._closed or generation != self._generation:
+                # Its files were closed under it: what it was to make durable is gone, by request.
+                return
             self._failure = error
             raise StorageError(parent_of(self.path), error) from error
+        finally:
+            self._is_flushing = False
 
-    def _flush(self) -> None:
+    def _flush(self, generation: int) -> None:
         # First what is to be covered, then the files that hold it: an append in between is fsynced too, but not
         # counted.
-        generation = self._generation
         target = self.log_end_offset
         begin = self.recovery_point
-        segments = list(self._segments)
-        self._sync_names()
-        ends = [segment.base_offset for segment in segments[1:]]
-        # With the segment that ends at the recovery point: it may have been sealed, and got its index, after that
-        # flush.
-        for index in range(bisect_left(ends, begin), len(segments)):
-            segments[index].fsync()
-            if index < len(segments) - 1:
+        active = self._active
+        # Those that retention has let go are still there for a crash to bring back. And the one that ends at the
+        # recovery point may have been sealed, and got its index, after that flush.
+        segments = [*self._retired, *self._segments.reaching_past(begin, inclusive=True)]
+        self._side.sync()
+        for segment in segments:
+            segment.fsync()
+            if segment is not active:
                 # The active segment is scanned after every crash; a sealed one only above the recovery point.
-                segments[index].fsync_indexes()
+                segment.fsync_indexes()
         if generation == self._generation:
             self._flushed = (generation, max(target, begin))
-
-    def _sync_names(self) -> None:
-        """Make durable: side files written since the last flush, and the names of everything in the folder."""
-        unsynced, self._unsynced = self._unsynced, []
-        for path in unsynced:
-            try:
-                file = self.disk.open(path)
-            except FileNotFoundError:
-                # Retired or truncated away since; the fsync of the folder covers that.
-                continue
-            file.fsync()
-            file.close()
-        self.disk.fsync_dir(self.path)
-        self.disk.fsync_dir(parent_of(self.path))
 
     # -- when the disk fails
     # --------------------------------------------------------------------------------------------

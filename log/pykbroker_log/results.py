@@ -1,0 +1,60 @@
+"""What an append and a read tell their caller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pykbroker_log.slices import Slice
+
+
+class AppendInfo:
+    """`duplicate`: nothing was appended, the offsets are those of the first time."""
+
+    __slots__ = (
+        "byte_count",
+        "duplicate",
+        "first_offset",
+        "last_offset",
+        "log_append_time_ms",
+        "log_start_offset",
+        "max_timestamp",
+        "record_count",
+    )
+
+    def __init__(
+        self,
+        first_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        log_append_time_ms: int,
+        log_start_offset: int,
+        byte_count: int,
+        record_count: int,
+        duplicate: bool = False,
+    ) -> None:
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.max_timestamp = max_timestamp
+        self.log_append_time_ms = log_append_time_ms
+        self.log_start_offset = log_start_offset
+        self.byte_count = byte_count
+        self.record_count = record_count
+        self.duplicate = duplicate
+
+    def __repr__(self) -> str:
+        return f"AppendInfo({self.first_offset}..{self.last_offset}, {self.byte_count} bytes)"
+
+
+class ReadResult:
+    """Whole batches. `next_offset` is where to read on; `last_epoch` the leader epoch of the last batch, -1 if
+    unknown."""
+
+    __slots__ = ("aborted", "first_offset", "last_epoch", "next_offset", "size", "slices")
+
+    def __init__(self, slices: list[Slice], size: int, first_offset: int, next_offset: int, last_epoch: int) -> None:
+        self.slices = slices
+        self.size = size
+        self.first_offset = first_offset
+        self.next_offset = next_offset
+        self.last_epoch = last_epoch
+        self.aborted: list[Any] = []

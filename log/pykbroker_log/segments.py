@@ -1,0 +1,130 @@
+"""The segments of a log in order, and where an offset or a timestamp is in them.
+
+Invariants:
+* Ascending base offsets; the last segment is the active one, the only one that grows; never empty once the log is
+  open.
+* A remembered position is the start of the batch that begins at its offset, or the end of a segment; whatever
+  removes bytes calls `forget`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+
+from pykbroker_log.segment import Segment
+from pykbroker_wire.records.batch import BatchHeader
+from pykbroker_wire.records.record import iter_records
+
+# Positions remembered per log: the ends of the latest reads, where sequential readers come back.
+_MAX_POSITIONS = 64
+
+
+class Segments(list[Segment]):
+    __slots__ = ("_positions",)
+
+    def __init__(self, segments: Iterable[Segment] = ()) -> None:
+        super().__init__(segments)
+        self._positions: dict[int, tuple[Segment, int]] = {}
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self)
+
+    def index_of(self, offset: int) -> int:
+        """The segment that `offset` belongs to."""
+        last = len(self) - 1
+        if offset >= self[last].base_offset:
+            return last
+        return max(0, bisect_right(self, offset, key=_base_offset) - 1)
+
+    def reaching_past(self, offset: int, *, inclusive: bool = False) -> list[Segment]:
+        """Those that hold something at or behind `offset`; `inclusive`: also the one that ends there. The active
+        one always."""
+        first = 0
+        while first + 1 < len(self) and self[first + 1].base_offset < offset + (0 if inclusive else 1):
+            first += 1
+        return self[first:]
+
+    # -- by offset
+
+    def locate(self, offset: int) -> tuple[Segment, int, int] | None:
+        """(segment, position, base offset) of the first batch that ends at or after `offset`."""
+        known = self._positions.get(offset)
+        if known is not None and known[1] < known[0].size:
+            return known[0], known[1], offset
+        for index in range(self.index_of(offset), len(self)):
+            segment = self[index]
+            if offset <= segment.base_offset:
+                if segment.size:
+                    return segment, 0, segment.base_offset
+            else:
+                found = segment.find(offset)
+                if found is not None:
+                    return segment, found[0], found[1].base_offset
+            # Compaction may have emptied the end of a segment.
+        return None
+
+    def limit(self, segment: Segment, upper_offset: int, log_end_offset: int) -> tuple[int, int]:
+        """(position, offset) up to which a reader with this bound may read in this segment."""
+        if segment is self[-1]:
+            if upper_offset == log_end_offset:
+                return segment.size, upper_offset
+        else:
+            following = self[self.index_of(segment.base_offset) + 1].base_offset
+            if following <= upper_offset:
+                return segment.size, following
+        known = self._positions.get(upper_offset)
+        if known is not None and known[0] is segment:
+            return known[1], upper_offset
+        found = segment.find(upper_offset)
+        position = found[0] if found is not None else segment.size
+        self.remember(upper_offset, segment, position)
+        return position, upper_offset
+
+    def remember(self, offset: int, segment: Segment, position: int) -> None:
+        positions = self._positions
+        positions[offset] = (segment, position)
+        if len(positions) > _MAX_POSITIONS:
+            del positions[next(iter(positions))]
+
+    def forget(self) -> None:
+        self._positions.clear()
+
+    # -- by time
+
+    def first_at_least(self, timestamp: int, start_offset: int) -> tuple[int, int, int] | None:
+        """(offset, timestamp, leader epoch) of the first record from `start_offset` on that is at least this new."""
+        for segment in self:
+            if segment.max_timestamp < timestamp:
+                continue
+            start = max(segment.time_index.offset_before(timestamp), start_offset)
+            for position, header in segment.walk(segment.offset_index.position_before(start)):
+                if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
+                    for offset, found in _times(segment, position, header):
+                        if found >= timestamp and offset >= start_offset:
+                            return offset, found, header.partition_leader_epoch
+        return None
+
+    def newest(self) -> tuple[int, int, int] | None:
+        """(offset, timestamp, leader epoch) of the first record with the largest timestamp."""
+        segment = max(self, key=lambda segment: segment.max_timestamp)
+        newest = segment.max_timestamp
+        if newest < 0:
+            return None
+        for position, header in segment.walk(segment.offset_index.position_before(segment.max_timestamp_offset)):
+            if header.max_timestamp == newest:
+                for offset, timestamp in _times(segment, position, header):
+                    if timestamp == newest:
+                        return offset, timestamp, header.partition_leader_epoch
+        return None
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset
+
+
+def _times(segment: Segment, position: int, header: BatchHeader) -> Iterator[tuple[int, int]]:
+    """Offset and timestamp of each record: only the batch that holds the answer is looked into."""
+    for record in iter_records(segment.read_batch(position, header), 0, header):
+        yield record.offset, record.timestamp
