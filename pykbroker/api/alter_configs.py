@@ -13,10 +13,10 @@ from pykbroker.api.context import RequestContext
 from pykbroker.api.incremental_alter_configs import Verdicts, authorize_all, check_broker, check_keys, sort_out
 from pykbroker.api.on_controller import controller_of, respond
 from pykbroker.controller.configs import ResourceKey, legacy_alter
-from pykbroker.controller.result import Result, Verdict, verdict_of
+from pykbroker.controller.result import Result, Verdict, failure, verdict_of
 from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.image import ConfigResource
-from pykbroker_wire.errors import KafkaError
+from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -30,6 +30,10 @@ def handle(ctx: RequestContext, request: AlterConfigsRequest) -> asyncio.Future[
         changes: dict[ResourceKey, dict[str, str | None]] = {}
         for key, resource in sort_out(ctx, request.resources, verdicts):
             wanted = {config.name: config.value for config in resource.configs}
+            if key[0] == ConfigResource.BROKER_LOGGER:
+                # KIP-412 left the old API without them.
+                verdicts[key] = failure(ErrorCode.INVALID_REQUEST, f"Unknown resource type {key[0]}")
+                continue
             verdict = check_keys(resource, [name for name, value in wanted.items() if value is None])
             if not verdict.failed and key[0] == ConfigResource.BROKER:
                 verdict = check_broker(state, key[1], partial(_replace, wanted))

@@ -5,14 +5,15 @@ Answered by the node that is asked: a broker knows only its own configuration. B
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from pykbroker.api import broker_loggers
 from pykbroker.api.context import RequestContext
 from pykbroker.api.incremental_alter_configs import unauthorized
 from pykbroker.config import describe
-from pykbroker.config.describe import Entry
+from pykbroker.config.describe import Entry, Synonym
 from pykbroker.config.dynamic import DynamicConfigs
+from pykbroker.config.kinds import Type
 from pykbroker.metadata.image import ConfigResource
 from pykbroker.metadata.names import check_topic_name
 from pykbroker.security.authorizer import Operation
@@ -78,14 +79,11 @@ def _describe(ctx: RequestContext, resource: DescribeConfigsResource) -> Sequenc
             if not name:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
             _check_own_id(services.node_id, name, "expected {} but received {}")
-            return describe.describe_broker_loggers(_loggers(), names)
+            return describe.describe_broker_loggers(broker_loggers.levels(), names)
         case ConfigResource.CLIENT_METRICS:
             if not name:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
-            return [
-                Entry(key, value, describe.SOURCE_CLIENT_METRICS, False, False, describe.TYPE_UNKNOWN, (), None)
-                for key, value in overrides.items()
-            ]
+            return _client_metrics(overrides, names)
         case ConfigResource.GROUP:
             if not name:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
@@ -102,13 +100,24 @@ def _check_own_id(node_id: int, name: str, wording: str) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Unexpected broker id, " + wording.format(node_id, name))
 
 
-def _loggers() -> dict[str, str]:
-    levels = {"root": logging.getLevelName(logging.getLogger().getEffectiveLevel())}
-    for name, found in sorted(logging.root.manager.loggerDict.items()):
-        if isinstance(found, logging.Logger):
-            levels[name] = logging.getLevelName(found.getEffectiveLevel())
-    words = {"WARNING": "WARN", "CRITICAL": "FATAL", "NOTSET": "TRACE"}
-    return {name: words.get(level, level) for name, level in levels.items()}
+#: Kafka's keys of a client metrics subscription: type, default, what it says.
+_CLIENT_METRICS = {
+    "interval.ms": (Type.INT, "300000", "How often clients push their metrics, in milliseconds."),
+    "match": (Type.LIST, "", "Which clients the subscription is for: pairs of a property and a regular expression."),
+    "metrics": (Type.LIST, "", "Prefixes of the names of the metrics that clients push."),
+}
+
+
+def _client_metrics(overrides: Mapping[str, str], names: Iterable[str] | None) -> list[Entry]:
+    entries = []
+    for name, (kind, default, _) in _CLIENT_METRICS.items():
+        if names is not None and name not in names:
+            continue
+        value = overrides.get(name)
+        source = describe.SOURCE_DEFAULT if value is None else describe.SOURCE_CLIENT_METRICS
+        synonyms = () if value is None else (Synonym(name, value, source),)
+        entries.append(Entry(name, default if value is None else value, source, False, False, kind, synonyms, None))
+    return entries
 
 
 def _entry(entry: Entry, resource_type: int, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
@@ -122,7 +131,11 @@ def _entry(entry: Entry, resource_type: int, request: DescribeConfigsRequest) ->
     )
     if request.include_synonyms:
         result.synonyms = [DescribeConfigsSynonym(name=s.name, value=s.value, source=s.source) for s in entry.synonyms]
-    # Kafka never sets the field for these two, so it has its default, which is not null.
-    if resource_type not in (ConfigResource.BROKER_LOGGER, ConfigResource.CLIENT_METRICS):
-        result.documentation = entry.documentation if request.include_documentation else None
+    if resource_type == ConfigResource.BROKER_LOGGER:
+        # Kafka never sets the field, so it has its default, which is not null.
+        return result
+    result.documentation = None
+    if request.include_documentation:
+        known = _CLIENT_METRICS.get(entry.name) if resource_type == ConfigResource.CLIENT_METRICS else None
+        result.documentation = entry.documentation if known is None else known[2]
     return result

@@ -1,7 +1,6 @@
 """IncrementalAlterConfigs, versions 0-1, on the active controller. KIP-339.
 
-Topics, brokers (one, or all with an empty name), groups and client metrics. Broker loggers cannot be changed over the
-protocol (gap): they are refused as INVALID_REQUEST.
+Topics, brokers (one, or all with an empty name), groups, client metrics, and this node's loggers (broker_loggers.py).
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from pykbroker.api import broker_loggers
 from pykbroker.api.context import RequestContext
 from pykbroker.api.on_controller import controller_of, respond
 from pykbroker.config.dynamic import DynamicConfigs, validate_broker_overrides
@@ -38,6 +38,9 @@ def handle(
         changes: dict[ResourceKey, list[Alteration]] = {}
         for key, resource in sort_out(ctx, request.resources, verdicts):
             alterations = [Alteration(c.name, c.config_operation, c.value) for c in resource.configs]
+            if key[0] == ConfigResource.BROKER_LOGGER:
+                verdicts[key] = _change_loggers(ctx, state, resource, alterations, request.validate_only)
+                continue
             nulls = [a.key for a in alterations if a.value is None and a.operation != AlterOperation.DELETE]
             verdict = check_keys(resource, nulls)
             if not verdict.failed and key[0] == ConfigResource.BROKER:
@@ -72,6 +75,23 @@ def handle(
     return respond(ctx, controller_of(ctx).submit("IncrementalAlterConfigs", operation), answer, refuse)
 
 
+def _change_loggers(
+    ctx: RequestContext, state: ControllerState, resource: Any, alterations: list[Alteration], validate_only: bool
+) -> Verdict:
+    nulls = [a.key for a in alterations if a.value is None and a.operation != AlterOperation.DELETE]
+    verdict = check_keys(resource, nulls)
+    if verdict.failed:
+        return verdict
+    if not ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
+        return failure(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    try:
+        broker_loggers.check_node_id(state.node_id, resource.resource_name)
+        broker_loggers.change(alterations, validate_only)
+    except KafkaError as error:
+        return verdict_of(error)
+    return OK
+
+
 def _apply(alterations: list[Alteration], layer: dict[str, str]) -> None:
     for key, operation, value in alterations:
         if operation == AlterOperation.SET and value is not None:
@@ -95,7 +115,13 @@ def sort_out(ctx: RequestContext, resources: list[Any], verdicts: Verdicts) -> l
     return found
 
 
-_ALTERABLE = (ConfigResource.TOPIC, ConfigResource.BROKER, ConfigResource.CLIENT_METRICS, ConfigResource.GROUP)
+_ALTERABLE = (
+    ConfigResource.TOPIC,
+    ConfigResource.BROKER,
+    ConfigResource.BROKER_LOGGER,
+    ConfigResource.CLIENT_METRICS,
+    ConfigResource.GROUP,
+)
 
 
 def check_keys(resource: Any, nulls: list[str]) -> Verdict:

@@ -12,12 +12,13 @@ from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages import list_config_resources as messages
 from pykbroker_wire.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 
+#: In the order in which Kafka lists them, whatever the order asked for.
 _ALL = (
-    ConfigResource.TOPIC,
-    ConfigResource.BROKER,
-    ConfigResource.BROKER_LOGGER,
-    ConfigResource.CLIENT_METRICS,
     ConfigResource.GROUP,
+    ConfigResource.CLIENT_METRICS,
+    ConfigResource.BROKER_LOGGER,
+    ConfigResource.BROKER,
+    ConfigResource.TOPIC,
 )
 
 
@@ -25,13 +26,14 @@ def handle(ctx: RequestContext, request: ListConfigResourcesRequest) -> ListConf
     if not ctx.authorize(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, CLUSTER_NAME):
         return ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     known: tuple[int, ...] = _ALL if ctx.api_version >= 1 else (ConfigResource.CLIENT_METRICS,)
-    types = list(dict.fromkeys(request.resource_types)) or list(known)
-    if not set(types) <= set(known):
+    wanted = set(request.resource_types) or set(known)
+    if not wanted <= set(known):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     return ListConfigResourcesResponse(
         config_resources=[
             messages.ConfigResource(resource_name=name, resource_type=kind)
-            for kind in types
+            for kind in known
+            if kind in wanted
             for name in _names(ctx, kind)
         ]
     )

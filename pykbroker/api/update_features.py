@@ -20,6 +20,7 @@ from pykbroker_wire.messages.update_features import (
 def handle(ctx: RequestContext, request: UpdateFeaturesRequest) -> asyncio.Future[UpdateFeaturesResponse]:
     if not ctx.authorize(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
         return immediately(_refused(KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)))
+    controller = controller_of(ctx)
     updates = {
         update.feature: Update(update.max_version_level, _upgrade_type(ctx.api_version, update))
         for update in request.feature_updates
@@ -34,14 +35,17 @@ def handle(ctx: RequestContext, request: UpdateFeaturesRequest) -> asyncio.Futur
             )
         response = UpdateFeaturesResponse(error_message=None)
         if ctx.api_version <= 1:
-            # Kafka gives the text of NONE here, which is empty.
-            response.results = [UpdatableFeatureResult(feature=name, error_message=None) for name in updates]
+            # The text that Kafka has for the absence of an error.
+            response.results = [UpdatableFeatureResult(feature=name, error_message="NONE") for name in updates]
         return response
 
     return respond(
         ctx,
-        controller_of(ctx).submit(
-            "UpdateFeatures", lambda state, now_ms: update_features(state, updates, request.validate_only)
+        controller.submit(
+            "UpdateFeatures",
+            lambda state, now_ms: update_features(
+                state, updates, request.validate_only, kraft_version=controller.kraft_version
+            ),
         ),
         answer,
         _refused,

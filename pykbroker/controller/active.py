@@ -57,6 +57,9 @@ class Quorum(Protocol):
     @property
     def log_end_offset(self) -> int: ...
 
+    @property
+    def kraft_version(self) -> int: ...
+
     def append(self, records: list[bytes]) -> int: ...
 
 
@@ -110,6 +113,11 @@ class ActiveController:
     def next_offset(self) -> int:
         """Where the next batch will begin: the epoch of a broker that registers now."""
         return self._quorum.log_end_offset
+
+    @property
+    def kraft_version(self) -> int:
+        """Finalised by the quorum itself, not by a metadata record."""
+        return self._quorum.kraft_version
 
     def submit(self, name: str, operation: Callable[[ControllerState, int], Result[T]]) -> asyncio.Future[T]:
         """Run an operation now; its response comes once it is committed. Fails with KafkaError."""

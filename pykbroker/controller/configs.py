@@ -264,6 +264,8 @@ def effective_topic_configs(state: ControllerState, overrides: Mapping[str, str]
     found = []
     for name in sorted(TOPIC_KEYS):
         key = TOPIC_KEYS[name]
+        if key.internal:
+            continue
         value, source = overrides.get(name), SOURCE_TOPIC
         if value is None:
             value, source = _inherited(name, key, layers)

@@ -40,14 +40,21 @@ _CHANGED_METADATA = frozenset({7, 8, 11, 12, 14, 15, 17, 20, 21, 22, 23, 24, 30}
 _DISABLED = VersionRange(0, 0)
 
 
-def update_features(state: ControllerState, updates: Mapping[str, Update], validate_only: bool) -> Result[Verdict]:
-    """All of them or none: the response is the first verdict that is not OK."""
+def update_features(
+    state: ControllerState, updates: Mapping[str, Update], validate_only: bool, *, kraft_version: int
+) -> Result[Verdict]:
+    """All of them or none: the response is the first verdict that is not OK.
+
+    `kraft.version` cannot change here: the quorum would write it, and 1 is the highest that there is.
+    """
+    levels = {**state.image.features.all(), KRAFT_VERSION: kraft_version}
     records: list[TopLevel] = []
     for name, update in updates.items():
-        verdict = _check(state, name, update)
+        verdict = _check(state, name, levels.get(name, 0), update)
         if verdict.failed:
             return Result(verdict)
-        records.append(FeatureLevelRecord(name=name, feature_level=update.level))
+        if name != KRAFT_VERSION:
+            records.append(FeatureLevelRecord(name=name, feature_level=update.level))
     return Result(OK, [] if validate_only else records)
 
 
@@ -55,7 +62,7 @@ def _invalid(name: str, level: int, reason: str) -> Verdict:
     return failure(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid update version {level} for feature {name}. {reason}")
 
 
-def _check(state: ControllerState, name: str, update: Update) -> Verdict:
+def _check(state: ControllerState, name: str, current: int, update: Update) -> Verdict:
     level = update.level
     if update.upgrade_type not in (1, 2, 3):
         return _invalid(name, level, "The controller does not support the given upgrade type.")
@@ -64,7 +71,6 @@ def _check(state: ControllerState, name: str, update: Update) -> Verdict:
     reason = _unsupported(state, name, level)
     if reason is not None:
         return _invalid(name, level, reason)
-    current = state.image.features.all().get(name, 0)
     if level < current and update.upgrade_type == UpgradeType.UPGRADE:
         return _invalid(
             name,
@@ -76,6 +82,10 @@ def _check(state: ControllerState, name: str, update: Update) -> Verdict:
         return _invalid(name, level, "Can't downgrade to a newer version.")
     if name == METADATA_VERSION:
         return _check_metadata_version(current, update)
+    if name not in SUPPORTED:
+        return _invalid(name, level, f"Feature {name} not found.")
+    if name == KRAFT_VERSION and level != current:
+        return _invalid(name, level, "Can't downgrade the version of this feature.")
     return OK
 
 
@@ -98,8 +108,7 @@ def _check_metadata_version(current: int, update: Update) -> Verdict:
 
 def _unsupported(state: ControllerState, name: str, level: int) -> str | None:
     """Why a node of the cluster could not serve the level, or None."""
-    local = SUPPORTED.get(name) if name != KRAFT_VERSION else None
-    reason = _outside(f"Local controller {state.node_id}", local or _DISABLED, level)
+    reason = _outside(f"Local controller {state.node_id}", SUPPORTED.get(name, _DISABLED), level)
     if reason is not None:
         return reason
     for broker in state.image.brokers.values():

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from pykbroker.metadata.features import METADATA_VERSION_MIN
 from pykbroker_wire.primitives import TopLevel
+from pykbroker_wire.stored.metadata import BrokerRegistrationChangeRecord
 from pykbroker_wire.stored_framing import decode_metadata_record, encode_metadata_record
 
 #: Record type -> (lowest metadata.version, record version), highest first; types that are absent have version 0 only.
@@ -18,8 +19,6 @@ _VERSIONS: dict[int, tuple[tuple[int, int], ...]] = {
     # PartitionRecord, PartitionChangeRecord: directories (KIP-858), eligible leader replicas (KIP-966).
     3: ((23, 2), (17, 1)),
     5: ((23, 2), (17, 1)),
-    # BrokerRegistrationChangeRecord.
-    17: ((30, 3), (17, 2), (7, 1)),
 }
 
 
@@ -33,7 +32,18 @@ def record_version(record_type: int, metadata_version: int) -> int:
 
 def encode_record(record: TopLevel, metadata_version: int) -> bytes:
     """One framed value."""
+    if isinstance(record, BrokerRegistrationChangeRecord):
+        return encode_metadata_record(record, _change_version(record))
     return encode_metadata_record(record, record_version(record.API_KEY, metadata_version or METADATA_VERSION_MIN))
+
+
+def _change_version(record: BrokerRegistrationChangeRecord) -> int:
+    """The lowest version that can say what the record says, as Apache Kafka writes it."""
+    if record.cordoned_log_dirs is not None:
+        return 3
+    if record.log_dirs:
+        return 2
+    return 1 if record.in_controlled_shutdown else 0
 
 
 def encode_records(records: Iterable[TopLevel], metadata_version: int) -> list[bytes]:
