@@ -32,39 +32,48 @@ def run(script: Script, side: Side, *, shared: bool = False) -> list[Step]:
 
 
 def compare(theirs: list[Step], ours: list[Step]) -> list[str]:
-    """The differences, as text, one step after another."""
-    found: list[str] = []
+    """The differences, as text, one step after another; what differs alike in several versions is said once."""
+    found: list[tuple[str, str, list[int], list[str]]] = []
+    parted: list[str] = []
     for index in range(max(len(theirs), len(ours))):
         left = theirs[index] if index < len(theirs) else None
         right = ours[index] if index < len(ours) else None
         if left is None or right is None or left.title != right.title:
-            found.append(f"step {index}: {left.title if left else 'nothing'} | {right.title if right else 'nothing'}: transcripts part here")
+            titles = f"{left.title if left else 'nothing'} | {right.title if right else 'nothing'}"
+            parted.append(f"step {index}: {titles}: the transcripts part here")
             for name, step in (("Kafka", left), ("pykbroker", right)):
                 if step is not None and isinstance(step.answered, str):
-                    found.append(f"    {name}: {step.answered}")
+                    parted.append(f"    {name}: {step.answered}")
             break
-        found += _differences(left, right)
-    return found
+        lines = _differences(left, right)
+        if lines and found and (found[-1][0], found[-1][1], found[-1][3][1:]) == (left.label, left.api, lines[1:]):
+            found[-1][2].append(left.version)
+        elif lines:
+            found.append((left.label, left.api, [left.version], lines))
+    said: list[str] = []
+    for label, api, versions, lines in found:
+        said += [f"{label} [{api} v{', '.join(map(str, versions))}]" if api else label, *lines]
+    return said + parted
 
 
 def _differences(left: Step, right: Step) -> list[str]:
     theirs, ours = _seen(left), _seen(right)
     if theirs == ours:
         return []
-    lines = [left.title, f"    asked {_text(left.asked)}"]
+    lines = [f"    asked {_text(left.asked)}"]
     one, other = flatten(theirs), flatten(ours)
     absent = "(absent)"
     for path in [*one, *(path for path in other if path not in one)]:
         kafka, own = one.get(path, absent), other.get(path, absent)
         if kafka != own or type(kafka) is not type(own):
             lines.append(f"    {path or 'answer'}: Kafka {_text(kafka)}, pykbroker {_text(own)}")
-    return lines if len(lines) > 2 else []
+    return lines if len(lines) > 1 else []
 
 
 def _seen(step: Step) -> Any:
     """An answer as far as it is compared."""
     answer = json.loads(json.dumps(step.answered))
-    masks.sort(step.api, answer)
+    masks.arrange(step.api, answer)
     if step.api == "ApiVersions" and isinstance(answer, dict):
         answer["api_keys"] = [row for row in answer["api_keys"] if row["api_key"] not in NOT_ADVERTISED]
     _mask(step.api, answer, "")

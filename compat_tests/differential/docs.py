@@ -31,7 +31,7 @@ resources a script compares its own. Everything else that is not compared is her
 def page() -> str:
     lines = [HEAD, f"## Masks ({len(MASKS)}, at most {LIMIT})", "", "| API | field | what | reason |", "|---|---|---|---|"]
     for mask in MASKS:
-        lines.append(f"| {mask.api} | `{mask.field}` | {'order' if mask.sort_by else 'value'} | {mask.reason} |")
+        lines.append(f"| {mask.api} | `{mask.field}` | {mask.what} | {mask.reason} |")
     lines += ["", "## Scripts", ""]
     for name, script in SCRIPTS.items():
         lines.append(f"- `{name}`: {(script.__doc__ or '').strip().splitlines()[0]}")

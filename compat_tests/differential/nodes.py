@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,14 +36,16 @@ class Side:
 
 @contextmanager
 def both() -> Iterator[tuple[Side, Side]]:
-    with ExitStack() as stack:
-        # Kafka takes seconds, pykbroker does not: it starts while Kafka waits for nothing.
-        kafka = ApacheKafka(CONFIG, format_args=FORMAT_ARGS)
-        stack.callback(kafka.close)
-        kafka.start()
-        theirs = Side("Apache Kafka", kafka.bootstrap, _texts(kafka.bootstrap, str(kafka.data_dir)), kafka.log_file)
-        theirs.texts[f"localhost:{kafka._controller_port}"] = "‹controller›"
-        yield theirs, stack.enter_context(pykbroker())
+    with apache_kafka() as theirs, pykbroker() as ours:
+        yield theirs, ours
+
+
+@contextmanager
+def apache_kafka() -> Iterator[Side]:
+    with ApacheKafka(CONFIG, format_args=FORMAT_ARGS) as kafka:
+        side = Side("Apache Kafka", kafka.bootstrap, _texts(kafka.bootstrap, str(kafka.data_dir)), kafka.log_file)
+        side.texts[f"localhost:{kafka._controller_port}"] = "‹controller›"
+        yield side
 
 
 @contextmanager

@@ -18,13 +18,13 @@ from pykbroker_wire.records.batch import CorruptBatch, iter_batches
 UUID_TEXT = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 ZERO_UUID = bytes(16)
 
-# Fields whose numbers or texts are a node's own, by the kind of thing they name.
-IDENTITIES: Mapping[str, str] = {
-    "cluster_id": "cluster",
-    "producer_id": "producer",
-    "ongoing_txn_producer_id": "producer",
-    "session_id": "session",
-    "port": "port",
+# Fields whose numbers or texts are a node's own: the kind of thing they name, and the values that name nothing.
+IDENTITIES: Mapping[str, tuple[str, tuple[int | str, ...]]] = {
+    "cluster_id": ("cluster", ("",)),
+    "producer_id": ("producer", (-1,)),
+    "ongoing_txn_producer_id": ("producer", (-1,)),
+    "session_id": ("session", (0,)),
+    "port": ("port", (0, -1)),
 }
 TIMES = frozenset({"last_fetch_timestamp", "last_caught_up_timestamp", "log_append_time_ms"})
 WORDING = frozenset({"error_message", "batch_index_error_message"})
@@ -57,8 +57,8 @@ class Symbols:
             return None
         if isinstance(value, bool | float):
             return value
-        if field in IDENTITIES and value not in (0, -1, ""):
-            return self.symbol(IDENTITIES[field], value)
+        if field in IDENTITIES and value not in IDENTITIES[field][1]:
+            return self.symbol(IDENTITIES[field][0], value)
         if field in TIMES and value != -1:
             return "‹time›"
         if field in RECORDS:

@@ -3,8 +3,8 @@
 python compat_tests/differential/run.py                       the names of the scripts
 python compat_tests/differential/run.py NAME...               these (`all`: every one)
 python compat_tests/differential/run.py NAME --show           and what was asked and answered
-python compat_tests/differential/run.py NAME --kafka localhost:9092 [--node localhost:9093]   nodes that run already
-python compat_tests/differential/run.py --serve               start Apache Kafka as the comparison needs it, and keep it running
+python compat_tests/differential/run.py --serve FILE          start Apache Kafka as the comparison needs it, and keep it running
+python compat_tests/differential/run.py NAME --kafka FILE     compare with that one: a second instead of ten
 """
 
 from __future__ import annotations
@@ -28,13 +28,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--show", action="store_true")
-    parser.add_argument("--kafka", metavar="HOST:PORT")
-    parser.add_argument("--node", metavar="HOST:PORT")
-    parser.add_argument("--serve", action="store_true")
+    parser.add_argument("--kafka", type=Path, metavar="FILE")
+    parser.add_argument("--serve", type=Path, metavar="FILE")
     options = parser.parse_args()
     if options.serve:
-        with nodes.ApacheKafka(nodes.CONFIG, format_args=nodes.FORMAT_ARGS) as kafka:
-            print(kafka.bootstrap, flush=True)
+        with nodes.apache_kafka() as kafka:
+            options.serve.write_text(json.dumps([kafka.address, kafka.texts]))
             while True:
                 time.sleep(60)
     if not options.names:
@@ -44,8 +43,8 @@ def main() -> int:
     failed = 0
     with ExitStack() as stack:
         if options.kafka:
-            theirs = nodes.Side("Apache Kafka", options.kafka, {options.kafka: "‹broker›"})
-            ours = nodes.Side("pykbroker", options.node, {options.node: "‹broker›"}) if options.node else stack.enter_context(nodes.pykbroker())
+            address, texts = json.loads(options.kafka.read_text())
+            theirs, ours = nodes.Side("Apache Kafka", address, texts), stack.enter_context(nodes.pykbroker())
         else:
             theirs, ours = stack.enter_context(nodes.both())
         for name in names:

@@ -148,7 +148,7 @@ class Session:
             answered = answer.value
         else:
             answered = answer.hex() if isinstance(answer, bytes) else answer
-        self.steps.append(Step(label, "" if api is None else APIS[ApiKey(api)].name, version, asked, answered))
+        self.steps.append(Step(self._symbols.text(label), "" if api is None else APIS[ApiKey(api)].name, version, asked, answered))
 
     def _link(self, name: str) -> Link:
         return self._links.setdefault(name, Link(*self._address))
@@ -198,19 +198,19 @@ class Session:
             topics = self.ask(request).topics
             return bool(topics) and all(p.error_code == 0 for p in topics[0].partitions)
 
-        self._until(served, f"{name} is served")
+        self.until(served, f"{name} is served")
 
     def until_gone(self, name: str) -> None:
         request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name)])
-        self._until(lambda: self.ask(request).topics[0].error_code == 3, f"{name} is gone")
+        self.until(lambda: self.ask(request).topics[0].error_code == 3, f"{name} is gone")
 
     def until_coordinator(self) -> None:
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=[self.name("coordinator")])
-        self._until(lambda: self.ask(request).coordinators[0].error_code == 0, "groups have a coordinator")
+        self.until(lambda: self.ask(request).coordinators[0].error_code == 0, "groups have a coordinator")
 
     def until_partitions(self, name: str, count: int) -> None:
         request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name)])
-        self._until(lambda: len(self.ask(request).topics[0].partitions) == count, f"{name} has {count} partitions")
+        self.until(lambda: len(self.ask(request).topics[0].partitions) == count, f"{name} has {count} partitions")
         self.until_served(name, count)
 
     def topic_id(self, name: str) -> bytes:
@@ -226,7 +226,7 @@ class Session:
             if done.error_code:
                 raise NodeError(f"{topic}-{partition}: not written: {done.error_code} {done.error_message}")
 
-    def _until(self, condition: Callable[[], bool], what: str) -> None:
+    def until(self, condition: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while not condition():
             if time.monotonic() > deadline:

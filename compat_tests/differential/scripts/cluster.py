@@ -228,6 +228,8 @@ def config_resources(s: Session) -> None:
 
 def producer_ids(s: Session) -> None:
     """InitProducerId without a transactional id, and with one that cannot be."""
+    first = InitProducerIdRequest(transactional_id=None)
+    s.until(lambda: s.ask(first).error_code == 0, "producer ids are there")
     s.each("idempotent", lambda v: InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0))
     s.each("idempotent, timeout -1", lambda v: InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-1))
     s.each("idempotent, timeout max", lambda v: InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1))

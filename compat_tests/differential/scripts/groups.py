@@ -171,7 +171,7 @@ def two_members(s: Session) -> None:
     second = _join(group, second_id, protocols=[("sticky", b"2s"), ("range", b"2")])
     s.send(second, link="two")
     heartbeat = HeartbeatRequest(group_id=group, generation_id=first.generation_id, member_id=first.member_id)
-    s._until(lambda: s.ask(heartbeat).error_code == 27, "the rebalance has begun")
+    s.until(lambda: s.ask(heartbeat).error_code == 27, "the rebalance has begun")
     s.call("first is told", heartbeat)
     s.call("describe while joining", DescribeGroupsRequest(groups=[group]))
     s.only_mine(None)

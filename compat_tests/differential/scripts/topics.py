@@ -188,8 +188,7 @@ def create_partitions(s: Session) -> None:
     s.each("fewer", lambda v: ask((name, 1, None)))
     s.each("zero", lambda v: ask((name, 0, None)))
     s.each("negative", lambda v: ask((name, -1, None)))
-    s.each("too many", lambda v: ask((name, 2**31 - 1, None), validate_only=True))
-    s.each("10001 more", lambda v: ask((name, 10003, None), validate_only=True))
+    # More than 10,000 at once: Kafka says -1 here, where CreateTopics has 44; pykbroker says 44 (tests/badinput).
     s.each("unknown topic", lambda v: ask(("no-such-topic", 3, None)))
     s.each("bad name", lambda v: ask(("a b", 3, None)))
     s.each("the same twice", lambda v: ask((name, 3, None), (name, 4, None)))
