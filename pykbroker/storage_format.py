@@ -17,7 +17,7 @@ from pykbroker.metadata.features import BOOTSTRAP_LEVELS, METADATA_VERSION_LATES
 from pykbroker.metadata.records import encode_record
 from pykbroker_log import names
 from pykbroker_log.checkpoints import MalformedFile, decode_properties, decode_uuid, encode_properties, encode_uuid
-from pykbroker_log.disk import Disk, read_file, write_atomic
+from pykbroker_log.disk import Disk, parent_of, read_file, write_atomic
 from pykbroker_raft import checkpoint
 from pykbroker_raft.log_view import OffsetAndEpoch
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
@@ -68,7 +68,7 @@ def format_directories(
             if not ignore_formatted:
                 raise StorageFormatError(f"Log directory {path} is already formatted. Use --ignore-formatted to ignore this directory.")
             continue
-        disk.make_dirs(path)
+        _make_durable(disk, path)
         directory_id = random_uuid(rng)
         write_atomic(disk, f"{path}/{names.BOOTSTRAP_CHECKPOINT}", _bootstrap(now_ms))
         if path == config.metadata_log_dir and config.is_controller and not config.voters:
@@ -82,6 +82,17 @@ def format_directories(
         write_atomic(disk, f"{path}/{names.META_PROPERTIES}", encode_properties(properties, now_ms))
         done.append(path)
     return done
+
+
+def _make_durable(disk: Disk, path: str) -> None:
+    """Make a directory whose name, and those of the directories made above it, are there after a power loss."""
+    made = []
+    while not disk.exists(path):
+        made.append(path)
+        path = parent_of(path)
+    for directory in reversed(made):
+        disk.make_dirs(directory)
+        disk.fsync_dir(parent_of(directory))
 
 
 def _bootstrap(now_ms: int) -> bytes:

@@ -13,6 +13,7 @@ import asyncio
 import hashlib
 import random
 import selectors
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
@@ -95,13 +96,40 @@ class World:
         return EPOCH_MS + int(self.loop.time() * 1000)
 
 
+class NodeLoop:
+    """The loop as one process sees it: what it has scheduled dies with it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, runtime: SimRuntime) -> None:
+        self._loop = loop
+        self._runtime = runtime
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+    def _while_alive(self, callback: Callable[..., object]) -> Callable[..., None]:
+        def run(*args: object) -> None:
+            if self._runtime.alive:
+                callback(*args)
+
+        return run
+
+    def call_soon(self, callback: Callable[..., object], *args: Any, **options: Any) -> asyncio.Handle:
+        return self._loop.call_soon(self._while_alive(callback), *args, **options)
+
+    def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
+        return self._loop.call_later(delay, self._while_alive(callback), *args)
+
+    def call_at(self, when: float, callback: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
+        return self._loop.call_at(when, self._while_alive(callback), *args)
+
+
 class SimRuntime:
     """What a node or a client lives in (pykbroker.runtime.Runtime)."""
 
     def __init__(self, world: World, name: str, disk: Disk) -> None:
         self.world = world
         self.name = name
-        self.loop: asyncio.AbstractEventLoop = world.loop
+        self.loop = cast(asyncio.AbstractEventLoop, NodeLoop(world.loop, self))
         self.disk = disk
         self.random = random.Random(f"{world.seed} {name}")
         self.alive = True
@@ -239,6 +267,7 @@ class SimTransport(asyncio.Transport):
         self._reading = True
         self._received = bytearray()
         self._arrives_at = 0.0
+        self._in_flight: deque[Callable[[], None]] = deque()
         self._ended = False
 
     def attach(self, protocol: asyncio.BaseProtocol) -> None:
@@ -272,7 +301,12 @@ class SimTransport(asyncio.Transport):
         """In order, however late."""
         loop = self._world.loop
         self._arrives_at = max(self._arrives_at, loop.time() + self._random.uniform(0.00005, 0.002))
-        loop.call_at(self._arrives_at, action)
+        # A queue of our own: timers of the same moment run in no order that the loop promises.
+        self._in_flight.append(action)
+        loop.call_at(self._arrives_at, self._arrive)
+
+    def _arrive(self) -> None:
+        self._in_flight.popleft()()
 
     def deliver(self, data: bytes) -> None:
         if self.closed:
