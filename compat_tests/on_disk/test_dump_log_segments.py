@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from compat_tests import needs
 from compat_tests.clients import ALL_COMPRESSIONS, Record, wait_until
 from compat_tests.node import Node, make_node
 from compat_tests.oracle.kafka import kafka_libs, run_tool
@@ -56,6 +57,7 @@ def load(node: Node, written: Written, compression: str) -> None:
 
 @pytest.fixture(scope="module", params=["clean-stop", "crash"])
 def written(against: str, request: pytest.FixtureRequest) -> Iterator[Written]:
+    needs.java()
     kafka_libs()
     node = make_node(against).start()
     try:
