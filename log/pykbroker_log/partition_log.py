@@ -639,7 +639,10 @@ class PartitionLog:
         if offset <= self._segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
             return
-        self._start_truncation(offset)
+        with self._storage():
+            # A batch is cut off as a whole, so the log may end before `offset`.
+            found = self._segments.locate(offset)
+        self._start_truncation(found[2] if found else offset)
         with self._storage():
             while self._segments[-1].base_offset > offset:
                 self._drop_segment(self._segments.pop())
@@ -647,6 +650,9 @@ class PartitionLog:
             self._active.truncate_to(offset)
             last = self._active.last_batch()
             self.log_end_offset = last[1].next_offset if last else self._active.base_offset
+            if self.log_end_offset < self.log_start_offset:
+                # The cut went through the batch in which the log starts, or before it.
+                self.log_start_offset = self.local_log_start_offset = self.log_end_offset
             self.epochs.truncate_end(self.log_end_offset)
             self._reload_producers()
             self._finish_truncation()

@@ -1,0 +1,82 @@
+"""What the lower layers may not know: the operating system outside of disk.py, event loops, clocks, chance."""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PACKAGES = {
+    "wire": ROOT / "wire" / "pykbroker_wire",
+    "log": ROOT / "log" / "pykbroker_log",
+    "raft": ROOT / "raft" / "pykbroker_raft",
+}
+NEVER = {
+    "asyncio",
+    "socket",
+    "ssl",
+    "threading",
+    "uvloop",
+    "time",
+    "random",
+    "concurrent",
+    "multiprocessing",
+    "subprocess",
+}
+ONLY_IN_DISK = {"os", "mmap", "fcntl", "shutil", "tempfile", "pathlib", "io"}
+
+
+def sources(layer: str) -> list[pathlib.Path]:
+    """Without the generated messages, which are one template and take seconds to parse."""
+    return sorted(path for path in PACKAGES[layer].rglob("*.py") if path.parent.name not in ("messages", "stored"))
+
+
+def imported(tree: ast.AST) -> set[str]:
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.split(".")[0])
+    return names
+
+
+def calls_open(tree: ast.AST) -> bool:
+    return any(
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open"
+        for node in ast.walk(tree)
+    )
+
+
+@pytest.mark.parametrize("layer", sorted(PACKAGES))
+def test_lower_layers_know_neither_time_nor_chance(layer: str) -> None:
+    for path in sources(layer):
+        forbidden = imported(ast.parse(path.read_text())) & NEVER
+        if layer == "raft":
+            # Chance is handed in as a `random.Random`, which has to be named.
+            forbidden -= {"random"}
+        assert not forbidden, f"{path.relative_to(ROOT)} imports {sorted(forbidden)}"
+
+
+@pytest.mark.parametrize("layer", ["log", "raft"])
+def test_one_door_to_the_disk(layer: str) -> None:
+    for path in sources(layer):
+        if path.name == "disk.py":
+            continue
+        tree = ast.parse(path.read_text())
+        forbidden = imported(tree) & ONLY_IN_DISK
+        assert not forbidden, f"{path.relative_to(ROOT)} imports {sorted(forbidden)}"
+        assert not calls_open(tree), f"{path.relative_to(ROOT)} calls open()"
+
+
+def test_log_knows_only_wire() -> None:
+    for path in sources("log"):
+        ours = {name for name in imported(ast.parse(path.read_text())) if name.startswith("pykbroker")}
+        assert ours <= {"pykbroker_wire", "pykbroker_log"}, path
+
+
+def test_files_stay_readable() -> None:
+    for path in sources("log"):
+        assert len(path.read_text().splitlines()) < 900, f"{path.name} wants a second room"
