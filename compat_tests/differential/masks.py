@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 LIMIT = 30
@@ -16,8 +17,8 @@ LIMIT = 30
 class Mask:
     """`field` is a path without indexes: topics.partitions.high_watermark. Only its presence is compared.
 
-    sort_by: the field is an array whose order means nothing; it is compared, in the order of this member.
-    without: the field is an array, compared without the entries whose first member is one of these.
+    sort_by: the field is an array whose order means nothing; it is compared, in the order of this member (a+b: of these two).
+    without: compared without the entries for which this member is one of these (x.*: all that begin with x).
     """
 
     api: str
@@ -52,7 +53,23 @@ MASKS: tuple[Mask, ...] = (
     Mask("DescribeLogDirs", "results.usable_bytes", "the disk has a life of its own"),
     Mask("DescribeLogDirs", "results.topics", _HASH_MAP, sort_by="name"),
     Mask("DescribeLogDirs", "results.topics.partitions", _HASH_MAP, sort_by="partition_index"),
-    Mask("DescribeConfigs", "results.configs", _HASH_MAP, sort_by="name"),
+    Mask("DescribeConfigs", "results.configs", f"{_HASH_MAP}; our own keys", sort_by="name", without=("pykbroker.*",)),
+    Mask("DeleteTopics", "responses", "Kafka shuffles it", sort_by="name"),
+    Mask("DeleteRecords", "topics", _HASH_MAP, sort_by="name"),
+    Mask("DeleteRecords", "topics.partitions", _HASH_MAP, sort_by="partition_index"),
+    Mask("Produce", "responses.partition_responses", _HASH_MAP, sort_by="index"),
+    Mask("Fetch", "responses", "Kafka has what it refuses behind the rest", sort_by="topic+topic_id"),
+    Mask("Fetch", "responses.partitions", "Kafka has what it refuses behind the rest", sort_by="partition_index"),
+    Mask(
+        "Fetch",
+        "responses.partitions.records",
+        "Kafka fills an answer up with a part of the next batch, which clients throw away; we end with a whole one",
+        sort_by="base_offset",
+        without=("torn",),
+    ),
+    Mask("JoinGroup", "members", _HASH_MAP, sort_by="member_id"),
+    Mask("DescribeGroups", "groups.members", _HASH_MAP, sort_by="member_id"),
+    Mask("ListGroups", "groups", _HASH_MAP, sort_by="group_id"),
 )
 
 _INDEX = re.compile(r"\[\d+\]")
@@ -79,4 +96,11 @@ def _arrange(value: Any, path: list[str], mask: Mask) -> None:
         if len(path) > 1:
             _arrange(items, path[1:], mask)
         elif items:
-            items[:] = sorted((item for item in items if item[mask.sort_by] not in mask.without), key=lambda item: str(item[mask.sort_by]))
+            members = mask.sort_by.split("+")
+            items[:] = sorted(
+                (item for item in items if not _is_left_out(str(item[members[0]]), mask)), key=lambda item: [str(item[name]) for name in members]
+            )
+
+
+def _is_left_out(value: str, mask: Mask) -> bool:
+    return any(fnmatchcase(value, pattern) for pattern in mask.without)

@@ -27,7 +27,7 @@ IDENTITIES: Mapping[str, tuple[str, tuple[int | str, ...]]] = {
     "port": ("port", (0, -1)),
 }
 TIMES = frozenset({"last_fetch_timestamp", "last_caught_up_timestamp", "log_append_time_ms"})
-WORDING = frozenset({"error_message", "batch_index_error_message"})
+WORDING = frozenset({"error_message", "batch_index_error_message", "documentation"})
 RECORDS = frozenset({"records"})
 
 
@@ -95,7 +95,7 @@ class Symbols:
         except (CorruptBatch, ValueError):
             pass
         if end < len(data):
-            batches.append({"torn": _short(data[end:])})
+            batches.append({"base_offset": "torn", "bytes": _short(data[end:])})
         return batches
 
 

