@@ -1,10 +1,12 @@
 """FindCoordinator, versions 0-6. KIP-699 (several keys, version 4), KIP-890 (5), KIP-932 (share groups, 6).
 
-Works: groups. The internal topic is created when it is first asked for, COORDINATOR_NOT_AVAILABLE meanwhile.
 Works: groups. The internal topic is made when first asked for, and the answer is COORDINATOR_NOT_AVAILABLE meanwhile.
+Not yet: transactional ids and share groups (COORDINATOR_NOT_AVAILABLE), whose coordinators are not here.
 """
 
 from __future__ import annotations
+
+import re
 
 from pykbroker.api.auto_create import ensure_topic
 from pykbroker.api.context import RequestContext
@@ -21,6 +23,7 @@ SHARE = 2
 
 _SEVERAL_KEYS_FROM = 4
 _SHARE_FROM = 6
+_SHARE_KEY = re.compile(r"[^:]+:[A-Za-z0-9_-]{22}:[0-9]+")
 _NOWHERE = Node(-1, "", -1, None)
 
 
@@ -48,7 +51,11 @@ def _find(ctx: RequestContext, key_type: int, key: str) -> Coordinator:
     except KafkaError as error:
         node = _NOWHERE
         code = error.code
-    return Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port, error_code=code)
+    found = Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port, error_code=code)
+    if key_type not in (GROUP, TRANSACTION, SHARE):
+        # The one error that Kafka explains: of a whole request, not of a key.
+        found.error_message = code.message
+    return found
 
 
 def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Node:
@@ -60,10 +67,14 @@ def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Node:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     else:
-        asks_for_share = key_type == SHARE and ctx.api_version >= _SHARE_FROM
-        if asks_for_share and not ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
+        if key_type != SHARE or ctx.api_version < _SHARE_FROM:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        if not ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        raise KafkaError(ErrorCode.INVALID_REQUEST)
+        # group:topic id:partition
+        raise KafkaError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE if _SHARE_KEY.fullmatch(key) else ErrorCode.INVALID_REQUEST
+        )
     services = broker(ctx)
     topics = services.metadata.image.topics
     if OFFSETS_TOPIC not in topics.by_name:

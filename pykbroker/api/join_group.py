@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pykbroker.api.context import RequestContext
 from pykbroker.api.group_helpers import groups, may
+from pykbroker.coordinator.group.rebalance import join_refused
 from pykbroker.coordinator.later import Later, then
 from pykbroker.security.authorizer import Operation
 from pykbroker_wire.errors import ErrorCode
@@ -21,8 +22,7 @@ _NULLABLE_PROTOCOL_NAME_FROM = 7
 def handle(ctx: RequestContext, request: JoinGroupRequest) -> Later[JoinGroupResponse]:
     version = ctx.api_version
     if not may(ctx, Operation.READ, request.group_id):
-        refused = JoinGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, protocol_name=None)
-        return _in_version(refused, version)
+        return _in_version(join_refused(ErrorCode.GROUP_AUTHORIZATION_FAILED), version)
     if version < _REBALANCE_TIMEOUT_FROM:
         request.rebalance_timeout_ms = request.session_timeout_ms
     answer = groups(ctx).join(request, ctx.client_id or "", ctx.client_host, version)

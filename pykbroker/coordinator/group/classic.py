@@ -27,6 +27,7 @@ import logging
 from collections.abc import Iterable
 from enum import Enum
 
+from pykbroker.coordinator.group.java import hash_map_order
 from pykbroker.coordinator.result import Token
 from pykbroker_wire.errors import DecodeError, ErrorCode, KafkaError
 from pykbroker_wire.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -344,13 +345,14 @@ class ClassicGroup:
         return bool(offered) if not self.members else not offered.isdisjoint(self._candidates())
 
     def select_protocol(self) -> str:
-        """Each member votes for the first of its protocols that all support; the earliest vote breaks a tie."""
+        """Each member votes for the first of its protocols that all support. Of several with as many votes it is that
+        which Java's HashMap shows first: it does not matter which, but that all coordinators agree."""
         candidates = self._candidates()
         votes: dict[str, int] = {}
         for member in self.members.values():
             vote = next(name for name, _ in member.protocols if name in candidates)
             votes[vote] = votes.get(vote, 0) + 1
-        return max(votes, key=votes.__getitem__)
+        return max(hash_map_order(votes), key=votes.__getitem__)
 
     def _read_subscriptions(self) -> frozenset[str] | None:
         if self.protocol_type != CONSUMER:

@@ -61,6 +61,10 @@ def sync_timer(group_id: str) -> TimerKey:
     return ("sync", group_id)
 
 
+def join_refused(error: ErrorCode, member_id: str = UNKNOWN_MEMBER) -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=error, member_id=member_id, protocol_name=None)
+
+
 def _protocols(request: JoinGroupRequest) -> Protocols:
     return tuple((protocol.name, protocol.metadata) for protocol in request.protocols)
 
@@ -113,7 +117,7 @@ class Rebalance:
         return self._add(request, client, new_member_id, token)
 
     def _refuse(self, token: Token, member_id: str, error: ErrorCode) -> bool:
-        self.result.reply(token, JoinGroupResponse(error_code=error, member_id=member_id))
+        self.result.reply(token, join_refused(error, member_id))
         return False
 
     def _has_room_for(self, member_id: str) -> bool:
@@ -140,9 +144,7 @@ class Rebalance:
         try:
             group.check_member(member_id, request.group_instance_id)
         except KafkaError as error:
-            # Here, and where a duplicate is fenced, Apache Kafka's protocol name is null and not empty.
-            self.result.reply(token, JoinGroupResponse(error_code=error.code, member_id=member_id, protocol_name=None))
-            return False
+            return self._refuse(token, member_id, error.code)
         member = group.members[member_id]
         state = group.state
         if state is State.PREPARING_REBALANCE:
@@ -528,8 +530,7 @@ class Rebalance:
         token = member.awaiting_join
         if token is not None:
             member.awaiting_join = None
-            name = None if error is ErrorCode.FENCED_INSTANCE_ID else ""
-            self.result.reply(token, JoinGroupResponse(error_code=error, member_id=member_id, protocol_name=name))
+            self.result.reply(token, join_refused(error, member_id))
 
     def _answer_sync(self, member: Member, error: ErrorCode) -> None:
         token = member.awaiting_sync

@@ -7,14 +7,13 @@ cannot. Not responsible for authorization and topics (api/), nor for anything a 
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from pykbroker.coordinator.group import records
-from pykbroker.coordinator.group.rebalance import Client
+from pykbroker.coordinator.group.java import partition_for
+from pykbroker.coordinator.group.rebalance import Client, join_refused
 from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker.coordinator.group.shard import GroupShard
 from pykbroker.coordinator.later import Later, gather, then
@@ -47,22 +46,6 @@ if TYPE_CHECKING:
     from pykbroker.runtime import Runtime
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-
-
-@lru_cache(maxsize=65_536)
-def java_hash(text: str) -> int:
-    """String.hashCode: over UTF-16 units, wrapping at 32 bits. Every broker must put a group in the same partition."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    value = 0
-    for unit in struct.unpack(f">{len(units) // 2}H", units):
-        value = (31 * value + unit) & 0xFFFFFFFF
-    return value - 0x1_0000_0000 if value & 0x8000_0000 else value
-
-
-def partition_for(key: str, partitions: int) -> int:
-    """Kafka's Utils.abs: the smallest integer, which has no opposite, counts as 0."""
-    value = java_hash(key)
-    return (0 if value == -0x8000_0000 else abs(value)) % partitions
 
 
 class GroupService:
@@ -113,20 +96,20 @@ class GroupService:
         self, request: JoinGroupRequest, client_id: str, client_host: str, api_version: int
     ) -> Later[JoinGroupResponse]:
         if not request.group_id:
-            return JoinGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID, member_id=request.member_id)
+            return join_refused(ErrorCode.INVALID_GROUP_ID, request.member_id)
         if (
             not self.settings.min_session_timeout_ms
             <= request.session_timeout_ms
             <= self.settings.max_session_timeout_ms
         ):
-            return JoinGroupResponse(error_code=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=request.member_id)
+            return join_refused(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
         suffix = str(UUID(int=self._runtime.random.getrandbits(128), version=4))
         # Apache Kafka stores addresses as Java prints them.
         client = Client(client_id, f"/{client_host}", api_version, suffix)
         return self.coordinator.submit(
             self.partition_of(request.group_id),
             lambda shard, token, now_ms: shard.join(request, client, token, now_ms),
-            lambda code: JoinGroupResponse(error_code=code),
+            join_refused,
         )
 
     def sync(self, request: SyncGroupRequest) -> Later[SyncGroupResponse]:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 
 from pykbroker.coordinator.group.classic import ClassicGroup, State
 from pykbroker.coordinator.group.offsets import NO_PRODUCER_ID, Offsets
-from pykbroker.coordinator.group.rebalance import UNKNOWN_MEMBER, Client, Rebalance
+from pykbroker.coordinator.group.rebalance import UNKNOWN_MEMBER, Client, Rebalance, join_refused
 from pykbroker.coordinator.group.records import group_tombstone, offset_record
 from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker.coordinator.result import Record, Result, TimerKey, Token
@@ -24,7 +24,7 @@ from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.delete_groups import DeletableGroupResult
 from pykbroker_wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from pykbroker_wire.messages.heartbeat import HeartbeatRequest
-from pykbroker_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from pykbroker_wire.messages.join_group import JoinGroupRequest
 from pykbroker_wire.messages.leave_group import LeaveGroupRequest
 from pykbroker_wire.messages.list_groups import ListedGroup
 from pykbroker_wire.messages.offset_commit import (
@@ -192,9 +192,7 @@ class GroupShard:
         is_new = group is None
         if group is None:
             if request.member_id != UNKNOWN_MEMBER:
-                result.reply(
-                    token, JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, member_id=request.member_id)
-                )
+                result.reply(token, join_refused(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
                 return result
             group = self.groups[request.group_id] = ClassicGroup(request.group_id, now_ms)
         Rebalance(group, self.settings, now_ms, result).join(request, client, token, group_is_new=is_new)
@@ -302,13 +300,13 @@ class GroupShard:
         for topic in request.topics:
             subscribed = group.is_subscribed(topic.name)
             answers: list[OffsetDeleteResponsePartition] = []
-            for partition in dict.fromkeys(asked.partition_index for asked in topic.partitions):
-                answer = OffsetDeleteResponsePartition(partition_index=partition)
+            for asked in topic.partitions:
+                answer = OffsetDeleteResponsePartition(partition_index=asked.partition_index)
                 answers.append(answer)
                 if subscribed:
                     answer.error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
                 else:
-                    result.records += self.offsets.delete(request.group_id, topic.name, partition)
+                    result.records += self.offsets.delete(request.group_id, topic.name, asked.partition_index)
             response.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
         result.reply(token, response)
         return result
