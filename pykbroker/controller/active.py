@@ -29,6 +29,7 @@ from pykbroker.metadata.delta import MetadataDelta
 from pykbroker.metadata.features import BOOTSTRAP_LEVELS, METADATA_VERSION, METADATA_VERSION_LATEST
 from pykbroker.metadata.image import EMPTY_IMAGE, MetadataImage
 from pykbroker.metadata.records import decode_record, encode_records
+from pykbroker_raft.node import NotLeader
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.primitives import TopLevel
 from pykbroker_wire.stored.metadata import (
@@ -154,12 +155,8 @@ class ActiveController:
         base_offset = self.next_offset
         try:
             last_offset = self._quorum.append(encode_records(records, version))
-        except KafkaError:
-            raise
-        except Exception as error:
-            if type(error).__name__ == "NotLeader":
-                raise KafkaError(ErrorCode.NOT_CONTROLLER) from None
-            raise
+        except NotLeader:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER) from None
         if last_offset != base_offset + len(records) - 1:
             raise AssertionError(f"batch of {len(records)} records expected at {base_offset} ended at {last_offset}")
         now_ms = self._now_ms()

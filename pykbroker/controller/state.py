@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from random import Random
 
-from pykbroker.config.dynamic import DynamicConfigs
+from pykbroker.config.dynamic import DynamicConfigs, without_invalid
 from pykbroker.config.load import Config
 from pykbroker.controller.heartbeats import Heartbeats
 from pykbroker.controller.placement import UsableBroker
@@ -202,7 +202,8 @@ class ControllerState:
         known, effective = self._effective
         if known.broker is not broker or known.cluster is not cluster:
             dynamic = DynamicConfigs(broker=broker, cluster=cluster)
-            effective = dynamic.apply(self.config)
+            # The log may hold a value that a rule made since refuses: it must not stop the controller.
+            effective = without_invalid(self.config, dynamic)[0].apply(self.config)
             self._effective = (dynamic, effective)
         return effective
 

@@ -71,6 +71,8 @@ class TopicDelta:
     before: TopicImage | None
     #: new state of each partition that was added or changed
     partitions: dict[int, PartitionImage] = field(default_factory=dict)
+    #: `partitions` is all there is: nothing of `before` stays
+    whole: bool = False
 
     @property
     def created(self) -> bool:
@@ -80,7 +82,7 @@ class TopicDelta:
         return None if self.before is None else self.before.partitions.get(index)
 
     def apply(self) -> TopicImage:
-        if self.before is None:
+        if self.before is None or self.whole:
             return TopicImage(self.name, self.id, self.partitions)
         return TopicImage(self.name, self.id, {**self.before.partitions, **self.partitions})
 
@@ -271,7 +273,7 @@ class MetadataDelta:
         elif self.topic_id(record.name) is not None:
             raise MetadataReplayError(f"topic {record.name} exists already")
         self._names[record.name] = record.topic_id
-        self.topics_changed[record.topic_id] = TopicDelta(record.name, record.topic_id, before)
+        self.topics_changed[record.topic_id] = TopicDelta(record.name, record.topic_id, before, whole=self._whole)
 
     def _topic_delta(self, topic_id: bytes) -> TopicDelta:
         change = self.topics_changed.get(topic_id)

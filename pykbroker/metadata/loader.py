@@ -127,8 +127,10 @@ class MetadataLoader:
     # Snapshots.
 
     def write_snapshot(self, quorum: SnapshotWriter) -> object:
-        """Hand the newest image to the quorum as a snapshot."""
+        """Hand the newest image to the quorum as a snapshot; it may read it on a thread, since it does not change."""
         image = self.image
+        if image.offset < 0:
+            return None
         return quorum.write_snapshot(image.offset, image.epoch, snapshot_values(image))
 
     def _publish(self, delta: MetadataDelta, offset: int, epoch: int, timestamp_ms: int) -> None:
