@@ -42,7 +42,7 @@ from pykbroker_raft.ready import (
 from pykbroker_raft.states import Resigned
 from pykbroker_raft.storage import MetadataStorage, StorageConfig
 from pykbroker_raft.voters import VoterSet, address
-from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest
 from pykbroker_wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
@@ -246,6 +246,8 @@ class QuorumDriver:
         """Answer a request of the quorum: a response, or a future of one. `version` is that of the request as it came
         in, `listener` the name of the listener it came in on: the answer names the leader's endpoint for the same
         one."""
+        if self.failed is not None or self._stopped or self._node is None:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"node {self.node_id} is no replica of the quorum now")
         known_version = _LATEST if version is None else version
         if isinstance(request, DescribeQuorumRequest):
             return describe_quorum(self.node, request, known_version, self._now())
@@ -261,7 +263,13 @@ class QuorumDriver:
         self._input(lambda: self.node.receive(inbound, self._now()))
         if answer.done() and not answer.cancelled() and answer.exception() is None:
             return answer.result()
+        answer.add_done_callback(lambda done: self._abandoned(token) if done.cancelled() else None)
         return answer
+
+    def _abandoned(self, token: int) -> None:
+        """The connection that waited is gone: a parked fetch must not outlive it."""
+        if self._answers.pop(token, None) is not None and self._node is not None:
+            self._node.forget(token)
 
     def write_snapshot(self, offset: int, epoch: int, values: Iterable[bytes]) -> asyncio.Future[None]:
         """Write a snapshot of everything up to and including `offset`. `values` is read on a thread: it must not

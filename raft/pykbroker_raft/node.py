@@ -303,6 +303,10 @@ class RaftNode:
         snapshotting.installed(self, snapshot, size, voters, kraft_version, now)
         self.poll(now)
 
+    def forget(self, token: int) -> None:
+        """Nobody waits for the reply to this request any more."""
+        self.parked = [parked for parked in self.parked if parked.token != token]
+
     def resign(self, now: Now) -> None:
         """Lead no longer: the disk failed, or the controller asked for it."""
         if isinstance(self.state, Leader):

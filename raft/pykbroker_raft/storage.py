@@ -297,7 +297,9 @@ class MetadataStorage:
         total = self.log.size_bytes + sum(self.snapshots.values())
         for old, new in pairwise(ordered):
             too_big = 0 <= self.config.max_retention_bytes < total
-            too_old = 0 <= self.config.max_retention_ms < now_ms - self._snapshot_timestamp_ms(old)
+            timestamp_ms = self._snapshot_timestamp_ms(old)
+            # A snapshot that holds no records has no age.
+            too_old = timestamp_ms > 0 and 0 <= self.config.max_retention_ms < now_ms - timestamp_ms
             if not (too_big or too_old):
                 break
             total -= self.snapshots[old]

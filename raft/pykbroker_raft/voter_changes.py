@@ -40,11 +40,13 @@ def _update(node: RaftNode, request: Any, now: Now) -> ErrorCode:
     low, high = feature.min_supported_version, feature.max_supported_version
     if key.id < 0 or not key.has_directory or address(endpoints, node.config.listener) is None or not 0 <= low <= high:
         return ErrorCode.INVALID_REQUEST
+    if node.history.kraft_version < 1:
+        # Configured voters have no record to change. Kafka's leader remembers what the voter says of itself, for the day
+        # on which kraft.version is raised; as long as ours cannot raise it there is nothing to do, and nothing wrong.
+        return ErrorCode.NONE if node.voters.is_voter(key) else ErrorCode.VOTER_NOT_FOUND
     offset = node.history.voters_offset
     if leader.high_watermark is None or offset is None or offset >= leader.high_watermark:
         return ErrorCode.REQUEST_TIMED_OUT
-    if node.history.kraft_version < 1:
-        return ErrorCode.UNSUPPORTED_VERSION
     if not low <= node.history.kraft_version <= high:
         return ErrorCode.INVALID_REQUEST
     updated = node.voters.updated(VoterNode(key, endpoints, low, high))

@@ -91,6 +91,7 @@ def values_after_start(disk: MemoryDisk) -> tuple[RaftNode, list[bytes]]:
     return node, values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("survive", [Survive.NOTHING, Survive.EVERYTHING, Survive.CHOSEN])
 @pytest.mark.parametrize("torn", [False, True])
 def test_every_prefix(survive: Survive, torn: bool) -> None:

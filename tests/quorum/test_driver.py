@@ -12,7 +12,7 @@ from pykbroker.runtime import OsRuntime
 from pykbroker_log.disk import MemoryDisk
 from pykbroker_log.log_config import StorageError
 from pykbroker_raft.storage import StorageConfig
-from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
 from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from pykbroker_wire.messages.vote import VoteRequest
@@ -286,6 +286,12 @@ def test_requests_of_the_quorum() -> None:
         assert (await waiting).responses[0].partitions[0].error_code == 0
         assert asyncio.get_running_loop().time() - started >= 0.025
 
+        waiting = quorum.handle(fetch(4, 1, 1, max_wait_ms=1 << 30), 18)
+        assert len(quorum.node.parked) == 1
+        waiting.cancel()
+        await asyncio.sleep(0)
+        assert quorum.node.parked == []
+
         topic = RequestTopicData(topic_name="__cluster_metadata", partitions=[RequestPartitionData(partition_index=0)])
         described = quorum.handle(DescribeQuorumRequest(topics=[topic]), 2)
         partition = described.topics[0].partitions[0]
@@ -300,5 +306,7 @@ def test_requests_of_the_quorum() -> None:
         await quorum.stop()
         with pytest.raises((NotLeader, StorageError)):
             quorum.append([b"late"])
+        with pytest.raises(KafkaError, match="BROKER_NOT_AVAILABLE"):
+            quorum.handle(fetch(0, 1, 0), 18)
 
     run(test)

@@ -10,6 +10,7 @@ CALM = Faults(0, 0, 0, 0, 0, 0)
 STORMY = Faults(drop=0.1, repeat=0.1, slow=0.15, crash=0.008, partition=0.01, snapshot=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("voters", [1, 2, 3, 5])
 @pytest.mark.parametrize("seed", range(4))
 def test_quorum_survives(voters: int, seed: int) -> None:

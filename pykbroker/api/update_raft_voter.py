@@ -1,0 +1,19 @@
+"""UpdateRaftVoter, version 0. KIP-853: a voter tells the leader where it listens now; the quorum decides.
+
+With configured voters (kraft.version 0) it is acknowledged and changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pykbroker.api.context import RequestContext
+from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
+
+
+def handle(ctx: RequestContext, request: UpdateRaftVoterRequest) -> Any:
+    if not ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
+        return UpdateRaftVoterResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return ctx.services.quorum.handle(request, ctx.api_version, ctx.listener_name)

@@ -1,0 +1,81 @@
+"""UpdateRaftVoter: a voter moves to another address."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from pykbroker_raft import rpc
+from pykbroker_raft.log_view import LogView
+from pykbroker_raft.node import Inbound, RaftConfig, RaftNode
+from pykbroker_raft.ready import Now
+from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterHistory, VoterNode, VoterSet
+from pykbroker_wire.errors import ErrorCode
+
+KEY = ReplicaKey(1, b"1" * 16)
+HOME = (Endpoint("CONTROLLER", "home", 1),)
+AWAY = (Endpoint("CONTROLLER", "away", 2),)
+
+
+def leader(kraft_version: int = 1, endpoints: tuple[Endpoint, ...] = HOME) -> RaftNode:
+    voters = VoterSet.of([VoterNode(KEY, HOME)])
+    history = VoterHistory(VoterSet() if kraft_version else voters.without_directories())
+    history.reset(-1, voters if kraft_version else None, kraft_version)
+    node = RaftNode(
+        RaftConfig(1, KEY.directory_id, "c", endpoints=endpoints), random.Random(1), LogView(), history, None
+    )
+    node.start(Now(0, 0))
+    node.flushed(node.log.end_offset, Now(1, 1))
+    node.ready()
+    return node
+
+
+def update(node: RaftNode, voter: VoterNode, cluster: str = "c", epoch: int = 1) -> Any:
+    node.receive(Inbound(1, rpc.update_voter_request(cluster, epoch, voter), 0, "CONTROLLER"), Now(2, 2))
+    (reply,) = node.ready().replies
+    return reply.response
+
+
+def test_update_is_appended_and_in_force_at_once() -> None:
+    node = leader()
+    moved = VoterNode(KEY, AWAY)
+    response = update(node, moved)
+    assert response.error_code == ErrorCode.NONE
+    assert (response.current_leader.leader_id, response.current_leader.host) == (1, "home")
+    assert node.voters == VoterSet.of([moved])
+    # One change at a time: this one is not committed yet.
+    assert update(node, moved).error_code == ErrorCode.REQUEST_TIMED_OUT
+    node.flushed(node.log.end_offset, Now(3, 3))
+    assert update(node, VoterNode(KEY, HOME)).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("voter", "cluster", "epoch", "error"),
+    [
+        (VoterNode(KEY, AWAY), "other", 1, ErrorCode.INCONSISTENT_CLUSTER_ID),
+        (VoterNode(KEY, AWAY), "c", 0, ErrorCode.FENCED_LEADER_EPOCH),
+        (VoterNode(KEY, AWAY), "c", 2, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (VoterNode(ReplicaKey(9, b"9" * 16), AWAY), "c", 1, ErrorCode.VOTER_NOT_FOUND),
+        (VoterNode(ReplicaKey(1), AWAY), "c", 1, ErrorCode.INVALID_REQUEST),
+        (VoterNode(KEY, ()), "c", 1, ErrorCode.INVALID_REQUEST),
+        (VoterNode(KEY, AWAY, 2, 3), "c", 1, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_refusals(voter: VoterNode, cluster: str, epoch: int, error: ErrorCode) -> None:
+    node = leader()
+    assert update(node, voter, cluster, epoch).error_code == error
+    assert node.voters == VoterSet.of([VoterNode(KEY, HOME)])
+
+
+def test_configured_voters_are_acknowledged() -> None:
+    node = leader(kraft_version=0)
+    end = node.log.end_offset
+    assert update(node, VoterNode(KEY, AWAY)).error_code == ErrorCode.NONE
+    assert node.log.end_offset == end
+
+
+def test_leader_that_moved_writes_its_new_address() -> None:
+    node = leader(endpoints=AWAY)
+    assert node.voters == VoterSet.of([VoterNode(KEY, AWAY)])
