@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import pathlib
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -177,3 +178,60 @@ def test_faults() -> None:
             file.pread(1, 0)
     disk.heal()
     assert file.pread(1, 0) == b"1"
+
+
+def test_more_files_than_descriptors(tmp_path: pathlib.Path) -> None:
+    disk = OsDisk(max_open_files=8)
+    before = len(list(pathlib.Path("/proc/self/fd").iterdir())) if pathlib.Path("/proc/self/fd").exists() else 0
+    files = [disk.open(f"{tmp_path}/{index}", create=True) for index in range(100)]
+    for turn in range(3):
+        for index, file in enumerate(files):
+            file.pwritev([b"%03d" % index], turn * 3)
+    for index, file in enumerate(files):
+        assert file.pread(9, 0) == b"%03d" % index * 3
+        view = file.map(9)
+        assert view is not None
+        assert bytes(view) == b"%03d" % index * 3
+    if before:
+        assert len(list(pathlib.Path("/proc/self/fd").iterdir())) <= before + 8 + 2 + 3
+    for file in files:
+        file.close()
+    if before:
+        assert len(list(pathlib.Path("/proc/self/fd").iterdir())) <= before + 1
+
+
+@pytest.mark.slow
+def test_descriptors_are_never_mixed_up_between_threads(tmp_path: pathlib.Path) -> None:
+    disk = OsDisk(max_open_files=8)
+    files = [disk.open(f"{tmp_path}/{index}", create=True) for index in range(30)]
+    wrong: list[int] = []
+
+    def work(first: int) -> None:
+        for turn in range(400):
+            index = (first + turn * 7) % len(files)
+            files[index].pwritev([b"%04d" % index], 0)
+            files[index].size()
+            if files[index].pread(4, 0) != b"%04d" % index:
+                wrong.append(index)
+
+    threads = [threading.Thread(target=work, args=(first,)) for first in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    for index, file in enumerate(files):
+        assert file.pread(10, 0) in (b"%04d" % index, b"")
+        file.close()
+    assert not disk._lingering
+
+
+def test_a_file_closed_in_the_middle_of_a_call_lingers(tmp_path: pathlib.Path) -> None:
+    disk = OsDisk()
+    file = disk.open(f"{tmp_path}/f", create=True)
+    file._pins.append(None)  # a call in another thread
+    file.close()
+    assert len(disk._lingering) == 1
+    file._pins.pop()
+    disk.open(f"{tmp_path}/g", create=True).close()
+    assert not disk._lingering
