@@ -27,7 +27,7 @@ import logging
 from collections.abc import Iterable
 from enum import Enum
 
-from pykbroker.coordinator.group.java import hash_map_order
+from pykbroker.coordinator.group.java import hash_map_order, java_hash
 from pykbroker.coordinator.result import Token
 from pykbroker_wire.errors import DecodeError, ErrorCode, KafkaError
 from pykbroker_wire.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -352,7 +352,7 @@ class ClassicGroup:
         for member in self.members.values():
             vote = next(name for name, _ in member.protocols if name in candidates)
             votes[vote] = votes.get(vote, 0) + 1
-        return max(hash_map_order(votes), key=votes.__getitem__)
+        return max(hash_map_order(votes, java_hash), key=votes.__getitem__)
 
     def _read_subscriptions(self) -> frozenset[str] | None:
         if self.protocol_type != CONSUMER:

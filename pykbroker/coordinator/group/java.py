@@ -6,8 +6,11 @@ Invariant: the same text gives the same number on every broker, whatever languag
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from functools import lru_cache
+from typing import TypeVar
+
+K = TypeVar("K", bound=Hashable)
 
 _BUCKETS = 16
 _LOAD_FACTOR = 0.75
@@ -29,15 +32,20 @@ def partition_for(key: str, partitions: int) -> int:
     return (0 if value == -0x8000_0000 else abs(value)) % partitions
 
 
-def hash_map_order(keys: Iterable[str]) -> list[str]:
+def topic_partition_hash(topic: str, partition: int) -> int:
+    """TopicPartition.hashCode."""
+    return 31 * (31 + partition) + java_hash(topic) & 0xFFFFFFFF
+
+
+def hash_map_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
     """The order of a java.util.HashMap to which these were added one by one (its buckets never become trees here)."""
     distinct = list(dict.fromkeys(keys))
     buckets = _BUCKETS
     while len(distinct) > buckets * _LOAD_FACTOR:
         buckets *= 2
 
-    def bucket(key: str) -> int:
-        value = java_hash(key) & 0xFFFFFFFF
+    def bucket(key: K) -> int:
+        value = hash_of(key) & 0xFFFFFFFF
         return (value ^ value >> 16) & (buckets - 1)
 
     return sorted(distinct, key=bucket)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from pykbroker.coordinator.group import records
-from pykbroker.coordinator.group.java import partition_for
+from pykbroker.coordinator.group.java import hash_map_order, partition_for, topic_partition_hash
 from pykbroker.coordinator.group.rebalance import Client, join_refused
 from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker.coordinator.group.shard import GroupShard
@@ -88,7 +88,9 @@ class GroupService:
         grouped: dict[int, list[str]] = {}
         for group_id in group_ids:
             grouped.setdefault(self.partition_of(group_id), []).append(group_id)
-        return grouped
+        # Answers come in the order in which Apache Kafka walks its partitions.
+        order = hash_map_order(grouped, lambda index: topic_partition_hash(OFFSETS_TOPIC, index))
+        return {index: grouped[index] for index in order}
 
     # -- members ------------------------------------------------------------------------------------------------------
 
