@@ -18,6 +18,7 @@ from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRe
 from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
 from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest
+from pykbroker_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from pykbroker_wire.messages.metadata import MetadataRequest
 from pykbroker_wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -207,9 +208,9 @@ class Consumer(Client):
             return 0
         found = answer.responses[0].partitions[0]
         if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            # The power took what was read.
-            self.position = 0
-            self.world.trace.note(self.name, "out of range")
+            # The power took what was read, or the first segment's name, which nobody had synced.
+            self.position = await self._earliest()
+            self.world.trace.note(self.name, "out of range", self.position)
             return 0
         if found.error_code:
             assert found.error_code in RETRY_PRODUCE, ErrorCode(found.error_code)
@@ -231,9 +232,18 @@ class Consumer(Client):
         self.world.trace.note(self.name, self.position, found.high_watermark)
         return count
 
+    async def _earliest(self) -> int:
+        asked = ListOffsetsTopic(name=self.topic, partitions=[ListOffsetsPartition(partition_index=self.partition, timestamp=-2)])
+        while True:
+            found = (await self.call(ListOffsetsRequest(replica_id=-1, topics=[asked]))).topics[0].partitions[0]
+            if not found.error_code:
+                return int(found.offset)
+            assert found.error_code in RETRY_PRODUCE, ErrorCode(found.error_code)
+            await asyncio.sleep(0.05)
+
     async def read_everything(self) -> None:
-        """From the start to the high watermark."""
-        self.position, self.seen, self.high_watermark = 0, {}, -1
+        """From the log start to the high watermark."""
+        self.position, self.seen, self.high_watermark = await self._earliest(), {}, -1
         while self.position != self.high_watermark:
             await self.poll(0)
 
