@@ -26,6 +26,8 @@ DIRECTORY = f"{rpc.TOPIC}-{rpc.PARTITION}"
 QUORUM_STATE = "quorum-state"
 BOOTSTRAP_VOTERS = OffsetAndEpoch(0, 0)
 _SCAN_BYTES = 4 * 1024 * 1024
+# A segment smaller than this is not worth ending at a snapshot: scanning it takes some 100 ms at most.
+_ROLL_BYTES = 1024 * 1024
 
 T = TypeVar("T")
 
@@ -63,12 +65,18 @@ class MetadataStorage:
     log: PartitionLog
     snapshots: dict[OffsetAndEpoch, int]
     _partial: tuple[OffsetAndEpoch, str, File] | None = field(default=None)
+    _size_at_roll: int = 0
 
     @classmethod
     def open(cls, disk: Disk, log_dir: str, config: StorageConfig, now_ms: int) -> MetadataStorage:
         path = f"{log_dir}/{DIRECTORY}"
         try:
             disk.make_dirs(path)
+            # What a snapshot covers was fsynced before it: only the rest must be scanned. (Kafka scans everything.)
+            covered = max(
+                (name.id.offset for name in map(checkpoint.parse_name, disk.list(path)) if name and not name.suffix),
+                default=0,
+            )
             log = PartitionLog.open(
                 disk,
                 path,
@@ -78,7 +86,7 @@ class MetadataStorage:
                 config=config.log_config(),
                 now_ms=now_ms,
                 clean=False,
-                recovery_point=0,
+                recovery_point=covered,
                 log_start_offset=0,
                 high_watermark=0,
                 producer_id_expiration_ms=1 << 31,
@@ -86,7 +94,7 @@ class MetadataStorage:
             snapshots = _recover_snapshots(disk, path, log.log_start_offset)
             storage = cls(disk, log_dir, path, config, log, snapshots)
             latest = storage.latest_snapshot
-            epochs = storage._epoch_starts()
+            epochs = log.epochs.entries()
             end = OffsetAndEpoch(log.log_end_offset, epochs[-1][0] if epochs else 0)
             if latest is not None and latest > end:
                 # Stopped between taking a leader's snapshot and emptying the log.
@@ -124,17 +132,9 @@ class MetadataStorage:
             self.log.log_start_offset,
             self.log.log_end_offset,
             self.log.log_end_offset,
-            self._epoch_starts(),
+            self.log.epochs.entries(),
             dict(self.snapshots),
         )
-
-    def _epoch_starts(self) -> list[tuple[int, int]]:
-        found: list[tuple[int, int]] = []
-        for data in self._scan(self.log.log_start_offset, self.log.log_end_offset):
-            for _, header in iter_batches(data):
-                if not found or header.partition_leader_epoch > found[-1][0]:
-                    found.append((header.partition_leader_epoch, header.base_offset))
-        return found
 
     def voter_history(self, static_voters: VoterSet) -> VoterHistory:
         """Voters and kraft.version from the latest snapshot and everything after it."""
@@ -213,6 +213,8 @@ class MetadataStorage:
         voters: VoterSet | None,
     ) -> int:
         """Write a snapshot of what is committed below `snapshot.offset`; its size."""
+        # An observer does not fsync what it fetches; what a snapshot covers must be on the disk before it is.
+        self.log.flush(snapshot.offset)
         data = checkpoint.encode(
             values,
             epoch=snapshot.epoch,
@@ -290,8 +292,12 @@ class MetadataStorage:
             del self.snapshots[snapshot]
 
     def clean(self, now_ms: int) -> int | None:
-        """Delete what newer snapshots make superfluous, beyond what retention wants kept; the new log start, if it
-        moved."""
+        """After a snapshot: delete what newer ones make superfluous, beyond what retention wants kept; the new log
+        start, if it moved."""
+        if self.log.size_bytes - self._size_at_roll >= _ROLL_BYTES:
+            # The next start scans from the segment of the latest snapshot on: what came in two snapshot intervals.
+            self.log.roll(now_ms)
+            self._size_at_roll = self.log.size_bytes
         ordered = sorted(self.snapshots)
         keep_from: OffsetAndEpoch | None = None
         total = self.log.size_bytes + sum(self.snapshots.values())
@@ -314,6 +320,7 @@ class MetadataStorage:
             self.log.purge(now_ms)
             self._delete_snapshots([known for known in self.snapshots if known < start])
             self.disk.fsync_dir(self.path)
+            self._size_at_roll = min(self._size_at_roll, self.log.size_bytes)
 
         self._guard(delete)
         return start.offset

@@ -41,7 +41,7 @@ def _update(node: RaftNode, request: Any, now: Now) -> ErrorCode:
     if key.id < 0 or not key.has_directory or address(endpoints, node.config.listener) is None or not 0 <= low <= high:
         return ErrorCode.INVALID_REQUEST
     if node.history.kraft_version < 1:
-        # Configured voters have no record to change. Kafka's leader remembers what the voter says of itself, for the day
+        # Configured voters have no record to change. Kafka's leader remembers what the voter says, for the day
         # on which kraft.version is raised; as long as ours cannot raise it there is nothing to do, and nothing wrong.
         return ErrorCode.NONE if node.voters.is_voter(key) else ErrorCode.VOTER_NOT_FOUND
     offset = node.history.voters_offset

@@ -10,6 +10,7 @@ import pytest
 
 from pykbroker_log.disk import MemoryDisk, Survive
 from pykbroker_raft import batches
+from pykbroker_raft import storage as storage_module
 from pykbroker_raft.node import RaftNode
 from pykbroker_raft.ready import Now
 from pykbroker_raft.storage import MetadataStorage, StorageConfig
@@ -89,6 +90,11 @@ def values_after_start(disk: MemoryDisk) -> tuple[RaftNode, list[bytes]]:
             assert batch.base_offset >= start
             values += batches.values(data, batch)
     return node, values
+
+
+@pytest.fixture(autouse=True)
+def _roll_at_every_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage_module, "_ROLL_BYTES", 1)
 
 
 @pytest.mark.slow
