@@ -17,17 +17,21 @@ from typing import Any
 from pykbroker.api import On
 from pykbroker.api.dispatch import Dispatcher
 from pykbroker.api.forwarding import forward
+from pykbroker.api.local import LocalPeer
 from pykbroker.api.services import BrokerServices, ControllerServices
 from pykbroker.config.listeners import SECURITY_PROTOCOLS, EndPoint
+from pykbroker.config.live import LiveConfig
 from pykbroker.config.load import Config
 from pykbroker.controller.active import ActiveController
 from pykbroker.coordinator.group.service import GroupService
 from pykbroker.lifecycle import BrokerLifecycle, ControllerRegistration
-from pykbroker.api.local import LocalPeer
 from pykbroker.metadata.image import Endpoint as MetadataEndpoint
+from pykbroker.metadata.live_config import LiveConfigPublisher
 from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.metrics.registry import Metrics
-from pykbroker.net.listener import Limits, Listener
+from pykbroker.net.admission import Admission
+from pykbroker.net.listener import Listener, WaitingMemory
+from pykbroker.net.settings import admission_limits, limits_of
 from pykbroker.quorum.channel import Channel, InMemoryChannel, LeaderChannel, SocketPeers
 from pykbroker.quorum.driver import QuorumConfig, QuorumDriver
 from pykbroker.replica.fetch_sessions import FetchSessions
@@ -54,6 +58,8 @@ from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
 logger = logging.getLogger(__name__)
 
 StartError = StorageFormatError
+#: A bound beyond this is none: the default is 292 million years.
+_LONGEST_START_MS = 10**12
 
 
 class Node:
@@ -61,6 +67,7 @@ class Node:
 
     def __init__(self, config: Config, runtime: Runtime, *, may_format: bool = False) -> None:
         self.config = config
+        self.live = LiveConfig(config)
         self.runtime = runtime
         self.metrics = Metrics()
         self.loader = MetadataLoader()
@@ -114,6 +121,14 @@ class Node:
 
     async def start(self) -> None:
         """Start every part; when it returns, clients are served. Raises StartError or OSError."""
+        limit_ms = self.config.int("server.max.startup.time.ms")
+        try:
+            async with asyncio.timeout(limit_ms / 1000 if limit_ms < _LONGEST_START_MS else None):
+                await self._start()
+        except TimeoutError:
+            raise StartError(f"the node was not up within {limit_ms} ms (server.max.startup.time.ms)") from None
+
+    async def _start(self) -> None:
         config = self.config
         self._formatted = self._prepare_directories()
         await self._bind_listeners()
@@ -123,6 +138,7 @@ class Node:
         await quorum.start()
         if config.is_controller:
             self._start_controller(quorum)
+        self.loader.add_publisher(LiveConfigPublisher(self.live, config.node_id))
         # After the controller: who hears of a leader from the loader finds it active.
         quorum.register(self.loader)
         if config.is_controller:
@@ -159,13 +175,24 @@ class Node:
 
     async def _bind_listeners(self) -> None:
         config = self.config
-        limits = _limits(config)
-        for point in config.listeners.all:
-            listener = Listener(
-                self.runtime, point.listener_name, self._not_yet, limits, security_protocol=point.security_protocol
-            )
-            await listener.bind(point.host, point.port, config.int("socket.listen.backlog.size"))
-            self._listeners.append(listener)
+        limits = limits_of(config)
+        # The halves are two servers, as in Apache Kafka: clients cannot take the controller's places.
+        for points in (config.listeners.broker, config.listeners.controller):
+            admission = Admission(self.runtime.loop, admission_limits(config, points))
+            self.live.on_change(lambda new, admission=admission, points=points: admission.change(admission_limits(new, points)))  # type: ignore[misc]
+            memory = WaitingMemory(config.int("queued.max.request.bytes"))
+            for point in points:
+                listener = Listener(
+                    self.runtime,
+                    point.listener_name,
+                    self._not_yet,
+                    limits,
+                    security_protocol=point.security_protocol,
+                    admission=admission,
+                    memory=memory,
+                )
+                await listener.bind(point.host, point.port, config.int("socket.listen.backlog.size"))
+                self._listeners.append(listener)
 
     @staticmethod
     def _not_yet(connection: Any, frame: memoryview) -> None:
@@ -263,7 +290,7 @@ class Node:
     async def _start_broker(self, quorum: QuorumDriver, channel: Channel) -> None:
         config, runtime, loader = self.config, self.runtime, self.loader
         data_dirs = [log_dir for log_dir in self._log_dirs if log_dir.path in config.log_dirs]
-        replicas = ReplicaTable(runtime, config, config.node_id, data_dirs, self.metrics, self._directory_failed)
+        replicas = ReplicaTable(runtime, self.live.current, config.node_id, data_dirs, self.metrics, self._directory_failed)
         groups = GroupService(runtime, config, config.node_id, replicas, loader)
         lifecycle = self._lifecycle = BrokerLifecycle(
             runtime=runtime,
@@ -296,6 +323,7 @@ class Node:
         dispatcher = Dispatcher(services, On.BROKER, forward)
         for listener in self._listeners_of(config.listeners.broker):
             listener.dispatch = dispatcher
+        self.live.on_change(replicas.reconfigure)
         loader.add_publisher(replicas)
         loader.add_publisher(groups)
         lifecycle.start(self._advertised(config.listeners.advertised_broker))
@@ -332,7 +360,7 @@ class Node:
             return
         self._stopping = True
         clean = self.fatal is None
-        if self._lifecycle is not None and clean:
+        if self._lifecycle is not None and clean and self.config.bool("controlled.shutdown.enable"):
             await self._lifecycle.begin_controlled_shutdown()
         for listener in self._listeners:
             listener.close()
@@ -369,14 +397,3 @@ def _host_and_port(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 
-
-def _limits(config: Config) -> Limits:
-    idle_ms = config.int("connections.max.idle.ms")
-    return Limits(
-        frame_bytes=config.int("socket.request.max.bytes"),
-        idle_seconds=idle_ms / 1000 if idle_ms >= 0 else 0.0,
-        connections=config.int("max.connections"),
-        connections_per_ip=config.int("max.connections.per.ip"),
-        connections_per_ip_overrides=tuple(config.connections_per_ip_overrides.items()),
-        waiting_bytes=config.int("queued.max.request.bytes"),
-    )

@@ -97,7 +97,12 @@ class BrokerLifecycle:
         self._endpoints: list[Endpoint] = []
         self._registered = False
         self._ready = False
+        self._log_dir_failure_timeout_ms = config.int("log.dir.failure.timeout.ms")
+        #: failed directories, and whether the controller has been told
         self._offline: dict[bytes, bool] = {}
+        self._failure_timers: list[asyncio.TimerHandle] = []
+        #: those in the heartbeat that was sent last
+        self._told: tuple[bytes, ...] = ()
         self._in_flight = False
         self._immediately = False
         self._failures = 0
@@ -143,7 +148,7 @@ class BrokerLifecycle:
             return
         self._log("Transitioning from %s to SHUTTING_DOWN.", self.state.name)
         self.state = BrokerState.SHUTTING_DOWN
-        for timer in (self._timer, self._registration_timer):
+        for timer in (self._timer, self._registration_timer, *self._failure_timers):
             if timer is not None:
                 timer.cancel()
         self._timer = self._registration_timer = None
@@ -154,9 +159,20 @@ class BrokerLifecycle:
 
     def directory_failed(self, directory_id: bytes) -> None:
         """Tell the controller that a log directory is offline (KIP-858)."""
-        self._offline.setdefault(directory_id, False)
+        if directory_id not in self._offline:
+            self._offline[directory_id] = False
+            timer = self._runtime.loop.call_later(self._log_dir_failure_timeout_ms / 1000, self._failure_untold, directory_id)
+            self._failure_timers.append(timer)
         if self._registered:
             self._communicate_soon()
+
+    def _failure_untold(self, directory_id: bytes) -> None:
+        """The controller still believes in a directory that is gone: it would go on leading others to it."""
+        if not self._offline[directory_id] and self.state is not BrokerState.SHUTTING_DOWN:
+            self._fatal(
+                f"the controller could not be told within {self._log_dir_failure_timeout_ms} ms that a log directory failed "
+                f"(log.dir.failure.timeout.ms)"
+            )
 
     # From the metadata.
 
@@ -276,6 +292,7 @@ class BrokerLifecycle:
         self._schedule(0 if caught_up or self.state is not BrokerState.STARTING else self._heartbeat_ms)
 
     def _heartbeat(self) -> broker_heartbeat.BrokerHeartbeatRequest:
+        self._told = tuple(self._offline)
         return broker_heartbeat.BrokerHeartbeatRequest(
             broker_id=self.node_id,
             broker_epoch=self.broker_epoch,
@@ -290,6 +307,8 @@ class BrokerLifecycle:
             self._failed(f"Heartbeat refused: the controller says {ErrorCode(response.error_code).name}")
             return
         self._failures = 0
+        for directory_id in self._told:
+            self._offline[directory_id] = True
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             self._shutdown_answered(response.should_shut_down)
             return

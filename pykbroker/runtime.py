@@ -76,6 +76,14 @@ class _ServerSockets:
             server.close()
 
 
+def addresses_of(host: str) -> list[str]:
+    """The addresses of a host name, as a connection's peer shows them; nothing for one that cannot be found."""
+    try:
+        return list(dict.fromkeys(str(address[0]) for *_, address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)))
+    except OSError:
+        return []
+
+
 def _bind(host: str, port: int, backlog: int) -> list[socket.socket]:
     """A socket for every address `host` resolves to, all on the same port; a family that the machine lacks is left out."""
     addresses = dict.fromkeys(

@@ -29,6 +29,7 @@ from pykbroker_wire.messages.fetch import (
 from pykbroker_wire.primitives import ZERO_UUID
 
 _TOPIC_IDS_FROM = 13
+NO_EPOCH = -1
 
 
 def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | asyncio.Future[FetchResponse]:
@@ -64,12 +65,14 @@ def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | asynci
     else:
         members = {}
         _update(members, request, uses_ids)
-        if create and members:
+        if create:
             session = sessions.create(members.items(), privileged=replica_id >= 0, uses_topic_ids=uses_ids, now=now)
             if session is not None:
                 members = session.partitions
     fetch = _Fetch(ctx, services, request, replica_id, members, session, full)
-    response = fetch.read(final=request.max_wait_ms <= 0 or not members)
+    # With too many that wait already, one more is answered with what there is (pykbroker.max.parked.requests).
+    crowded = services.replicas.parked >= services.replicas.max_parked
+    response = fetch.read(final=request.max_wait_ms <= 0 or not members or crowded)
     if response is not None:
         return response
     return fetch.park(request.max_wait_ms / 1000)
@@ -122,8 +125,12 @@ class _Fetch:
         self.waiting_for: list[Any] = []
 
     def park(self, wait_seconds: float) -> asyncio.Future[FetchResponse]:
+        replicas = self.services.replicas
         missing = max(1, self.request.min_bytes - self.read_bytes)
-        return ParkedFetch(self.services.runtime.loop, self.waiting_for, missing, wait_seconds, self.read).future
+        parked = ParkedFetch(self.services.runtime.loop, self.waiting_for, missing, wait_seconds, self.read)
+        replicas.parked += 1
+        parked.future.add_done_callback(replicas.unparked)
+        return parked.future
 
     def read(self, final: bool) -> FetchResponse | None:
         """Read every partition; None when there is too little yet and the fetch may wait."""
@@ -146,12 +153,19 @@ class _Fetch:
                     partition = self._find(entry, authorized)
                 elif entry.topic is not None and self.replica_id < 0 and not self._may_read(entry.topic, authorized):
                     raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                # Null and empty mean the same to clients; Kafka says null where a log was read without isolation, or could have been.
+                data.aborted_transactions = [] if committed else None
                 partition.require_leader(entry.current_leader_epoch)
+                if entry.last_fetched_epoch != NO_EPOCH:
+                    self._require_no_divergence(partition, entry, data)
+                    if data.diverging_epoch.end_offset >= 0:
+                        urgent = True
+                        continue
                 limit = min(entry.max_bytes, left)
                 if self.replica_id >= 0:
                     found = partition.read_as_replica(self.replica_id, entry.fetch_offset, limit, min_one=not total, zero_copy=zero_copy)
                 else:
-                    found = partition.read(entry.fetch_offset, limit, read_committed=committed, min_one=not total and left > 0, zero_copy=zero_copy)
+                    found = partition.read(entry.fetch_offset, limit, read_committed=committed, min_one=not total, zero_copy=zero_copy)
                 log = partition.log
                 data.high_watermark = log.high_watermark
                 data.last_stable_offset = log.last_stable_offset
@@ -178,6 +192,19 @@ class _Fetch:
             self.waiting_for = waiting_for
             return None
         return self._respond(results)
+
+    def _require_no_divergence(self, partition: Any, entry: FetchPartition, data: PartitionData) -> None:
+        """KIP-320: a client that read what is not in this log is told where to go back to."""
+        log = partition.log
+        epoch, end_offset = log.epoch_end_offset(entry.last_fetched_epoch)
+        if epoch == NO_EPOCH or end_offset < 0 or entry.fetch_offset < log.log_start_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition}: nothing is known about epoch {entry.last_fetched_epoch}")
+        if epoch < entry.last_fetched_epoch or end_offset < entry.fetch_offset:
+            data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+            data.high_watermark = log.high_watermark
+            data.last_stable_offset = log.last_stable_offset
+            data.log_start_offset = log.log_start_offset
+            data.records = []
 
     def _may_read(self, topic: str, authorized: dict[str, bool]) -> bool:
         allowed = authorized.get(topic)

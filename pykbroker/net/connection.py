@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
 from enum import Enum
 from struct import Struct
@@ -133,6 +134,9 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple) and len(peer) >= 2:
             self.client_host, self.client_port = str(peer[0]), int(peer[1])
+        limits = self.listener.limits
+        if limits.send_buffer_bytes > 0 or limits.receive_buffer_bytes > 0:
+            _set_buffers(transport, limits.send_buffer_bytes, limits.receive_buffer_bytes)
         self.zero_copy = type(transport).__module__.startswith("uvloop") and transport.get_extra_info("sslcontext") is None
         refused = self.listener.admit(self)
         if refused:
@@ -140,7 +144,7 @@ class Connection(asyncio.BufferedProtocol):
             logger.info("Connection from %s: refused: %s", self, refused)
             self.transport.abort()
             return
-        self.transport.set_write_buffer_limits(high=self.listener.limits.unsent_bytes)
+        self.transport.set_write_buffer_limits(high=limits.unsent_bytes)
         # Without SASL or TLS there is nothing to shake hands about.
         self.state = State.READY
 
@@ -388,3 +392,12 @@ class Connection(asyncio.BufferedProtocol):
             logger.info("Connection from %s: closed: %s", self, reason)
         if self.transport is not None:
             self.transport.close()
+
+
+def _set_buffers(transport: asyncio.BaseTransport, send_bytes: int, receive_bytes: int) -> None:
+    sock: socket.socket | None = transport.get_extra_info("socket")
+    if sock is not None:
+        if send_bytes > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)
+        if receive_bytes > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)

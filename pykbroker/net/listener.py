@@ -1,18 +1,18 @@
 """A listener: bound addresses, the connections accepted on them, and their common bounds.
 
-Not responsible for protocols inside a connection (connection.py) nor for what is answered (api/).
-Bounds are Kafka's: max.connections, max.connections.per.ip, connections.max.idle.ms, socket.request.max.bytes,
-queued.max.request.bytes; and ours for what Kafka leaves open: unanswered requests, unsent bytes, time for one request to arrive.
+Not responsible for protocols inside a connection (connection.py), for what is answered (api/), nor for how many there may be (admission.py).
+Bounds are Kafka's: connections.max.idle.ms, socket.request.max.bytes, queued.max.request.bytes, socket.send.buffer.bytes,
+socket.receive.buffer.bytes; and ours for what Kafka leaves open: unanswered requests, unsent bytes, time for one request to arrive.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pykbroker.net.admission import Admission, AdmissionLimits
 from pykbroker.net.connection import Connection, Dispatch
 
 if TYPE_CHECKING:
@@ -32,10 +32,9 @@ class Limits:
     unsent_bytes: int = 16 * 1024 * 1024
     frame_seconds: float = 60.0
     idle_seconds: float = 600.0
-    connections: int = 2**31 - 1
-    connections_per_ip: int = 2**31 - 1
-    connections_per_ip_overrides: tuple[tuple[str, int], ...] = ()
-    waiting_bytes: int = -1
+    #: of the operating system, per connection; -1 leaves them as they are
+    send_buffer_bytes: int = -1
+    receive_buffer_bytes: int = -1
     poison: bool = False
 
 
@@ -69,20 +68,30 @@ class WaitingMemory:
 class Listener:
     """`start` binds and accepts; `close` ends every connection."""
 
-    def __init__(self, runtime: Runtime, name: str, dispatch: Dispatch, limits: Limits, *, security_protocol: str = "PLAINTEXT") -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        name: str,
+        dispatch: Dispatch,
+        limits: Limits,
+        *,
+        security_protocol: str = "PLAINTEXT",
+        admission: Admission | None = None,
+        memory: WaitingMemory | None = None,
+    ) -> None:
+        """`admission` and `memory` are shared by the listeners of one server; without them nothing is bounded."""
         self.runtime = runtime
         self.loop = runtime.loop
         self.name = name
         self.security_protocol = security_protocol
         self.dispatch = dispatch
         self.limits = limits
-        self.memory = WaitingMemory(limits.waiting_bytes)
+        self.memory = memory if memory is not None else WaitingMemory(-1)
+        self.admission = admission if admission is not None else Admission(self.loop, AdmissionLimits())
         self.receive_view = memoryview(bytearray(RECEIVE_BYTES))
         self.connections: set[Connection] = set()
         self.accepted = 0
         self.port = 0
-        self._per_ip: Counter[str] = Counter()
-        self._per_ip_limits = dict(limits.connections_per_ip_overrides)
         self._socket: ListeningSocket | None = None
         self._tidy_timer: asyncio.TimerHandle | None = None
 
@@ -102,24 +111,16 @@ class Listener:
 
     def admit(self, connection: Connection) -> str | None:
         """Count a connection in, or say why not."""
-        if len(self.connections) >= self.limits.connections:
-            return f"{len(self.connections)} connections are open (max.connections)"
-        host = connection.client_host
-        if self._per_ip[host] >= self._per_ip_limits.get(host, self.limits.connections_per_ip):
-            return f"{self._per_ip[host]} connections are open from this address (max.connections.per.ip)"
-        self.connections.add(connection)
-        self._per_ip[host] += 1
-        self.accepted += 1
-        return None
+        refused = self.admission.arrive(connection)
+        if refused is None:
+            self.connections.add(connection)
+            self.accepted += 1
+        return refused
 
     def forget(self, connection: Connection) -> None:
         if connection in self.connections:
             self.connections.discard(connection)
-            left = self._per_ip[connection.client_host] - 1
-            if left:
-                self._per_ip[connection.client_host] = left
-            else:
-                del self._per_ip[connection.client_host]
+            self.admission.leave(connection)
 
     def _schedule_tidy(self) -> None:
         period = min(5.0, max(0.05, self.limits.idle_seconds / 4), max(0.05, self.limits.frame_seconds / 4))

@@ -122,7 +122,7 @@ class Partition:
         """KIP-320 and KIP-392 checks of a request that only the leader answers."""
         if self.offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: its log directory is offline")
-        if current_leader_epoch >= 0:
+        if current_leader_epoch != -1:
             if current_leader_epoch < self.leader_epoch:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"{self}: leader epoch is {self.leader_epoch}, not {current_leader_epoch}")
             if current_leader_epoch > self.leader_epoch:
@@ -151,6 +151,9 @@ class Partition:
             )
         try:
             info = log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin)
+            if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
+                # flush.messages is a promise about what is acknowledged, so it is kept before the answer: this blocks.
+                log.flush()
         except StorageError as error:
             self.table.directory_failed(error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: {error}") from error

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pykbroker.config.dynamic import DynamicConfigs
 from pykbroker.config.topic import resolve_topic
 from pykbroker.metadata.image import ConfigResource, MetadataImage, PartitionImage
 from pykbroker.replica.partition import Partition
@@ -70,6 +69,9 @@ class ReplicaTable:
         self.node_id = node_id
         self.log_dirs = log_dirs
         self.fetch_max_bytes = config.int("fetch.max.bytes")
+        #: fetches that wait, and how many may
+        self.parked = 0
+        self.max_parked = config.int("pykbroker.max.parked.requests")
         self._on_directory_failure = on_directory_failure
         self._partitions: dict[str, dict[int, Partition]] = {}
         self._image = MetadataImage()
@@ -82,6 +84,7 @@ class ReplicaTable:
         self._messages_in = metrics.counter(name + "MessagesInPerSec")
         self._bytes_in = metrics.counter(name + "BytesInPerSec")
         self.bytes_out = metrics.counter(name + "BytesOutPerSec")
+        metrics.gauge("kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize,delayedOperation=Fetch", lambda: self.parked)
         metrics.gauge("kafka.server:type=ReplicaManager,name=PartitionCount", lambda: sum(map(len, self._partitions.values())))
         metrics.gauge("kafka.server:type=ReplicaManager,name=LeaderCount", lambda: sum(p.is_leader for p in self))
         metrics.gauge("kafka.server:type=ReplicaManager,name=OfflineReplicaCount", lambda: sum(p.offline for p in self))
@@ -150,32 +153,31 @@ class ReplicaTable:
                 callback(partition, became_leader, partition.leader_epoch)
 
     def _follow_configs(self, delta: MetadataDelta, new: MetadataImage) -> None:
-        changed_topics: set[str] = set()
         for resource_type, name in delta.configs_changed:
             if resource_type == ConfigResource.TOPIC:
-                changed_topics.add(name)
-            elif resource_type == ConfigResource.BROKER and name in ("", str(self.node_id)):
-                # A broker-wide default is behind every topic's configuration.
-                changed_topics.update(self._partitions)
-                changed_topics.update(self._topic_configs)
-        if len(changed_topics) > 0:
-            for name in changed_topics:
                 self._topic_configs.pop(name, None)
                 for partition in self._partitions.get(name, {}).values():
                     log = partition.log_if_open
                     if log is not None:
                         log.config = self.topic_config(name)
 
+    def reconfigure(self, config: Config) -> None:
+        """The broker's configuration changed, which is behind every topic's: it acts at once on the logs that are open."""
+        self.config = config
+        self._topic_configs.clear()
+        expiration_ms = config.int("producer.id.expiration.ms")
+        for partition in self:
+            log = partition.log_if_open
+            if log is not None:
+                log.config = self.topic_config(partition.topic)
+                log.producers.expiration_ms = expiration_ms
+
     def topic_config(self, topic: str) -> LogConfig:
-        """The configuration in effect: the topic's own, dynamic broker configs, the file, defaults."""
+        """The configuration in effect: the topic's own over the broker's (`config` has the dynamic layers)."""
         config = self._topic_configs.get(topic)
         if config is None:
-            configs = self._image.configs
-            dynamic = DynamicConfigs(
-                broker=configs.of(ConfigResource.BROKER, str(self.node_id)), cluster=configs.of(ConfigResource.BROKER, "")
-            )
-            overrides: Mapping[str, str] = configs.of(ConfigResource.TOPIC, topic)
-            config = self._topic_configs[topic] = LogConfig.from_topic(resolve_topic(self.config, dynamic, overrides))
+            overrides: Mapping[str, str] = self._image.configs.of(ConfigResource.TOPIC, topic)
+            config = self._topic_configs[topic] = LogConfig.from_topic(resolve_topic(self.config, None, overrides))
         return config
 
     # -- logs ---------------------------------------------------------------------------------------------------------
@@ -296,6 +298,9 @@ class ReplicaTable:
         if not self._changed:
             self.runtime.loop.call_soon(self._wake)
         self._changed[partition] = None
+
+    def unparked(self, future: object) -> None:
+        self.parked -= 1
 
     def _wake(self) -> None:
         changed, self._changed = self._changed, {}

@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 #: Logs looked at in one turn of the loop.
 PER_TURN = 50
+_LONGEST_MS = 86_400_000
+_AFTER_INITIAL_DELAY = frozenset({"recovery points", "log start offsets", "retention"})
 
 
 class Upkeep:
@@ -37,32 +39,37 @@ class Upkeep:
         self._busy: set[str] = set()
         self._flushing: set[PartitionLog] = set()
         self._stopped = False
+        # Kafka's LogManager waits this long after the start before it looks at the logs for the first time.
+        self._initial_delay_ms = config.int("log.initial.task.delay.ms")
         self._schedule: dict[str, tuple[int, Callable[[], None]]] = {
             "high watermarks": (config.int("replica.high.watermark.checkpoint.interval.ms"), self._checkpoint_high_watermarks),
             "recovery points": (config.int("log.flush.offset.checkpoint.interval.ms"), self._checkpoint_recovery_points),
             "log start offsets": (config.int("log.flush.start.offset.checkpoint.interval.ms"), self._checkpoint_log_starts),
             "retention": (config.int("log.retention.check.interval.ms"), self._retire),
             "deleted segments": (1_000, self._purge),
+            "producers": (config.int("producer.id.expiration.check.interval.ms"), self._forget_producers),
             "flush": (min(1_000, config.int("log.flush.scheduler.interval.ms")), self._flush_due),
         }
 
     def start(self) -> None:
-        for name in self._schedule:
-            self._arm(name)
+        for name, (period_ms, _) in self._schedule.items():
+            self._arm(name, self._initial_delay_ms if name in _AFTER_INITIAL_DELAY else period_ms)
 
     def stop(self) -> None:
         self._stopped = True
         for timer in self._timers.values():
             timer.cancel()
 
-    def _arm(self, name: str) -> None:
-        self._timers[name] = self._runtime.loop.call_later(self._schedule[name][0] / 1000, self._run, name)
+    def _arm(self, name: str, delay_ms: int) -> None:
+        # A period of years is more than a timer can hold.
+        self._timers[name] = self._runtime.loop.call_later(min(delay_ms, _LONGEST_MS) / 1000, self._run, name)
 
     def _run(self, name: str) -> None:
         if self._stopped:
             return
-        self._schedule[name][1]()
-        self._arm(name)
+        period_ms, task = self._schedule[name]
+        task()
+        self._arm(name, period_ms)
 
     # -- checkpoints: collected on the loop, written on a thread ------------------------------------------------------
 
@@ -127,6 +134,13 @@ class Upkeep:
                     log.purge(now_ms)
                 except StorageError as error:
                     self._replicas.directory_failed(error)
+
+    def _forget_producers(self) -> None:
+        now_ms = self._runtime.now_ms()
+        for partition in self._open_partitions():
+            log = partition.log_if_open
+            if log is not None and log.producers.entries:
+                log.producers.remove_expired(now_ms)
 
     # -- flush --------------------------------------------------------------------------------------------------------
 

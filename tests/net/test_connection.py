@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykbroker.net.connection import Buffers, CloseConnection, Connection, Pending
-from pykbroker.net.listener import Limits, Listener
+from pykbroker.net.admission import AdmissionLimits
+from pykbroker.net.connection import CloseConnection, Connection, Pending
+from pykbroker.net.listener import Limits, Listener, WaitingMemory
+from pykbroker.net.replies import Buffers
 from tests.net.fakes import FakeLoop, connect, feed, frame, make_listener
 
 
@@ -208,14 +210,16 @@ def test_an_idle_connection_is_closed_but_not_one_that_waits() -> None:
 
 
 def test_connections_per_address_are_bounded() -> None:
-    _, listener, _ = start(Limits(connections_per_ip=2, connections_per_ip_overrides=(("10.0.0.2", 3),)))
+    _, listener, _ = start()
+    listener.admission.change(AdmissionLimits(per_address=2, address_overrides={"10.0.0.2": 3}))
     assert [connect(listener, "10.0.0.1")[1].closed for _ in range(3)] == [False, False, True]
     assert [connect(listener, "10.0.0.2")[1].closed for _ in range(4)] == [False, False, False, True]
 
 
 def test_memory_that_waits_for_whole_requests_is_bounded() -> None:
     """queued.max.request.bytes: over the bound nothing more is read, except by the one that holds it all."""
-    _, listener, _ = start(Limits(waiting_bytes=200_000))
+    _, listener, _ = start()
+    listener.memory = WaitingMemory(200_000)
     first, first_transport = connect(listener)
     second, second_transport = connect(listener)
     feed(first, (1_000_000).to_bytes(4, "big") + b"x" * 150_000)

@@ -1,0 +1,186 @@
+"""Which connections are served, over all listeners of one server: how many, how many per address, how fast new ones.
+
+Responsible for Apache Kafka's bounds max.connections, max.connections.per.ip (with overrides) and
+max.connection.creation.rate. Not responsible for a connection once it is served.
+
+As in Apache Kafka, a connection over max.connections or over the rate waits as it would in the accept queue, and one over
+the bound of its address is closed. The listener between brokers is never made to wait by the others: it takes the place of
+the connection that was idle longest (KIP-402). All bounds may change while the node runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pykbroker.net.connection import Connection
+
+UNBOUNDED = 2**31 - 1
+#: Who waits for a moment when the rate allows one more asks again then, and not more often than this.
+_SHORTEST_WAIT_SECONDS = 0.001
+
+
+@dataclass(slots=True, frozen=True)
+class AdmissionLimits:
+    """Counts, and new connections per second. `waiting` is the length of the accept queue."""
+
+    connections: int = UNBOUNDED
+    listener_connections: Mapping[str, int] = field(default_factory=dict)
+    per_address: int = UNBOUNDED
+    address_overrides: Mapping[str, int] = field(default_factory=dict)
+    rate: int = UNBOUNDED
+    listener_rates: Mapping[str, int] = field(default_factory=dict)
+    #: what was not used of the rate is kept for this long
+    burst_seconds: float = 10.0
+    waiting: int = 50
+    #: the listener between brokers, where it is not the only one
+    protected: str | None = None
+
+
+class _Rate:
+    """A bucket of permissions that fills with time."""
+
+    __slots__ = ("_filled_at", "_tokens")
+
+    def __init__(self, now: float, rate: int, burst_seconds: float) -> None:
+        self._tokens = rate * burst_seconds
+        self._filled_at = now
+
+    def wait(self, now: float, rate: int, burst_seconds: float) -> float:
+        """Seconds until one more may pass; 0 for now."""
+        self._tokens = min(rate * burst_seconds, self._tokens + (now - self._filled_at) * rate)
+        self._filled_at = now
+        return 0.0 if self._tokens >= 1 - 1e-9 else (1 - self._tokens) / rate
+
+    def take(self) -> None:
+        self._tokens -= 1
+
+
+class Admission:
+    """Shared by the listeners of the broker half, and by those of the controller half."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, limits: AdmissionLimits) -> None:
+        self._loop = loop
+        self._limits = limits
+        self._served: dict[Connection, None] = {}
+        self._waiting: dict[Connection, None] = {}
+        self._per_listener: Counter[str] = Counter()
+        self._per_address: Counter[str] = Counter()
+        self._rates: dict[str, _Rate] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._served)
+
+    @property
+    def waiting(self) -> int:
+        """Connections that are accepted and not yet served."""
+        return len(self._waiting)
+
+    @property
+    def limits(self) -> AdmissionLimits:
+        return self._limits
+
+    def change(self, limits: AdmissionLimits) -> None:
+        """New bounds. Connections that are served stay, also where they are now too many."""
+        self._limits = limits
+        self._rates.clear()
+        self._admit_waiting()
+
+    def arrive(self, connection: Connection) -> str | None:
+        """A new connection: served at once, muted until there is room, or refused for the reason returned."""
+        if not self._waiting and self._delay(connection) == 0:
+            return self._enter(connection)
+        if len(self._waiting) >= self._limits.waiting:
+            return f"{len(self._served)} connections are open (max.connections) and {len(self._waiting)} wait"
+        self._waiting[connection] = None
+        connection.mute()
+        self._admit_waiting()
+        return None
+
+    def leave(self, connection: Connection) -> None:
+        """The connection has ended; the next may come."""
+        self._waiting.pop(connection, None)
+        if connection not in self._served:
+            return
+        del self._served[connection]
+        self._per_listener[connection.listener_name] -= 1
+        left = self._per_address[connection.client_host] - 1
+        if left:
+            self._per_address[connection.client_host] = left
+        else:
+            del self._per_address[connection.client_host]
+        if self._waiting:
+            self._admit_waiting()
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _enter(self, connection: Connection) -> str | None:
+        limits = self._limits
+        host = connection.client_host
+        for rate in self._rates_of(connection.listener_name):
+            rate[0].take()
+        if self._per_address[host] >= limits.address_overrides.get(host, limits.per_address):
+            return f"{self._per_address[host]} connections are open from this address (max.connections.per.ip)"
+        self._served[connection] = None
+        self._per_listener[connection.listener_name] += 1
+        self._per_address[host] += 1
+        if len(self._served) > limits.connections and connection.listener_name == limits.protected:
+            self._close_idlest()
+        return None
+
+    def _close_idlest(self) -> None:
+        others = [one for one in self._served if one.listener_name != self._limits.protected]
+        if others:
+            idlest = min(others, key=lambda one: one.last_active)
+            idlest.close("the listener between brokers needs its place (max.connections)")
+
+    def _delay(self, connection: Connection) -> float:
+        """Seconds until this connection may be served: 0 for now, infinite when another has to end first."""
+        limits = self._limits
+        name = connection.listener_name
+        if self._per_listener[name] >= limits.listener_connections.get(name, UNBOUNDED):
+            return float("inf")
+        if len(self._served) >= limits.connections and name != limits.protected:
+            return float("inf")
+        now = self._loop.time()
+        return max((rate.wait(now, allowed, limits.burst_seconds) for rate, allowed in self._rates_of(name)), default=0.0)
+
+    def _rates_of(self, listener: str) -> list[tuple[_Rate, int]]:
+        limits = self._limits
+        found = []
+        for key, allowed in (("", limits.rate), (listener, limits.listener_rates.get(listener, UNBOUNDED))):
+            # The bound between brokers is their listener's own alone.
+            if allowed == UNBOUNDED or (not key and listener == limits.protected):
+                continue
+            rate = self._rates.get(key)
+            if rate is None:
+                rate = self._rates[key] = _Rate(self._loop.time(), allowed, limits.burst_seconds)
+            found.append((rate, allowed))
+        return found
+
+    def _admit_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        soonest = float("inf")
+        for connection in list(self._waiting):
+            delay = self._delay(connection)
+            if delay:
+                soonest = min(soonest, delay)
+                continue
+            del self._waiting[connection]
+            refused = self._enter(connection)
+            if refused is None:
+                connection.unmute()
+            else:
+                connection.close(f"refused: {refused}")
+        if soonest != float("inf"):
+            self._timer = self._loop.call_later(max(soonest, _SHORTEST_WAIT_SECONDS), self._admit_waiting)
