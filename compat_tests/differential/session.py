@@ -7,6 +7,7 @@ prepares the node, must succeed, and is not compared.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ ANSWER_TIMEOUT_S = 6.0
 # All timestamps of all scripts: any day will do, as long as it is the same one on both nodes and retention spares it.
 NOW_MS = int(time.time()) // 86400 * 86_400_000
 PATIENCE_S = 30.0
+OTHER_RUN = re.compile(r"-[0-9a-f]{6}$")
 
 
 class NodeError(Exception):
@@ -126,7 +128,7 @@ class Session:
         """Compare something that a script has worked out of answers."""
         self.steps.append(Step(label, "", 0, None, self._symbols.plain(value)))
 
-    def only_mine(self, answer: Any) -> None:
+    def only_mine(self) -> None:
         """Drop from the last answer what other scripts have made: what lists all topics, groups or resources."""
         last = self.steps[-1]
         for name, items in last.answered.items() if isinstance(last.answered, dict) else ():
@@ -134,8 +136,9 @@ class Session:
                 last.answered[name] = [item for item in items if self._is_mine(item)]
 
     def _is_mine(self, item: dict[str, Any]) -> bool:
-        names = [item[key] for key in ("name", "group_id", "resource_name") if isinstance(item.get(key), str)]
-        return not names or any(name.startswith((f"{self._script}.", "__")) or not name for name in names)
+        names = [item[key] for key in ("name", "group_id", "resource_name", "topic") if isinstance(item.get(key), str)]
+        # What earlier runs of this script have left has their suffix: the text was not replaced.
+        return not names or any(name.startswith(f"{self._script}.") and not OTHER_RUN.search(name) for name in names)
 
     def _decode(self, api: int, version: int, frame: bytes | Verdict) -> Any:
         if isinstance(frame, Verdict):

@@ -47,7 +47,7 @@ class LeaderEpochs:
 
     def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(largest known epoch not above `epoch`, the offset at which the next one begins); (-1, -1) if unknown."""
-        if epoch < 0 or not self._epochs:
+        if epoch == UNDEFINED or not self._epochs:
             return UNDEFINED, UNDEFINED
         if epoch == self._epochs[-1]:
             return epoch, log_end_offset

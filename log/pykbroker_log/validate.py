@@ -82,6 +82,10 @@ class RecordErrors(KafkaError):
         self.record_errors = record_errors
 
 
+class NotOneBatch(KafkaError):
+    """What was produced is not one batch of magic 2; nothing of the log was looked at."""
+
+
 class Validated:
     """A batch that is ready to be written, and what the log must know of it."""
 
@@ -319,34 +323,34 @@ def _refuse_short(view: memoryview) -> None:
     if len(view) >= _UP_TO_MAGIC:
         _first_batch(view)
     elif len(view) >= _LOG_OVERHEAD and int.from_bytes(view[8:12], "big", signed=True) < _MIN_SIZE_OF_ANY_MAGIC:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "The length of the batch is less than that of any batch")
-    raise KafkaError(ErrorCode.INVALID_RECORD, "There is no whole batch in the records")
+        raise NotOneBatch(ErrorCode.CORRUPT_MESSAGE, "The length of the batch is less than that of any batch")
+    raise NotOneBatch(ErrorCode.INVALID_RECORD, "There is no whole batch in the records")
 
 
 def _first_batch(view: memoryview) -> memoryview:
     """The batch at the start without the beginnings of a batch after it, which Kafka cuts off without a word."""
     length, magic = _LENGTH_AND_MAGIC.unpack_from(view)
     if length < _MIN_SIZE_OF_ANY_MAGIC:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"A batch length of {length}")
+        raise NotOneBatch(ErrorCode.CORRUPT_MESSAGE, f"A batch length of {length}")
     if not 0 <= magic <= MAGIC:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"The magic byte {magic}")
+        raise NotOneBatch(ErrorCode.CORRUPT_MESSAGE, f"The magic byte {magic}")
     end = length + _LOG_OVERHEAD
     if end > len(view):
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"The batch has {end} bytes, only {len(view)} are there")
+        raise NotOneBatch(ErrorCode.INVALID_RECORD, f"The batch has {end} bytes, only {len(view)} are there")
     if magic != MAGIC:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"The magic byte {magic}; records are produced with 2")
+        raise NotOneBatch(ErrorCode.INVALID_RECORD, f"The magic byte {magic}; records are produced with 2")
     rest = len(view) - end
     if rest >= _LOG_OVERHEAD:
         next_length = int.from_bytes(view[end + 8 : end + 12], "big", signed=True)
         if next_length < _MIN_SIZE_OF_ANY_MAGIC:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"A second batch of length {next_length}")
+            raise NotOneBatch(ErrorCode.CORRUPT_MESSAGE, f"A second batch of length {next_length}")
         if rest >= _UP_TO_MAGIC:
             if not 0 <= _LENGTH_AND_MAGIC.unpack_from(view, end)[1] <= MAGIC:
-                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "The magic byte of a second batch")
+                raise NotOneBatch(ErrorCode.CORRUPT_MESSAGE, "The magic byte of a second batch")
             if rest >= next_length + _LOG_OVERHEAD:
-                raise KafkaError(ErrorCode.INVALID_RECORD, "More than one batch for a partition")
+                raise NotOneBatch(ErrorCode.INVALID_RECORD, "More than one batch for a partition")
     if end < HEADER_SIZE:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"A batch length of {length}")
+        raise NotOneBatch(ErrorCode.CORRUPT_MESSAGE, f"A batch length of {length}")
     return view[:end]
 
 

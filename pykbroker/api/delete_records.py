@@ -16,17 +16,16 @@ INVALID_LOW_WATERMARK = -1
 
 
 def handle(ctx: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    # A partition that stands there twice is asked once, for its last offset; a topic without partitions is not answered.
+    offsets = {(topic.name, asked.partition_index): asked.offset for topic in request.topics for asked in topic.partitions}
     topics: dict[str, DeleteRecordsTopicResult] = {}
-    for topic in request.topics:
-        allowed = ctx.authorize(Operation.DELETE, Resource.TOPIC, topic.name)
-        results = topics.setdefault(topic.name, DeleteRecordsTopicResult(name=topic.name)).partitions
-        for asked in topic.partitions:
-            result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=INVALID_LOW_WATERMARK)
-            results.append(result)
-            try:
-                if not allowed:
-                    raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                result.low_watermark = ctx.broker.replicas.delete_records(topic.name, asked.partition_index, asked.offset)
-            except KafkaError as error:
-                result.error_code = error.code
+    for (name, index), offset in offsets.items():
+        result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=INVALID_LOW_WATERMARK)
+        topics.setdefault(name, DeleteRecordsTopicResult(name=name)).partitions.append(result)
+        try:
+            if not ctx.authorize(Operation.DELETE, Resource.TOPIC, name):
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            result.low_watermark = ctx.broker.replicas.delete_records(name, index, offset)
+        except KafkaError as error:
+            result.error_code = error.code
     return DeleteRecordsResponse(topics=list(topics.values()))

@@ -7,6 +7,7 @@ it is the only way to tell. Transactional batches are refused until the transact
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 from pykbroker.api.context import RequestContext
@@ -14,12 +15,13 @@ from pykbroker.api.leaders import leader_hint
 from pykbroker.net.connection import CloseConnection
 from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import Operation, Resource
-from pykbroker_log.validate import RecordErrors
+from pykbroker_log.validate import NotOneBatch, RecordErrors
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
+    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -30,6 +32,17 @@ _TOPIC_IDS_FROM = 13
 #: Where a batch of magic 2 keeps the low byte of its attributes, and the bit in it.
 _ATTRIBUTES_AT = 22
 _TRANSACTIONAL = 0x10
+_ZSTD = 4
+_ZSTD_FROM = 7
+_WITHOUT_LOG_START = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
 #: A request that asks for acks=all where the high watermark does not move at once waits in one of these.
 _Waiting = list[tuple[Partition, int, PartitionProduceResponse]]
 
@@ -58,9 +71,10 @@ def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | as
         else:
             topic_error = refused
         answers: list[PartitionProduceResponse] = []
-        for asked in topic.partition_data:
+        for asked in _each_once(topic.partition_data):
             answer = PartitionProduceResponse(index=asked.index)
             answers.append(answer)
+            partition = None
             if topic_error:
                 _fail(answer, KafkaError(topic_error))
                 continue
@@ -68,10 +82,12 @@ def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | as
                 assert name is not None
                 partition = replicas.get(name, asked.index)
                 if asked.records is None:
-                    raise KafkaError(ErrorCode.INVALID_RECORD, "the records field is null")
+                    raise NotOneBatch(ErrorCode.INVALID_RECORD, "the records field is null")
+                if ctx.api_version < _ZSTD_FROM and len(asked.records) > _ATTRIBUTES_AT and asked.records[_ATTRIBUTES_AT] & 7 == _ZSTD:
+                    raise NotOneBatch(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
                 info = partition.append(asked.records, required_acks=acks, now_ms=now_ms)
             except KafkaError as error:
-                _fail(answer, error)
+                _fail(answer, error, partition)
                 if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and ctx.api_version >= 10 and name is not None:
                     leader, epoch, _ = leader_hint(ctx.broker, ctx.listener_name, name, asked.index)
                     answer.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
@@ -106,22 +122,26 @@ def _refuse_transactional(ctx: RequestContext, request: ProduceRequest) -> Error
     return ErrorCode.NONE
 
 
-def _fail(answer: PartitionProduceResponse, error: KafkaError) -> None:
+def _each_once(asked: list[PartitionProduceData]) -> Iterable[PartitionProduceData]:
+    """Of a partition that stands there twice the last one counts."""
+    return {one.index: one for one in asked}.values() if len(asked) > 1 else asked
+
+
+def _fail(answer: PartitionProduceResponse, error: KafkaError, partition: Partition | None = None) -> None:
+    """`partition`: whose log refused the records. It says where it begins, unless the records never reached it."""
     answer.error_code = error.code
     answer.base_offset = -1
     answer.log_append_time_ms = -1
-    answer.log_start_offset = -1
+    reached = partition is not None and error.code not in _WITHOUT_LOG_START and not isinstance(error, NotOneBatch)
+    answer.log_start_offset = partition.log.log_start_offset if partition is not None and reached else -1
     if isinstance(error, RecordErrors):
         answer.record_errors = [
             BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message) for index, message in error.record_errors
         ]
         answer.error_message = error.message
-    elif error.code in _WITH_MESSAGE:
+    elif isinstance(error, NotOneBatch) and error.code == ErrorCode.CORRUPT_MESSAGE:
+        # Apache Kafka fills the message of these two kinds only; the others carry null.
         answer.error_message = error.message or None
-
-
-#: Apache Kafka fills the message of these only; the others carry null.
-_WITH_MESSAGE = frozenset({ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP})
 
 
 def _close_on_error(ctx: RequestContext, topics: list[TopicProduceResponse]) -> None:

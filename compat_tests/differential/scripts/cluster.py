@@ -122,7 +122,9 @@ def elect_leaders(s: Session) -> None:
     s.each("the same partition twice", lambda v: ask(0, (topic, [0, 0])))
     s.each("no partitions", lambda v: ask(0, (topic, [])))
     s.each("no topics", lambda v: ask(0))
-    s.each("all", lambda v: ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=10000))
+    for version in range(3):
+        s.call("all", ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=10000), version)
+        s.only_mine()
 
 
 def list_reassignments(s: Session) -> None:
@@ -223,7 +225,8 @@ def config_resources(s: Session) -> None:
         for version in (0, 1):
             if version == 0 and types:
                 continue
-            s.only_mine(s.call(f"types {types}", request, version))
+            s.call(f"types {types}", request, version)
+            s.only_mine()
 
 
 def producer_ids(s: Session) -> None:
@@ -234,9 +237,9 @@ def producer_ids(s: Session) -> None:
     s.each("idempotent, timeout -1", lambda v: InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-1))
     s.each("idempotent, timeout max", lambda v: InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1))
     s.each("empty id", lambda v: InitProducerIdRequest(transactional_id="", transaction_timeout_ms=60000))
-    s.each("id without epoch", lambda v: InitProducerIdRequest(transactional_id=None, producer_id=7, producer_epoch=-1), [3, 4, 5])
+    s.each("id without epoch", lambda v: InitProducerIdRequest(transactional_id=None, producer_id=777_000, producer_epoch=-1), [3, 4, 5])
     s.each("epoch without id", lambda v: InitProducerIdRequest(transactional_id=None, producer_id=-1, producer_epoch=7), [3, 4, 5])
-    s.each("id and epoch", lambda v: InitProducerIdRequest(transactional_id=None, producer_id=7, producer_epoch=7), [3, 4, 5])
+    s.each("id and epoch", lambda v: InitProducerIdRequest(transactional_id=None, producer_id=777_000, producer_epoch=7), [3, 4, 5])
 
 
 SCRIPTS = (

@@ -196,6 +196,7 @@ def change_broker_configs(s: Session) -> None:
         ("read-only on all", _change((BROKER, "", [("num.partitions", SET, "5")]))),
         ("per broker on all", _change((BROKER, "", [("listeners", SET, "PLAINTEXT://localhost:1")]))),
         ("unknown key", _change((BROKER, "1", [("no.such.key", SET, "5")]))),
+        ("no unknown key", _change((BROKER, "1", [("no.such.key", DELETE, None)]))),
         ("bad value", _change((BROKER, "1", [("log.retention.ms", SET, "x")]))),
         ("bad value on all", _change((BROKER, "", [("num.io.threads", SET, "0")]))),
         ("too many threads at once", _change((BROKER, "", [("num.io.threads", SET, "1000")]))),

@@ -31,11 +31,13 @@ def metadata(s: Session) -> None:
     s.each("none", lambda v: ask(allow_auto_topic_creation=v < 4), range(1, 14))
     for version in range(14):
         s.call("all", MetadataRequest(topics=[] if version == 0 else None), version)
-        s.only_mine(None)
+        s.only_mine()
     s.each("topic operations", lambda v: ask(one, s.name("unknown"), include_topic_authorized_operations=True))
     s.each("cluster operations", lambda v: ask(one, include_cluster_authorized_operations=True))
+    s.until_coordinator()
+    s.each("internal", lambda v: ask("__consumer_offsets", allow_auto_topic_creation=v < 4))
     s.call("operations of all", MetadataRequest(topics=None, include_topic_authorized_operations=True), 13)
-    s.only_mine(None)
+    s.only_mine()
 
 
 def metadata_by_id(s: Session) -> None:
@@ -97,9 +99,9 @@ def describe_topic_partitions(s: Session) -> None:
         s.call(f"cursor {cursor[0]} {cursor[1]} and limit 2", ask(one, two, three, cursor=cursor, limit=2))
     s.call("cursor on a topic that was not asked for", ask(one, three, cursor=(two, 1)))
     s.call("all", ask())
-    s.only_mine(None)
+    s.only_mine()
     s.call("all from a cursor", ask(cursor=(two, 1)))
-    s.only_mine(None)
+    s.only_mine()
 
 
 SCRIPTS = (metadata, metadata_by_id, auto_creation, describe_topic_partitions)
