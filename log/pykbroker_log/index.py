@@ -101,24 +101,35 @@ class SortedIndex:
 
     # -- find
 
-    def floor(self, key: int) -> int:
-        """The position of the last entry whose key is not larger than `key`; -1 if there is none."""
+    def floor(self, target: int, *, by_value: bool = False) -> int:
+        """The position of the last entry whose key (or value, where values increase too) is not above `target`; or
+        -1."""
         self._open()
-        if self._keys and key >= self._keys[0]:
-            return self._stored + bisect_right(self._keys, key) - 1
+        pending = self._values if by_value else self._keys
+        if pending and target >= pending[0]:
+            return self._stored + bisect_right(pending, target) - 1
         # Halve the range until what is left is one read, then halve in memory. The usual range is one read already.
+        column = int(by_value)
         low, high = 0, self._stored
         per_page = _PAGE_BYTES // self.ENTRY.size
         while high - low > per_page:
             middle = (low + high) // 2
-            if self._at(middle)[0] <= key:
+            if self._at(middle)[column] <= target:
                 low = middle
             else:
                 high = middle
         if low == high:
             return -1
-        keys = [entry[0] for entry in self.ENTRY.iter_unpack(self._read(low, high - low))]
-        return low + bisect_right(keys, key) - 1
+        page = self._read(low, high - low)
+        unpack, size = self.ENTRY.unpack_from, self.ENTRY.size
+        first, low, high = low, 0, high - low
+        while low < high:
+            middle = (low + high) // 2
+            if unpack(page, middle * size)[column] <= target:
+                low = middle + 1
+            else:
+                high = middle
+        return first + low - 1
 
     def entry(self, position: int) -> tuple[int, int]:
         self._open()

@@ -33,20 +33,10 @@ class OffsetIndex(SortedIndex):
         found = self.floor(offset - self.base_offset)
         return self.entry(found)[1] if found >= 0 else 0
 
-    def floor_of_position(self, position: int) -> tuple[int, int]:
-        """(last offset, position) of the last indexed batch that starts at or before `position`; (base - 1, 0) if
-        none."""
-        low, high = 0, len(self)
-        while low < high:
-            middle = (low + high) // 2
-            if self.entry(middle)[1] <= position:
-                low = middle + 1
-            else:
-                high = middle
-        if low == 0:
-            return self.base_offset - 1, 0
-        key, found = self.entry(low - 1)
-        return self.base_offset + key, found
+    def position_at_or_before(self, position: int) -> int:
+        """Where the last indexed batch starts that starts at or before `position`; 0 if there is none."""
+        found = self.floor(position, by_value=True)
+        return self.entry(found)[1] if found >= 0 else 0
 
     def truncate_to(self, offset: int) -> None:
         """Drop every entry at or after `offset`."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator, Sequence
+from struct import Struct
 from typing import NamedTuple
 
 from pykbroker_log import names
@@ -37,6 +38,8 @@ _RECOVERY_BYTES = 4 * 1024 * 1024
 _MAX_PENDING_ENTRIES = 512
 _MAX_RELATIVE_OFFSET = (1 << 31) - 1
 _UNKNOWN = -2
+# Of a batch header: base offset, length, magic, last offset delta.
+_SPAN = Struct(">qi4xb6xi")
 
 
 class Mark(NamedTuple):
@@ -204,24 +207,46 @@ class Segment:
             step = HEADER_SIZE if header.batch_length > _WALK_BYTES else _WALK_BYTES
             position = after
 
-    def find(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """The first batch that ends at or after `offset`."""
-        for position, header in self.walk(self.offset_index.position_before(offset)):
-            if header.base_offset + header.last_offset_delta >= offset:
-                return position, header
+    def spans(self, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+        """(position, end, base offset, last offset) of the batches from `position` on: `walk` for who needs no
+        more."""
+        chunk = b""
+        chunk_start = position
+        step = _WALK_BYTES
+        unpack = _SPAN.unpack_from
+        while position + HEADER_SIZE <= end:
+            at = position - chunk_start
+            if at + HEADER_SIZE > len(chunk):
+                chunk_start, at = position, 0
+                chunk = self.file.pread(min(step, end - position), position)
+                if len(chunk) < HEADER_SIZE:
+                    raise OSError(errno.EIO, "segment is shorter than it was", self.path(names.LOG))
+            base_offset, length, magic, last_delta = unpack(chunk, at)
+            if magic != MAGIC or length < MIN_BATCH_LENGTH:
+                raise CorruptBatch(f"no batch at position {position} of {self.path(names.LOG)}")
+            after = position + LOG_OVERHEAD + length
+            if after > end:
+                return
+            yield position, after, base_offset, base_offset + last_delta
+            step = HEADER_SIZE if length > _WALK_BYTES else _WALK_BYTES
+            position = after
+
+    def find(self, offset: int) -> tuple[int, int] | None:
+        """(position, base offset) of the first batch that ends at or after `offset`."""
+        for position, _, base_offset, last_offset in self.spans(self.offset_index.position_before(offset), self.size):
+            if last_offset >= offset:
+                return position, base_offset
         return None
 
     def boundary(self, start: int, limit: int) -> tuple[int, int] | None:
         """(position, next offset) of the last batch end at or below `limit`, behind `start`; None if there is none."""
-        _, indexed = self.offset_index.floor_of_position(limit)
         last: tuple[int, int] | None = None
-        for position, header in self.walk(max(start, indexed)):
-            after = position + LOG_OVERHEAD + header.batch_length
+        begin = max(start, self.offset_index.position_at_or_before(limit))
+        for position, after, base_offset, last_offset in self.spans(begin, self.size):
             if after > limit:
-                # The index led to a batch that begins below the limit and ends above it: then it ends where this
-                # starts.
-                return (position, header.base_offset) if position > start else None
-            last = after, header.next_offset
+                # The index may lead to the very batch that crosses the limit: what is wanted ends where it starts.
+                return last or ((position, base_offset) if position > start else None)
+            last = after, last_offset + 1
         return last
 
     def last_batch(self) -> tuple[int, BatchHeader] | None:

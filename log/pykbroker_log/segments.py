@@ -61,7 +61,7 @@ class Segments(list[Segment]):
             else:
                 found = segment.find(offset)
                 if found is not None:
-                    return segment, found[0], found[1].base_offset
+                    return segment, found[0], found[1]
             # Compaction may have emptied the end of a segment.
         return None
 

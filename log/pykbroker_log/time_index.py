@@ -42,15 +42,7 @@ class TimeIndex(SortedIndex):
 
     def truncate_to(self, offset: int) -> None:
         """Drop every entry at or after `offset`."""
-        key = offset - self.base_offset
-        low, high = 0, len(self)
-        while low < high:
-            middle = (low + high) // 2
-            if self.entry(middle)[1] < key:
-                low = middle + 1
-            else:
-                high = middle
-        self.keep(low)
+        self.keep(self.floor(offset - self.base_offset - 1, by_value=True) + 1)
 
     def is_full(self, max_bytes: int) -> bool:
         # One place is kept for the entry that sealing the segment adds.
