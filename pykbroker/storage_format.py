@@ -18,12 +18,9 @@ from pykbroker.metadata.records import encode_record
 from pykbroker_log import names
 from pykbroker_log.checkpoints import MalformedFile, decode_properties, decode_uuid, encode_properties, encode_uuid
 from pykbroker_log.disk import Disk, parent_of, read_file, write_atomic
-from pykbroker_raft import checkpoint
-from pykbroker_raft.log_view import OffsetAndEpoch
+from pykbroker_raft.storage import format_voters, write_bootstrap
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
 from pykbroker_wire.stored.metadata import FeatureLevelRecord
-
-KRAFT_VERSION = 1
 
 
 class StorageFormatError(Exception):
@@ -70,9 +67,9 @@ def format_directories(
             continue
         _make_durable(disk, path)
         directory_id = random_uuid(rng)
-        write_atomic(disk, f"{path}/{names.BOOTSTRAP_CHECKPOINT}", _bootstrap(now_ms))
+        write_bootstrap(disk, path, _bootstrap(), now_ms)
         if path == config.metadata_log_dir and config.is_controller and not config.voters:
-            _write_first_voters(disk, path, config, directory_id, now_ms)
+            format_voters(disk, path, _first_voters(config, directory_id), now_ms)
         properties = {
             "cluster.id": cluster_id,
             "directory.id": encode_uuid(directory_id),
@@ -95,21 +92,16 @@ def _make_durable(disk: Disk, path: str) -> None:
         disk.fsync_dir(parent_of(directory))
 
 
-def _bootstrap(now_ms: int) -> bytes:
-    records: Iterable[bytes] = [
-        encode_record(FeatureLevelRecord(name=name, feature_level=level), METADATA_VERSION_LATEST) for name, level in BOOTSTRAP_LEVELS.items()
-    ]
-    return b"".join(checkpoint.encode(records, epoch=0, now_ms=now_ms))
+def _bootstrap() -> Iterable[bytes]:
+    """What the first controller of the new cluster will write."""
+    for name, level in BOOTSTRAP_LEVELS.items():
+        yield encode_record(FeatureLevelRecord(name=name, feature_level=level), METADATA_VERSION_LATEST)
 
 
-def _write_first_voters(disk: Disk, path: str, config: Config, directory_id: bytes, now_ms: int) -> None:
+def _first_voters(config: Config, directory_id: bytes) -> VoterSet:
     """KIP-853: this node is the only voter of a new quorum."""
     endpoints = tuple(Endpoint(point.listener_name, point.host, point.port) for point in config.listeners.advertised_controller)
-    voters = VoterSet.of([VoterNode(ReplicaKey(config.node_id, directory_id), endpoints)])
-    folder = f"{path}/{names.partition_dir(names.METADATA_TOPIC, 0)}"
-    disk.make_dirs(folder)
-    data = b"".join(checkpoint.encode([], epoch=0, now_ms=now_ms, kraft_version=KRAFT_VERSION, voters=voters))
-    write_atomic(disk, f"{folder}/{checkpoint.file_name(OffsetAndEpoch(0, 0))}", data)
+    return VoterSet.of([VoterNode(ReplicaKey(config.node_id, directory_id), endpoints)])
 
 
 def read_format(disk: Disk, config: Config) -> Formatted:
