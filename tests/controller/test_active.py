@@ -1,0 +1,220 @@
+"""The active controller's own clockwork, on a clock that the test moves."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from pykbroker.controller.result import Result
+from pykbroker.metadata.records import decode_record
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.stored.metadata import (
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    NoOpRecord,
+    TopicRecord,
+)
+from tests.controller.world import World, broker_record, node_config
+
+
+class Clock(asyncio.SelectorEventLoop):
+    """A loop whose time stands still until `advance`."""
+
+    shift = 0.0
+
+    def time(self) -> float:
+        return 1_000.0 + self.shift
+
+    async def advance(self, seconds: float, step: float = 0.05) -> None:
+        for _ in range(round(seconds / step)):
+            self.shift += step
+            for _ in range(5):
+                await asyncio.sleep(0)
+
+
+def run(main: Any) -> None:
+    loop = Clock()
+    try:
+        loop.run_until_complete(main(loop))
+    finally:
+        loop.close()
+
+
+def kinds(world: World) -> list[str]:
+    return [type(decode_record(value)).__name__ for _, values in world.quorum.log for value in values]
+
+
+def test_the_first_leader_writes_the_bootstrap_records_once() -> None:
+    async def main(clock: Clock) -> None:
+        world = World()
+        await world.lead()
+        await clock.advance(0.1)
+        assert kinds(world) == ["BeginTransactionRecord", "FeatureLevelRecord", "EndTransactionRecord"]
+        assert len(world.quorum.log) == 1
+        assert world.loader.image.features.metadata_version == 30
+        world.quorum.lead(None)
+        await world.lead()
+        await clock.advance(0.1)
+        assert len(world.quorum.log) == 1
+        world.close()
+
+    run(main)
+
+
+def test_bootstrap_records_can_be_given() -> None:
+    async def main(clock: Clock) -> None:
+        world = World()
+        world.controller._bootstrap = [FeatureLevelRecord(name="metadata.version", feature_level=12)]
+        await world.lead()
+        await clock.advance(0.1)
+        # Before transactions (KIP-868) they are simply one batch.
+        assert kinds(world) == ["FeatureLevelRecord"]
+        world.close()
+
+    run(main)
+
+
+def test_an_idle_log_moves_every_half_second() -> None:
+    async def main(clock: Clock) -> None:
+        world = World()
+        await world.lead()
+        await clock.advance(2.3)
+        assert kinds(world).count("NoOpRecord") == 4
+        # Nothing idle is written while there is something else to write.
+        for _ in range(10):
+            await clock.advance(0.3)
+            await world.controller.submit("work", lambda state, now_ms: Result(None, [_config()]))
+        assert kinds(world).count("NoOpRecord") <= 5
+        world.quorum.lead(None)
+        before = len(world.quorum.log)
+        await clock.advance(3)
+        assert len(world.quorum.log) == before
+        world.close()
+
+    run(main)
+
+
+def _config() -> Any:
+    from pykbroker_wire.stored.metadata import ConfigRecord
+
+    return ConfigRecord(resource_type=4, resource_name="", name="x", value="y")
+
+
+def test_idle_records_can_be_switched_off() -> None:
+    async def main(clock: Clock) -> None:
+        world = World(node_config(metadata__max__idle__interval__ms="0"))
+        await world.lead()
+        await clock.advance(3)
+        assert "NoOpRecord" not in kinds(world)
+        world.close()
+
+    run(main)
+
+
+def test_a_silent_broker_is_fenced_when_its_session_ends() -> None:
+    async def main(clock: Clock) -> None:
+        world = World()
+        await world.lead()
+        await clock.advance(0.1)
+        register = broker_record(5, epoch=world.quorum.log_end_offset)
+        await world.controller.submit("register", lambda state, now_ms: Result(None, [register]))
+        await clock.advance(8.8)
+        assert not world.loader.image.brokers[5].fenced
+        await clock.advance(0.5)
+        assert world.loader.image.brokers[5].fenced
+        world.close()
+
+    run(main)
+
+
+def test_a_new_controller_gives_everybody_a_whole_session() -> None:
+    async def main(clock: Clock) -> None:
+        world = World()
+        await world.lead()
+        await clock.advance(0.1)
+        register = broker_record(5, epoch=world.quorum.log_end_offset)
+        await world.controller.submit("register", lambda state, now_ms: Result(None, [register]))
+        await clock.advance(5)
+        world.quorum.lead(2)
+        await clock.advance(30)
+        await world.lead()
+        await clock.advance(8.8)
+        assert not world.loader.image.brokers[5].fenced
+        await clock.advance(0.5)
+        assert world.loader.image.brokers[5].fenced
+        world.close()
+
+    run(main)
+
+
+def test_a_transaction_that_a_leader_left_open_is_aborted() -> None:
+    async def main(clock: Clock) -> None:
+        world = World()
+        await world.lead()
+        await clock.advance(0.1)
+        world.quorum.lead(2)
+        values = [BeginTransactionRecord(name="half"), TopicRecord(name="t", topic_id=b"t" * 16)]
+        from pykbroker.metadata.records import encode_records
+
+        world.quorum.append(encode_records(values, 30))
+        await clock.advance(0.1)
+        assert "t" in world.controller.state.image.topics.by_name
+        assert "t" not in world.loader.image.topics.by_name
+        await world.lead()
+        await clock.advance(0.1)
+        assert kinds(world)[-1] == "AbortTransactionRecord"
+        assert "t" not in world.controller.state.image.topics.by_name
+        assert "t" not in world.loader.image.topics.by_name
+        world.close()
+
+    run(main)
+
+
+def test_a_snapshot_is_a_start() -> None:
+    from pykbroker.metadata.snapshot import snapshot_values
+
+    async def main(clock: Clock) -> None:
+        first = World()
+        await first.lead()
+        await first.controller.submit(
+            "topic", lambda state, now_ms: Result(None, [TopicRecord(name="a.b", topic_id=b"t" * 16), NoOpRecord()])
+        )
+        second = World()
+        image = first.loader.image
+        for listener in (second.controller, second.loader):
+            listener.handle_snapshot(image.offset, 1, snapshot_values(image))
+        second.quorum.log_end_offset = image.offset + 1
+        await second.lead()
+        await clock.advance(0.1)
+        assert kinds(second) == []
+        assert second.controller.state.collisions == {"a_b": {"a.b"}}
+        assert second.loader.image.topics == image.topics
+        first.close()
+        second.close()
+
+    run(main)
+
+
+def test_a_bug_in_an_operation_is_an_error_of_that_operation_only(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(clock: Clock) -> None:
+        world = World()
+        await world.lead()
+
+        def broken(state: Any, now_ms: int) -> Result[None]:
+            raise ZeroDivisionError
+
+        with pytest.raises(KafkaError) as caught:
+            await world.controller.submit("broken", broken)
+        assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert await world.controller.read("fine", lambda state: 1) == 1
+        assert "broken failed" in caplog.text
+        world.close()
+
+    run(main)
+
+
+def test_records_that_end_a_transaction_are_known() -> None:
+    assert decode_record(bytes((1, EndTransactionRecord.API_KEY, 0, 0))) == EndTransactionRecord()

@@ -1,0 +1,422 @@
+"""Registration, heartbeats, fencing and their effect on partitions; AlterPartition; elections; features; ids."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pykbroker.controller.alter_partition import alter_partition, assign_replicas_to_dirs
+from pykbroker.controller.brokers import fence_stale_broker, heartbeat, register_broker, unregister_broker
+from pykbroker.controller.elections import balance_leaders, elect_leaders, elect_unclean_leaders
+from pykbroker.controller.features import Update, update_features
+from pykbroker.controller.heartbeats import BrokerState
+from pykbroker.controller.producer_ids import allocate_producer_ids
+from pykbroker.controller.topics import create_topics
+from pykbroker.metadata.image import DIRECTORY_LOST, PartitionImage
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.messages import alter_partition as ap
+from pykbroker_wire.messages import assign_replicas_to_dirs as ar
+from pykbroker_wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from pykbroker_wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from pykbroker_wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from pykbroker_wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from pykbroker_wire.stored.metadata import ConfigRecord, FeatureLevelRecord
+from tests.controller.world import CLUSTER_ID, Pure, directory_of
+
+SESSION_MS = 9_000
+
+
+def registration(broker_id: int, **changes: Any) -> BrokerRegistrationRequest:
+    fields: dict[str, Any] = {
+        "broker_id": broker_id,
+        "cluster_id": CLUSTER_ID,
+        "incarnation_id": bytes((9, broker_id)) * 8,
+        "listeners": [Listener(name="PLAINTEXT", host="localhost", port=9092)],
+        "features": [Feature(name="metadata.version", min_supported_version=7, max_supported_version=30)],
+        "log_dirs": [directory_of(broker_id)],
+        "rack": None,
+    }
+    return BrokerRegistrationRequest(**(fields | changes))
+
+
+def register(pure: Pure, broker_id: int, **changes: Any) -> int:
+    request = registration(broker_id, **changes)
+    epoch: int = pure.apply(register_broker(pure.state, request, pure.now_ms, pure.offset))
+    return epoch
+
+
+def beat(pure: Pure, broker_id: int, **changes: Any) -> Any:
+    epoch = pure.state.image.brokers[broker_id].epoch
+    fields: dict[str, Any] = {"broker_id": broker_id, "broker_epoch": epoch, "current_metadata_offset": pure.offset}
+    request = BrokerHeartbeatRequest(**(fields | changes))
+    return pure.apply(heartbeat(pure.state, request, pure.now_ms, pure.offset))
+
+
+def make(pure: Pure, *replicas: list[int], name: str = "t") -> None:
+    assignments = [CreatableReplicaAssignment(partition_index=i, broker_ids=r) for i, r in enumerate(replicas)]
+    topic = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=assignments)
+    response = pure.apply(create_topics(pure.state, CreateTopicsRequest(topics=[topic]), {name}))
+    assert response.topics[0].error_code == 0
+
+
+def partition(pure: Pure, index: int = 0, name: str = "t") -> PartitionImage:
+    return pure.state.image.topics.by_name[name].partitions[index]
+
+
+# Registration.
+
+
+def test_a_broker_starts_fenced_and_is_unfenced_when_caught_up() -> None:
+    pure = Pure(brokers=0)
+    at = pure.offset
+    assert register(pure, 1) == at
+    assert pure.state.image.brokers[1].fenced
+    behind = beat(pure, 1, current_metadata_offset=at - 1)
+    assert (behind.is_caught_up, behind.is_fenced) == (False, True)
+    waiting = beat(pure, 1, want_fence=True)
+    assert (waiting.is_caught_up, waiting.is_fenced) == (True, True)
+    assert not beat(pure, 1).is_fenced
+    assert not pure.state.image.brokers[1].fenced
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"cluster_id": "other"}, ErrorCode.INCONSISTENT_CLUSTER_ID),
+        ({"log_dirs": []}, ErrorCode.INVALID_REGISTRATION),
+        ({"log_dirs": [DIRECTORY_LOST]}, ErrorCode.INVALID_REGISTRATION),
+        ({"log_dirs": [b"z" * 16, b"z" * 16]}, ErrorCode.INVALID_REGISTRATION),
+        ({"log_dirs": [directory_of(0)]}, ErrorCode.INVALID_REGISTRATION),
+        ({"features": []}, ErrorCode.UNSUPPORTED_VERSION),
+        (
+            {"features": [Feature(name="metadata.version", min_supported_version=7, max_supported_version=29)]},
+            ErrorCode.UNSUPPORTED_VERSION,
+        ),
+        ({"is_migrating_zk_broker": True}, ErrorCode.BROKER_ID_NOT_REGISTERED),
+    ],
+)
+def test_registrations_that_are_refused(changes: dict[str, Any], code: ErrorCode) -> None:
+    pure = Pure(brokers=1)
+    with pytest.raises(KafkaError) as caught:
+        register(pure, 5, **changes)
+    assert caught.value.code is code
+
+
+def test_a_live_broker_keeps_its_id_until_its_session_is_over() -> None:
+    pure = Pure(brokers=2)
+    with pytest.raises(KafkaError) as caught:
+        register(pure, 1)
+    assert caught.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    pure.now_ms += SESSION_MS + 1
+    register(pure, 1)
+
+
+def test_the_same_incarnation_keeps_its_epoch() -> None:
+    pure = Pure(brokers=0)
+    epoch = register(pure, 1)
+    beat(pure, 1)
+    pure.offset += 5
+    assert register(pure, 1) == epoch
+    assert not pure.state.image.brokers[1].fenced
+
+
+def test_a_new_incarnation_loses_its_leaderships_at_once() -> None:
+    pure = Pure(brokers=2)
+    make(pure, [1, 0])
+    make(pure, [1], name="alone")
+    pure.now_ms += SESSION_MS + 1
+    pure.state.heartbeats.touch(0, False, pure.offset, pure.now_ms)
+    at = pure.offset
+    assert register(pure, 1) == at
+    assert (partition(pure).leader, partition(pure).isr, partition(pure).leader_epoch) == (0, (0,), 1)
+    alone = partition(pure, name="alone")
+    assert (alone.leader, alone.isr, alone.leader_epoch) == (-1, (1,), 1)
+    # Caught up means having read the registration, which comes after the changes.
+    assert pure.state.registration_offsets[1] > at
+    assert not beat(pure, 1).is_fenced
+    alone = partition(pure, name="alone")
+    assert (alone.leader, alone.leader_epoch) == (1, 2)
+
+
+# Heartbeats and fencing.
+
+
+def test_silent_brokers_are_fenced_one_at_a_time() -> None:
+    pure = Pure(brokers=3)
+    make(pure, [0, 1, 2])
+    pure.now_ms += SESSION_MS
+    assert fence_stale_broker(pure.state, pure.now_ms).response is None
+    beat(pure, 2)
+    pure.now_ms += 1
+    assert pure.apply(fence_stale_broker(pure.state, pure.now_ms)) == 0
+    assert (partition(pure).leader, partition(pure).isr) == (1, (1, 2))
+    assert pure.apply(fence_stale_broker(pure.state, pure.now_ms)) == 1
+    assert (partition(pure).leader, partition(pure).isr) == (2, (2,))
+    assert pure.apply(fence_stale_broker(pure.state, pure.now_ms)) is None
+    assert pure.state.heartbeats.next_deadline_ms() == pure.now_ms + SESSION_MS
+
+
+def test_the_last_replica_stays_in_the_isr() -> None:
+    pure = Pure(brokers=1)
+    make(pure, [0])
+    pure.now_ms += SESSION_MS + 1
+    pure.apply(fence_stale_broker(pure.state, pure.now_ms))
+    assert (partition(pure).leader, partition(pure).isr, partition(pure).leader_epoch) == (-1, (0,), 1)
+    beat(pure, 0)
+    assert (partition(pure).leader, partition(pure).isr, partition(pure).leader_epoch) == (0, (0,), 2)
+
+
+def test_a_stale_epoch_is_refused() -> None:
+    pure = Pure(brokers=1)
+    for broker_id, epoch in ((0, 77), (9, 1)):
+        request = BrokerHeartbeatRequest(broker_id=broker_id, broker_epoch=epoch)
+        with pytest.raises(KafkaError) as caught:
+            heartbeat(pure.state, request, pure.now_ms, pure.offset)
+        assert caught.value.code is ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_controlled_shutdown() -> None:
+    pure = Pure(brokers=3)
+    make(pure, [0, 1])
+    for broker_id in range(3):
+        beat(pure, broker_id)
+    first = beat(pure, 0, want_shut_down=True)
+    assert (first.in_controlled_shutdown, first.should_shut_down) == (True, False)
+    assert pure.state.image.brokers[0].in_controlled_shutdown
+    assert (partition(pure).leader, partition(pure).isr) == (1, (1,))
+    # The others have not seen that the leadership moved.
+    assert not beat(pure, 0, want_shut_down=True).should_shut_down
+    beat(pure, 1)
+    beat(pure, 2)
+    last = beat(pure, 0, want_shut_down=True)
+    assert last.should_shut_down
+    assert pure.state.image.brokers[0].fenced
+
+
+def test_a_directory_that_fails_takes_its_replicas_out() -> None:
+    pure = Pure(brokers=2)
+    make(pure, [0, 1])
+    beat(pure, 0, offline_log_dirs=[directory_of(0)])
+    assert (partition(pure).leader, partition(pure).isr) == (1, (1,))
+
+
+def test_unregister() -> None:
+    pure = Pure(brokers=2)
+    make(pure, [0, 1])
+    pure.apply(unregister_broker(pure.state, 0))
+    assert set(pure.state.image.brokers) == {1}
+    assert partition(pure).leader == 1
+    with pytest.raises(KafkaError):
+        unregister_broker(pure.state, 0)
+
+
+@pytest.mark.parametrize("state", list(BrokerState))
+def test_only_two_states_are_fenced(state: BrokerState) -> None:
+    assert state.is_fenced == (state in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW))
+
+
+# AlterPartition.
+
+
+def alter(pure: Pure, broker_id: int, version: int = 3, isr_epochs: Any = None, **changes: Any) -> Any:
+    topic = pure.state.image.topics.by_name["t"]
+    now = topic.partitions[0]
+    isr = isr_epochs if isr_epochs is not None else [(0, -1)]
+    fields: dict[str, Any] = {
+        "partition_index": 0,
+        "leader_epoch": now.leader_epoch,
+        "partition_epoch": now.partition_epoch,
+        "new_isr": [replica for replica, _ in isr],
+        "new_isr_with_epochs": [ap.BrokerState(broker_id=b, broker_epoch=e) for b, e in isr],
+    }
+    data = ap.RequestPartitionData(**(fields | changes))
+    request = ap.AlterPartitionRequest(
+        broker_id=broker_id,
+        broker_epoch=pure.state.image.brokers[broker_id].epoch,
+        topics=[ap.RequestTopicData(topic_id=topic.id, partitions=[data])],
+    )
+    return pure.apply(alter_partition(pure.state, request, version)).topics[0].partitions[0]
+
+
+def test_isr_shrinks_and_grows() -> None:
+    pure = Pure(brokers=3)
+    make(pure, [0, 1, 2])
+    shrunk = alter(pure, 0)
+    assert (shrunk.error_code, shrunk.isr, shrunk.leader_id) == (0, [0], 0)
+    assert (shrunk.leader_epoch, shrunk.partition_epoch) == (0, 1)
+    grown = alter(pure, 0, isr_epochs=[(0, -1), (2, pure.state.image.brokers[2].epoch)])
+    assert (grown.error_code, grown.isr, grown.partition_epoch) == (0, [0, 2], 2)
+    assert partition(pure).isr == (0, 2)
+    assert alter(pure, 0, version=2, isr_epochs=[(0, -1), (1, -1)]).isr == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("broker_id", "changes", "code"),
+    [
+        (0, {"leader_epoch": 5}, ErrorCode.NOT_CONTROLLER),
+        (0, {"partition_epoch": 9}, ErrorCode.NOT_CONTROLLER),
+        (0, {"leader_epoch": -1}, ErrorCode.FENCED_LEADER_EPOCH),
+        (1, {}, ErrorCode.INVALID_REQUEST),
+        (0, {"partition_epoch": -1}, ErrorCode.INVALID_UPDATE_VERSION),
+        (0, {"isr_epochs": [(1, -1)]}, ErrorCode.INVALID_REQUEST),
+        (0, {"isr_epochs": [(0, -1), (7, -1)]}, ErrorCode.INVALID_REQUEST),
+        (0, {"isr_epochs": [(0, -1), (0, -1)]}, ErrorCode.INVALID_REQUEST),
+        (0, {"isr_epochs": []}, ErrorCode.INVALID_REQUEST),
+        (0, {"leader_recovery_state": 1}, ErrorCode.INVALID_REQUEST),
+        (0, {"isr_epochs": [(0, -1), (1, 12345)]}, ErrorCode.INELIGIBLE_REPLICA),
+        (0, {"isr_epochs": [(0, -1), (2, -1)]}, ErrorCode.INELIGIBLE_REPLICA),
+        (0, {"partition_index": 4}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+def test_isr_changes_that_are_refused(broker_id: int, changes: dict[str, Any], code: ErrorCode) -> None:
+    pure = Pure(brokers=3)
+    make(pure, [0, 1, 2])
+    beat(pure, 2, want_fence=True)
+    before = partition(pure)
+    changes.setdefault("partition_epoch", before.partition_epoch)
+    assert alter(pure, broker_id, **changes).error_code == code
+    assert partition(pure) == before
+
+
+def test_a_replica_finds_its_directory() -> None:
+    pure = Pure(brokers=2)
+    make(pure, [0, 1])
+    topic_id = pure.state.image.topics.by_name["t"].id
+
+    def assign(directory: bytes, index: int, topic: bytes = topic_id) -> int:
+        request = ar.AssignReplicasToDirsRequest(
+            broker_id=0,
+            broker_epoch=pure.state.image.brokers[0].epoch,
+            directories=[
+                ar.RequestDirectoryData(
+                    id=directory,
+                    topics=[
+                        ar.RequestTopicData(topic_id=topic, partitions=[ar.RequestPartitionData(partition_index=index)])
+                    ],
+                )
+            ],
+        )
+        response = pure.apply(assign_replicas_to_dirs(pure.state, request))
+        code: int = response.directories[0].topics[0].partitions[0].error_code
+        return code
+
+    assert assign(directory_of(0), 5) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert assign(directory_of(0), 0, b"?" * 16) == ErrorCode.UNKNOWN_TOPIC_ID
+    assert assign(DIRECTORY_LOST, 0) == 0
+    assert partition(pure).directories[0] == DIRECTORY_LOST
+    assert (partition(pure).leader, partition(pure).isr) == (1, (1,))
+
+
+# Elections.
+
+
+def elect(pure: Pure, kind: int, index: int | None = 0) -> Any:
+    wanted = None if index is None else [TopicPartitions(topic="t", partitions=[index])]
+    return pure.apply(elect_leaders(pure.state, ElectLeadersRequest(election_type=kind, topic_partitions=wanted)))
+
+
+def test_preferred_election() -> None:
+    pure = Pure(brokers=2)
+    make(pure, [0, 1])
+    code = elect(pure, 0).replica_election_results[0].partition_result[0].error_code
+    assert code == ErrorCode.ELECTION_NOT_NEEDED
+    assert elect(pure, 0, None).replica_election_results[0].partition_result == []
+    beat(pure, 0, want_fence=True)
+    result = elect(pure, 0).replica_election_results[0].partition_result[0]
+    assert result.error_code == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    beat(pure, 0)
+    alter(pure, 1, isr_epochs=[(0, -1), (1, -1)])
+    assert partition(pure).leader == 1
+    assert elect(pure, 0, None).replica_election_results[0].partition_result[0].error_code == 0
+    assert partition(pure).leader == 0
+    with pytest.raises(KafkaError):
+        elect(pure, 3)
+
+
+def test_unclean_election() -> None:
+    pure = Pure(brokers=2)
+    make(pure, [0, 1])
+    beat(pure, 1, want_fence=True)
+    beat(pure, 0, want_fence=True)
+    beat(pure, 1)
+    assert (partition(pure).leader, partition(pure).isr) == (-1, (0,))
+    assert elect_unclean_leaders(pure.state).records == []
+    result = elect(pure, 1).replica_election_results[0].partition_result[0]
+    assert result.error_code == 0
+    assert (partition(pure).leader, partition(pure).isr, partition(pure).leader_recovery_state) == (1, (1,), 1)
+
+
+def test_unclean_election_by_configuration() -> None:
+    pure = Pure(brokers=2)
+    make(pure, [0, 1])
+    key = "unclean.leader.election.enable"
+    pure.replay([ConfigRecord(resource_type=2, resource_name="t", name=key, value="true")])
+    beat(pure, 1, want_fence=True)
+    beat(pure, 0, want_fence=True)
+    assert partition(pure).leader == -1
+    beat(pure, 1)
+    assert (partition(pure).leader, partition(pure).isr) == (1, (1,))
+
+
+def test_leaders_are_balanced() -> None:
+    pure = Pure(brokers=2)
+    make(pure, [0, 1])
+    beat(pure, 0, want_fence=True)
+    beat(pure, 0)
+    alter(pure, 1, isr_epochs=[(0, -1), (1, -1)])
+    assert pure.apply(balance_leaders(pure.state)) is False
+    assert partition(pure).leader == 0
+
+
+def test_eligible_leader_replicas() -> None:
+    """KIP-966: below the minimum, who leaves the ISR stays eligible, and leads when the ISR is empty."""
+    pure = Pure(brokers=2)
+    pure.replay([FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1)])
+    make(pure, [0, 1])
+    pure.replay([ConfigRecord(resource_type=2, resource_name="t", name="min.insync.replicas", value="2")])
+    beat(pure, 1, want_fence=True)
+    assert (partition(pure).isr, partition(pure).elr) == ((0,), (1,))
+    beat(pure, 0, want_fence=True)
+    assert (partition(pure).isr, partition(pure).elr, partition(pure).leader) == ((), (0, 1), -1)
+    assert partition(pure).last_known_elr == (0,)
+    beat(pure, 1)
+    assert (partition(pure).isr, partition(pure).elr, partition(pure).leader) == ((1,), (0,), 1)
+    assert partition(pure).last_known_elr == ()
+
+
+# Features and producer ids.
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "kind", "code"),
+    [
+        ("metadata.version", 30, 1, ErrorCode.NONE),
+        ("metadata.version", 31, 1, ErrorCode.INVALID_UPDATE_VERSION),
+        ("metadata.version", 29, 1, ErrorCode.INVALID_UPDATE_VERSION),
+        ("metadata.version", 29, 2, ErrorCode.INVALID_UPDATE_VERSION),
+        ("metadata.version", 29, 3, ErrorCode.INVALID_UPDATE_VERSION),
+        ("metadata.version", -1, 1, ErrorCode.INVALID_UPDATE_VERSION),
+        ("metadata.version", 30, 0, ErrorCode.INVALID_UPDATE_VERSION),
+        ("kraft.version", 1, 1, ErrorCode.NONE),
+        ("kraft.version", 0, 2, ErrorCode.INVALID_UPDATE_VERSION),
+        ("nope", 1, 1, ErrorCode.INVALID_UPDATE_VERSION),
+        ("nope", 0, 1, ErrorCode.INVALID_UPDATE_VERSION),
+    ],
+)
+def test_update_features(name: str, level: int, kind: int, code: ErrorCode) -> None:
+    pure = Pure(brokers=0)
+    result = update_features(pure.state, {name: Update(level, kind)}, False, kraft_version=1)
+    assert result.response.code is code
+    assert bool(result.records) == (code is ErrorCode.NONE and name == "metadata.version")
+    assert not update_features(pure.state, {name: Update(level, kind)}, True, kraft_version=1).records
+
+
+def test_producer_ids_come_in_blocks() -> None:
+    pure = Pure(brokers=1)
+    epoch = pure.state.image.brokers[0].epoch
+    assert pure.apply(allocate_producer_ids(pure.state, 0, epoch)) == (0, 1000)
+    assert pure.apply(allocate_producer_ids(pure.state, 0, epoch)) == (1000, 1000)
+    with pytest.raises(KafkaError) as caught:
+        allocate_producer_ids(pure.state, 0, 99)
+    assert caught.value.code is ErrorCode.STALE_BROKER_EPOCH
