@@ -1,0 +1,1 @@
+"""Measurements against Apache Kafka: `make bench`."""
