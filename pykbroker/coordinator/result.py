@@ -25,10 +25,10 @@ TimerKey = tuple[str, ...]
 
 
 class Record(NamedTuple):
-    """A record of the internal topic as messages. No value: a tombstone."""
+    """A record of the internal topic, as messages; a value that nobody looks into may be bytes. No value: a tombstone."""
 
     key: TopLevel
-    value: TopLevel | None
+    value: TopLevel | bytes | None
     value_version: int = 0
 
 

@@ -18,6 +18,7 @@ from pykbroker_wire.messages.offset_delete import (
 )
 from pykbroker_wire.messages.offset_fetch import OffsetFetchRequestTopics
 from pykbroker_wire.stored.group.offset_commit import OffsetCommitKey, OffsetCommitValue
+from pykbroker_wire.stored_framing import encode_value
 from tests.coordinator.harness import START_MS, Bench, Refused, subscription
 
 RETENTION_MS = GroupSettings().offsets_retention_ms
@@ -87,7 +88,8 @@ def test_older_values_can_be_read() -> None:
             b"\x00\x00\x00\x01g\x00\x01t\x00\x00\x00\x01", version.to_bytes(2, "big") + value.encode_bytes(version)
         )
         assert record is not None
-        assert record.value == value
+        assert isinstance(record.value, bytes)
+        assert records.decode_offset(record.value) == value
     assert records.decode(b"\x00\x03\x00\x01g", None) is None
 
 
@@ -249,9 +251,8 @@ class TestTransactions:
 
     @staticmethod
     def put(offsets: Offsets, offset: int, at: int, producer: int = -1) -> None:
-        offsets.replay(
-            OffsetCommitKey(group="g", topic="t", partition=0), OffsetCommitValue(offset=offset), at, producer
-        )
+        value = encode_value(OffsetCommitValue(offset=offset), 4)
+        offsets.replay(OffsetCommitKey(group="g", topic="t", partition=0), value, at, producer)
 
     def test_undecided_offsets_are_not_served(self) -> None:
         offsets = Offsets()
@@ -281,7 +282,7 @@ class TestTransactions:
         offsets.end_transaction(7, commit=True)
         found = offsets.get("g", "t", 0)
         assert found is not None
-        assert found.offset == 1
+        assert found.value.offset == 1
 
     def test_a_tombstone_takes_undecided_offsets_along(self) -> None:
         offsets = Offsets()

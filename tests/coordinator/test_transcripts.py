@@ -37,7 +37,7 @@ from pykbroker_wire.messages.leave_group import LeaveGroupResponse
 from pykbroker_wire.messages.offset_commit import OffsetCommitResponse
 from pykbroker_wire.messages.sync_group import SyncGroupResponse
 from pykbroker_wire.stored.group.group_metadata import GroupMetadataKey, GroupMetadataValue
-from pykbroker_wire.stored.group.offset_commit import OffsetCommitKey, OffsetCommitValue
+from pykbroker_wire.stored.group.offset_commit import OffsetCommitKey
 from tests.coordinator.harness import START_MS, Bench, Refused, subscription
 
 FOLDER = Path(__file__).parent.parent / "transcripts" / "groups"
@@ -202,7 +202,9 @@ def record_text(key: bytes, value: bytes | None) -> str:
     assert record is not None
     if isinstance(record.key, OffsetCommitKey):
         name = f"offset {record.key.group} {record.key.topic}-{record.key.partition}"
-        return f"{name} = {record.value.offset}" if isinstance(record.value, OffsetCommitValue) else f"{name} deleted"
+        if isinstance(record.value, bytes):
+            return f"{name} = {records.decode_offset(record.value).offset}"
+        return f"{name} deleted"
     assert isinstance(record.key, GroupMetadataKey)
     if not isinstance(record.value, GroupMetadataValue):
         return f"group {record.key.group} deleted"

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from pykbroker.coordinator.group.records import offset_tombstone
+from pykbroker.coordinator.group.records import decode_offset, offset_tombstone
 from pykbroker.coordinator.result import Record
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.offset_fetch import (
@@ -29,30 +29,30 @@ NO_EXPIRY: Final = -1
 
 
 class Committed:
-    """One committed offset. `at` is where in the log."""
+    """One committed offset, decoded for whoever looks. `at` is where in the log."""
 
-    __slots__ = ("at", "commit_ms", "expire_ms", "leader_epoch", "metadata", "offset", "topic_id")
+    __slots__ = ("at", "value")
 
-    def __init__(self, value: OffsetCommitValue, at: int) -> None:
-        self.offset = value.offset
-        self.leader_epoch = value.leader_epoch
-        self.metadata = value.metadata
-        self.commit_ms = value.commit_timestamp
-        self.expire_ms = value.expire_timestamp
-        self.topic_id = value.topic_id
-        self.at = at
+    def __init__(self, entry: bytes) -> None:
+        self.at = int.from_bytes(entry[:_AT_BYTES], "big")
+        self.value: OffsetCommitValue = decode_offset(entry[_AT_BYTES:])
 
     def is_of(self, topic_id: bytes) -> bool:
         """Whether it was committed for the topic with this id, as far as both are known: a name may be used again."""
-        return self.topic_id == topic_id or topic_id == ZERO_UUID or self.topic_id == ZERO_UUID
+        return topic_id == ZERO_UUID or self.value.topic_id in (topic_id, ZERO_UUID)
 
     def expired(self, retained_from_ms: int, now_ms: int, retention_ms: int) -> bool:
-        if self.expire_ms != NO_EXPIRY:
-            return now_ms >= self.expire_ms
-        return now_ms - (self.commit_ms if retained_from_ms == -1 else retained_from_ms) >= retention_ms
+        value = self.value
+        if value.expire_timestamp != NO_EXPIRY:
+            return now_ms >= value.expire_timestamp
+        return now_ms - (value.commit_timestamp if retained_from_ms == -1 else retained_from_ms) >= retention_ms
 
 
-_Partitions = dict[int, Committed]
+#: What is kept of an offset: its place in the log, and the value as it stands there.
+_AT_BYTES: Final = 8
+
+
+_Partitions = dict[int, bytes]
 _Topics = dict[str, _Partitions]
 
 
@@ -64,23 +64,22 @@ class Offsets:
     def __init__(self) -> None:
         self._by_group: dict[str, _Topics] = {}
         #: producer id -> what its open transaction committed
-        self._pending: dict[int, dict[tuple[str, str, int], Committed]] = {}
+        self._pending: dict[int, dict[tuple[str, str, int], bytes]] = {}
         #: group -> producers with an open transaction that commits for it
         self._open_producers: dict[str, set[int]] = {}
 
     # -- replay -------------------------------------------------------------------------------------------------------
 
-    def replay(
-        self, key: OffsetCommitKey, value: OffsetCommitValue | None, at: int, producer_id: int = NO_PRODUCER_ID
-    ) -> None:
+    def replay(self, key: OffsetCommitKey, value: bytes | None, at: int, producer_id: int = NO_PRODUCER_ID) -> None:
         if value is None:
             self._remove(key.group, key.topic, key.partition)
             for producer in self._open_producers.get(key.group, ()):
                 self._pending[producer].pop((key.group, key.topic, key.partition), None)
         elif producer_id == NO_PRODUCER_ID:
-            self._put(key.group, key.topic, key.partition, Committed(value, at))
+            self._put(key.group, key.topic, key.partition, at.to_bytes(_AT_BYTES, "big") + value)
         else:
-            self._pending.setdefault(producer_id, {})[key.group, key.topic, key.partition] = Committed(value, at)
+            entry = at.to_bytes(_AT_BYTES, "big") + value
+            self._pending.setdefault(producer_id, {})[key.group, key.topic, key.partition] = entry
             self._open_producers.setdefault(key.group, set()).add(producer_id)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
@@ -93,19 +92,20 @@ class Offsets:
             if not producers:
                 del self._open_producers[group]
         if commit:
-            for (group, topic, partition), committed in pending.items():
-                before = self.get(group, topic, partition)
-                if before is None or before.at < committed.at:
-                    self._put(group, topic, partition, committed)
+            for (group, topic, partition), entry in pending.items():
+                before = self._by_group.get(group, {}).get(topic, {}).get(partition)
+                # The place in the log stands in front: entries compare by it.
+                if before is None or before < entry:
+                    self._put(group, topic, partition, entry)
 
-    def _put(self, group: str, topic: str, partition: int, committed: Committed) -> None:
+    def _put(self, group: str, topic: str, partition: int, entry: bytes) -> None:
         topics = self._by_group.get(group)
         if topics is None:
             topics = self._by_group[group] = {}
         partitions = topics.get(topic)
         if partitions is None:
             partitions = topics[topic] = {}
-        partitions[partition] = committed
+        partitions[partition] = entry
 
     def _remove(self, group: str, topic: str, partition: int) -> None:
         topics = self._by_group.get(group)
@@ -127,7 +127,8 @@ class Offsets:
         return sum(len(partitions) for topics in self._by_group.values() for partitions in topics.values())
 
     def get(self, group: str, topic: str, partition: int) -> Committed | None:
-        return self._by_group.get(group, {}).get(topic, {}).get(partition)
+        entry = self._by_group.get(group, {}).get(topic, {}).get(partition)
+        return None if entry is None else Committed(entry)
 
     def has_open_transaction(self, group: str) -> bool:
         return group in self._open_producers
@@ -148,7 +149,8 @@ class Offsets:
             by_partition = by_topic.get(asked.name, {})
             partitions: list[OffsetFetchResponsePartitions] = []
             for partition in asked.partition_indexes:
-                committed = by_partition.get(partition)
+                entry = by_partition.get(partition)
+                committed = None if entry is None else Committed(entry)
                 if require_stable and self.is_pending(group, asked.name, partition):
                     partitions.append(_unstable(partition))
                 elif committed is None or not committed.is_of(asked.topic_id):
@@ -168,8 +170,8 @@ class Offsets:
                 partitions=[
                     _unstable(partition)
                     if require_stable and self.is_pending(group, topic, partition)
-                    else _found(partition, committed)
-                    for partition, committed in partitions.items()
+                    else _found(partition, Committed(entry))
+                    for partition, entry in partitions.items()
                 ],
             )
             for topic, partitions in self._by_group.get(group, {}).items()
@@ -178,7 +180,8 @@ class Offsets:
     # -- tombstones: decisions, not changes ---------------------------------------------------------------------------
 
     def delete(self, group: str, topic: str, partition: int) -> list[Record]:
-        if self.get(group, topic, partition) is None and not self.is_pending(group, topic, partition):
+        known = partition in self._by_group.get(group, {}).get(topic, {})
+        if not known and not self.is_pending(group, topic, partition):
             return []
         return [offset_tombstone(group, topic, partition)]
 
@@ -204,8 +207,8 @@ class Offsets:
             for topic in ids.keys() & topics.keys():
                 records += (
                     offset_tombstone(group, topic, partition)
-                    for partition, committed in topics[topic].items()
-                    if committed.is_of(ids[topic])
+                    for partition, entry in topics[topic].items()
+                    if Committed(entry).is_of(ids[topic])
                 )
         seen = {
             (record.key.group, record.key.topic, record.key.partition)
@@ -213,8 +216,8 @@ class Offsets:
             if isinstance(record.key, OffsetCommitKey)
         }
         for pending in self._pending.values():
-            for (group, topic, partition), committed in pending.items():
-                if topic in ids and (group, topic, partition) not in seen and committed.is_of(ids[topic]):
+            for (group, topic, partition), entry in pending.items():
+                if topic in ids and (group, topic, partition) not in seen and Committed(entry).is_of(ids[topic]):
                     seen.add((group, topic, partition))
                     records.append(offset_tombstone(group, topic, partition))
         return records
@@ -229,8 +232,8 @@ class Offsets:
             if is_subscribed(topic):
                 everything = False
                 continue
-            for partition, committed in partitions.items():
-                if committed.expired(retained_from_ms, now_ms, retention_ms) and not self.is_pending(
+            for partition, entry in partitions.items():
+                if Committed(entry).expired(retained_from_ms, now_ms, retention_ms) and not self.is_pending(
                     group, topic, partition
                 ):
                     records.append(offset_tombstone(group, topic, partition))
@@ -242,9 +245,9 @@ class Offsets:
 def _found(partition: int, committed: Committed) -> OffsetFetchResponsePartitions:
     return OffsetFetchResponsePartitions(
         partition_index=partition,
-        committed_offset=committed.offset,
-        committed_leader_epoch=committed.leader_epoch,
-        metadata=committed.metadata,
+        committed_offset=committed.value.offset,
+        committed_leader_epoch=committed.value.leader_epoch,
+        metadata=committed.value.metadata,
     )
 
 

@@ -43,7 +43,7 @@ from pykbroker_wire.messages.offset_delete import (
 from pykbroker_wire.messages.offset_fetch import OffsetFetchRequestTopics, OffsetFetchResponseGroup
 from pykbroker_wire.messages.sync_group import SyncGroupRequest
 from pykbroker_wire.stored.group.group_metadata import GroupMetadataKey, GroupMetadataValue
-from pykbroker_wire.stored.group.offset_commit import OffsetCommitKey, OffsetCommitValue
+from pykbroker_wire.stored.group.offset_commit import OffsetCommitKey
 
 logger = logging.getLogger(__name__)
 
@@ -81,11 +81,12 @@ class GroupShard:
         """The only mutator of replicated state: while loading, and after every append."""
         key, value = record.key, record.value
         if isinstance(key, OffsetCommitKey):
-            assert value is None or isinstance(value, OffsetCommitValue)
+            assert value is None or isinstance(value, bytes)
             self.offsets.replay(key, value, at, producer_id)
             if value is not None and self._loading is None and key.group not in self.groups:
-                # A consumer that assigns its partitions itself: a group without members or protocol.
-                self.groups[key.group] = ClassicGroup(key.group, value.commit_timestamp)
+                # A consumer that assigns its partitions itself: a group without members or protocol, whose own time is
+                # of no consequence: its offsets expire each from its commit.
+                self.groups[key.group] = ClassicGroup(key.group, -1)
         elif isinstance(key, GroupMetadataKey):
             assert value is None or isinstance(value, GroupMetadataValue)
             self._replay_group(key.group, value)
