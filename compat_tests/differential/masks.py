@@ -18,6 +18,7 @@ class Mask:
     """`field` is a path without indexes: topics.partitions.high_watermark. Only its presence is compared.
 
     sort_by: the field is an array whose order means nothing; it is compared, in the order of this member (a+b: of these two).
+    merge: entries of the same name are one; this array of theirs is put together.
     without: compared without the entries for which this member is one of these (x.*: all that begin with x).
     """
 
@@ -26,6 +27,7 @@ class Mask:
     reason: str
     sort_by: str = ""
     without: tuple[str, ...] = ()
+    merge: str = ""
 
     @property
     def what(self) -> str:
@@ -55,11 +57,12 @@ MASKS: tuple[Mask, ...] = (
     Mask("DescribeLogDirs", "results.topics", _HASH_MAP, sort_by="name"),
     Mask("DescribeLogDirs", "results.topics.partitions", _HASH_MAP, sort_by="partition_index"),
     Mask("DescribeConfigs", "results.configs", f"{_HASH_MAP}; our own keys", sort_by="name", without=("pykbroker.*",)),
+    Mask("Metadata", "topics", _HASH_MAP, sort_by="name+topic_id"),
     Mask("DeleteTopics", "responses", "Kafka shuffles it", sort_by="name"),
     Mask("DeleteRecords", "topics", _HASH_MAP, sort_by="name"),
     Mask("DeleteRecords", "topics.partitions", _HASH_MAP, sort_by="partition_index"),
     Mask("Produce", "responses.partition_responses", _HASH_MAP, sort_by="index"),
-    Mask("Fetch", "responses", "Kafka has what it refuses behind the rest", sort_by="topic+topic_id"),
+    Mask("Fetch", "responses", "Kafka has what it refuses behind the rest", sort_by="topic+topic_id", merge="partitions"),
     Mask("Fetch", "responses.partitions", "Kafka has what it refuses behind the rest", sort_by="partition_index"),
     Mask(
         "Fetch",
@@ -68,8 +71,12 @@ MASKS: tuple[Mask, ...] = (
         sort_by="base_offset",
         without=("torn",),
     ),
+    Mask("ListOffsets", "topics", _HASH_MAP, sort_by="name"),
     Mask("ListOffsets", "topics.partitions", _HASH_MAP, sort_by="partition_index"),
     Mask("JoinGroup", "members", _HASH_MAP, sort_by="member_id"),
+    Mask("OffsetFetch", "topics", _HASH_MAP, sort_by="name"),
+    Mask("OffsetFetch", "groups.topics", _HASH_MAP, sort_by="name+topic_id"),
+    Mask("DescribeGroups", "groups", _HASH_MAP, sort_by="group_id"),
     Mask("DescribeGroups", "groups.members", _HASH_MAP, sort_by="member_id"),
     Mask("ListGroups", "groups", _HASH_MAP, sort_by="group_id"),
 )
@@ -99,6 +106,15 @@ def _arrange(value: Any, path: list[str], mask: Mask) -> None:
             _arrange(items, path[1:], mask)
         elif items:
             members = mask.sort_by.split("+")
+            if mask.merge:
+                one_each: dict[tuple[str, ...], Any] = {}
+                for item in items:
+                    name = tuple(str(item[member]) for member in members)
+                    if name in one_each:
+                        one_each[name][mask.merge] += item[mask.merge]
+                    else:
+                        one_each[name] = item
+                items[:] = one_each.values()
             items[:] = sorted(
                 (item for item in items if not _is_left_out(str(item[members[0]]), mask)), key=lambda item: [str(item[name]) for name in members]
             )

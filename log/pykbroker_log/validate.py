@@ -350,7 +350,7 @@ def _first_batch(view: memoryview) -> memoryview:
             if rest >= next_length + _LOG_OVERHEAD:
                 raise NotOneBatch(ErrorCode.INVALID_RECORD, "More than one batch for a partition")
     if end < HEADER_SIZE:
-        raise NotOneBatch(ErrorCode.CORRUPT_MESSAGE, f"A batch length of {length}")
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"A batch length of {length}")
     return view[:end]
 
 

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from pykbroker.api.context import RequestContext
+from pykbroker.net.connection import CloseConnection
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+
+UNKNOWN = 0
+
+
+def check(request: CreateAclsRequest) -> None:
+    """Kafka fails while it reads such a request: there is no answer."""
+    for acl in request.creations:
+        if UNKNOWN in (acl.resource_type, acl.resource_pattern_type, acl.operation, acl.permission_type):
+            raise CloseConnection("a CreateAcls request with an UNKNOWN element")
 
 
 def handle(ctx: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from pykbroker.api.context import RequestContext
+from pykbroker.net.connection import CloseConnection
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
+
+UNKNOWN = 0
+
+
+def check(request: DeleteAclsRequest) -> None:
+    """Kafka fails while it reads such a request: there is no answer."""
+    for acl in request.filters:
+        if UNKNOWN in (acl.resource_type_filter, acl.pattern_type_filter, acl.operation, acl.permission_type):
+            raise CloseConnection("a DeleteAcls request with an UNKNOWN element in its filter")
 
 
 def handle(ctx: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:

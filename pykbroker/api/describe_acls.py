@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pykbroker.api.context import RequestContext
+from pykbroker.net.connection import CloseConnection
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
+UNKNOWN = 0
+
 
 def handle(ctx: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
+    if UNKNOWN in (request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type):
+        # Kafka fails while it reads the request: there is no answer.
+        raise CloseConnection("a DescribeAcls request with an UNKNOWN element in its filter")
     code, message = ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker"
     if not ctx.authorize(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -5,6 +5,7 @@ Answered by the node that is asked: a broker knows only its own configuration. B
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from pykbroker.api import broker_loggers
@@ -91,11 +92,14 @@ def _describe(ctx: RequestContext, resource: DescribeConfigsResource) -> Sequenc
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource.resource_type}")
 
 
+#: Python's int() would also take spaces and underscores.
+_INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
+
+
 def _check_own_id(node_id: int, name: str, wording: str) -> None:
-    try:
-        wanted = int(name)
-    except ValueError:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}") from None
+    if not _INTEGER.fullmatch(name):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    wanted = int(name)
     if wanted != node_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Unexpected broker id, " + wording.format(node_id, name))
 

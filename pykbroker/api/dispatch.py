@@ -34,7 +34,7 @@ Forward = Callable[["Row", RequestContext, memoryview, Any], "asyncio.Future[Any
 class Row:
     """A row of TABLE with everything dispatch needs, resolved once."""
 
-    __slots__ = ("api", "decode", "handle", "key", "max_version", "min_version", "name", "requests", "total_time_ms")
+    __slots__ = ("api", "check", "decode", "handle", "key", "max_version", "min_version", "name", "requests", "total_time_ms")
 
     def __init__(self, api: Api, metrics: Metrics) -> None:
         wire = APIS[api.key]
@@ -46,7 +46,10 @@ class Row:
         self.decode: Callable[[memoryview, int, int], tuple[Any, int]] = wire.request.decode
         # Imported now, before the node is ready, rather than with the first request of a client.
         _ = wire.response
-        self.handle: Callable[[RequestContext, Any], Any] = importlib.import_module(f"pykbroker.api.{api.module}").handle
+        module = importlib.import_module(f"pykbroker.api.{api.module}")
+        self.handle: Callable[[RequestContext, Any], Any] = module.handle
+        #: what a broker refuses before it forwards a request: raises CloseConnection
+        self.check: Callable[[Any], None] | None = getattr(module, "check", None)
         self.requests: Counter = metrics.counter(f"kafka.network:type=RequestMetrics,name=RequestsPerSec,request={self.name}")
         self.total_time_ms: Counter = metrics.counter(f"kafka.network:type=RequestMetrics,name=TotalTimeMs,request={self.name}")
 
@@ -93,6 +96,8 @@ class Dispatcher:
             raise CloseConnection(f"a request that cannot be decoded: {error}") from None
         ctx = RequestContext(peer, self.services, header.api_key, version, header.correlation_id, header.client_id, self._now_ms())
         if row.api.forward and self._forward is not None:
+            if row.check is not None:
+                row.check(request)
             result = self._forward(row, ctx, frame, request)
         else:
             result = self._run(row, ctx, request)

@@ -155,8 +155,8 @@ class _Fetch:
                     raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                 # Null and empty mean the same to clients; Kafka says null where a log was read without isolation, or could have been.
                 data.aborted_transactions = [] if committed else None
-                partition.require_leader(entry.current_leader_epoch)
-                if entry.last_fetched_epoch != NO_EPOCH:
+                partition.require_leader(max(NO_EPOCH, entry.current_leader_epoch))
+                if entry.last_fetched_epoch > NO_EPOCH:
                     self._require_no_divergence(partition, entry, data)
                     if data.diverging_epoch.end_offset >= 0:
                         urgent = True
@@ -184,7 +184,7 @@ class _Fetch:
                 data.log_start_offset = -1
                 data.records = []
                 entry.partition = None
-                if error.code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH) and version >= 12 and entry.topic:
+                if error.code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH) and version >= 16 and entry.topic:
                     leader, epoch, _ = leader_hint(self.services, self.ctx.listener_name, entry.topic, entry.index)
                     data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
         if not final and not urgent and total < request.min_bytes:

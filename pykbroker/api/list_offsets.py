@@ -37,6 +37,8 @@ def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsRespo
     topics: dict[str, ListOffsetsTopicResponse] = {}
     for topic in request.topics:
         allowed = ctx.authorize(Operation.DESCRIBE, Resource.TOPIC, topic.name)
+        if not topic.partitions:
+            continue
         answers = topics.setdefault(topic.name, ListOffsetsTopicResponse(name=topic.name)).partitions
         for asked in topic.partitions:
             try:

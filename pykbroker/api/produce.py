@@ -12,6 +12,7 @@ from typing import Any
 
 from pykbroker.api.context import RequestContext
 from pykbroker.api.leaders import leader_hint
+from pykbroker.metadata.names import INTERNAL_TOPICS
 from pykbroker.net.connection import CloseConnection
 from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import Operation, Resource
@@ -33,6 +34,8 @@ _TOPIC_IDS_FROM = 13
 _ATTRIBUTES_AT = 22
 _TRANSACTIONAL = 0x10
 _ZSTD = 4
+#: The client that Kafka lets write to internal topics.
+_ADMIN_CLIENT_ID = "__admin_client"
 _ZSTD_FROM = 7
 _WITHOUT_LOG_START = frozenset(
     {
@@ -68,6 +71,8 @@ def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | as
             topic_error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif acks not in (-1, 0, 1):
             topic_error = ErrorCode.INVALID_REQUIRED_ACKS
+        elif name in INTERNAL_TOPICS and ctx.client_id != _ADMIN_CLIENT_ID:
+            topic_error = ErrorCode.INVALID_TOPIC_EXCEPTION
         else:
             topic_error = refused
         answers: list[PartitionProduceResponse] = []
@@ -97,7 +102,8 @@ def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | as
             answer.log_start_offset = info.log_start_offset
             if acks == -1 and partition.high_watermark <= info.last_offset:
                 waiting.append((partition, info.last_offset + 1, answer))
-        topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
+        if answers:
+            topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
     if acks == 0:
         _close_on_error(ctx, topics)
         return None

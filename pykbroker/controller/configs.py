@@ -6,6 +6,7 @@ responsible for what a value does, nor for authorization and a broker's preproce
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
@@ -185,10 +186,10 @@ def _check_exists(state: ControllerState, resource: ResourceKey) -> None:
 
 
 def check_node_id(name: str) -> int:
-    try:
-        node_id = int(name)
-    except ValueError:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number.") from None
+    # Python's int() would also take spaces and underscores.
+    if not re.fullmatch(r"[+-]?[0-9]{1,10}", name):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number.")
+    node_id = int(name)
     if node_id < 0:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid negative broker ID.")
     return node_id

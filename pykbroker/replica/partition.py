@@ -83,6 +83,7 @@ class Partition:
             if self.offline:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: its log directory is offline")
             log = self._log = self.table.open_log(self)
+            self._begin_epoch(log)
             self._advance()
         return log
 
@@ -115,8 +116,17 @@ class Partition:
         if was_leader and (new_epoch or not self.is_leader):
             self._fail_waiters(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if self.is_leader and self._log is not None:
+            self._begin_epoch(self._log)
             self._advance()
         return self.is_leader and new_epoch, was_leader and not self.is_leader
+
+    def _begin_epoch(self, log: PartitionLog) -> None:
+        """A leader's epoch begins where its log ends, also when nothing is ever written in it (KIP-101)."""
+        if self.is_leader and self.leader_epoch > log.epochs.latest:
+            try:
+                log.assign_epoch_start(self.leader_epoch, log.log_end_offset)
+            except StorageError as error:
+                self.table.directory_failed(error)
 
     def require_leader(self, current_leader_epoch: int = -1) -> None:
         """KIP-320 and KIP-392 checks of a request that only the leader answers."""

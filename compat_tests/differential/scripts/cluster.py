@@ -185,19 +185,21 @@ def acls(s: Session) -> None:
     describe = {"resource_type_filter": 1, "resource_name_filter": None, "principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}
     s.each("describe all", lambda v: DescribeAclsRequest(**describe, pattern_type_filter=3 if v == 0 else 1))
     s.each("describe literal", lambda v: DescribeAclsRequest(**describe))
-    for field, value in (("resource_type_filter", 99), ("operation", 99), ("permission_type", 99), ("resource_type_filter", 0), ("pattern_type_filter", 99)):
+    for field, value in (("resource_type_filter", 99), ("operation", 99), ("permission_type", 99), ("resource_type_filter", 0), ("pattern_type_filter", 99), ("pattern_type_filter", 0), ("operation", 0), ("permission_type", 0)):
         s.each(f"describe {field} {value}", lambda v, f=field, n=value: DescribeAclsRequest(**{**describe, f: n}))  # type: ignore[misc]
     acl = {"resource_type": 2, "resource_name": "x", "principal": "User:alice", "host": "*", "operation": 3, "permission_type": 3}
     s.each("create", lambda v: CreateAclsRequest(creations=[AclCreation(**acl)]))
     s.each("create two", lambda v: CreateAclsRequest(creations=[AclCreation(**acl), AclCreation(**{**acl, "operation": 4})]))
     s.each("create none", lambda v: CreateAclsRequest())
-    for field, wrong in (("principal", "alice"), ("operation", 99), ("operation", 1), ("permission_type", 1), ("resource_type", 1), ("resource_name", "")):
+    for field, wrong in (("principal", "alice"), ("operation", 99), ("operation", 1), ("permission_type", 1), ("resource_type", 1), ("resource_name", ""), ("operation", 0), ("permission_type", 0), ("resource_type", 0), ("resource_pattern_type", 0)):
         s.each(f"create {field} {wrong!r}", lambda v, f=field, n=wrong: CreateAclsRequest(creations=[AclCreation(**{**acl, f: n})]))  # type: ignore[misc]
     s.each("create prefixed", lambda v: CreateAclsRequest(creations=[AclCreation(**acl, resource_pattern_type=4)]))
     s.each("create pattern any", lambda v: CreateAclsRequest(creations=[AclCreation(**acl, resource_pattern_type=1)]))
     s.each("delete", lambda v: DeleteAclsRequest(filters=[DeleteAclsFilter(**describe)]))
     s.each("delete two", lambda v: DeleteAclsRequest(filters=[DeleteAclsFilter(**describe)] * 2))
     s.each("delete none", lambda v: DeleteAclsRequest())
+    for field in ("operation", "permission_type", "resource_type_filter", "pattern_type_filter"):
+        s.each(f"delete {field} 0", lambda v, f=field: DeleteAclsRequest(filters=[DeleteAclsFilter(**{**describe, f: 0})]))  # type: ignore[misc]
     s.each("delete operation 99", lambda v: DeleteAclsRequest(filters=[DeleteAclsFilter(**{**describe, "operation": 99})]))
 
 

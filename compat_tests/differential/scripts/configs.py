@@ -215,6 +215,7 @@ def change_broker_configs(s: Session) -> None:
     shown("after clear")
     for pairs in ([("no.such.key", "1")], [("node.id", "5")], [("log.retention.ms", "x")]):
         s.each(f"set {pairs}", lambda v, p=pairs: _set((BROKER, "1", p)))  # type: ignore[misc]
+    s.each("clear again", lambda v: _set((BROKER, "1", [])))
     for label, request in (
         ("logger", _change((LOGGER, "1", [("no.such.logger", SET, "WARN")]), validate_only=True)),
         ("logger of broker 2", _change((LOGGER, "2", [("root", SET, "WARN")]))),
