@@ -6,7 +6,6 @@ from pykbroker_log.disk import Disk, MemoryDisk
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_log.producers import ProducerStates
-
 from pykbroker_wire.records.batch import BatchHeader, build_batch, iter_batches, verify_crc
 from pykbroker_wire.records.record import iter_records
 
@@ -120,7 +119,7 @@ def check_consistent(log: PartitionLog, *, dense_from: int = 0) -> None:
         assert times == sorted(set(times))
         for timestamp, relative in times:
             assert reached[timestamp] == segment.base_offset + relative
-        assert (segment.max_timestamp, segment.max_timestamp_offset) == (largest, largest_offset), (segment, times, log.recovery)
+        assert (segment.max_timestamp, segment.max_timestamp_offset) == (largest, largest_offset)
     assert expected == log.log_end_offset
     for pid, entry in states.entries.items():
         if entry.last_offset >= log.log_start_offset:

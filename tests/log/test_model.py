@@ -1,4 +1,4 @@
-"""A log against a trivial model: a dictionary of offsets, under random appends, rolls, cuts, reads, deletions and restarts."""
+"""A log against a trivial model, a dictionary of offsets: random appends, rolls, cuts, reads, deletions, restarts."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import pathlib
 import random
 
 import pytest
+
 from pykbroker_log.disk import Disk, MemoryDisk, OsDisk, Survive
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.batch import build_batch, iter_batches
 from pykbroker_wire.records.record import iter_records
-
-from tests.log.helpers import NOW, batch, check_consistent, open_log, values
+from tests.log.helpers import NOW, check_consistent, open_log, values
 
 STEPS = 120
 

@@ -1,8 +1,10 @@
-"""Every prefix of a recorded workload loses power; after each, recovery gives a legal prefix with nothing promised missing.
+"""Every prefix of a recorded workload loses power; after each, recovery gives a legal prefix with nothing promised
+lost.
 
-The workload appends as several idempotent producers, rolls, flushes, checkpoints, truncates, deletes from the front, retires
-segments and stops cleanly. What is promised: a record that was in the log when a flush began and completed, and was neither
-truncated nor deleted since. What is legal: the state of the log at some moment before the crash, cut at a batch boundary.
+The workload appends as several idempotent producers, rolls, flushes, checkpoints, truncates, deletes from the front,
+retires segments and stops cleanly. What is promised: a record that was in the log when a flush began that
+completed, and was neither truncated nor deleted since. What is legal: the state of the log at some moment before
+the crash, cut at a batch.
 """
 
 from __future__ import annotations
@@ -11,11 +13,11 @@ import random
 from dataclasses import dataclass, field
 
 import pytest
+
 from pykbroker_log.disk import MemoryDisk, Survive
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.partition_log import PartitionLog
-
 from tests.log.helpers import NOW, TOPIC_ID, batch, check_consistent, values
 
 CONFIG = LogConfig(

@@ -1,0 +1,162 @@
+"""A disk that fails: nothing unacknowledged can be read, a full disk is no broken disk, a failed fsync is final."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from pykbroker_log.disk import MemoryDisk, Survive
+from pykbroker_log.log_config import LogConfig, StorageError
+from pykbroker_log.partition_log import PartitionLog
+from pykbroker_log.side_files import SideFiles
+from tests.log.helpers import NOW, append, batch, check_consistent, open_log, values
+
+
+def start(**config: int) -> tuple[MemoryDisk, PartitionLog]:
+    disk = MemoryDisk()
+    log = open_log(disk, config=LogConfig(**config))  # type: ignore[arg-type]
+    append(log, b"one")
+    append(log, b"two")
+    return disk, log
+
+
+def again(disk: MemoryDisk) -> PartitionLog:
+    return open_log(disk.power_loss(Survive.EVERYTHING))
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EROFS])
+def test_a_failed_write_counts_for_nothing(code: int) -> None:
+    disk, log = start()
+    disk.fail_next("pwritev", code, path_contains=".log")
+    with pytest.raises(StorageError) as error:
+        append(log, b"three" * 20)
+    assert error.value.log_dir == "data"
+    assert error.value.is_full == (code == errno.ENOSPC)
+    assert log.log_end_offset == 2
+    assert values(log) == {0: b"one", 1: b"two"}
+    # The half that was written has been cut off again, so the log may go on.
+    assert append(log, b"four") == 2
+    check_consistent(log)
+    assert values(again(disk)) == {0: b"one", 1: b"two", 2: b"four"}
+
+
+def test_a_tail_that_cannot_be_cut_off_ends_the_log() -> None:
+    disk, log = start()
+    disk.fail_next("pwritev", path_contains=".log")
+    disk.fail_next("truncate", path_contains=".log")
+    with pytest.raises(StorageError):
+        append(log, b"three" * 20)
+    with pytest.raises(StorageError):
+        append(log, b"four")
+    assert values(log) == {0: b"one", 1: b"two"}
+    assert values(again(disk)) == {0: b"one", 1: b"two"}
+
+
+def test_a_failed_fsync_is_final() -> None:
+    disk, log = start()
+    disk.fail_next("fsync", path_contains=".log")
+    with pytest.raises(StorageError):
+        log.flush()
+    assert log.recovery_point == 0
+    with pytest.raises(StorageError):
+        log.flush()
+    with pytest.raises(StorageError):
+        append(log, b"three")
+    assert values(log) == {0: b"one", 1: b"two"}  # what is there can be read
+
+
+@pytest.mark.parametrize("operation", ["create", "pwritev", "truncate"])
+def test_a_roll_that_fails_leaves_the_old_segment(operation: str) -> None:
+    disk, log = start(segment_bytes=200)
+    disk.fail_next(operation, errno.ENOSPC, path_contains="00000000000000000002")
+    with pytest.raises(StorageError):
+        append(log, b"three" * 20)
+    assert log.log_end_offset == 2
+    assert append(log, b"four" * 20) == 2
+    check_consistent(log)
+    assert log.segment_count == 2
+    assert again(disk).log_end_offset == 3
+
+
+def test_a_full_disk_is_no_broken_disk() -> None:
+    disk = MemoryDisk(capacity_bytes=2000)
+    log = open_log(disk)
+    with pytest.raises(StorageError) as error:
+        [append(log, b"x" * 100) for _ in range(100)]
+    assert error.value.is_full
+    end = log.log_end_offset
+    check_consistent(log)
+    disk.capacity_bytes = 10_000
+    assert append(log, b"again") == end
+    check_consistent(log)
+    assert again(disk).log_end_offset == end + 1
+
+
+def test_a_read_error_is_a_storage_error_and_the_log_goes_on() -> None:
+    disk, log = start()
+    disk.fail_next("pread", path_contains=".log")
+    with pytest.raises(StorageError):
+        log.read(0, 1000, 2)
+    assert values(log) == {0: b"one", 1: b"two"}
+
+
+def test_a_file_that_shrank_is_a_storage_error() -> None:
+    disk, log = start()
+    file = disk.open("data/t-0/00000000000000000000.log")
+    file.truncate(file.size() - 10)
+    with pytest.raises(StorageError):
+        log.read(0, 1000, 2)
+
+
+def test_opening_on_a_failing_disk() -> None:
+    disk, _ = start()
+    disk.fail_next("pread", path_contains=".log", count=None)
+    with pytest.raises(StorageError):
+        open_log(disk)
+
+
+def test_a_truncation_that_fails_is_final() -> None:
+    disk, log = start()
+    disk.fail_next("truncate", path_contains=".log")
+    with pytest.raises(StorageError):
+        log.truncate_to(1)
+    with pytest.raises(StorageError):
+        append(log, b"three")
+
+
+def test_a_flush_that_a_truncation_overtakes_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, log = start()
+    sync = SideFiles.sync
+
+    def overtaken(side: SideFiles) -> None:
+        sync(side)
+        monkeypatch.setattr(SideFiles, "sync", sync)
+        log.truncate_to(1)
+        log.append_as_leader(batch(b"other"), leader_epoch=1, now_ms=NOW)
+
+    monkeypatch.setattr(SideFiles, "sync", overtaken)
+    log.flush()
+    assert log.recovery_point <= 1
+    log.flush()
+    assert log.recovery_point == 2
+
+
+def test_a_flush_whose_files_retention_closes_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, config=LogConfig(segment_bytes=100, retention_bytes=0, file_delete_delay_ms=0))
+    for _ in range(4):
+        append(log, b"x" * 20)
+    sync = SideFiles.sync
+
+    def meanwhile(side: SideFiles) -> None:
+        sync(side)
+        assert log.retire(NOW) == 4
+        # Not yet: the flush holds on to the files.
+        assert disk.exists("data/t-0/00000000000000000000.log")
+
+    monkeypatch.setattr(SideFiles, "sync", meanwhile)
+    log.flush()
+    assert log.recovery_point == 4
+    log.purge(NOW)
+    assert not disk.exists("data/t-0/00000000000000000000.log")

@@ -1,0 +1,180 @@
+"""Idempotent producers: what is new, what is a repetition, what is refused; and the snapshot's bytes."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykbroker_log.disk import MemoryDisk, Survive
+from pykbroker_log.log_config import AppendOrigin
+from pykbroker_log.partition_log import PartitionLog
+from pykbroker_log.producers import CorruptSnapshot, ProducerStates, decode_snapshot
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.records.control import end_txn_marker
+from tests.log.helpers import NOW, batch, open_log, values
+
+MAX = 2**31 - 1
+
+
+def send(
+    log: PartitionLog, seq: int, count: int = 1, *, pid: int = 7, epoch: int = 0, txn: bool = False
+) -> tuple[int, bool]:
+    made = batch(*[b"v"] * count, pid=pid, epoch=epoch, seq=seq, txn=txn)
+    info = log.append_as_leader(made, leader_epoch=0, now_ms=NOW)
+    log.set_high_watermark(log.log_end_offset)
+    return info.first_offset, info.duplicate
+
+
+def refused(log: PartitionLog, seq: int, count: int = 1, *, epoch: int = 0, txn: bool = False) -> ErrorCode:
+    end = log.log_end_offset
+    with pytest.raises(KafkaError) as error:
+        send(log, seq, count, epoch=epoch, txn=txn)
+    assert log.log_end_offset == end
+    return error.value.code
+
+
+def marker(log: PartitionLog, *, commit: bool, pid: int = 7, epoch: int = 0, coordinator_epoch: int = 1) -> None:
+    data = end_txn_marker(
+        commit=commit, producer_id=pid, producer_epoch=epoch, coordinator_epoch=coordinator_epoch, timestamp=NOW
+    )
+    log.append_as_leader(bytearray(data), leader_epoch=0, now_ms=NOW, origin=AppendOrigin.COORDINATOR)
+
+
+def test_repetitions_of_the_last_five_batches_answer_the_original_offset() -> None:
+    log = open_log()
+    offsets = [send(log, seq, 2)[0] for seq in range(0, 14, 2)]
+    assert offsets == [0, 2, 4, 6, 8, 10, 12]
+    for seq, offset in list(zip(range(0, 14, 2), offsets, strict=True))[-5:]:
+        assert send(log, seq, 2) == (offset, True)
+    assert refused(log, 2, 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.log_end_offset == 14
+
+
+def test_gaps_and_overlaps_are_refused() -> None:
+    log = open_log()
+    send(log, 0, 3)
+    assert refused(log, 4) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refused(log, 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(log, 3) == (3, False)
+
+
+def test_an_unknown_producer_may_begin_anywhere() -> None:
+    assert send(open_log(), 1000) == (0, False)
+
+
+def test_sequences_wrap() -> None:
+    log = open_log()
+    send(log, MAX - 1, 2)
+    assert send(log, 0, 2) == (2, False)
+    assert send(log, 0, 2) == (2, True)
+    assert send(log, MAX - 1, 2) == (0, True)
+
+    across = open_log()
+    send(across, MAX - 1, 4)  # ..., MAX, 0, 1
+    assert send(across, MAX - 1, 4) == (0, True)
+    assert send(across, 2) == (4, False)
+
+
+def test_epochs() -> None:
+    log = open_log()
+    send(log, 0, 2)
+    assert refused(log, 5, epoch=1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(log, 0, epoch=1) == (2, False)
+    assert refused(log, 2, epoch=0) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert refused(log, 0, 2, epoch=0) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert send(log, 1, epoch=1) == (3, False)
+
+
+def test_expiration() -> None:
+    log = open_log()
+    send(log, 0)
+    log.producers.remove_expired(NOW + log.producers.expiration_ms - 1)
+    assert len(log.producers) == 1
+    log.producers.remove_expired(NOW + log.producers.expiration_ms)
+    assert len(log.producers) == 0
+    send(log, 5, txn=True)
+    log.producers.remove_expired(NOW + 10 * log.producers.expiration_ms)
+    assert len(log.producers) == 1
+
+
+def test_transactions_hold_the_last_stable_offset() -> None:
+    log = open_log()
+    send(log, 0)
+    send(log, 1, txn=True)
+    assert (log.high_watermark, log.last_stable_offset) == (2, 1)
+    assert refused(log, 2, txn=False) is ErrorCode.INVALID_TXN_STATE
+    send(log, 0, pid=8, txn=True)
+    marker(log, commit=True)
+    # Decided, but the marker is not replicated yet; then the other transaction is the first.
+    assert log.last_stable_offset == 1
+    log.set_high_watermark(log.log_end_offset)
+    assert log.last_stable_offset == 2
+    marker(log, commit=False, pid=8)
+    log.set_high_watermark(log.log_end_offset)
+    assert log.last_stable_offset == log.high_watermark == 5
+    with pytest.raises(KafkaError) as error:
+        marker(log, commit=True, coordinator_epoch=0)
+    assert error.value.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+def test_state_survives_restarts_of_both_kinds() -> None:
+    disk = MemoryDisk()
+    disk.make_dirs("data")
+    disk.fsync_dir(".")
+    log = open_log(disk)
+    for seq in range(8):
+        send(log, seq)
+    send(log, 0, pid=9, txn=True)
+    killed = open_log(disk.power_loss(Survive.EVERYTHING), high_watermark=9)
+    assert send(killed, 4) == (4, True)
+    assert killed.last_stable_offset == 8
+    log.close(clean=True)
+    after = disk.power_loss()
+    clean = open_log(after, clean=True, recovery_point=9, high_watermark=9)
+    assert clean.recovery is None
+    assert send(clean, 7) == (7, True)
+    # A snapshot knows only the last batch of each producer.
+    assert refused(clean, 6) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert clean.last_stable_offset == 8
+    assert send(clean, 8) == (9, False)
+
+
+def test_a_truncation_takes_producers_back() -> None:
+    log = open_log()
+    for seq in range(6):
+        send(log, seq)
+        if seq == 2:
+            log.roll(NOW)
+    log.truncate_to(4)
+    assert send(log, 3) == (3, True)
+    assert refused(log, 5) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(log, 4) == (4, False)
+    log.truncate_to(1)
+    assert send(log, 1) == (1, False)
+
+
+def test_followers_take_what_the_leader_accepted() -> None:
+    leader = open_log()
+    for seq in range(3):
+        send(leader, seq)
+    follower = open_log()
+    follower.append_as_follower(b"".join(bytes(part) for part in leader.read(0, 1 << 20, 3).slices))
+    assert values(follower) == values(leader)
+    assert send(follower, 2) == (2, True)
+
+
+def test_snapshot_bytes() -> None:
+    states = ProducerStates()
+    assert states.encode() == bytes.fromhex("0001 48674bc7 00000000")
+    states.apply(7, 1, 5, 10, 12, NOW, True)
+    data = states.encode()
+    assert len(data) == 10 + 46
+    (entry,) = decode_snapshot(data)
+    assert (entry.producer_id, entry.epoch, entry.last_sequence, entry.last_offset) == (7, 1, 5, 12)
+    assert (entry.batches[0].first_offset, entry.txn_first_offset, entry.coordinator_epoch) == (10, 10, -1)
+    for position in range(len(data)):
+        damaged = bytearray(data)
+        damaged[position] ^= 0x40
+        with pytest.raises(CorruptSnapshot):
+            list(decode_snapshot(bytes(damaged)))
+        with pytest.raises(CorruptSnapshot):
+            list(decode_snapshot(data[:position]))
