@@ -91,6 +91,9 @@ class LogConfig:
             value = values.get(key)
             if value is not None:
                 fields[name] = _policies(value) if name == "cleanup_policy" else value
+        if (small := values.get("internal.segment.bytes")) is not None:
+            # Kafka's own way around the least `segment.bytes` of 1 MB.
+            fields["segment_bytes"] = small
         return cls(**fields)  # type: ignore[arg-type]  # the typed table of configuration keys has checked the values
 
 

@@ -1,0 +1,134 @@
+"""One node in the simulated world with a client: time moves only when a test lets it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+from pykbroker.broker import Node
+from pykbroker_log.disk import MemoryDisk
+from pykbroker_log.partition_log import PartitionLog
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from pykbroker_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pykbroker_wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from pykbroker_wire.records.batch import BatchHeader, build_batch, iter_batches
+from tests.simulation.cluster import Client, SimNode
+from tests.simulation.world import World
+
+T = TypeVar("T")
+TOPIC, BROKER = 2, 4
+#: Nothing of the node's own happens while a test lets hours pass.
+QUIET = {
+    "metadata.max.idle.interval.ms": "0",
+    "broker.heartbeat.interval.ms": "1000000",
+    "broker.session.timeout.ms": "1000000000",
+    "auto.leader.rebalance.enable": "false",
+    "log.initial.task.delay.ms": "0",
+    "log.retention.check.interval.ms": "5000",
+    "log.flush.start.offset.checkpoint.interval.ms": "1000",
+}
+
+
+class Sim(Client):
+    """A client that also holds its node."""
+
+    def __init__(self, config: Mapping[str, str] | None = None, seed: int = 1) -> None:
+        self.sim_world = World(seed)
+        self.sim_node = SimNode(self.sim_world, {**QUIET, **(config or {})})
+        super().__init__(self.sim_world, "client")
+
+    def run(self, scenario: Callable[[Sim], Awaitable[T]], limit_seconds: float = 1e6) -> T:
+        """Start the node if it is not running, and play."""
+
+        async def play() -> T:
+            if not self.sim_node.starts:
+                await self.sim_node.start()
+            return await scenario(self)
+
+        return self.world.loop.run_until_complete(asyncio.wait_for(play(), limit_seconds))
+
+    def close(self) -> None:
+        async def finish() -> None:
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+        self.world.loop.run_until_complete(finish())
+        self.world.loop.close()
+
+    @property
+    def node(self) -> Node:
+        return self.sim_node.node
+
+    @property
+    def disk(self) -> MemoryDisk:
+        return self.sim_node.disk
+
+    def log(self, topic: str, partition: int = 0) -> PartitionLog:
+        return self.node.services.replicas.get(topic, partition).log
+
+    def files(self, topic: str, suffix: str = ".log", root: str = "/data") -> list[str]:
+        return [name for name in self.disk.list(f"{root}/{topic}-0") if name.endswith(suffix)]
+
+    async def try_create(
+        self, name: str, configs: Mapping[str, str] | None = None, partitions: int = 1, replication: int = 1
+    ) -> Any:
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=replication,
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
+        )
+        return (await self.call(CreateTopicsRequest(topics=[topic], timeout_ms=30_000))).topics[0]
+
+    async def create(self, name: str, configs: Mapping[str, str] | None = None, partitions: int = 1) -> None:
+        answer = await self.try_create(name, configs, partitions)
+        assert answer.error_code == ErrorCode.NONE, answer
+
+    async def delete(self, name: str) -> Any:
+        return (await self.call(DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=30_000))).responses[0]
+
+    async def alter(self, resource_type: int, name: str, values: Mapping[str, str | None]) -> None:
+        """IncrementalAlterConfigs, None takes a key away; waits until the broker has it."""
+        configs = [AlterableConfig(name=key, config_operation=int(value is None), value=value) for key, value in values.items()]
+        resource = AlterConfigsResource(resource_type=resource_type, resource_name=name, configs=configs)
+        answer = await self.call(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
+        assert answer.responses[0].error_code == ErrorCode.NONE, answer
+        await asyncio.sleep(1)
+
+    def batch(self, *values: bytes, key: bytes | None = None, age_ms: int = 0, **fields: Any) -> bytes:
+        now_ms = self.world.now_ms() - age_ms
+        return build_batch([(key, value, (), now_ms) for value in values], **fields)
+
+    async def produce(self, topic: str, records: bytes, *, partition: int = 0, acks: int = -1) -> Any:
+        """One answer that is not about metadata on its way."""
+        data = TopicProduceData(
+            topic_id=await self.topic_id(topic), partition_data=[PartitionProduceData(index=partition, records=records)]
+        )
+        request = ProduceRequest(transactional_id=None, acks=acks, timeout_ms=5_000, topic_data=[data])
+        return (await self.call(request)).responses[0].partition_responses[0]
+
+    async def send(self, topic: str, *values: bytes) -> None:
+        answer = await self.produce(topic, self.batch(*values))
+        assert answer.error_code == ErrorCode.NONE, answer
+
+    async def fetch(self, topic: str, offset: int = 0, **fields: Any) -> Any:
+        """The whole response."""
+        asked = FetchPartition(partition=0, fetch_offset=offset, current_leader_epoch=-1, partition_max_bytes=1 << 26)
+        defaults: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 26, "session_epoch": -1}
+        topics = [FetchTopic(topic_id=await self.topic_id(topic), partitions=[asked])]
+        return await self.call(FetchRequest(topics=topics, **{**defaults, **fields}))
+
+    async def stored(self, topic: str) -> list[BatchHeader]:
+        """The headers of the batches that a consumer is given."""
+        answer = await self.fetch(topic, self.log(topic).log_start_offset)
+        return [header for _, header in iter_batches(answer.responses[0].partitions[0].records or b"")]
