@@ -339,6 +339,9 @@ async def test_not_controller(node: Node) -> None:
         await create_topics.handle(ctx, request)
 
 
+FILTER: dict[str, Any] = {"resource_type_filter": 2, "operation": 1, "permission_type": 1}
+ACL: dict[str, Any] = {"resource_type": 2, "resource_name": "x", "principal": "User:x", "host": "*"}
+ACL |= {"operation": 3, "permission_type": 3}
 TOPIC = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 CLUSTER = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 _TOPIC_CONFIG: dict[str, Any] = {"resource_type": 2, "resource_name": "t"}
@@ -383,9 +386,9 @@ DENIED: list[tuple[Any, Any, ErrorCode, str]] = [
     (update_features, uf.UpdateFeaturesRequest(), CLUSTER, ""),
     (describe_client_quotas, dq.DescribeClientQuotasRequest(), CLUSTER, ""),
     (describe_user_scram_credentials, ds.DescribeUserScramCredentialsRequest(), CLUSTER, ""),
-    (describe_acls, dea.DescribeAclsRequest(), CLUSTER, ""),
-    (create_acls, ca.CreateAclsRequest(creations=[ca.AclCreation()]), CLUSTER, "results"),
-    (delete_acls, da.DeleteAclsRequest(filters=[da.DeleteAclsFilter()]), CLUSTER, "filter_results"),
+    (describe_acls, dea.DescribeAclsRequest(**FILTER), CLUSTER, ""),
+    (create_acls, ca.CreateAclsRequest(creations=[ca.AclCreation(**ACL)]), CLUSTER, "results"),
+    (delete_acls, da.DeleteAclsRequest(filters=[da.DeleteAclsFilter(**FILTER)]), CLUSTER, "filter_results"),
 ]
 
 
@@ -433,11 +436,11 @@ async def test_authorized_operations(node: Node) -> None:
 
 @pytest.mark.asyncio
 async def test_no_authorizer_no_acls(node: Node) -> None:
-    assert (await node.ask(describe_acls, dea.DescribeAclsRequest())).error_code == ErrorCode.SECURITY_DISABLED
-    created = await node.ask(create_acls, ca.CreateAclsRequest(creations=[ca.AclCreation()] * 2))
+    assert (await node.ask(describe_acls, dea.DescribeAclsRequest(**FILTER))).error_code == ErrorCode.SECURITY_DISABLED
+    created = await node.ask(create_acls, ca.CreateAclsRequest(creations=[ca.AclCreation(**ACL)] * 2))
     assert [r.error_code for r in created.results] == [ErrorCode.SECURITY_DISABLED] * 2
     assert created.results[0].error_message
-    deleted = await node.ask(delete_acls, da.DeleteAclsRequest(filters=[da.DeleteAclsFilter()]))
+    deleted = await node.ask(delete_acls, da.DeleteAclsRequest(filters=[da.DeleteAclsFilter(**FILTER)]))
     assert [r.error_code for r in deleted.filter_results] == [ErrorCode.SECURITY_DISABLED]
 
 
@@ -456,3 +459,45 @@ async def test_true_answers_of_a_node_that_has_none(node: Node) -> None:
     ]
     nothing = await node.ask(list_partition_reassignments, lp.ListPartitionReassignmentsRequest(topics=None))
     assert (nothing.error_code, nothing.error_message, nothing.topics) == (0, None, [])
+
+
+ASSORTED: list[tuple[Any, Any]] = [
+    *((handler, request) for handler, request, _, _ in DENIED),
+    (metadata, md.MetadataRequest(topics=None, include_topic_authorized_operations=True)),
+    (metadata, names("t", "nope", "a b", include_cluster_authorized_operations=True)),
+    (
+        create_topics,
+        ct.CreateTopicsRequest(topics=[ct.CreatableTopic(name="n", num_partitions=1, replication_factor=1)]),
+    ),
+    (create_topics, ct.CreateTopicsRequest(topics=[ct.CreatableTopic(name="t")], validate_only=True)),
+    (delete_topics, dt.DeleteTopicsRequest(topic_names=["t", "nope", "x", "x"])),
+    (describe_cluster, dcl.DescribeClusterRequest(include_cluster_authorized_operations=True)),
+    (describe_cluster, dcl.DescribeClusterRequest(endpoint_type=2)),
+    (describe_cluster, dcl.DescribeClusterRequest(endpoint_type=9)),
+    (elect_leaders, el.ElectLeadersRequest(election_type=7, topic_partitions=[el.TopicPartitions(topic="t")])),
+    (
+        update_features,
+        uf.UpdateFeaturesRequest(feature_updates=[uf.FeatureUpdateKey(feature="nope", max_version_level=1)]),
+    ),
+    *(
+        (
+            describe_configs,
+            dc.DescribeConfigsRequest(
+                resources=[dc.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)],
+                include_synonyms=True,
+                include_documentation=True,
+            ),
+        )
+        for kind, name in [(2, "t"), (4, "1"), (4, ""), (8, "1"), (16, "m"), (32, "g"), (0, "x"), (4, "9")]
+    ),
+]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("authorizer", [AllowAll(), DenyAll()])
+async def test_every_version_can_be_answered(node: Node, authorizer: Any) -> None:
+    await node.create("t")
+    node.services.authorizer = authorizer
+    for handler, request in ASSORTED:
+        for version in range(request.MIN_VERSION, request.MAX_VERSION + 1):
+            await node.ask(handler, request, version)
