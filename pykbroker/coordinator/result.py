@@ -25,7 +25,7 @@ TimerKey = tuple[str, ...]
 
 
 class Record(NamedTuple):
-    """A record of the internal topic, as messages; a value that nobody looks into may be bytes. No value: a tombstone."""
+    """A record of the internal topic, as messages; a value that nobody looks into as bytes. No value: a tombstone."""
 
     key: TopLevel
     value: TopLevel | bytes | None
