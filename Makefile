@@ -79,7 +79,7 @@ test-long: test-env
 lint: $(VENV)/.lint
 	@failed=0; \
 	check() { echo "lint: $$*"; "$$@" || { echo "lint: FAILED: $$*"; failed=1; }; }; \
-	check $(BIN)/ruff check .; \
+	check $(BIN)/ruff check --output-format concise .; \
 	check $(BIN)/mypy; \
 	check $(BIN)/lint-imports; \
 	check $(BIN)/python wire/generate --check; \
