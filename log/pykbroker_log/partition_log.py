@@ -170,6 +170,8 @@ class PartitionLog:
             log.log_start_offset = max(log_start_offset, loaded.segments[0].base_offset)
             log.local_log_start_offset = log.log_start_offset
             log.recovery = loaded.recovery
+            if config.preallocate and log._active.size == 0:
+                log._active.preallocate(config.segment_bytes)
             log._flushed = (0, min(recovery_point, log.log_end_offset))
             log.high_watermark = log.log_start_offset
             log.set_high_watermark(high_watermark)
@@ -475,6 +477,8 @@ class PartitionLog:
         if segment.size:
             # Left over from a past that was truncated away.
             segment.reset()
+        if self.config.preallocate:
+            segment.preallocate(self.config.segment_bytes)
         return segment
 
     # -- read

@@ -64,6 +64,7 @@ class Segment:
         "_folder",
         "_max_timestamp",
         "_max_timestamp_offset",
+        "_preallocated",
         "base_offset",
         "created_ms",
         "disk",
@@ -85,6 +86,7 @@ class Segment:
         self.offset_index = OffsetIndex(disk, self.path(names.OFFSET_INDEX), base_offset)
         self.time_index = TimeIndex(disk, self.path(names.TIME_INDEX), base_offset)
         self._bytes_since_index = 0
+        self._preallocated = False
         # Looked up when first needed: most segments of a log are never asked.
         self._first_timestamp = _UNKNOWN
         self._max_timestamp = _UNKNOWN
@@ -164,6 +166,14 @@ class Segment:
         self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
         self.write_indexes()
         self._ensure_index_files()
+        if self._preallocated:
+            self.file.truncate(self.size)
+            self._preallocated = False
+
+    def preallocate(self, byte_count: int) -> None:
+        """Let the file have its final length from the start; what is behind `size` are zeros until it is sealed."""
+        self.file.truncate(byte_count)
+        self._preallocated = True
 
     def _ensure_index_files(self) -> None:
         # Apache Kafka recovers a segment whose index file is missing; an empty one has to exist.

@@ -132,3 +132,21 @@ def test_flush_due() -> None:
     append(log, b"d")
     assert not log.flush_due(NOW + 500)
     assert log.flush_due(NOW + 1000)
+
+
+def test_preallocate(tmp_path: pathlib.Path) -> None:
+    disk = OsDisk()
+    config = LogConfig(preallocate=True, segment_bytes=4096)
+    log = open_log(disk, path=f"{tmp_path}/t-0", config=config)
+    for _ in range(3):
+        append(log, b"x" * 1500)
+    first, second = f"{tmp_path}/t-0/00000000000000000000.log", f"{tmp_path}/t-0/00000000000000000002.log"
+    assert disk.open(second).size() == 4096
+    assert disk.open(first).size() < 4096
+    log.close(clean=False)
+    log = open_log(disk, path=f"{tmp_path}/t-0", config=config)
+    assert log.log_end_offset == 3
+    append(log, b"y")
+    log.close(clean=True)
+    assert disk.open(second).size() == log._active.size
+    assert open_log(disk, path=f"{tmp_path}/t-0", config=config, clean=True, recovery_point=4).log_end_offset == 4
