@@ -161,7 +161,8 @@ class BrokerLifecycle:
         """Tell the controller that a log directory is offline (KIP-858)."""
         if directory_id not in self._offline:
             self._offline[directory_id] = False
-            timer = self._runtime.loop.call_later(self._log_dir_failure_timeout_ms / 1000, self._failure_untold, directory_id)
+            delay = self._log_dir_failure_timeout_ms / 1000
+            timer = self._runtime.loop.call_later(delay, self._failure_untold, directory_id)
             self._failure_timers.append(timer)
         if self._registered:
             self._communicate_soon()
@@ -170,8 +171,8 @@ class BrokerLifecycle:
         """The controller still believes in a directory that is gone: it would go on leading others to it."""
         if not self._offline[directory_id] and self.state is not BrokerState.SHUTTING_DOWN:
             self._fatal(
-                f"the controller could not be told within {self._log_dir_failure_timeout_ms} ms that a log directory failed "
-                f"(log.dir.failure.timeout.ms)"
+                f"the controller could not be told within {self._log_dir_failure_timeout_ms} ms "
+                f"(log.dir.failure.timeout.ms) that a log directory failed"
             )
 
     # From the metadata.

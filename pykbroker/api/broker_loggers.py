@@ -6,6 +6,7 @@ Levels are not kept in the metadata: they last as long as the process, and only 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable
 
 from pykbroker.controller.configs import Alteration, AlterOperation
@@ -34,12 +35,11 @@ def levels() -> dict[str, str]:
 
 
 def check_node_id(node_id: int, name: str) -> None:
-    try:
-        wanted = int(name)
-    except ValueError:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}") from None
-    if wanted != node_id:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected node id. Expected {node_id}, but received {wanted}")
+    # Python's int() would also take spaces and underscores.
+    if not re.fullmatch(r"[+-]?[0-9]{1,10}", name):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
+    if int(name) != node_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected node id. Expected {node_id}, but received {name}")
 
 
 def change(alterations: Iterable[Alteration], validate_only: bool) -> None:

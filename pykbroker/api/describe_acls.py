@@ -12,7 +12,8 @@ UNKNOWN = 0
 
 
 def handle(ctx: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    if UNKNOWN in (request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type):
+    wanted = (request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type)
+    if UNKNOWN in wanted:
         # Kafka fails while it reads the request: there is no answer.
         raise CloseConnection("a DescribeAcls request with an UNKNOWN element in its filter")
     code, message = ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker"

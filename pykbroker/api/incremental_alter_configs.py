@@ -6,6 +6,7 @@ Topics, brokers (one, or all with an empty name), groups, client metrics, and th
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -139,10 +140,10 @@ def check_keys(resource: Any, nulls: list[str]) -> Verdict:
 def check_broker(state: ControllerState, name: str, change: Callable[[dict[str, str]], None]) -> Verdict:
     """Whether the broker (or all, with an empty name) could live with its configuration after `change`."""
     if name:
-        try:
-            node_id = int(name)
-        except ValueError:
+        # Python's int() would also take spaces and underscores.
+        if not re.fullmatch(r"[+-]?[0-9]{1,10}", name):
             return failure(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
+        node_id = int(name)
         if node_id not in state.image.brokers and node_id != state.node_id:
             return failure(
                 ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {state.node_id}, but received {name}"
