@@ -51,6 +51,9 @@ T = TypeVar("T")
 TRANSACTIONS_FROM = 14
 NO_OP_FROM = 5
 
+#: As in Apache Kafka. Operations of users never need more (RecordList).
+MAX_RECORDS_PER_BATCH = 10_000
+
 
 class Quorum(Protocol):
     """What the controller needs of the QuorumDriver."""
@@ -128,8 +131,9 @@ class ActiveController:
             return future
         try:
             result = operation(self.state, self._now_ms())
-            if result.records:
-                self._append(result.records)
+            # What is larger than a batch (a broker with very many partitions goes) is whole at every step of the way.
+            for first in range(0, len(result.records), MAX_RECORDS_PER_BATCH):
+                self._append(result.records[first : first + MAX_RECORDS_PER_BATCH])
         except KafkaError as error:
             future.set_exception(error)
             return future

@@ -198,6 +198,22 @@ def test_a_snapshot_is_a_start() -> None:
     run(main)
 
 
+def test_a_very_large_operation_is_several_batches() -> None:
+    async def main(clock: Clock) -> None:
+        world = World()
+        await world.lead()
+        await clock.advance(0.1)
+        world.quorum.automatic = False
+        future = world.controller.submit("large", lambda state, now_ms: Result("done", [NoOpRecord()] * 25_000))
+        assert [len(values) for _, values in world.quorum.log[1:]] == [10_000, 10_000, 5_000]
+        assert not future.done()
+        world.quorum.commit()
+        assert await future == "done"
+        world.close()
+
+    run(main)
+
+
 def test_a_bug_in_an_operation_is_an_error_of_that_operation_only(caplog: pytest.LogCaptureFixture) -> None:
     async def main(clock: Clock) -> None:
         world = World()
