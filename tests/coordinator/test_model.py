@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -21,6 +22,8 @@ from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.join_group import JoinGroupResponse
 from pykbroker_wire.messages.sync_group import SyncGroupResponse
 from tests.coordinator.harness import Bench, Refused, subscription
+
+pytestmark = pytest.mark.slow
 
 PARTITIONS = range(4)
 GROUP = "g"

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from pykbroker.coordinator.group.records import decode_offset, offset_tombstone
+from pykbroker.coordinator.group.records import OFFSET_COMMIT_WITH_EXPIRY_VERSION, decode_offset, offset_tombstone
 from pykbroker.coordinator.result import Record
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.offset_fetch import (
@@ -50,6 +50,8 @@ class Committed:
 
 #: What is kept of an offset: its place in the log, and the value as it stands there.
 _AT_BYTES: Final = 8
+_VERSION_END: Final = _AT_BYTES + 2
+_WITH_EXPIRY: Final = OFFSET_COMMIT_WITH_EXPIRY_VERSION.to_bytes(2, "big")
 
 
 _Partitions = dict[int, bytes]
@@ -222,19 +224,26 @@ class Offsets:
                     records.append(offset_tombstone(group, topic, partition))
         return records
 
+    def size(self, group: str) -> int:
+        return sum(map(len, self._by_group.get(group, {}).values()))
+
     def expire(
         self, group: str, retained_from_ms: int, now_ms: int, retention_ms: int, is_subscribed: Callable[[str], bool]
     ) -> tuple[list[Record], bool]:
         """Tombstones of what has expired, and whether that is everything the group has."""
         records: list[Record] = []
         everything = not self.has_open_transaction(group)
+        too_early = retained_from_ms != -1 and now_ms - retained_from_ms < retention_ms
         for topic, partitions in self._by_group.get(group, {}).items():
             if is_subscribed(topic):
                 everything = False
                 continue
             for partition, entry in partitions.items():
-                if Committed(entry).expired(retained_from_ms, now_ms, retention_ms) and not self.is_pending(
-                    group, topic, partition
+                if (
+                    # Only values with an expiry of their own need to be looked into before the group's time has come.
+                    not (too_early and entry[_AT_BYTES:_VERSION_END] != _WITH_EXPIRY)
+                    and Committed(entry).expired(retained_from_ms, now_ms, retention_ms)
+                    and not self.is_pending(group, topic, partition)
                 ):
                     records.append(offset_tombstone(group, topic, partition))
                 else:

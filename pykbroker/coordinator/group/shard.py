@@ -51,8 +51,7 @@ logger = logging.getLogger(__name__)
 CLASSIC = "classic"
 
 _EXPIRE: TimerKey = ("expire",)
-#: Groups that one turn of the expiry looks at, and offsets after which it makes a pause: a turn stays under some
-#: milliseconds.
+#: Groups and offsets that one turn of the expiry looks at: some milliseconds' worth.
 _EXPIRE_GROUPS = 256
 _EXPIRE_OFFSETS = 1_000
 
@@ -157,10 +156,11 @@ class GroupShard:
     def _expire(self, group_ids: list[str], now_ms: int, result: Result) -> None:
         """Offsets past their retention, and groups that are empty without any. `group_ids` is taken from the end."""
         result.atomic = False
-        looked_at = 0
-        while group_ids and looked_at < _EXPIRE_GROUPS and len(result.records) < _EXPIRE_OFFSETS:
-            looked_at += 1
+        groups = offsets = 0
+        while group_ids and groups < _EXPIRE_GROUPS and offsets < _EXPIRE_OFFSETS:
             group_id = group_ids.pop()
+            groups += 1
+            offsets += self.offsets.size(group_id)
             group = self.groups.get(group_id)
             retained_from_ms = group.offsets_expire_from_ms() if group is not None else None
             if group is None or retained_from_ms is None:
