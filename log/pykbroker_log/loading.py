@@ -67,8 +67,10 @@ class Loader:
         recovery_point: int,
         log_start_offset: int,
         dense: bool = False,
+        is_new: bool = False,
     ) -> None:
         self.dense = dense
+        self.is_new = is_new
         self.disk = disk
         self.path = path
         self.config = config
@@ -84,9 +86,12 @@ class Loader:
         self.rewritten: set[int] = set()
 
     def load(self) -> Loaded:
-        self._finish_deletions()
-        self._finish_swaps()
-        self._open_segments()
+        found = [] if self.is_new else self._list()
+        if any(self._is_leftover(name, parsed) for name, parsed in found):
+            self._finish_deletions(found)
+            self._finish_swaps(self._list())
+            found = self._list()
+        self._open_segments([parsed for _, parsed in found if parsed])
         epochs, epochs_lost = self._load_epochs()
         log_end_offset = self._check_segments(epochs)
         if log_end_offset < self.log_start_offset:
@@ -99,20 +104,26 @@ class Loader:
         earliest = epochs.earliest()
         if epochs_lost or (earliest[1] if earliest else log_end_offset) > start:
             # Or a crash has undone a move of the log's start, but not of the epochs' start.
-            epochs = self._rebuild_epochs(epochs, start)
+            epochs = self._rebuild_epochs(LeaderEpochs() if epochs_lost else epochs, start)
         self._drop_stray_snapshots(log_end_offset)
         self._catch_up_producers(log_end_offset)
         return Loaded(self.segments, epochs, log_end_offset, self.snapshots, self.work.summary())
 
     # -- files
 
-    def _finish_deletions(self) -> None:
+    def _list(self) -> list[tuple[str, names.SegmentName | None]]:
+        return [(name, names.parse_segment_file(name)) for name in self.disk.list(self.path)]
+
+    @staticmethod
+    def _is_leftover(name: str, parsed: names.SegmentName | None) -> bool:
+        return bool(parsed.state) if parsed else name.endswith((names.DELETED, ".tmp"))
+
+    def _finish_deletions(self, parsed: list[tuple[str, names.SegmentName | None]]) -> None:
         """`.deleted` files go; so does all of a compaction that had not got as far as its swap."""
-        parsed = [(name, names.parse_segment_file(name)) for name in self.disk.list(self.path)]
         cleaned = [found.base_offset for _, found in parsed if found and found.state == names.CLEANED]
         for name, found in parsed:
             if found is None:
-                if name.endswith((names.DELETED, ".tmp")):
+                if self._is_leftover(name, None):
                     self.disk.unlink(f"{self.path}/{name}")
             elif found.state in (names.DELETED, names.CLEANED) or (
                 # A split writes several outputs; if one is unfinished, those behind it do not count either.
@@ -120,9 +131,8 @@ class Loader:
             ):
                 self.disk.unlink(f"{self.path}/{name}")
 
-    def _finish_swaps(self) -> None:
+    def _finish_swaps(self, parsed: list[tuple[str, names.SegmentName | None]]) -> None:
         """A complete `.swap` replaces the segments whose offsets it covers."""
-        parsed = [(name, names.parse_segment_file(name)) for name in self.disk.list(self.path)]
         swaps = [(name, found) for name, found in parsed if found and found.state == names.SWAP]
         if not swaps:
             return
@@ -163,8 +173,7 @@ class Loader:
             if self.disk.exists(path):
                 self.disk.unlink(path)
 
-    def _open_segments(self) -> None:
-        found = [parsed for name in self.disk.list(self.path) if (parsed := names.parse_segment_file(name))]
+    def _open_segments(self, found: list[names.SegmentName]) -> None:
         bases = sorted(entry.base_offset for entry in found if entry.kind == names.LOG)
         indexed = {entry.base_offset for entry in found if entry.kind == names.OFFSET_INDEX}
         timed = {entry.base_offset for entry in found if entry.kind == names.TIME_INDEX}
@@ -286,10 +295,13 @@ class Loader:
 
     def _load_epochs(self) -> tuple[LeaderEpochs, bool]:
         path = f"{self.path}/{names.LEADER_EPOCHS}"
-        if not self.disk.exists(path):
-            return LeaderEpochs(), self.segments[-1].base_offset > 0 or self.segments[0].size > 0
+        has_records = len(self.segments) > 1 or self.segments[0].size > 0
+        if self.is_new or not self.disk.exists(path):
+            return LeaderEpochs(), has_records
         try:
-            return LeaderEpochs(decode_epochs(read_file(self.disk, path))), False
+            epochs = LeaderEpochs(decode_epochs(read_file(self.disk, path)))
+            # An empty file is a valid one; also what a crash leaves of one that was not synced.
+            return epochs, has_records and epochs.earliest() is None
         except MalformedFile as error:
             set_aside(self.disk, path, self.now_ms, str(error))
             self.work.notes.append(f"rebuilt {names.LEADER_EPOCHS}")

@@ -148,7 +148,8 @@ class PartitionLog:
         log.producers.expiration_ms = producer_id_expiration_ms
         log._last_flush_ms = now_ms
         with log._storage():
-            if not disk.exists(path):
+            is_new = not disk.exists(path)
+            if is_new:
                 disk.make_dirs(path)
             log._side.check_topic_id(topic_id, now_ms)
             loaded = Loader(
@@ -161,6 +162,7 @@ class PartitionLog:
                 recovery_point=recovery_point,
                 log_start_offset=log_start_offset,
                 dense=dense,
+                is_new=is_new,
             ).load()
             log._segments = Segments(loaded.segments)
             log._active = loaded.segments[-1]
