@@ -103,10 +103,11 @@ class Dispatcher:
             result = self._run(row, ctx, request)
         if isinstance(result, asyncio.Future):
             return PendingAnswer(self, row, ctx, result)
+        row.requests.value += 1
         if result is None:
-            row.requests.value += 1
             return None
-        return self.finish(row, ctx, result)
+        # Answered in the turn in which it came: no time to speak of was spent.
+        return self._encode(row, ctx, result)
 
     def _run(self, row: Row, ctx: RequestContext, request: Any) -> Any:
         try:
@@ -125,12 +126,17 @@ class Dispatcher:
         return row.handle(RequestContext(peer, self.services, row.key, row.max_version, 0, None, self._now_ms()), request)
 
     def finish(self, row: Row, ctx: RequestContext, response: Any) -> list[bytes | bytearray | memoryview]:
-        """The one place after each handler."""
+        """An answer that came later."""
         row.requests.value += 1
         row.total_time_ms.value += self._now_ms() - ctx.arrival_ms
+        return self._encode(row, ctx, response)
+
+    def _encode(self, row: Row, ctx: RequestContext, response: Any) -> list[bytes | bytearray | memoryview]:
+        """The one place after each handler."""
         if type(response) is ForwardedResponse:
             return response.frame()
-        return encode_response(ctx.correlation_id, row.key, ctx.api_version, response.encode(ctx.api_version))
+        version = ctx.api_version
+        return encode_response(ctx.correlation_id, row.key, version, response.encode(version))
 
     def _unsupported_version(self, row: Row, header: RequestHeader) -> list[bytes | bytearray | memoryview]:
         if row.key != ApiKey.API_VERSIONS:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pykbroker.api.context import RequestContext
-from pykbroker.api.leaders import leader_hint
+from pykbroker.api.leaders import leader_hint, node_on_listener
 from pykbroker.metadata.names import INTERNAL_TOPICS
 from pykbroker.net.connection import CloseConnection
 from pykbroker.replica.partition import Partition
@@ -46,78 +46,76 @@ _WITHOUT_LOG_START = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
+_ACKS = (-1, 0, 1)
+_NONE = ErrorCode.NONE
+#: Shared by all answers that name no leader; never changed.
+_NO_LEADER = LeaderIdAndEpoch()
 #: A request that asks for acks=all where the high watermark does not move at once waits in one of these.
 _Waiting = list[tuple[Partition, int, PartitionProduceResponse]]
 
 
 def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
     acks = request.acks
-    topics: list[TopicProduceResponse] = []
-    waiting: _Waiting = []
+    services = ctx.broker
     now_ms = ctx.arrival_ms
     by_id = ctx.api_version >= _TOPIC_IDS_FROM
-    replicas = ctx.broker.replicas
-    refused = _refuse_transactional(ctx, request)
+    refused = _refuse(ctx, request)
+    topics: list[TopicProduceResponse] = []
+    waiting: _Waiting = []
+    failed = False
     for topic in request.topic_data:
         name: str | None
+        topic_error = refused
         if by_id:
-            image = ctx.broker.metadata.image.topics.by_id.get(topic.topic_id)
-            name = image.name if image is not None else None
+            image = services.metadata.image.topics.by_id.get(topic.topic_id)
+            name = None if image is None else image.name
         else:
             name = topic.name
         if name is None:
             topic_error = ErrorCode.UNKNOWN_TOPIC_ID
         elif not ctx.authorize(Operation.WRITE, Resource.TOPIC, name):
             topic_error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif acks not in (-1, 0, 1):
-            topic_error = ErrorCode.INVALID_REQUIRED_ACKS
-        elif name in INTERNAL_TOPICS and ctx.client_id != _ADMIN_CLIENT_ID:
-            topic_error = ErrorCode.INVALID_TOPIC_EXCEPTION
-        else:
-            topic_error = refused
         answers: list[PartitionProduceResponse] = []
-        for asked in _each_once(topic.partition_data):
-            answer = PartitionProduceResponse(index=asked.index)
-            answers.append(answer)
-            partition = None
-            if topic_error:
-                _fail(answer, KafkaError(topic_error))
-                continue
+        for asked in topic.partition_data:
+            index = asked.index
             try:
-                assert name is not None
-                partition = replicas.get(name, asked.index)
-                if asked.records is None:
-                    raise NotOneBatch(ErrorCode.INVALID_RECORD, "the records field is null")
-                if ctx.api_version < _ZSTD_FROM and len(asked.records) > _ATTRIBUTES_AT and asked.records[_ATTRIBUTES_AT] & 7 == _ZSTD:
-                    raise NotOneBatch(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-                info = partition.append(asked.records, required_acks=acks, now_ms=now_ms)
+                if topic_error or name is None:
+                    raise KafkaError(topic_error)
+                records = asked.records
+                if records is None:
+                    raise KafkaError(ErrorCode.INVALID_RECORD, "the records field is null")
+                partition = services.replicas.get(name, index)
+                info = partition.append(records, required_acks=acks, now_ms=now_ms)
             except KafkaError as error:
-                _fail(answer, error, partition)
-                if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and ctx.api_version >= 10 and name is not None:
-                    leader, epoch, _ = leader_hint(ctx.broker, ctx.listener_name, name, asked.index)
-                    answer.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+                failed = True
+                answers.append(_failure(ctx, name, index, error))
                 continue
-            answer.base_offset = info.first_offset
-            answer.log_append_time_ms = info.log_append_time_ms
-            answer.log_start_offset = info.log_start_offset
+            answer = PartitionProduceResponse(
+                index=index,
+                base_offset=info.first_offset,
+                log_append_time_ms=info.log_append_time_ms,
+                log_start_offset=info.log_start_offset,
+                current_leader=_NO_LEADER,
+            )
+            answers.append(answer)
             if acks == -1 and partition.high_watermark <= info.last_offset:
                 waiting.append((partition, info.last_offset + 1, answer))
-        if answers:
-            topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
+        topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
     if acks == 0:
-        _close_on_error(ctx, topics)
+        if failed:
+            _close(ctx, topics)
         return None
     response = ProduceResponse(responses=topics)
     if waiting:
         return _wait(ctx, request, response, waiting)
-    return _with_endpoints(ctx, response)
+    return _with_endpoints(ctx, response) if failed else response
 
 
-def _refuse_transactional(ctx: RequestContext, request: ProduceRequest) -> ErrorCode:
-    """CVE-2018-17196: whether a request is transactional is told by every batch of it, not by its header."""
+def _refuse(ctx: RequestContext, request: ProduceRequest) -> ErrorCode:
+    """What is wrong with the request as a whole. CVE-2018-17196: whether it is transactional is told by every batch of it."""
     for topic in request.topic_data:
         for asked in topic.partition_data:
-            # One batch: a request with more of them is refused anyway.
+            # One batch: a partition with more of them is refused anyway.
             records = asked.records
             if records is not None and len(records) > _ATTRIBUTES_AT and records[_ATTRIBUTES_AT] & _TRANSACTIONAL:
                 transactional_id = request.transactional_id
@@ -125,12 +123,16 @@ def _refuse_transactional(ctx: RequestContext, request: ProduceRequest) -> Error
                     return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
                 # No transactional id was ever given out, so no producer can own this one.
                 return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    return ErrorCode.NONE
+    return _NONE if request.acks in _ACKS else ErrorCode.INVALID_REQUIRED_ACKS
 
 
-def _each_once(asked: list[PartitionProduceData]) -> Iterable[PartitionProduceData]:
-    """Of a partition that stands there twice the last one counts."""
-    return {one.index: one for one in asked}.values() if len(asked) > 1 else asked
+def _failure(ctx: RequestContext, name: str | None, index: int, error: KafkaError) -> PartitionProduceResponse:
+    answer = PartitionProduceResponse(index=index)
+    _fail(answer, error)
+    if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and ctx.api_version >= 10 and name is not None:
+        leader, epoch, _ = leader_hint(ctx.broker, ctx.listener_name, name, index)
+        answer.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+    return answer
 
 
 def _fail(answer: PartitionProduceResponse, error: KafkaError, partition: Partition | None = None) -> None:
@@ -150,15 +152,14 @@ def _fail(answer: PartitionProduceResponse, error: KafkaError, partition: Partit
         answer.error_message = error.message or None
 
 
-def _close_on_error(ctx: RequestContext, topics: list[TopicProduceResponse]) -> None:
-    failed = [
+def _close(ctx: RequestContext, topics: list[TopicProduceResponse]) -> None:
+    failures = [
         f"{topic.name}-{answer.index}: {ErrorCode(answer.error_code).name}"
         for topic in topics
         for answer in topic.partition_responses
         if answer.error_code
     ]
-    if failed:
-        raise CloseConnection(f"a Produce request with acks=0 from client {ctx.client_id!r} failed: {', '.join(failed)}")
+    raise CloseConnection(f"a Produce request with acks=0 from client {ctx.client_id!r} failed: {', '.join(failures)}")
 
 
 def _with_endpoints(ctx: RequestContext, response: ProduceResponse) -> ProduceResponse:
@@ -166,8 +167,6 @@ def _with_endpoints(ctx: RequestContext, response: ProduceResponse) -> ProduceRe
         for topic in response.responses:
             for answer in topic.partition_responses:
                 if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and answer.current_leader.leader_id >= 0:
-                    from pykbroker.api.leaders import node_on_listener
-
                     node = node_on_listener(ctx.broker, answer.current_leader.leader_id, ctx.listener_name)
                     if node is not None:
                         response.node_endpoints.append(
