@@ -480,6 +480,9 @@ class CoordinatorRuntime(Generic[S]):
         end = log.log_end_offset
         while offset < end:
             data = b"".join(bytes(part) for part in log.read(offset, LOAD_BYTES, end).slices)
+            if not data:
+                # A crash took what was here: there are no records up to the end.
+                break
             for position, header in iter_batches(data):
                 records = iter_records(data, position, header)
                 if header.is_control:
