@@ -73,12 +73,29 @@ def _produce(connections: int, in_flight: int, records: int, value_bytes: int, u
     def measure(server: Server, seconds: float) -> dict[str, float]:
         _, topic_id = new_topic(server, connections)
         # The JIT of the one side needs to have seen the code; the other side gets the same.
-        raw.produce(server.address, topic_id, connections=connections, in_flight=in_flight, records=records, value_bytes=value_bytes, seconds=1.0)
+        raw.produce(
+            server.address,
+            topic_id,
+            connections=connections,
+            in_flight=in_flight,
+            records=records,
+            value_bytes=value_bytes,
+            seconds=1.0,
+        )
         cpu = server.cpu_seconds()
         load = raw.produce(
-            server.address, topic_id, connections=connections, in_flight=in_flight, records=records, value_bytes=value_bytes, seconds=seconds
+            server.address,
+            topic_id,
+            connections=connections,
+            in_flight=in_flight,
+            records=records,
+            value_bytes=value_bytes,
+            seconds=seconds,
         )
-        found = {"broker CPU, µs/request": (server.cpu_seconds() - cpu) / load.requests * 1e6, "driver, share of a core": load.driver_share}
+        found = {
+            "broker CPU, µs/request": (server.cpu_seconds() - cpu) / load.requests * 1e6,
+            "driver, share of a core": load.driver_share,
+        }
         if unit == "MB/s":
             found["throughput"] = load.megabytes_per_second
         else:
@@ -91,12 +108,16 @@ def _produce(connections: int, in_flight: int, records: int, value_bytes: int, u
     return measure
 
 
-def _add_produce(title: str, connections: int, in_flight: int, records: int, value_bytes: int, target: float, unit: str = "req/s") -> None:
+def _add_produce(
+    title: str, connections: int, in_flight: int, records: int, value_bytes: int, target: float, unit: str = "req/s"
+) -> None:
     figures = [Figure("throughput", unit, target=target)]
     if in_flight == 1:
         figures.append(Figure("p50", "µs", more_is_better=False))
         figures.append(Figure("p99", "µs", more_is_better=False, target=1))
-    MEASUREMENTS.append(Measurement(title, _produce(connections, in_flight, records, value_bytes, unit), tuple(figures)))
+    MEASUREMENTS.append(
+        Measurement(title, _produce(connections, in_flight, records, value_bytes, unit), tuple(figures))
+    )
 
 
 _add_produce("Produce 1 x 100 B, 1 connection x 50", 1, 50, 1, 100, 3)
@@ -129,7 +150,12 @@ def _librdkafka_produce(codec: str, messages: int) -> Measure:
         name, _ = new_topic(server)
         value = _half_compressible(1000)
         producer = Producer(
-            {"bootstrap.servers": server.bootstrap, "compression.type": codec, "linger.ms": 5, "queue.buffering.max.messages": 1_000_000}
+            {
+                "bootstrap.servers": server.bootstrap,
+                "compression.type": codec,
+                "linger.ms": 5,
+                "queue.buffering.max.messages": 1_000_000,
+            }
         )
         failures: list[object] = []
 
@@ -165,7 +191,9 @@ def _half_compressible(size: int) -> bytes:
 for _codec, _messages in (("none", 100_000), ("lz4", 400_000)):
     MEASUREMENTS.append(
         Measurement(
-            f"librdkafka producer, 1 KB, {_codec}", _librdkafka_produce(_codec, _messages), (Figure("throughput", "msg/s", target=1),)
+            f"librdkafka producer, 1 KB, {_codec}",
+            _librdkafka_produce(_codec, _messages),
+            (Figure("throughput", "msg/s", target=1),),
         )
     )
 
@@ -180,7 +208,14 @@ def librdkafka_consume(server: Server, seconds: float) -> dict[str, float]:
     client = raw.Client(server.address)
     messages = min(messages, client.end_offset(name, 0))
     client.close()
-    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "bench", "enable.auto.commit": False, "auto.offset.reset": "earliest"})
+    consumer = Consumer(
+        {
+            "bootstrap.servers": server.bootstrap,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+        }
+    )
     consumer.assign([TopicPartition(name, 0, 0)])
     begin = time.perf_counter()
     got = 0
@@ -205,7 +240,14 @@ def end_to_end(server: Server, seconds: float) -> dict[str, float]:
     from confluent_kafka import Consumer, Producer, TopicPartition
 
     name, _ = new_topic(server)
-    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "e2e", "enable.auto.commit": False, "fetch.wait.max.ms": 500})
+    consumer = Consumer(
+        {
+            "bootstrap.servers": server.bootstrap,
+            "group.id": "e2e",
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 500,
+        }
+    )
     consumer.assign([TopicPartition(name, 0, 0)])
     producer = Producer({"bootstrap.servers": server.bootstrap, "linger.ms": 0, "acks": "all"})
     latencies: list[float] = []
@@ -249,7 +291,18 @@ def end_to_end_tool(server: Server, seconds: float) -> dict[str, float]:
 
     name, _ = new_topic(server)
     command = ["java", "-Xmx256m", "-cp", f"{kafka_libs()}/*", "org.apache.kafka.tools.EndToEndLatency"]
-    arguments = ["--bootstrap-server", server.bootstrap, "--topic", name, "--num-records", "5000", "--producer-acks", "all", "--record-size", "1024"]
+    arguments = [
+        "--bootstrap-server",
+        server.bootstrap,
+        "--topic",
+        name,
+        "--num-records",
+        "5000",
+        "--producer-acks",
+        "all",
+        "--record-size",
+        "1024",
+    ]
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=120, check=True)
     found = re.search(r"50th = (\d+), 99th = (\d+)", done.stdout)
     if found is None:
@@ -277,7 +330,9 @@ def thousand_partitions(server: Server, seconds: float) -> dict[str, float]:
     created = time.perf_counter() - begin
     if answer.topics[0].error_code:
         raise RuntimeError(f"CreateTopics: error {answer.topics[0].error_code}")
-    asked = ListOffsetsTopic(name="thousand", partitions=[ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(1000)])
+    asked = ListOffsetsTopic(
+        name="thousand", partitions=[ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(1000)]
+    )
     while True:
         found = client.call(ListOffsetsRequest(replica_id=-1, topics=[asked]), 7).topics[0].partitions
         if len(found) == 1000 and not any(partition.error_code for partition in found):

@@ -85,8 +85,12 @@ class Client:
     def wait_for_leaders(self, name: str, partitions: int) -> None:
         deadline = time.monotonic() + 30
         while True:
-            found = self.call(MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False), 12).topics[0]
-            if len(found.partitions) == partitions and all(p.leader_id >= 0 and not p.error_code for p in found.partitions):
+            found = self.call(
+                MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False), 12
+            ).topics[0]
+            if len(found.partitions) == partitions and all(
+                p.leader_id >= 0 and not p.error_code for p in found.partitions
+            ):
                 return
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{name} got no leaders")
@@ -119,7 +123,9 @@ def make_batch(records: int, value_bytes: int, producer_id: int) -> bytearray:
 class _ProduceLane:
     """One connection with its producer and partition."""
 
-    def __init__(self, address: tuple[str, int], topic_id: bytes, partition: int, records: int, value_bytes: int) -> None:
+    def __init__(
+        self, address: tuple[str, int], topic_id: bytes, partition: int, records: int, value_bytes: int
+    ) -> None:
         client = Client(address)
         self.socket = client.socket
         self.records = records
@@ -130,7 +136,9 @@ class _ProduceLane:
             acks=-1,
             timeout_ms=30_000,
             topic_data=[
-                TopicProduceData(topic_id=topic_id, partition_data=[PartitionProduceData(index=partition, records=bytes(self.batch))])
+                TopicProduceData(
+                    topic_id=topic_id, partition_data=[PartitionProduceData(index=partition, records=bytes(self.batch))]
+                )
             ],
         )
         self.frame = bytearray(b"".join(encode_request(0, PRODUCE_VERSION, 1, "bench", body)))
@@ -198,7 +206,14 @@ class Load:
 
 
 def produce(
-    address: tuple[str, int], topic_id: bytes, *, connections: int, in_flight: int, records: int, value_bytes: int, seconds: float
+    address: tuple[str, int],
+    topic_id: bytes,
+    *,
+    connections: int,
+    in_flight: int,
+    records: int,
+    value_bytes: int,
+    seconds: float,
 ) -> Load:
     """Keep `in_flight` requests on each connection unanswered for a time."""
     lanes = [_ProduceLane(address, topic_id, partition, records, value_bytes) for partition in range(connections)]
@@ -253,7 +268,9 @@ def produce(
     return load
 
 
-def fetch(address: tuple[str, int], topic_id: bytes, end_offset: int, *, fetch_bytes: int, in_flight: int, seconds: float) -> Load:
+def fetch(
+    address: tuple[str, int], topic_id: bytes, end_offset: int, *, fetch_bytes: int, in_flight: int, seconds: float
+) -> Load:
     """Read the same megabytes again and again, `in_flight` requests on one connection."""
     request = FetchRequest(
         max_wait_ms=500,
@@ -264,7 +281,11 @@ def fetch(address: tuple[str, int], topic_id: bytes, end_offset: int, *, fetch_b
         topics=[
             FetchTopic(
                 topic_id=topic_id,
-                partitions=[FetchPartition(partition=0, fetch_offset=0, current_leader_epoch=-1, partition_max_bytes=fetch_bytes)],
+                partitions=[
+                    FetchPartition(
+                        partition=0, fetch_offset=0, current_leader_epoch=-1, partition_max_bytes=fetch_bytes
+                    )
+                ],
             )
         ],
     )
@@ -318,11 +339,15 @@ class IdleConsumers:
         self.polls = 0
         asked = FetchTopic(
             topic_id=topic_id,
-            partitions=[FetchPartition(partition=0, fetch_offset=0, current_leader_epoch=-1, partition_max_bytes=1 << 20)],
+            partitions=[
+                FetchPartition(partition=0, fetch_offset=0, current_leader_epoch=-1, partition_max_bytes=1 << 20)
+            ],
         )
         for _ in range(count):
             client = Client(address)
-            opening = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=50 << 20, session_id=0, session_epoch=0, topics=[asked])
+            opening = FetchRequest(
+                max_wait_ms=0, min_bytes=1, max_bytes=50 << 20, session_id=0, session_epoch=0, topics=[asked]
+            )
             answer = client.call(opening, FETCH_VERSION)
             if answer.error_code:
                 raise RuntimeError(f"Fetch: error {answer.error_code}")
@@ -333,7 +358,9 @@ class IdleConsumers:
 
     def _poll(self, sock: socket.socket) -> None:
         state = self._frames[sock]
-        request = FetchRequest(max_wait_ms=self._wait_ms, min_bytes=1, max_bytes=50 << 20, session_id=state[0], session_epoch=state[1])
+        request = FetchRequest(
+            max_wait_ms=self._wait_ms, min_bytes=1, max_bytes=50 << 20, session_id=state[0], session_epoch=state[1]
+        )
         sock.sendall(b"".join(encode_request(1, FETCH_VERSION, state[1], "bench", request)))
         state[1] += 1
 

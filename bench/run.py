@@ -72,7 +72,10 @@ def run(measurements: list[Measurement], rounds: int, seconds: float) -> list[di
                 results.append(row)
                 print(format_row(row), flush=True)
             for name in sorted(set(values[Pykbroker.name]) - {figure.name for figure in measurement.figures}):
-                print(f"    {name}: {statistics.median(values[Pykbroker.name][name]):.3g} (Apache Kafka {statistics.median(values[ApacheKafka.name][name]):.3g})", flush=True)
+                print(
+                    f"    {name}: {statistics.median(values[Pykbroker.name][name]):.3g} (Apache Kafka {statistics.median(values[ApacheKafka.name][name]):.3g})",
+                    flush=True,
+                )
     finally:
         for server in servers.values():
             server.stop()

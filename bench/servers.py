@@ -88,7 +88,9 @@ class Server:
         """RssAnon and VmRSS in MB."""
         assert self.process is not None
         fields = dict(
-            line.split(":", 1) for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines() if ":" in line
+            line.split(":", 1)
+            for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+            if ":" in line
         )
         return tuple(int(fields[name].split()[0]) / 1024 for name in ("RssAnon", "VmRSS"))  # type: ignore[return-value]
 
@@ -103,7 +105,16 @@ class Pykbroker(Server):
     name = "pykbroker"
 
     def command(self) -> list[str]:
-        return [sys.executable, "-m", "pykbroker", "start", "--data-dir", str(self.directory / "data"), "--port", str(self.port)]
+        return [
+            sys.executable,
+            "-m",
+            "pykbroker",
+            "start",
+            "--data-dir",
+            str(self.directory / "data"),
+            "--port",
+            str(self.port),
+        ]
 
 
 class ApacheKafka(Server):
@@ -130,7 +141,16 @@ group.initial.rebalance.delay.ms=0
 """
         )
         subprocess.run(
-            [*self._java(), "kafka.tools.StorageTool", "format", "--standalone", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(self.directory / "server.properties")],
+            [
+                *self._java(),
+                "kafka.tools.StorageTool",
+                "format",
+                "--standalone",
+                "-t",
+                "MkU3OEVBNTcwNTJENDM2Qg",
+                "-c",
+                str(self.directory / "server.properties"),
+            ],
             check=True,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -143,6 +163,13 @@ group.initial.rebalance.delay.ms=0
 
     def command(self) -> list[str]:
         # The heap and collector of its own start script.
-        options = ["-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35"]
+        options = [
+            "-Xmx1G",
+            "-Xms1G",
+            "-server",
+            "-XX:+UseG1GC",
+            "-XX:MaxGCPauseMillis=20",
+            "-XX:InitiatingHeapOccupancyPercent=35",
+        ]
         java, *rest = self._java()
         return [java, *options, *rest, "kafka.Kafka", str(self.directory / "server.properties")]

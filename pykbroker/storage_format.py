@@ -63,7 +63,9 @@ def format_directories(
     for path in directories_of(config):
         if disk.exists(f"{path}/{names.META_PROPERTIES}"):
             if not ignore_formatted:
-                raise StorageFormatError(f"Log directory {path} is already formatted. Use --ignore-formatted to ignore this directory.")
+                raise StorageFormatError(
+                    f"Log directory {path} is already formatted. Use --ignore-formatted to ignore this directory."
+                )
             continue
         _make_durable(disk, path)
         directory_id = random_uuid(rng)
@@ -100,7 +102,9 @@ def _bootstrap() -> Iterable[bytes]:
 
 def _first_voters(config: Config, directory_id: bytes) -> VoterSet:
     """KIP-853: this node is the only voter of a new quorum."""
-    endpoints = tuple(Endpoint(point.listener_name, point.host, point.port) for point in config.listeners.advertised_controller)
+    endpoints = tuple(
+        Endpoint(point.listener_name, point.host, point.port) for point in config.listeners.advertised_controller
+    )
     return VoterSet.of([VoterNode(ReplicaKey(config.node_id, directory_id), endpoints)])
 
 
@@ -122,7 +126,9 @@ def read_format(disk: Disk, config: Config) -> Formatted:
         except (MalformedFile, KeyError, ValueError) as error:
             raise StorageFormatError(f"{file} cannot be read: {error!r}") from error
         if node_id != config.node_id:
-            raise StorageFormatError(f"Stored node id {node_id} in {file} doesn't match the configured node.id {config.node_id}")
+            raise StorageFormatError(
+                f"Stored node id {node_id} in {file} doesn't match the configured node.id {config.node_id}"
+            )
     found = set(cluster_ids.values())
     if len(found) != 1:
         raise StorageFormatError(f"The log directories belong to different clusters: {cluster_ids}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 from pykbroker.api.context import RequestContext
 from pykbroker.api.on_controller import controller_of, respond
@@ -18,16 +19,17 @@ from pykbroker_wire.messages.create_partitions import (
 
 def handle(ctx: RequestContext, request: CreatePartitionsRequest) -> asyncio.Future[CreatePartitionsResponse]:
     names = [topic.name for topic in request.topics]
+    counts = Counter(names)
     results = [
         CreatePartitionsTopicResult(
             name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name."
         )
-        for name in dict.fromkeys(names)
-        if names.count(name) > 1
+        for name, count in counts.items()
+        if count > 1
     ]
     topics = []
     for topic in request.topics:
-        if names.count(topic.name) > 1:
+        if counts[topic.name] > 1:
             continue
         if ctx.authorize(Operation.ALTER, Resource.TOPIC, topic.name):
             topics.append(topic)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 from pykbroker.api.context import RequestContext
 from pykbroker.api.on_controller import controller_of, respond
@@ -20,7 +21,8 @@ from pykbroker_wire.messages.create_topics import CreatableTopicResult, CreateTo
 
 def handle(ctx: RequestContext, request: CreateTopicsRequest) -> asyncio.Future[CreateTopicsResponse]:
     names = [topic.name for topic in request.topics]
-    once = [name for name in dict.fromkeys(names) if names.count(name) == 1]
+    counts = Counter(names)
+    once = [name for name, count in counts.items() if count == 1]
     allowed = [name for name in once if name != METADATA_TOPIC]
     if not ctx.authorize(Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME):
         creatable = {name for name in allowed if ctx.authorize(Operation.CREATE, Resource.TOPIC, name)}
@@ -37,8 +39,8 @@ def handle(ctx: RequestContext, request: CreateTopicsRequest) -> asyncio.Future[
         return create_topics(state, wanted, describable)
 
     def answer(response: CreateTopicsResponse) -> CreateTopicsResponse:
-        for name in dict.fromkeys(names):
-            if names.count(name) > 1:
+        for name, count in counts.items():
+            if count > 1:
                 response.topics.append(_failed(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
         for name in once:
             if name == METADATA_TOPIC:

@@ -25,7 +25,9 @@ def handle(ctx: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogD
         topics: dict[str, DescribeLogDirsTopic] = {}
         for replica in description.replicas:
             topics.setdefault(replica.topic, DescribeLogDirsTopic(name=replica.topic)).partitions.append(
-                DescribeLogDirsPartition(partition_index=replica.index, partition_size=replica.size_bytes, offset_lag=replica.offset_lag)
+                DescribeLogDirsPartition(
+                    partition_index=replica.index, partition_size=replica.size_bytes, offset_lag=replica.offset_lag
+                )
             )
         results.append(
             DescribeLogDirsResult(

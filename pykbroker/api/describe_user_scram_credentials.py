@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from pykbroker.api.context import RequestContext
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker_wire.errors import ErrorCode
@@ -19,7 +21,7 @@ def handle(ctx: RequestContext, request: DescribeUserScramCredentialsRequest) ->
         return DescribeUserScramCredentialsResponse(error_code=code, error_message=code.message)
     known = ctx.services.metadata.image.scram
     users = [user.name for user in request.users or ()] or [name for _, name in known]
-    asked_twice = {name for name in users if request.users and users.count(name) > 1}
+    asked_twice = {name for name, count in Counter(users).items() if request.users and count > 1}
     results = []
     for name in dict.fromkeys(users):
         result = DescribeUserScramCredentialsResult(user=name)

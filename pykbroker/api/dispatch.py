@@ -34,7 +34,18 @@ Forward = Callable[["Row", RequestContext, memoryview, Any], "asyncio.Future[Any
 class Row:
     """A row of TABLE with everything dispatch needs, resolved once."""
 
-    __slots__ = ("api", "check", "decode", "handle", "key", "max_version", "min_version", "name", "requests", "total_time_ms")
+    __slots__ = (
+        "api",
+        "check",
+        "decode",
+        "handle",
+        "key",
+        "max_version",
+        "min_version",
+        "name",
+        "requests",
+        "total_time_ms",
+    )
 
     def __init__(self, api: Api, metrics: Metrics) -> None:
         wire = APIS[api.key]
@@ -50,8 +61,12 @@ class Row:
         self.handle: Callable[[RequestContext, Any], Any] = module.handle
         #: what a broker refuses before it forwards a request: raises CloseConnection
         self.check: Callable[[Any], None] | None = getattr(module, "check", None)
-        self.requests: Counter = metrics.counter(f"kafka.network:type=RequestMetrics,name=RequestsPerSec,request={self.name}")
-        self.total_time_ms: Counter = metrics.counter(f"kafka.network:type=RequestMetrics,name=TotalTimeMs,request={self.name}")
+        self.requests: Counter = metrics.counter(
+            f"kafka.network:type=RequestMetrics,name=RequestsPerSec,request={self.name}"
+        )
+        self.total_time_ms: Counter = metrics.counter(
+            f"kafka.network:type=RequestMetrics,name=TotalTimeMs,request={self.name}"
+        )
 
 
 class PendingAnswer:
@@ -94,7 +109,9 @@ class Dispatcher:
         except DecodeError as error:
             self._errors.value += 1
             raise CloseConnection(f"a request that cannot be decoded: {error}") from None
-        ctx = RequestContext(peer, self.services, header.api_key, version, header.correlation_id, header.client_id, self._now_ms())
+        ctx = RequestContext(
+            peer, self.services, header.api_key, version, header.correlation_id, header.client_id, self._now_ms()
+        )
         if row.api.forward and self._forward is not None:
             if row.check is not None:
                 row.check(request)
@@ -123,7 +140,9 @@ class Dispatcher:
         row = self.rows.get(request.API_KEY)
         if row is None:
             raise CloseConnection(f"request with API key {request.API_KEY}, which is not served on this listener")
-        return row.handle(RequestContext(peer, self.services, row.key, row.max_version, 0, None, self._now_ms()), request)
+        return row.handle(
+            RequestContext(peer, self.services, row.key, row.max_version, 0, None, self._now_ms()), request
+        )
 
     def finish(self, row: Row, ctx: RequestContext, response: Any) -> list[bytes | bytearray | memoryview]:
         """An answer that came later."""
@@ -140,7 +159,9 @@ class Dispatcher:
 
     def _unsupported_version(self, row: Row, header: RequestHeader) -> list[bytes | bytearray | memoryview]:
         if row.key != ApiKey.API_VERSIONS:
-            raise CloseConnection(f"{row.name} request of version {header.version}, served are {row.min_version} to {row.max_version}")
+            raise CloseConnection(
+                f"{row.name} request of version {header.version}, served are {row.min_version} to {row.max_version}"
+            )
         response = ApiVersionsResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION,
             api_keys=[ApiVersion(api_key=row.key, min_version=row.min_version, max_version=row.max_version)],

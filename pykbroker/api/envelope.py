@@ -27,7 +27,15 @@ _FORWARDED = {int(row.key): row for row in TABLE if row.forward and row.on & On.
 class ForwardedPeer:
     """The client behind an Envelope."""
 
-    __slots__ = ("client_host", "client_software_name", "client_software_version", "listener_name", "principal", "security_protocol", "zero_copy")
+    __slots__ = (
+        "client_host",
+        "client_software_name",
+        "client_software_version",
+        "listener_name",
+        "principal",
+        "security_protocol",
+        "zero_copy",
+    )
 
     def __init__(self, principal: str, client_host: str, listener_name: str, security_protocol: str) -> None:
         self.principal = principal
@@ -106,6 +114,8 @@ def handle(ctx: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse | 
 
 
 def _wrap(ctx: RequestContext, response: Any) -> EnvelopeResponse:
-    frame = b"".join(encode_response(ctx.correlation_id, ctx.api_key, ctx.api_version, response.encode(ctx.api_version)))
+    frame = b"".join(
+        encode_response(ctx.correlation_id, ctx.api_key, ctx.api_version, response.encode(ctx.api_version))
+    )
     # Without the size: the broker puts its own in front.
     return EnvelopeResponse(response_data=frame[4:])

@@ -39,7 +39,11 @@ def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | asynci
     replica_id = request.replica_state.replica_id if ctx.api_version >= 15 else request.replica_id
     if replica_id >= 0 and not ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
         # CVE-2018-1288: only brokers may speak as replicas.
-        return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED) if ctx.api_version >= 7 else FetchResponse()
+        return (
+            FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            if ctx.api_version >= 7
+            else FetchResponse()
+        )
     if request.isolation_level not in (0, 1):
         return FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
     uses_ids = ctx.api_version >= _TOPIC_IDS_FROM
@@ -86,7 +90,9 @@ def _update(members: dict[Key, FetchPartition], request: FetchRequest, uses_ids:
             key = (name, asked.partition)
             entry = members.get(key)
             if entry is None:
-                entry = members[key] = FetchPartition(None if uses_ids else topic.topic, topic.topic_id, asked.partition)
+                entry = members[key] = FetchPartition(
+                    None if uses_ids else topic.topic, topic.topic_id, asked.partition
+                )
             entry.fetch_offset = asked.fetch_offset
             entry.log_start_offset = asked.log_start_offset
             entry.max_bytes = asked.partition_max_bytes
@@ -163,9 +169,13 @@ class _Fetch:
                         continue
                 limit = min(entry.max_bytes, left)
                 if self.replica_id >= 0:
-                    found = partition.read_as_replica(self.replica_id, entry.fetch_offset, limit, min_one=not total, zero_copy=zero_copy)
+                    found = partition.read_as_replica(
+                        self.replica_id, entry.fetch_offset, limit, min_one=not total, zero_copy=zero_copy
+                    )
                 else:
-                    found = partition.read(entry.fetch_offset, limit, read_committed=committed, min_one=not total, zero_copy=zero_copy)
+                    found = partition.read(
+                        entry.fetch_offset, limit, read_committed=committed, min_one=not total, zero_copy=zero_copy
+                    )
                 log = partition.log
                 data.high_watermark = log.high_watermark
                 data.last_stable_offset = log.last_stable_offset
@@ -184,7 +194,11 @@ class _Fetch:
                 data.log_start_offset = -1
                 data.records = []
                 entry.partition = None
-                if error.code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH) and version >= 16 and entry.topic:
+                if (
+                    error.code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+                    and version >= 16
+                    and entry.topic
+                ):
                     leader, epoch, _ = leader_hint(self.services, self.ctx.listener_name, entry.topic, entry.index)
                     data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
         if not final and not urgent and total < request.min_bytes:
@@ -198,7 +212,9 @@ class _Fetch:
         log = partition.log
         epoch, end_offset = log.epoch_end_offset(entry.last_fetched_epoch)
         if epoch == NO_EPOCH or end_offset < 0 or entry.fetch_offset < log.log_start_offset:
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition}: nothing is known about epoch {entry.last_fetched_epoch}")
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{partition}: nothing is known about epoch {entry.last_fetched_epoch}"
+            )
         if epoch < entry.last_fetched_epoch or end_offset < entry.fetch_offset:
             data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
             data.high_watermark = log.high_watermark
@@ -239,7 +255,9 @@ class _Fetch:
             if session is not None:
                 has_records = bool(data.records)
                 diverging = data.diverging_epoch != EpochEndOffset()
-                tell = entry.worth_telling(data.error_code, has_records, data.high_watermark, data.log_start_offset, diverging)
+                tell = entry.worth_telling(
+                    data.error_code, has_records, data.high_watermark, data.log_start_offset, diverging
+                )
                 if has_records:
                     moved.append(key)
                 if not tell and not self.full:
@@ -247,7 +265,9 @@ class _Fetch:
             if data.error_code and version >= 16 and data.current_leader.leader_id >= 0 and entry.topic:
                 _, _, node = leader_hint(self.services, self.ctx.listener_name, entry.topic, entry.index)
                 if node is not None:
-                    endpoints[node.node_id] = NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
+                    endpoints[node.node_id] = NodeEndpoint(
+                        node_id=node.node_id, host=node.host, port=node.port, rack=node.rack
+                    )
             name = key[0]
             topic = topics.get(name)
             if topic is None:
@@ -269,5 +289,7 @@ def _read_metadata_log(ctx: RequestContext, request: FetchRequest) -> FetchRespo
     """On a controller listener only the metadata log is read; the quorum knows everything else."""
     if not ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
         return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    answer: FetchResponse | asyncio.Future[FetchResponse] = ctx.services.quorum.handle(request, ctx.api_version, ctx.listener_name)
+    answer: FetchResponse | asyncio.Future[FetchResponse] = ctx.services.quorum.handle(
+        request, ctx.api_version, ctx.listener_name
+    )
     return answer

@@ -36,7 +36,9 @@ def forward(row: Row, ctx: RequestContext, frame: memoryview, request: Any) -> a
     assert isinstance(services, BrokerServices)
     loop = services.runtime.loop
     envelope = EnvelopeRequest(
-        request_data=bytes(frame), request_principal=encode_principal(ctx.principal), client_host_address=packed_address(ctx.client_host)
+        request_data=bytes(frame),
+        request_principal=encode_principal(ctx.principal),
+        client_host_address=packed_address(ctx.client_host),
     )
     answer: asyncio.Future[ForwardedResponse] = loop.create_future()
     deadline = loop.time() + TIMEOUT_MS / 1000
@@ -58,7 +60,9 @@ def forward(row: Row, ctx: RequestContext, frame: memoryview, request: Any) -> a
         elif (error is not None or code == ErrorCode.NOT_CONTROLLER) and loop.time() < deadline:
             loop.call_later(RETRY_SECONDS, send)
         else:
-            answer.set_exception(CloseConnection(f"the controller did not answer a {row.name} request: {error or code.name}"))
+            answer.set_exception(
+                CloseConnection(f"the controller did not answer a {row.name} request: {error or code.name}")
+            )
 
     send()
     return answer

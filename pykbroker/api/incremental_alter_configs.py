@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -107,9 +108,10 @@ def _apply(alterations: list[Alteration], layer: dict[str, str]) -> None:
 def sort_out(ctx: RequestContext, resources: list[Any], verdicts: Verdicts) -> list[tuple[ResourceKey, Any]]:
     """Resources that are named once and are of a type that can be altered."""
     keys = [(resource.resource_type, resource.resource_name) for resource in resources]
+    counts = Counter(keys)
     found = []
     for key, resource in zip(keys, resources, strict=True):
-        if keys.count(key) > 1:
+        if counts[key] > 1:
             verdicts[key] = failure(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
         else:
             found.append((key, resource))

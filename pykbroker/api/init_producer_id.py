@@ -14,7 +14,9 @@ from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 
-def handle(ctx: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse | asyncio.Future[InitProducerIdResponse]:
+def handle(
+    ctx: RequestContext, request: InitProducerIdRequest
+) -> InitProducerIdResponse | asyncio.Future[InitProducerIdResponse]:
     transactional_id = request.transactional_id
     if transactional_id is not None:
         if not ctx.authorize(Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id):

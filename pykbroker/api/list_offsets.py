@@ -51,12 +51,16 @@ def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsRespo
                 answers.append(_answer(ctx, request, topic.name, asked))
             except KafkaError as error:
                 answers.append(
-                    ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=error.code, timestamp=-1, offset=-1)
+                    ListOffsetsPartitionResponse(
+                        partition_index=asked.partition_index, error_code=error.code, timestamp=-1, offset=-1
+                    )
                 )
     return ListOffsetsResponse(topics=list(topics.values()))
 
 
-def _answer(ctx: RequestContext, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+def _answer(
+    ctx: RequestContext, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
     timestamp = asked.timestamp
     if timestamp < EARLIEST_PENDING_UPLOAD or ctx.api_version < _FIRST_VERSION.get(timestamp, 0):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} in version {ctx.api_version}")
@@ -65,7 +69,10 @@ def _answer(ctx: RequestContext, request: ListOffsetsRequest, topic: str, asked:
         partition.require_leader(asked.current_leader_epoch)
     offset, found_timestamp, epoch = _find(partition, timestamp, request)
     return ListOffsetsPartitionResponse(
-        partition_index=asked.partition_index, timestamp=found_timestamp, offset=offset, leader_epoch=epoch if ctx.api_version >= 4 else -1
+        partition_index=asked.partition_index,
+        timestamp=found_timestamp,
+        offset=offset,
+        leader_epoch=epoch if ctx.api_version >= 4 else -1,
     )
 
 

@@ -6,7 +6,15 @@ from __future__ import annotations
 class LocalPeer:
     """Speaks as the node itself, over no connection."""
 
-    __slots__ = ("client_host", "client_software_name", "client_software_version", "listener_name", "principal", "security_protocol", "zero_copy")
+    __slots__ = (
+        "client_host",
+        "client_software_name",
+        "client_software_version",
+        "listener_name",
+        "principal",
+        "security_protocol",
+        "zero_copy",
+    )
 
     def __init__(self, listener_name: str) -> None:
         self.principal = "User:ANONYMOUS"

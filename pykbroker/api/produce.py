@@ -119,7 +119,9 @@ def _refuse(ctx: RequestContext, request: ProduceRequest) -> ErrorCode:
             records = asked.records
             if records is not None and len(records) > _ATTRIBUTES_AT and records[_ATTRIBUTES_AT] & _TRANSACTIONAL:
                 transactional_id = request.transactional_id
-                if transactional_id is None or not ctx.authorize(Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id):
+                if transactional_id is None or not ctx.authorize(
+                    Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id
+                ):
                     return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
                 # No transactional id was ever given out, so no producer can own this one.
                 return ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -144,7 +146,8 @@ def _fail(answer: PartitionProduceResponse, error: KafkaError, partition: Partit
     answer.log_start_offset = partition.log.log_start_offset if partition is not None and reached else -1
     if isinstance(error, RecordErrors):
         answer.record_errors = [
-            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message) for index, message in error.record_errors
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+            for index, message in error.record_errors
         ]
         answer.error_message = error.message
     elif isinstance(error, NotOneBatch) and error.code == ErrorCode.CORRUPT_MESSAGE:
@@ -175,7 +178,9 @@ def _with_endpoints(ctx: RequestContext, response: ProduceResponse) -> ProduceRe
     return response
 
 
-def _wait(ctx: RequestContext, request: ProduceRequest, response: ProduceResponse, waiting: _Waiting) -> asyncio.Future[ProduceResponse]:
+def _wait(
+    ctx: RequestContext, request: ProduceRequest, response: ProduceResponse, waiting: _Waiting
+) -> asyncio.Future[ProduceResponse]:
     """acks=all: one future for the request, done when every partition has committed or failed, or its time is up."""
     loop = ctx.broker.runtime.loop
     future: asyncio.Future[ProduceResponse] = loop.create_future()

@@ -15,7 +15,9 @@ from pykbroker_wire.primitives import uuid_from_str, uuid_to_str
 def arguments(parser: argparse.ArgumentParser) -> None:
     settings.add_arguments(parser)
     parser.add_argument("-t", "--cluster-id", metavar="ID", help="the cluster id (default: a new one)")
-    parser.add_argument("-g", "--ignore-formatted", action="store_true", help="leave directories that are formatted already as they are")
+    parser.add_argument(
+        "-g", "--ignore-formatted", action="store_true", help="leave directories that are formatted already as they are"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -28,7 +30,12 @@ def run(options: argparse.Namespace) -> int:
         cluster_id = options.cluster_id or uuid_to_str(random_uuid(rng))
         uuid_from_str(cluster_id)
         formatted = format_directories(
-            OsDisk(), config, cluster_id, rng, now_ms=time.time_ns() // 1_000_000, ignore_formatted=options.ignore_formatted
+            OsDisk(),
+            config,
+            cluster_id,
+            rng,
+            now_ms=time.time_ns() // 1_000_000,
+            ignore_formatted=options.ignore_formatted,
         )
     except (ConfigError, StorageFormatError, OSError, ValueError) as error:
         print(f"pykbroker: {error}", file=sys.stderr)

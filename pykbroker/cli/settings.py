@@ -25,7 +25,9 @@ def default_data_dir() -> str:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("properties", nargs="?", metavar="server.properties", help="Apache Kafka's configuration file")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="set one configuration key (may be repeated)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="set one configuration key (may be repeated)"
+    )
 
 
 def read(options: argparse.Namespace, data_dir: str, port: int | None) -> Settings:

@@ -21,10 +21,20 @@ logger = logging.getLogger("pykbroker")
 def arguments(parser: argparse.ArgumentParser) -> None:
     settings.add_arguments(parser)
     parser.add_argument("--data-dir", metavar="DIR", help="where the data is (default: $XDG_DATA_HOME/pykbroker)")
-    parser.add_argument("--port", type=int, metavar="N", help="port of the client listener; 0 takes a free one (default: 9092)")
-    parser.add_argument("--ephemeral", action="store_true", help="keep the data in a temporary directory and remove it at the end")
-    parser.add_argument("--format", action="store_true", help="format log directories that are absent or empty, also with a properties file")
-    parser.add_argument("--log-level", default="INFO", metavar="LEVEL", help="DEBUG, INFO, WARNING or ERROR (default: INFO)")
+    parser.add_argument(
+        "--port", type=int, metavar="N", help="port of the client listener; 0 takes a free one (default: 9092)"
+    )
+    parser.add_argument(
+        "--ephemeral", action="store_true", help="keep the data in a temporary directory and remove it at the end"
+    )
+    parser.add_argument(
+        "--format",
+        action="store_true",
+        help="format log directories that are absent or empty, also with a properties file",
+    )
+    parser.add_argument(
+        "--log-level", default="INFO", metavar="LEVEL", help="DEBUG, INFO, WARNING or ERROR (default: INFO)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -46,7 +56,10 @@ def _run(options: argparse.Namespace, data_dir: str) -> int:
         print(f"pykbroker: {error}", file=sys.stderr)
         return 1
     if options.data_dir and chosen.has_file:
-        print("pykbroker: --data-dir goes with the development profile; with a properties file set `log.dirs`", file=sys.stderr)
+        print(
+            "pykbroker: --data-dir goes with the development profile; with a properties file set `log.dirs`",
+            file=sys.stderr,
+        )
         return 1
     _raise_file_limit()
     loop = _new_loop()

@@ -56,7 +56,10 @@ def start(limits: Limits | None = None) -> tuple[Echo, Listener, FakeLoop]:
     return echo, listener, echo.loop
 
 
-@given(st.lists(st.binary(min_size=1, max_size=9000), max_size=12), st.lists(st.integers(1, 20_000), min_size=1, max_size=30))
+@given(
+    st.lists(st.binary(min_size=1, max_size=9000), max_size=12),
+    st.lists(st.integers(1, 20_000), min_size=1, max_size=30),
+)
 def test_any_chunking_gives_the_same_frames(bodies: list[bytes], cuts: list[int]) -> None:
     bodies = [b"x" + body for body in bodies]
     echo, listener, _ = start()

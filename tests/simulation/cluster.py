@@ -121,7 +121,9 @@ class Client:
         return self.topic_ids[name]
 
 
-RETRY_PRODUCE = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+RETRY_PRODUCE = frozenset(
+    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
+)
 
 
 class Producer(Client):
@@ -161,8 +163,12 @@ class Producer(Client):
                     producer_epoch=0,
                     base_sequence=self._sequence,
                 )
-                data = TopicProduceData(topic_id=topic_id, partition_data=[PartitionProduceData(index=self.partition, records=batch)])
-                answer = await self.call(ProduceRequest(transactional_id=None, acks=-1, timeout_ms=TIMEOUT_MS, topic_data=[data]))
+                data = TopicProduceData(
+                    topic_id=topic_id, partition_data=[PartitionProduceData(index=self.partition, records=batch)]
+                )
+                answer = await self.call(
+                    ProduceRequest(transactional_id=None, acks=-1, timeout_ms=TIMEOUT_MS, topic_data=[data])
+                )
                 found = answer.responses[0].partition_responses[0]
                 self.world.trace.note(self.name, found.error_code, found.base_offset)
                 if not found.error_code:
@@ -194,7 +200,9 @@ class Consumer(Client):
 
     async def poll(self, wait_ms: int = 500) -> int:
         """One fetch; the number of new records."""
-        asked = FetchPartition(partition=self.partition, fetch_offset=self.position, current_leader_epoch=-1, partition_max_bytes=1 << 20)
+        asked = FetchPartition(
+            partition=self.partition, fetch_offset=self.position, current_leader_epoch=-1, partition_max_bytes=1 << 20
+        )
         request = FetchRequest(
             max_wait_ms=wait_ms,
             min_bytes=1,
@@ -233,7 +241,9 @@ class Consumer(Client):
         return count
 
     async def _earliest(self) -> int:
-        asked = ListOffsetsTopic(name=self.topic, partitions=[ListOffsetsPartition(partition_index=self.partition, timestamp=-2)])
+        asked = ListOffsetsTopic(
+            name=self.topic, partitions=[ListOffsetsPartition(partition_index=self.partition, timestamp=-2)]
+        )
         while True:
             found = (await self.call(ListOffsetsRequest(replica_id=-1, topics=[asked]))).topics[0].partitions[0]
             if not found.error_code:
@@ -248,7 +258,14 @@ class Consumer(Client):
             await self.poll(0)
 
 
-RETRY_GROUP = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT})
+RETRY_GROUP = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
 
 
 class Committer(Client):

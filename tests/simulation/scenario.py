@@ -83,7 +83,12 @@ async def _scenario(world: World, power_loss: bool) -> None:
 
 
 async def _check(
-    node: SimNode, producers: list[Producer], consumers: list[Consumer], committer: Committer, created: list[str], power_loss: bool
+    node: SimNode,
+    producers: list[Producer],
+    consumers: list[Consumer],
+    committer: Committer,
+    created: list[str],
+    power_loss: bool,
 ) -> None:
     # The metadata log is fsynced before a topic is acknowledged: no crash may take it.
     assert set(created) <= set(await committer.topics())

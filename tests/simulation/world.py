@@ -34,7 +34,9 @@ class _NoSelector(selectors.BaseSelector):
         self._keys: dict[Any, selectors.SelectorKey] = {}
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        key = self._keys[fileobj] = selectors.SelectorKey(fileobj, fileobj if isinstance(fileobj, int) else fileobj.fileno(), events, data)
+        key = self._keys[fileobj] = selectors.SelectorKey(
+            fileobj, fileobj if isinstance(fileobj, int) else fileobj.fileno(), events, data
+        )
         return key
 
     def unregister(self, fileobj: Any) -> selectors.SelectorKey:
@@ -240,7 +242,9 @@ class Network:
 
 
 class SimListeningSocket:
-    def __init__(self, network: Network, runtime: SimRuntime, factory: Callable[[], asyncio.BaseProtocol], port: int) -> None:
+    def __init__(
+        self, network: Network, runtime: SimRuntime, factory: Callable[[], asyncio.BaseProtocol], port: int
+    ) -> None:
         self._network = network
         self.runtime = runtime
         self.factory = factory
