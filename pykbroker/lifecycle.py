@@ -417,10 +417,17 @@ class ControllerRegistration:
         )
         self._channel.send(request, _REQUEST_TIMEOUT_MS).add_done_callback(self._answered)
 
+    def _check_again(self) -> None:
+        self._in_flight = False
+        self._check()
+
     def _answered(self, future: asyncio.Future[Any]) -> None:
         failed = future.cancelled() or future.exception() is not None or future.result().error_code
-        if self._stopped or not failed:
-            # In flight until the metadata shows it: `publish` must not send it again before.
+        if self._stopped:
+            return
+        if not failed:
+            # In flight until the metadata shows it; should it never (a leader that lost it), it is sent again.
+            self._timer = self._runtime.loop.call_later(_REQUEST_TIMEOUT_MS / 1000, self._check_again)
             return
         self._in_flight = False
         delay_ms = min(60_000, _FIRST_RETRY_MS * 2 ** min(self._failures, 10))

@@ -45,12 +45,16 @@ class Result(Generic[T]):
     records: list[TopLevel] = field(default_factory=list)
 
 
+class TooManyRecords(KafkaError):
+    """A user's operation would not fit into a batch: nothing of it is done."""
+
+
 class RecordList(list[TopLevel]):
     """Records of a user's operation; refuses the one that makes it too large, as Apache Kafka's bounded list does."""
 
     def check_room(self, more: int) -> None:
         if len(self) + more > MAX_RECORDS_PER_USER_OPERATION:
-            raise KafkaError(
+            raise TooManyRecords(
                 ErrorCode.POLICY_VIOLATION,
                 f"Unable to perform excessively large batch operation: it would need more than "
                 f"{MAX_RECORDS_PER_USER_OPERATION} metadata records.",

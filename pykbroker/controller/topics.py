@@ -12,7 +12,7 @@ from random import Random
 
 from pykbroker.controller.configs import Alteration, AlterOperation, effective_topic_configs, incremental_records
 from pykbroker.controller.placement import place
-from pykbroker.controller.result import OK, RecordList, Result, Verdict, failure, verdict_of
+from pykbroker.controller.result import OK, RecordList, Result, TooManyRecords, Verdict, failure, verdict_of
 from pykbroker.controller.state import ControllerState, has_collision_characters, unify_collision_characters
 from pykbroker.metadata.image import DIRECTORY_RESERVED_LAST, ConfigResource
 from pykbroker.metadata.names import topic_name_problem
@@ -51,15 +51,22 @@ def create_topics(
     _check_total(state, request.topics)
     records = RecordList()
     results = []
+    told: _Told = {}
     for topic in request.topics:
         try:
-            result = _create_topic(state, topic, records, topic.name in describable)
+            result = _create_topic(state, topic, records, told if topic.name in describable else None)
+        except TooManyRecords:
+            raise
         except KafkaError as error:
             result = verdict_of(error)
         if isinstance(result, Verdict):
             result = CreatableTopicResult(name=topic.name, error_code=result.code, error_message=result.message)
         results.append(result)
     return Result(CreateTopicsResponse(topics=results), [] if request.validate_only else records)
+
+
+#: Overrides -> the configuration as the answer tells it; most topics of a request have the same.
+_Told = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
 
 
 def _check_total(state: ControllerState, topics: Iterable[CreatableTopic]) -> None:
@@ -94,7 +101,7 @@ def _check_name(state: ControllerState, name: str) -> None:
 
 
 def _create_topic(
-    state: ControllerState, topic: CreatableTopic, records: RecordList, describable: bool
+    state: ControllerState, topic: CreatableTopic, records: RecordList, told: _Told | None
 ) -> CreatableTopicResult | Verdict:
     _check_name(state, topic.name)
     nulls = [config.name for config in topic.configs if config.value is None]
@@ -119,21 +126,24 @@ def _create_topic(
     records.extend(config_records)
     records.extend(_partition_records(state, topic_id, 0, assignments))
     result = CreatableTopicResult(name=topic.name, topic_id=topic_id, error_code=ErrorCode.NONE, error_message=None)
-    if not describable:
+    if told is None:
         result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return result
     result.num_partitions = len(assignments)
     result.replication_factor = len(assignments[0][0])
-    result.configs = [
-        CreatableTopicConfigs(
-            name=entry.name,
-            value=entry.value,
-            read_only=False,
-            config_source=entry.source,
-            is_sensitive=entry.is_sensitive,
-        )
-        for entry in effective_topic_configs(state, overrides)
-    ]
+    key = tuple(overrides.items())
+    if key not in told:
+        told[key] = [
+            CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                read_only=False,
+                config_source=entry.source,
+                is_sensitive=entry.is_sensitive,
+            )
+            for entry in effective_topic_configs(state, overrides)
+        ]
+    result.configs = told[key]
     return result
 
 

@@ -136,6 +136,14 @@ def test_too_many_partitions_refuse_the_whole_request() -> None:
     assert caught.value.code is ErrorCode.POLICY_VIOLATION
 
 
+def test_too_many_records_refuse_the_whole_request() -> None:
+    pure = Pure()
+    with pytest.raises(KafkaError) as caught:
+        create(pure, *(topic(f"t{index}") for index in range(5_001)))
+    assert caught.value.code is ErrorCode.POLICY_VIOLATION
+    assert not pure.state.image.topics.by_name
+
+
 def test_a_manual_assignment_leads_from_its_first_live_replica() -> None:
     pure = Pure()
     pure.replay(_fence(pure, 2))
