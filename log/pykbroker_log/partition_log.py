@@ -690,8 +690,9 @@ class PartitionLog:
 
     def _finish_truncation(self) -> None:
         self._side.write_epochs(self.epochs)
-        self._active.fsync()
         self._active.write_indexes()
+        self._active.fsync()
+        self._active.fsync_indexes()
         self._side.sync()
         self._first_unstable = self.producers.first_unstable_offset()
         self.set_high_watermark(min(self.high_watermark, self.log_end_offset))

@@ -268,23 +268,27 @@ class Segment:
         return last
 
     def has_whole_index(self) -> bool:
-        """Whether the indexes reach to the end of this sealed segment. In doubt, no."""
+        """Whether the indexes of this sealed segment end as sealing left them. In doubt, no: then it is scanned."""
         if self.size == 0:
             return True
         last = self.offset_index.last()
-        if last is not None and last[1] >= self.size:
-            return False
-        if self.time_index.last_entry()[1] < self.base_offset + (last[0] if last else 0):
-            # Lost the end, or the largest timestamp came early: only a scan can tell.
-            return False
+        start = last[1] if last else 0
+        timestamp, timestamp_offset = self.time_index.last_entry()
+        confirmed = False
         since = 0
-        for position, header in self.walk(last[1] if last else 0):
-            if since > self.index_interval_bytes or header.max_timestamp > self.max_timestamp:
-                return False
-            if last is not None and position == last[1] and header.last_offset != self.base_offset + last[0]:
-                return False
-            since += header.size_in_bytes
-        return True
+        try:
+            for position, header in self.walk(start):
+                if position == start and last is not None and header.last_offset != self.base_offset + last[0]:
+                    return False
+                if since > self.index_interval_bytes or header.max_timestamp > timestamp:
+                    return False
+                if (header.max_timestamp, header.last_offset) == (timestamp, timestamp_offset):
+                    confirmed = True
+                since += header.size_in_bytes
+        except (CorruptBatch, OSError):
+            return False
+        # Otherwise it lost its end, or the largest timestamp came early, which only a scan can tell.
+        return confirmed
 
     def read_batch(self, position: int, header: BatchHeader) -> bytes:
         data = self.file.pread(header.size_in_bytes, position)

@@ -122,7 +122,7 @@ def check_consistent(log: PartitionLog, *, dense_from: int = 0) -> None:
         assert (segment.max_timestamp, segment.max_timestamp_offset) == (largest, largest_offset)
     assert expected == log.log_end_offset
     for pid, entry in states.entries.items():
-        if entry.last_offset >= log.log_start_offset:
+        if entry.last_offset >= max(log.log_start_offset, dense_from):
             known = log.producers.entries[pid]
             assert (known.epoch, known.last_sequence, known.last_offset) == (
                 entry.epoch,
