@@ -29,7 +29,13 @@ resources a script compares its own. Everything else that is not compared is her
 
 
 def page() -> str:
-    lines = [HEAD, f"## Masks ({len(MASKS)}, at most {LIMIT})", "", "| API | field | what | reason |", "|---|---|---|---|"]
+    lines = [
+        HEAD,
+        f"## Masks ({len(MASKS)}, at most {LIMIT})",
+        "",
+        "| API | field | what | reason |",
+        "|---|---|---|---|",
+    ]
     for mask in MASKS:
         lines.append(f"| {mask.api} | `{mask.field}` | {mask.what} | {mask.reason} |")
     lines += ["", "## Scripts", ""]

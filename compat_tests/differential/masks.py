@@ -47,7 +47,13 @@ MASKS: tuple[Mask, ...] = (
         "supported_features",
         f"{_HASH_MAP}; what is not served is not supported",
         sort_by="name",
-        without=("eligible.leader.replicas.version", "group.version", "share.version", "streams.version", "transaction.version"),
+        without=(
+            "eligible.leader.replicas.version",
+            "group.version",
+            "share.version",
+            "streams.version",
+            "transaction.version",
+        ),
     ),
     Mask("DescribeQuorum", "topics.partitions.leader_epoch", "a node on a busy machine may elect itself again"),
     Mask("DescribeQuorum", "topics.partitions.high_watermark", _LOG),
@@ -62,7 +68,9 @@ MASKS: tuple[Mask, ...] = (
     Mask("DeleteRecords", "topics", _HASH_MAP, sort_by="name"),
     Mask("DeleteRecords", "topics.partitions", _HASH_MAP, sort_by="partition_index"),
     Mask("Produce", "responses.partition_responses", _HASH_MAP, sort_by="index"),
-    Mask("Fetch", "responses", "Kafka has what it refuses behind the rest", sort_by="topic+topic_id", merge="partitions"),
+    Mask(
+        "Fetch", "responses", "Kafka has what it refuses behind the rest", sort_by="topic+topic_id", merge="partitions"
+    ),
     Mask("Fetch", "responses.partitions", "Kafka has what it refuses behind the rest", sort_by="partition_index"),
     Mask(
         "Fetch",
@@ -116,7 +124,8 @@ def _arrange(value: Any, path: list[str], mask: Mask) -> None:
                         one_each[name] = item
                 items[:] = one_each.values()
             items[:] = sorted(
-                (item for item in items if not _is_left_out(str(item[members[0]]), mask)), key=lambda item: [str(item[name]) for name in members]
+                (item for item in items if not _is_left_out(str(item[members[0]]), mask)),
+                key=lambda item: [str(item[name]) for name in members],
             )
 
 

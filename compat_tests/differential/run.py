@@ -55,7 +55,9 @@ def main() -> int:
             ended = time.monotonic()
             found = compare(one, other)
             failed += bool(found)
-            print(f"== {name}: {len(one)} steps, Kafka {middle - started:.1f} s, pykbroker {ended - middle:.1f} s: {'differs' if found else 'equal'}")
+            print(
+                f"== {name}: {len(one)} steps, Kafka {middle - started:.1f} s, pykbroker {ended - middle:.1f} s: {'differs' if found else 'equal'}"
+            )
             print("\n".join(found))
             if options.show:
                 for step, own in zip(one, other, strict=False):

@@ -26,7 +26,11 @@ from pykbroker_wire.messages.create_topics import (
 from pykbroker_wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from pykbroker_wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
-from pykbroker_wire.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from pykbroker_wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from pykbroker_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykbroker_wire.primitives import DecodeError, EncodeError, TopLevel
@@ -78,12 +82,27 @@ class Session:
         """A name that no other script uses."""
         return f"{self._script}.{what}-{self._run}" if self._run else f"{self._script}.{what}"
 
-    def call(self, label: str, request: TopLevel, version: int | None = None, *, link: str = "", client_id: str | None = CLIENT_ID) -> Any:
+    def call(
+        self,
+        label: str,
+        request: TopLevel,
+        version: int | None = None,
+        *,
+        link: str = "",
+        client_id: str | None = CLIENT_ID,
+    ) -> Any:
         """Ask; the answer, or None when there was none."""
         self.send(request, version, link=link, client_id=client_id)
         return self.receive(label, request, version, link=link)
 
-    def each(self, label: str, make: Callable[[int], TopLevel | None], versions: Iterable[int] | None = None, *, link: str = "") -> None:
+    def each(
+        self,
+        label: str,
+        make: Callable[[int], TopLevel | None],
+        versions: Iterable[int] | None = None,
+        *,
+        link: str = "",
+    ) -> None:
         """Ask in each version for which `make` gives a request that the version can say."""
         probe = next(filter(None, (make(version) for version in range(18, -1, -1))))
         api = APIS[ApiKey(probe.API_KEY)]
@@ -97,11 +116,15 @@ class Session:
                 continue
             self.call(label, request, version, link=link)
 
-    def send(self, request: TopLevel, version: int | None = None, *, link: str = "", client_id: str | None = CLIENT_ID) -> None:
+    def send(
+        self, request: TopLevel, version: int | None = None, *, link: str = "", client_id: str | None = CLIENT_ID
+    ) -> None:
         """Ask without waiting; `receive` takes the answer."""
         version = request.MAX_VERSION if version is None else version
         self._correlation_id += 1
-        self._link(link).send(b"".join(encode_request(request.API_KEY, version, self._correlation_id, client_id, request)))
+        self._link(link).send(
+            b"".join(encode_request(request.API_KEY, version, self._correlation_id, client_id, request))
+        )
 
     def receive(self, label: str, request: TopLevel, version: int | None = None, *, link: str = "") -> Any:
         version = request.MAX_VERSION if version is None else version
@@ -110,7 +133,9 @@ class Session:
         self._keep(label, request.API_KEY, version, self._symbols.message(request), answer)
         return answer if isinstance(answer, TopLevel) else None
 
-    def raw(self, label: str, data: bytes, *, api: int | None = None, version: int = 0, wait_s: float = ANSWER_TIMEOUT_S) -> None:
+    def raw(
+        self, label: str, data: bytes, *, api: int | None = None, version: int = 0, wait_s: float = ANSWER_TIMEOUT_S
+    ) -> None:
         """Send bytes, size included, on a connection of their own; the answer is that of `api` in `version`, or its bytes."""
         link = Link(*self._address)
         try:
@@ -155,7 +180,9 @@ class Session:
             answered = answer.value
         else:
             answered = answer.hex() if isinstance(answer, bytes) else answer
-        self.steps.append(Step(self._symbols.text(label), "" if api is None else APIS[ApiKey(api)].name, version, asked, answered))
+        self.steps.append(
+            Step(self._symbols.text(label), "" if api is None else APIS[ApiKey(api)].name, version, asked, answered)
+        )
 
     def _link(self, name: str) -> Link:
         return self._links.setdefault(name, Link(*self._address))
@@ -198,7 +225,12 @@ class Session:
     def until_served(self, name: str, partitions: int = 1) -> None:
         request = ListOffsetsRequest(
             replica_id=-1,
-            topics=[ListOffsetsTopic(name=name, partitions=[ListOffsetsPartition(partition_index=i, timestamp=-1) for i in range(partitions)])],
+            topics=[
+                ListOffsetsTopic(
+                    name=name,
+                    partitions=[ListOffsetsPartition(partition_index=i, timestamp=-1) for i in range(partitions)],
+                )
+            ],
         )
 
         def served() -> bool:
@@ -224,12 +256,20 @@ class Session:
         found = self.ask(DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name)])).topics[0]
         return bytes(found.topic_id)
 
-    def make_records(self, topic: str, values: Sequence[bytes], partition: int = 0, *, at_ms: int = NOW_MS, step_ms: int = 1000) -> None:
+    def make_records(
+        self, topic: str, values: Sequence[bytes], partition: int = 0, *, at_ms: int = NOW_MS, step_ms: int = 1000
+    ) -> None:
         """One batch per value."""
         for index, value in enumerate(values):
             batch = build_batch([(b"k", value, (), at_ms + index * step_ms)])
-            data = [TopicProduceData(topic_id=self.topic_id(topic), partition_data=[PartitionProduceData(index=partition, records=batch)])]
-            done = self.ask(ProduceRequest(acks=-1, timeout_ms=10000, topic_data=data)).responses[0].partition_responses[0]
+            data = [
+                TopicProduceData(
+                    topic_id=self.topic_id(topic), partition_data=[PartitionProduceData(index=partition, records=batch)]
+                )
+            ]
+            done = (
+                self.ask(ProduceRequest(acks=-1, timeout_ms=10000, topic_data=data)).responses[0].partition_responses[0]
+            )
             if done.error_code:
                 raise NodeError(f"{topic}-{partition}: not written: {done.error_code} {done.error_message}")
 
@@ -242,7 +282,11 @@ class Session:
         resource = AlterConfigsResource(resource_type=2, resource_name=self._marker, configs=[config])
         self.ask(IncrementalAlterConfigsRequest(resources=[resource]))
         request = DescribeConfigsRequest(
-            resources=[DescribeConfigsResource(resource_type=2, resource_name=self._marker, configuration_keys=["retention.ms"])]
+            resources=[
+                DescribeConfigsResource(
+                    resource_type=2, resource_name=self._marker, configuration_keys=["retention.ms"]
+                )
+            ]
         )
         self.until(lambda: self.ask(request).results[0].configs[0].value == config.value, "a change is seen")
         time.sleep(0.01)

@@ -7,7 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from compat_tests.differential.scripts import cluster, configs, fetch, groups, metadata, offsets, produce, protocol, topics
+from compat_tests.differential.scripts import (
+    cluster,
+    configs,
+    fetch,
+    groups,
+    metadata,
+    offsets,
+    produce,
+    protocol,
+    topics,
+)
 from compat_tests.differential.session import Session
 
 SCRIPTS: dict[str, Callable[[Session], None]] = {

@@ -20,7 +20,13 @@ from pykbroker_wire.messages.list_partition_reassignments import (
 )
 from pykbroker_wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
-LATER_FEATURES = ("transaction.version", "group.version", "share.version", "streams.version", "eligible.leader.replicas.version")
+LATER_FEATURES = (
+    "transaction.version",
+    "group.version",
+    "share.version",
+    "streams.version",
+    "eligible.leader.replicas.version",
+)
 
 
 def describe_cluster(s: Session) -> None:
@@ -28,7 +34,9 @@ def describe_cluster(s: Session) -> None:
     s.each("plain", lambda v: DescribeClusterRequest())
     s.each("operations", lambda v: DescribeClusterRequest(include_cluster_authorized_operations=True))
     for endpoint_type in (2, 0, 3, -1):
-        s.each(f"endpoint type {endpoint_type}", lambda v, kind=endpoint_type: DescribeClusterRequest(endpoint_type=kind))  # type: ignore[misc]
+        s.each(
+            f"endpoint type {endpoint_type}", lambda v, kind=endpoint_type: DescribeClusterRequest(endpoint_type=kind)
+        )  # type: ignore[misc]
     s.each("fenced too", lambda v: DescribeClusterRequest(include_fenced_brokers=True))
     s.each("fenced controllers", lambda v: DescribeClusterRequest(include_fenced_brokers=True, endpoint_type=2))
 
@@ -39,7 +47,9 @@ def describe_quorum(s: Session) -> None:
     def ask(*topics: tuple[str, list[int]]) -> DescribeQuorumRequest:
         return DescribeQuorumRequest(
             topics=[
-                RequestTopicData(topic_name=name, partitions=[RequestPartitionData(partition_index=i) for i in partitions])
+                RequestTopicData(
+                    topic_name=name, partitions=[RequestPartitionData(partition_index=i) for i in partitions]
+                )
                 for name, partitions in topics
             ]
         )
@@ -68,23 +78,37 @@ def update_features(s: Session) -> None:
     for level in (30, 31, 99, 0, -1, 6):
         s.each(
             f"metadata.version {level}",
-            lambda v, level=level: ask(FeatureUpdateKey(feature="metadata.version", max_version_level=level), validate_only=v > 0),  # type: ignore[misc]
+            lambda v, level=level: ask(
+                FeatureUpdateKey(feature="metadata.version", max_version_level=level), validate_only=v > 0
+            ),  # type: ignore[misc]
             [0, 1, 2] if level not in (0, -1) else [1, 2],
         )
     for kind in (0, 1, 2, 3, 9):
         s.each(
             f"metadata.version down, upgrade type {kind}",
             lambda v, kind=kind: ask(  # type: ignore[misc]
-                FeatureUpdateKey(feature="metadata.version", max_version_level=20, upgrade_type=kind), validate_only=True
+                FeatureUpdateKey(feature="metadata.version", max_version_level=20, upgrade_type=kind),
+                validate_only=True,
             ),
         )
     s.each(
         "metadata.version down, allowed the old way",
         lambda v: ask(FeatureUpdateKey(feature="metadata.version", max_version_level=31, allow_downgrade=True)),
     )
-    s.each("kraft.version as it is", lambda v: ask(FeatureUpdateKey(feature="kraft.version", max_version_level=1), validate_only=v > 0))
-    s.each("kraft.version 2", lambda v: ask(FeatureUpdateKey(feature="kraft.version", max_version_level=2), validate_only=v > 0))
-    s.each("kraft.version down", lambda v: ask(FeatureUpdateKey(feature="kraft.version", max_version_level=0, upgrade_type=3), validate_only=v > 0))
+    s.each(
+        "kraft.version as it is",
+        lambda v: ask(FeatureUpdateKey(feature="kraft.version", max_version_level=1), validate_only=v > 0),
+    )
+    s.each(
+        "kraft.version 2",
+        lambda v: ask(FeatureUpdateKey(feature="kraft.version", max_version_level=2), validate_only=v > 0),
+    )
+    s.each(
+        "kraft.version down",
+        lambda v: ask(
+            FeatureUpdateKey(feature="kraft.version", max_version_level=0, upgrade_type=3), validate_only=v > 0
+        ),
+    )
     s.each(
         "one good, one bad",
         lambda v: ask(
@@ -109,7 +133,9 @@ def elect_leaders(s: Session) -> None:
 
     def ask(kind: int, *topics: tuple[str, list[int]]) -> ElectLeadersRequest:
         return ElectLeadersRequest(
-            election_type=kind, timeout_ms=10000, topic_partitions=[TopicPartitions(topic=name, partitions=list(ps)) for name, ps in topics]
+            election_type=kind,
+            timeout_ms=10000,
+            topic_partitions=[TopicPartitions(topic=name, partitions=list(ps)) for name, ps in topics],
         )
 
     s.each("preferred, not needed", lambda v: ask(0, (topic, [0, 1])))
@@ -133,7 +159,8 @@ def list_reassignments(s: Session) -> None:
 
     def ask(*topics: tuple[str, list[int]]) -> ListPartitionReassignmentsRequest:
         return ListPartitionReassignmentsRequest(
-            timeout_ms=10000, topics=[ListPartitionReassignmentsTopics(name=name, partition_indexes=list(ps)) for name, ps in topics]
+            timeout_ms=10000,
+            topics=[ListPartitionReassignmentsTopics(name=name, partition_indexes=list(ps)) for name, ps in topics],
         )
 
     s.call("all", ListPartitionReassignmentsRequest(timeout_ms=10000, topics=None))
@@ -162,7 +189,10 @@ def client_quotas(s: Session) -> None:
     s.each("match type 3", lambda v: ask(ComponentData(entity_type="user", match_type=3, match="x")))
     s.each("the same type twice", lambda v: ask(*[ComponentData(entity_type="user", match_type=2)] * 2))
     s.each("user and ip", lambda v: ask(*[ComponentData(entity_type=kind, match_type=2) for kind in ("user", "ip")]))
-    s.each("user and client-id", lambda v: ask(*[ComponentData(entity_type=kind, match_type=2) for kind in ("user", "client-id")]))
+    s.each(
+        "user and client-id",
+        lambda v: ask(*[ComponentData(entity_type=kind, match_type=2) for kind in ("user", "client-id")]),
+    )
 
 
 def scram_credentials(s: Session) -> None:
@@ -182,25 +212,69 @@ def scram_credentials(s: Session) -> None:
 
 def acls(s: Session) -> None:
     """The ACL requests of a cluster without an authorizer."""
-    describe = {"resource_type_filter": 1, "resource_name_filter": None, "principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}
+    describe = {
+        "resource_type_filter": 1,
+        "resource_name_filter": None,
+        "principal_filter": None,
+        "host_filter": None,
+        "operation": 1,
+        "permission_type": 1,
+    }
     s.each("describe all", lambda v: DescribeAclsRequest(**describe, pattern_type_filter=3 if v == 0 else 1))
     s.each("describe literal", lambda v: DescribeAclsRequest(**describe))
-    for field, value in (("resource_type_filter", 99), ("operation", 99), ("permission_type", 99), ("resource_type_filter", 0), ("pattern_type_filter", 99), ("pattern_type_filter", 0), ("operation", 0), ("permission_type", 0)):
+    for field, value in (
+        ("resource_type_filter", 99),
+        ("operation", 99),
+        ("permission_type", 99),
+        ("resource_type_filter", 0),
+        ("pattern_type_filter", 99),
+        ("pattern_type_filter", 0),
+        ("operation", 0),
+        ("permission_type", 0),
+    ):
         s.each(f"describe {field} {value}", lambda v, f=field, n=value: DescribeAclsRequest(**{**describe, f: n}))  # type: ignore[misc]
-    acl = {"resource_type": 2, "resource_name": "x", "principal": "User:alice", "host": "*", "operation": 3, "permission_type": 3}
+    acl = {
+        "resource_type": 2,
+        "resource_name": "x",
+        "principal": "User:alice",
+        "host": "*",
+        "operation": 3,
+        "permission_type": 3,
+    }
     s.each("create", lambda v: CreateAclsRequest(creations=[AclCreation(**acl)]))
-    s.each("create two", lambda v: CreateAclsRequest(creations=[AclCreation(**acl), AclCreation(**{**acl, "operation": 4})]))
+    s.each(
+        "create two",
+        lambda v: CreateAclsRequest(creations=[AclCreation(**acl), AclCreation(**{**acl, "operation": 4})]),
+    )
     s.each("create none", lambda v: CreateAclsRequest())
-    for field, wrong in (("principal", "alice"), ("operation", 99), ("operation", 1), ("permission_type", 1), ("resource_type", 1), ("resource_name", ""), ("operation", 0), ("permission_type", 0), ("resource_type", 0), ("resource_pattern_type", 0)):
-        s.each(f"create {field} {wrong!r}", lambda v, f=field, n=wrong: CreateAclsRequest(creations=[AclCreation(**{**acl, f: n})]))  # type: ignore[misc]
+    for field, wrong in (
+        ("principal", "alice"),
+        ("operation", 99),
+        ("operation", 1),
+        ("permission_type", 1),
+        ("resource_type", 1),
+        ("resource_name", ""),
+        ("operation", 0),
+        ("permission_type", 0),
+        ("resource_type", 0),
+        ("resource_pattern_type", 0),
+    ):
+        s.each(
+            f"create {field} {wrong!r}",
+            lambda v, f=field, n=wrong: CreateAclsRequest(creations=[AclCreation(**{**acl, f: n})]),
+        )  # type: ignore[misc]
     s.each("create prefixed", lambda v: CreateAclsRequest(creations=[AclCreation(**acl, resource_pattern_type=4)]))
     s.each("create pattern any", lambda v: CreateAclsRequest(creations=[AclCreation(**acl, resource_pattern_type=1)]))
     s.each("delete", lambda v: DeleteAclsRequest(filters=[DeleteAclsFilter(**describe)]))
     s.each("delete two", lambda v: DeleteAclsRequest(filters=[DeleteAclsFilter(**describe)] * 2))
     s.each("delete none", lambda v: DeleteAclsRequest())
     for field in ("operation", "permission_type", "resource_type_filter", "pattern_type_filter"):
-        s.each(f"delete {field} 0", lambda v, f=field: DeleteAclsRequest(filters=[DeleteAclsFilter(**{**describe, f: 0})]))  # type: ignore[misc]
-    s.each("delete operation 99", lambda v: DeleteAclsRequest(filters=[DeleteAclsFilter(**{**describe, "operation": 99})]))
+        s.each(
+            f"delete {field} 0", lambda v, f=field: DeleteAclsRequest(filters=[DeleteAclsFilter(**{**describe, f: 0})])
+        )  # type: ignore[misc]
+    s.each(
+        "delete operation 99", lambda v: DeleteAclsRequest(filters=[DeleteAclsFilter(**{**describe, "operation": 99})])
+    )
 
 
 def log_dirs(s: Session) -> None:
@@ -209,7 +283,9 @@ def log_dirs(s: Session) -> None:
     s.make_records(topic, [b"a" * 100, b"b" * 200])
 
     def ask(*topics: tuple[str, list[int]]) -> DescribeLogDirsRequest:
-        return DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic=name, partitions=list(ps)) for name, ps in topics])
+        return DescribeLogDirsRequest(
+            topics=[DescribableLogDirTopic(topic=name, partitions=list(ps)) for name, ps in topics]
+        )
 
     s.each("a partition", lambda v: ask((topic, [0])))
     s.each("two partitions", lambda v: ask((topic, [0, 1])))
@@ -237,11 +313,26 @@ def producer_ids(s: Session) -> None:
     s.until(lambda: s.ask(first).error_code == 0, "producer ids are there")
     s.each("idempotent", lambda v: InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0))
     s.each("idempotent, timeout -1", lambda v: InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-1))
-    s.each("idempotent, timeout max", lambda v: InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1))
+    s.each(
+        "idempotent, timeout max",
+        lambda v: InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1),
+    )
     s.each("empty id", lambda v: InitProducerIdRequest(transactional_id="", transaction_timeout_ms=60000))
-    s.each("id without epoch", lambda v: InitProducerIdRequest(transactional_id=None, producer_id=777_000, producer_epoch=-1), [3, 4, 5])
-    s.each("epoch without id", lambda v: InitProducerIdRequest(transactional_id=None, producer_id=-1, producer_epoch=7), [3, 4, 5])
-    s.each("id and epoch", lambda v: InitProducerIdRequest(transactional_id=None, producer_id=777_000, producer_epoch=7), [3, 4, 5])
+    s.each(
+        "id without epoch",
+        lambda v: InitProducerIdRequest(transactional_id=None, producer_id=777_000, producer_epoch=-1),
+        [3, 4, 5],
+    )
+    s.each(
+        "epoch without id",
+        lambda v: InitProducerIdRequest(transactional_id=None, producer_id=-1, producer_epoch=7),
+        [3, 4, 5],
+    )
+    s.each(
+        "id and epoch",
+        lambda v: InitProducerIdRequest(transactional_id=None, producer_id=777_000, producer_epoch=7),
+        [3, 4, 5],
+    )
 
 
 SCRIPTS = (

@@ -12,10 +12,14 @@ TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 
 
-def _describe(*resources: tuple[int, str, list[str] | None], synonyms: bool = False, documentation: bool = False) -> DescribeConfigsRequest:
+def _describe(
+    *resources: tuple[int, str, list[str] | None], synonyms: bool = False, documentation: bool = False
+) -> DescribeConfigsRequest:
     return DescribeConfigsRequest(
         resources=[
-            DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None if keys is None else list(keys))
+            DescribeConfigsResource(
+                resource_type=kind, resource_name=name, configuration_keys=None if keys is None else list(keys)
+            )
             for kind, name, keys in resources
         ],
         include_synonyms=synonyms,
@@ -37,13 +41,18 @@ def _set(*resources: tuple[int, str, list[tuple[str, str | None]]], validate_onl
     )
 
 
-def _change(*resources: tuple[int, str, list[tuple[str, int, str | None]]], validate_only: bool = False) -> IncrementalAlterConfigsRequest:
+def _change(
+    *resources: tuple[int, str, list[tuple[str, int, str | None]]], validate_only: bool = False
+) -> IncrementalAlterConfigsRequest:
     return IncrementalAlterConfigsRequest(
         resources=[
             incremental_alter_configs.AlterConfigsResource(
                 resource_type=kind,
                 resource_name=name,
-                configs=[incremental_alter_configs.AlterableConfig(name=key, config_operation=op, value=value) for key, op, value in changes],
+                configs=[
+                    incremental_alter_configs.AlterableConfig(name=key, config_operation=op, value=value)
+                    for key, op, value in changes
+                ],
             )
             for kind, name, changes in resources
         ],
@@ -56,14 +65,20 @@ def describe_topic_configs(s: Session) -> None:
     topic = s.make_topic(retention_ms="1000", cleanup_policy="compact")
     s.each("all", lambda v: _describe((TOPIC, topic, None)))
     s.each("all with synonyms", lambda v: _describe((TOPIC, topic, None), synonyms=True))
-    s.each("some with documentation", lambda v: _describe((TOPIC, topic, ["retention.ms", "segment.bytes"]), synonyms=True, documentation=True), [3, 4])
+    s.each(
+        "some with documentation",
+        lambda v: _describe((TOPIC, topic, ["retention.ms", "segment.bytes"]), synonyms=True, documentation=True),
+        [3, 4],
+    )
     s.each("no keys", lambda v: _describe((TOPIC, topic, [])))
     s.each("unknown key", lambda v: _describe((TOPIC, topic, ["no.such.key", "retention.ms"])))
     s.each("the same key twice", lambda v: _describe((TOPIC, topic, ["retention.ms", "retention.ms"])))
     s.each("unknown topic", lambda v: _describe((TOPIC, "no-such-topic", None)))
     s.each("bad name", lambda v: _describe((TOPIC, "a b", None)))
     s.each("empty name", lambda v: _describe((TOPIC, "", None)))
-    s.each("the same topic twice", lambda v: _describe((TOPIC, topic, ["retention.ms"]), (TOPIC, topic, ["segment.ms"])))
+    s.each(
+        "the same topic twice", lambda v: _describe((TOPIC, topic, ["retention.ms"]), (TOPIC, topic, ["segment.ms"]))
+    )
     s.each("nothing", lambda v: _describe())
     for kind in (0, 1, 3, 7, 99, -1):
         s.each(f"resource type {kind}", lambda v, k=kind: _describe((k, topic, None)))  # type: ignore[misc]
@@ -73,7 +88,12 @@ def describe_broker_configs(s: Session) -> None:
     """DescribeConfigs of brokers: all keys of the table, defaults of the cluster, other brokers."""
     s.each("all", lambda v: _describe((BROKER, "1", None)))
     s.call("all with synonyms and documentation", _describe((BROKER, "1", None), synonyms=True), 4)
-    s.each("some", lambda v: _describe((BROKER, "1", ["log.retention.hours", "node.id", "listeners"]), synonyms=True, documentation=v > 2))
+    s.each(
+        "some",
+        lambda v: _describe(
+            (BROKER, "1", ["log.retention.hours", "node.id", "listeners"]), synonyms=True, documentation=v > 2
+        ),
+    )
     s.each("cluster default", lambda v: _describe((BROKER, "", None)))
     for name in ("2", "x", "-1", " 1"):
         s.each(f"broker {name!r}", lambda v, n=name: _describe((BROKER, n, None)))  # type: ignore[misc]
@@ -90,7 +110,10 @@ def documentation_of_configs(s: Session) -> None:
     topic = s.make_topic()
     answer = s.ask(_describe((TOPIC, topic, None), (BROKER, "1", None), documentation=True), 4)
     for result in answer.results:
-        s.note(f"resource type {result.resource_type}", {c.name: bool(c.documentation) for c in result.configs if not c.name.startswith("pykbroker.")})
+        s.note(
+            f"resource type {result.resource_type}",
+            {c.name: bool(c.documentation) for c in result.configs if not c.name.startswith("pykbroker.")},
+        )
 
 
 def alter_topic_configs(s: Session) -> None:
@@ -99,7 +122,13 @@ def alter_topic_configs(s: Session) -> None:
 
     def shown(label: str) -> None:
         s.until_published()
-        s.call(label, _describe((TOPIC, topic, ["retention.ms", "cleanup.policy", "segment.bytes", "max.message.bytes"]), synonyms=True), 4)
+        s.call(
+            label,
+            _describe(
+                (TOPIC, topic, ["retention.ms", "cleanup.policy", "segment.bytes", "max.message.bytes"]), synonyms=True
+            ),
+            4,
+        )
 
     for version in range(3):
         s.call("set", _set((TOPIC, topic, [("retention.ms", f"{version}000"), ("cleanup.policy", "compact")])), version)
@@ -108,7 +137,14 @@ def alter_topic_configs(s: Session) -> None:
         shown("after replace")
         s.call("clear", _set((TOPIC, topic, [])), version)
         shown("after clear")
-    pairs: list[tuple[str, str | None]] = [("no.such.key", "1"), ("retention.ms", "x"), ("retention.ms", None), ("retention.ms", ""), ("", "1"), ("segment.bytes", "1")]
+    pairs: list[tuple[str, str | None]] = [
+        ("no.such.key", "1"),
+        ("retention.ms", "x"),
+        ("retention.ms", None),
+        ("retention.ms", ""),
+        ("", "1"),
+        ("segment.bytes", "1"),
+    ]
     for key, value in pairs:
         s.each(f"set {key}={value}", lambda v, k=key, x=value: _set((TOPIC, topic, [(k, x)])))  # type: ignore[misc]
     s.each("set twice", lambda v: _set((TOPIC, topic, [("retention.ms", "1"), ("retention.ms", "2")])))
@@ -117,7 +153,9 @@ def alter_topic_configs(s: Session) -> None:
     s.each("set, bad name", lambda v: _set((TOPIC, "a b", [("retention.ms", "1")])))
     s.each("set, validated", lambda v: _set((TOPIC, topic, [("retention.ms", "77")]), validate_only=True))
     s.each("set, nothing", lambda v: _set())
-    s.each("set, one good one bad", lambda v: _set((TOPIC, topic, [("retention.ms", "5")]), (TOPIC, "no-such-topic", [])))
+    s.each(
+        "set, one good one bad", lambda v: _set((TOPIC, topic, [("retention.ms", "5")]), (TOPIC, "no-such-topic", []))
+    )
     for kind in (0, 1, 99):
         s.each(f"set, resource type {kind}", lambda v, k=kind: _set((k, topic, [("retention.ms", "5")])))  # type: ignore[misc]
     shown("at the end")
@@ -129,7 +167,18 @@ def change_topic_configs(s: Session) -> None:
 
     def shown(label: str) -> None:
         s.until_published()
-        s.call(label, _describe((TOPIC, topic, ["retention.ms", "cleanup.policy", "segment.bytes", "leader.replication.throttled.replicas"]), synonyms=True), 4)
+        s.call(
+            label,
+            _describe(
+                (
+                    TOPIC,
+                    topic,
+                    ["retention.ms", "cleanup.policy", "segment.bytes", "leader.replication.throttled.replicas"],
+                ),
+                synonyms=True,
+            ),
+            4,
+        )
 
     for version in (0, 1):
         for label, changes in (
@@ -162,14 +211,22 @@ def change_topic_configs(s: Session) -> None:
             s.call(label, _change((TOPIC, topic, changes)), version)  # type: ignore[arg-type]
             shown(f"after {label}")
     for label, request in (
-        ("topic twice", _change((TOPIC, topic, [("retention.ms", SET, "1")]), (TOPIC, topic, [("segment.ms", SET, "2")]))),
+        (
+            "topic twice",
+            _change((TOPIC, topic, [("retention.ms", SET, "1")]), (TOPIC, topic, [("segment.ms", SET, "2")])),
+        ),
         ("unknown topic", _change((TOPIC, "no-such-topic", [("retention.ms", SET, "1")]))),
         ("bad name", _change((TOPIC, "a b", [("retention.ms", SET, "1")]))),
         ("empty name", _change((TOPIC, "", [("retention.ms", SET, "1")]))),
         ("validated", _change((TOPIC, topic, [("retention.ms", SET, "77")]), validate_only=True)),
         ("validated, bad", _change((TOPIC, topic, [("retention.ms", SET, "x")]), validate_only=True)),
         ("nothing", _change()),
-        ("good and bad", _change((TOPIC, topic, [("retention.ms", SET, "6")]), (TOPIC, "no-such-topic", [("retention.ms", SET, "6")]))),
+        (
+            "good and bad",
+            _change(
+                (TOPIC, topic, [("retention.ms", SET, "6")]), (TOPIC, "no-such-topic", [("retention.ms", SET, "6")])
+            ),
+        ),
         ("resource type 0", _change((0, topic, [("retention.ms", SET, "1")]))),
         ("resource type 99", _change((99, topic, [("retention.ms", SET, "1")]))),
     ):

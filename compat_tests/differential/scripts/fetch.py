@@ -21,7 +21,10 @@ def _asker(s: Session, *names: str) -> Callable[..., FetchRequest]:
                 FetchTopic(
                     topic=name,
                     topic_id=ids.get(name, NO_SUCH_ID),
-                    partitions=[FetchPartition(partition=i, **{"partition_max_bytes": 100_000, **more}) for i, more in partitions],
+                    partitions=[
+                        FetchPartition(partition=i, **{"partition_max_bytes": 100_000, **more})
+                        for i, more in partitions
+                    ],
                 )
                 for name, partitions in topics
             ],
@@ -45,7 +48,13 @@ def fetch(s: Session) -> None:
         s.each(f"from {offset}", lambda v, n=offset: ask((topic, [(0, {"fetch_offset": n})])))  # type: ignore[misc]
     s.each("partitions that are not there", lambda v: ask((topic, [(5, {}), (-1, {}), (0, {"fetch_offset": 2})])))
     s.each("unknown topic", lambda v: ask(("no-such-topic", [(0, {})])))
-    s.each("bad name", lambda v: ask(("a b", [(0, {})]), ), range(4, 13))
+    s.each(
+        "bad name",
+        lambda v: ask(
+            ("a b", [(0, {})]),
+        ),
+        range(4, 13),
+    )
     s.each("two topics", lambda v: ask((topic, [(0, {}), (1, {})]), (other, [(0, {})])))
     s.each("the same partition twice", lambda v: ask((topic, [(0, {}), (0, {"fetch_offset": 2})])))
     s.each("no topics", lambda v: ask())
@@ -53,16 +62,32 @@ def fetch(s: Session) -> None:
     for limit in (0, 1, 170, 171, 542):
         s.each(f"partition max bytes {limit}", lambda v, n=limit: ask((topic, [(0, {"partition_max_bytes": n})])))  # type: ignore[misc]
         s.each(f"max bytes {limit}", lambda v, n=limit: ask((topic, [(0, {})]), (other, [(0, {})]), max_bytes=n))  # type: ignore[misc]
-    s.each("both limits", lambda v: ask((topic, [(0, {"partition_max_bytes": 171})]), (other, [(0, {})]), max_bytes=250))
+    s.each(
+        "both limits", lambda v: ask((topic, [(0, {"partition_max_bytes": 171})]), (other, [(0, {})]), max_bytes=250)
+    )
     # Negative limits: Kafka says -1 or nothing at all, pykbroker takes them for 0 (tests/badinput).
     for epoch in (0, 1, 99, -1, -2):
-        s.each(f"leader epoch {epoch}", lambda v, n=epoch: ask((topic, [(0, {"current_leader_epoch": n, "fetch_offset": 2})])), range(9, 19))  # type: ignore[misc]
-        s.each(f"last fetched epoch {epoch}", lambda v, n=epoch: ask((topic, [(0, {"last_fetched_epoch": n, "fetch_offset": 2})])), range(12, 19))  # type: ignore[misc]
+        s.each(
+            f"leader epoch {epoch}",
+            lambda v, n=epoch: ask((topic, [(0, {"current_leader_epoch": n, "fetch_offset": 2})])),
+            range(9, 19),
+        )  # type: ignore[misc]
+        s.each(
+            f"last fetched epoch {epoch}",
+            lambda v, n=epoch: ask((topic, [(0, {"last_fetched_epoch": n, "fetch_offset": 2})])),
+            range(12, 19),
+        )  # type: ignore[misc]
     for level in (0, 1):
-        s.each(f"isolation level {level}", lambda v, n=level: ask((topic, [(0, {"fetch_offset": 2})]), isolation_level=n))  # type: ignore[misc]
+        s.each(
+            f"isolation level {level}", lambda v, n=level: ask((topic, [(0, {"fetch_offset": 2})]), isolation_level=n)
+        )  # type: ignore[misc]
     s.each("waits in vain", lambda v: ask((topic, [(0, {"fetch_offset": 3})]), max_wait_ms=20), [4, 12, 18])
     s.each("min bytes of 0", lambda v: ask((topic, [(0, {"fetch_offset": 3})]), max_wait_ms=5000, min_bytes=0))
-    s.each("an error ends the wait", lambda v: ask((topic, [(0, {"fetch_offset": 3}), (9, {})]), max_wait_ms=200), [4, 12, 13, 18])
+    s.each(
+        "an error ends the wait",
+        lambda v: ask((topic, [(0, {"fetch_offset": 3}), (9, {})]), max_wait_ms=200),
+        [4, 12, 13, 18],
+    )
     s.each("min bytes are there", lambda v: ask((topic, [(0, {})]), max_wait_ms=5000, min_bytes=300), [4, 12, 18])
     s.each("a rack", lambda v: ask((topic, [(0, {"fetch_offset": 2})]), rack_id="r1"), range(11, 19))
     s.each("a replica that is none", lambda v: ask((topic, [(0, {})]), replica_id=5), [4, 8, 9, 12, 13, 14])
@@ -78,7 +103,11 @@ def fetch_pages(s: Session) -> None:
     ask = _asker(s, topic)
     for offset in range(0, 31, 3):
         for limit in (500, 1500, 100_000):
-            s.call(f"from {offset}, {limit} bytes", ask((topic, [(0, {"fetch_offset": offset, "partition_max_bytes": limit})])), 12)
+            s.call(
+                f"from {offset}, {limit} bytes",
+                ask((topic, [(0, {"fetch_offset": offset, "partition_max_bytes": limit})])),
+                12,
+            )
 
 
 def fetch_sessions(s: Session) -> None:
@@ -99,7 +128,9 @@ def fetch_sessions(s: Session) -> None:
         s.call("an epoch too far", ask(session_id=session, session_epoch=9), version)
         s.make_records(topic, [b"new"], 1)
         forgotten = [ForgottenTopic(topic=topic, topic_id=s.topic_id(topic), partitions=[0])]
-        s.call("forget one, and news", ask(session_id=session, session_epoch=5, forgotten_topics_data=forgotten), version)
+        s.call(
+            "forget one, and news", ask(session_id=session, session_epoch=5, forgotten_topics_data=forgotten), version
+        )
         s.call("an unknown partition", ask((topic, [(9, {})]), session_id=session, session_epoch=6), version)
         s.call("an unknown topic", ask(("no-such-topic", [(0, {})]), session_id=session, session_epoch=7), version)
         s.call("and again", ask(session_id=session, session_epoch=8), version)

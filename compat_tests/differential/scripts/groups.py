@@ -12,8 +12,16 @@ from pykbroker_wire.messages.heartbeat import HeartbeatRequest
 from pykbroker_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from pykbroker_wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from pykbroker_wire.messages.list_groups import ListGroupsRequest
-from pykbroker_wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from pykbroker_wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
+from pykbroker_wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from pykbroker_wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from pykbroker_wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -41,24 +49,36 @@ def _join(group: str, member: str = "", version: int = 9, **fields: Any) -> Join
     )
 
 
-def _sync(group: str, generation: int, member: str, assignments: dict[str, bytes] | None = None, **fields: Any) -> SyncGroupRequest:
+def _sync(
+    group: str, generation: int, member: str, assignments: dict[str, bytes] | None = None, **fields: Any
+) -> SyncGroupRequest:
     return SyncGroupRequest(
         group_id=group,
         generation_id=generation,
         member_id=member,
-        assignments=[SyncGroupRequestAssignment(member_id=name, assignment=data) for name, data in (assignments or {}).items()],
+        assignments=[
+            SyncGroupRequestAssignment(member_id=name, assignment=data) for name, data in (assignments or {}).items()
+        ],
         **fields,
     )
 
 
-def _commit(group: str, *topics: tuple[str, list[tuple[int, int, str | None]]], ids: dict[str, bytes] | None = None, **fields: Any) -> OffsetCommitRequest:
+def _commit(
+    group: str,
+    *topics: tuple[str, list[tuple[int, int, str | None]]],
+    ids: dict[str, bytes] | None = None,
+    **fields: Any,
+) -> OffsetCommitRequest:
     return OffsetCommitRequest(
         group_id=group,
         topics=[
             OffsetCommitRequestTopic(
                 name=name,
                 topic_id=(ids or {}).get(name, bytes(16)),
-                partitions=[OffsetCommitRequestPartition(partition_index=i, committed_offset=n, committed_metadata=text) for i, n, text in partitions],
+                partitions=[
+                    OffsetCommitRequestPartition(partition_index=i, committed_offset=n, committed_metadata=text)
+                    for i, n, text in partitions
+                ],
             )
             for name, partitions in topics
         ],
@@ -66,11 +86,20 @@ def _commit(group: str, *topics: tuple[str, list[tuple[int, int, str | None]]], 
     )
 
 
-def _fetch(group: str, *topics: tuple[str, list[int]], version: int, ids: dict[str, bytes] | None = None, everything: bool = False, **fields: Any) -> OffsetFetchRequest:
+def _fetch(
+    group: str,
+    *topics: tuple[str, list[int]],
+    version: int,
+    ids: dict[str, bytes] | None = None,
+    everything: bool = False,
+    **fields: Any,
+) -> OffsetFetchRequest:
     if version < 8:
         return OffsetFetchRequest(
             group_id=group,
-            topics=None if everything else [OffsetFetchRequestTopic(name=name, partition_indexes=list(p)) for name, p in topics],
+            topics=None
+            if everything
+            else [OffsetFetchRequestTopic(name=name, partition_indexes=list(p)) for name, p in topics],
             **({"require_stable": fields["require_stable"]} if "require_stable" in fields else {}),
         )
     stable = fields.pop("require_stable", False)
@@ -78,7 +107,10 @@ def _fetch(group: str, *topics: tuple[str, list[int]], version: int, ids: dict[s
         group_id=group,
         topics=None
         if everything
-        else [OffsetFetchRequestTopics(name=name, topic_id=(ids or {}).get(name, bytes(16)), partition_indexes=list(p)) for name, p in topics],
+        else [
+            OffsetFetchRequestTopics(name=name, topic_id=(ids or {}).get(name, bytes(16)), partition_indexes=list(p))
+            for name, p in topics
+        ],
         **fields,
     )
     return OffsetFetchRequest(groups=[asked], require_stable=stable)
@@ -95,12 +127,30 @@ def _joined(s: Session, label: str, group: str, version: int = 9, link: str = ""
 def find_coordinator(s: Session) -> None:
     """FindCoordinator: types, empty and repeated keys."""
     s.until_coordinator()
-    s.each("one group", lambda v: FindCoordinatorRequest(key="g", key_type=0) if v < 4 else FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]))
-    s.each("empty group", lambda v: FindCoordinatorRequest(key="", key_type=0) if v < 4 else FindCoordinatorRequest(key_type=0, coordinator_keys=[""]))
+    s.each(
+        "one group",
+        lambda v: (
+            FindCoordinatorRequest(key="g", key_type=0)
+            if v < 4
+            else FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+        ),
+    )
+    s.each(
+        "empty group",
+        lambda v: (
+            FindCoordinatorRequest(key="", key_type=0)
+            if v < 4
+            else FindCoordinatorRequest(key_type=0, coordinator_keys=[""])
+        ),
+    )
     for kind in (5, -1, 2):
         s.each(
             f"type {kind}",
-            lambda v, k=kind: FindCoordinatorRequest(key="g", key_type=k) if v < 4 else FindCoordinatorRequest(key_type=k, coordinator_keys=["g", "h"]),  # type: ignore[misc]
+            lambda v, k=kind: (
+                FindCoordinatorRequest(key="g", key_type=k)
+                if v < 4
+                else FindCoordinatorRequest(key_type=k, coordinator_keys=["g", "h"])
+            ),  # type: ignore[misc]
             range(1, 7),
         )
     s.each("several", lambda v: FindCoordinatorRequest(key_type=0, coordinator_keys=["a", "b", "a", ""]), [4, 5, 6])
@@ -112,7 +162,9 @@ def join_group(s: Session) -> None:
     s.until_coordinator()
     s.each("empty group", lambda v: _join("", version=v))
     for timeout in (1, 0, -1, 5999, 1_800_001, 2**31 - 1):
-        s.each(f"session timeout {timeout}", lambda v, n=timeout: _join(s.name("timeout"), version=v, session_timeout_ms=n))  # type: ignore[misc]
+        s.each(
+            f"session timeout {timeout}", lambda v, n=timeout: _join(s.name("timeout"), version=v, session_timeout_ms=n)
+        )  # type: ignore[misc]
     s.each("unknown member", lambda v: _join(s.name("unknown"), "ghost", v))
     s.each("no protocols", lambda v: _join(s.name("no-protocols"), version=v, protocols=[]))
     s.each("no protocol type", lambda v: _join(s.name("no-type"), version=v, protocol_type=""))
@@ -125,13 +177,28 @@ def join_group(s: Session) -> None:
         member, generation = joined.member_id, joined.generation_id
         naming = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
         at = min(version, 5)
-        s.call("heartbeat before sync", HeartbeatRequest(group_id=group, generation_id=generation, member_id=member), min(version, 4))
+        s.call(
+            "heartbeat before sync",
+            HeartbeatRequest(group_id=group, generation_id=generation, member_id=member),
+            min(version, 4),
+        )
         s.call("sync", _sync(group, generation, member, {member: b"mine"}, **naming), at)
         s.call("sync again", _sync(group, generation, member, **naming), at)
-        s.call("heartbeat", HeartbeatRequest(group_id=group, generation_id=generation, member_id=member), min(version, 4))
+        s.call(
+            "heartbeat", HeartbeatRequest(group_id=group, generation_id=generation, member_id=member), min(version, 4)
+        )
         s.call("describe", DescribeGroupsRequest(groups=[group]), min(version, 6))
-        for label, wrong in (("old generation", (generation - 1, member)), ("next generation", (generation + 1, member)), ("ghost", (generation, "ghost")), ("nobody", (generation, ""))):
-            s.call(f"heartbeat, {label}", HeartbeatRequest(group_id=group, generation_id=wrong[0], member_id=wrong[1]), min(version, 4))
+        for label, wrong in (
+            ("old generation", (generation - 1, member)),
+            ("next generation", (generation + 1, member)),
+            ("ghost", (generation, "ghost")),
+            ("nobody", (generation, "")),
+        ):
+            s.call(
+                f"heartbeat, {label}",
+                HeartbeatRequest(group_id=group, generation_id=wrong[0], member_id=wrong[1]),
+                min(version, 4),
+            )
             s.call(f"sync, {label}", _sync(group, wrong[0], wrong[1], **naming), at)
         s.call("another protocol type", _join(group, "", version, protocol_type="connect"), version)
         s.call("another protocol", _join(group, "", version, protocols=[("sticky", b"")]), version)
@@ -140,10 +207,17 @@ def join_group(s: Session) -> None:
             s.call("leave", LeaveGroupRequest(group_id=group, member_id=member), version)
             s.call("leave again", LeaveGroupRequest(group_id=group, member_id=member), version)
         else:
-            leaving = [MemberIdentity(member_id=member, reason="over" if version >= 5 else None), MemberIdentity(member_id="ghost")]
+            leaving = [
+                MemberIdentity(member_id=member, reason="over" if version >= 5 else None),
+                MemberIdentity(member_id="ghost"),
+            ]
             s.call("leave", LeaveGroupRequest(group_id=group, members=leaving), at)
             s.call("leave again", LeaveGroupRequest(group_id=group, members=leaving[:1]), at)
-        s.call("heartbeat after leaving", HeartbeatRequest(group_id=group, generation_id=generation, member_id=member), min(version, 4))
+        s.call(
+            "heartbeat after leaving",
+            HeartbeatRequest(group_id=group, generation_id=generation, member_id=member),
+            min(version, 4),
+        )
         s.call("describe the empty group", DescribeGroupsRequest(groups=[group]), min(version, 6))
 
 
@@ -152,12 +226,34 @@ def unknown_groups(s: Session) -> None:
     s.until_coordinator()
     for group in (s.name("no-such"), ""):
         s.each(f"heartbeat {group!r}", lambda v, g=group: HeartbeatRequest(group_id=g, generation_id=1, member_id="m"))  # type: ignore[misc]
-        s.each(f"heartbeat, instance {group!r}", lambda v, g=group: HeartbeatRequest(group_id=g, generation_id=1, member_id="m", group_instance_id="i"), [3, 4])  # type: ignore[misc]
-        s.each(f"sync {group!r}", lambda v, g=group: _sync(g, 1, "m", **({"protocol_type": "consumer", "protocol_name": "range"} if v >= 5 else {})))  # type: ignore[misc]
+        s.each(
+            f"heartbeat, instance {group!r}",
+            lambda v, g=group: HeartbeatRequest(group_id=g, generation_id=1, member_id="m", group_instance_id="i"),
+            [3, 4],
+        )  # type: ignore[misc]
+        s.each(
+            f"sync {group!r}",
+            lambda v, g=group: _sync(
+                g, 1, "m", **({"protocol_type": "consumer", "protocol_name": "range"} if v >= 5 else {})
+            ),
+        )  # type: ignore[misc]
         s.each(f"sync without protocol {group!r}", lambda v, g=group: _sync(g, 1, "m"), [5])  # type: ignore[misc]
-        s.each(f"leave {group!r}", lambda v, g=group: LeaveGroupRequest(group_id=g, member_id="m") if v < 3 else LeaveGroupRequest(group_id=g, members=[MemberIdentity(member_id="m")]))  # type: ignore[misc]
+        s.each(
+            f"leave {group!r}",
+            lambda v, g=group: (
+                LeaveGroupRequest(group_id=g, member_id="m")
+                if v < 3
+                else LeaveGroupRequest(group_id=g, members=[MemberIdentity(member_id="m")])
+            ),
+        )  # type: ignore[misc]
     s.each("leave, nobody", lambda v: LeaveGroupRequest(group_id=s.name("no-such")))
-    s.each("leave, instance", lambda v: LeaveGroupRequest(group_id=s.name("no-such"), members=[MemberIdentity(member_id="", group_instance_id="i")]), [3, 4, 5])
+    s.each(
+        "leave, instance",
+        lambda v: LeaveGroupRequest(
+            group_id=s.name("no-such"), members=[MemberIdentity(member_id="", group_instance_id="i")]
+        ),
+        [3, 4, 5],
+    )
 
 
 def two_members(s: Session) -> None:
@@ -165,8 +261,20 @@ def two_members(s: Session) -> None:
     s.until_coordinator()
     group = s.name("g")
     first = _joined(s, "first", group, protocols=[("sticky", b"1s"), ("range", b"1")])
-    s.call("first syncs", _sync(group, first.generation_id, first.member_id, {first.member_id: b"all"}, protocol_type="consumer", protocol_name="sticky"))
-    second_id = s.call("second asks", _join(group, protocols=[("sticky", b"2s"), ("range", b"2")]), link="two").member_id
+    s.call(
+        "first syncs",
+        _sync(
+            group,
+            first.generation_id,
+            first.member_id,
+            {first.member_id: b"all"},
+            protocol_type="consumer",
+            protocol_name="sticky",
+        ),
+    )
+    second_id = s.call(
+        "second asks", _join(group, protocols=[("sticky", b"2s"), ("range", b"2")]), link="two"
+    ).member_id
     second = _join(group, second_id, protocols=[("sticky", b"2s"), ("range", b"2")])
     s.send(second, link="two")
     heartbeat = HeartbeatRequest(group_id=group, generation_id=first.generation_id, member_id=first.member_id)
@@ -180,15 +288,40 @@ def two_members(s: Session) -> None:
     naming = {"protocol_type": "consumer", "protocol_name": again.protocol_name}
     waiting = _sync(group, both.generation_id, second_id, **naming)
     s.send(waiting, link="two")
-    s.call("commit while syncing", _commit(group, generation_id_or_member_epoch=again.generation_id, member_id=again.member_id), 8)
-    s.call("leader syncs", _sync(group, again.generation_id, again.member_id, {again.member_id: b"A", second_id: b"B"}, **naming))
+    s.call(
+        "commit while syncing",
+        _commit(group, generation_id_or_member_epoch=again.generation_id, member_id=again.member_id),
+        8,
+    )
+    s.call(
+        "leader syncs",
+        _sync(group, again.generation_id, again.member_id, {again.member_id: b"A", second_id: b"B"}, **naming),
+    )
     s.receive("second syncs", waiting, link="two")
-    s.call("sync with another protocol", _sync(group, again.generation_id, again.member_id, protocol_type="consumer", protocol_name="sticky" if again.protocol_name == "range" else "range"))
-    s.call("sync with another type", _sync(group, again.generation_id, again.member_id, protocol_type="x", protocol_name=again.protocol_name))
-    s.call("heartbeat of the second", HeartbeatRequest(group_id=group, generation_id=both.generation_id, member_id=second_id))
+    s.call(
+        "sync with another protocol",
+        _sync(
+            group,
+            again.generation_id,
+            again.member_id,
+            protocol_type="consumer",
+            protocol_name="sticky" if again.protocol_name == "range" else "range",
+        ),
+    )
+    s.call(
+        "sync with another type",
+        _sync(group, again.generation_id, again.member_id, protocol_type="x", protocol_name=again.protocol_name),
+    )
+    s.call(
+        "heartbeat of the second",
+        HeartbeatRequest(group_id=group, generation_id=both.generation_id, member_id=second_id),
+    )
     s.call("delete the group", DeleteGroupsRequest(groups_names=[group]))
     s.call("second leaves", LeaveGroupRequest(group_id=group, members=[MemberIdentity(member_id=second_id)]))
-    s.call("first is told again", HeartbeatRequest(group_id=group, generation_id=again.generation_id, member_id=again.member_id))
+    s.call(
+        "first is told again",
+        HeartbeatRequest(group_id=group, generation_id=again.generation_id, member_id=again.member_id),
+    )
     last = s.call("first alone", _join(group, first.member_id, protocols=[("sticky", b"1s")]))
     s.call("first leaves", LeaveGroupRequest(group_id=group, members=[MemberIdentity(member_id=last.member_id)]))
 
@@ -202,7 +335,10 @@ def static_members(s: Session) -> None:
         one = s.call("join", _join(group, "", version, group_instance_id="i1"), version)
         if one is None or one.error_code:
             continue
-        s.call("sync", _sync(group, one.generation_id, one.member_id, {one.member_id: b"A"}, group_instance_id="i1", **naming))
+        s.call(
+            "sync",
+            _sync(group, one.generation_id, one.member_id, {one.member_id: b"A"}, group_instance_id="i1", **naming),
+        )
         two = s.call("the same instance again", _join(group, "", version, group_instance_id="i1"), version)
         if two is None:
             continue
@@ -213,12 +349,40 @@ def static_members(s: Session) -> None:
         s.call("join of the old", _join(group, one.member_id, version, group_instance_id="i1"), version)
         s.call("join of a ghost", _join(group, "ghost", version, group_instance_id="i1"), version)
         s.call("unknown instance with an id", _join(group, "ghost", version, group_instance_id="i9"), version)
-        s.call("commit of the old", _commit(group, ("no-such-topic", [(0, 1, "")]), generation_id_or_member_epoch=two.generation_id, member_id=one.member_id, group_instance_id="i1"), 8)
-        s.call("heartbeat of the new", HeartbeatRequest(group_id=group, group_instance_id="i1", generation_id=two.generation_id, member_id=two.member_id))
-        s.call("heartbeat of an unknown instance", HeartbeatRequest(group_id=group, group_instance_id="i9", generation_id=two.generation_id, member_id=two.member_id))
+        s.call(
+            "commit of the old",
+            _commit(
+                group,
+                ("no-such-topic", [(0, 1, "")]),
+                generation_id_or_member_epoch=two.generation_id,
+                member_id=one.member_id,
+                group_instance_id="i1",
+            ),
+            8,
+        )
+        s.call(
+            "heartbeat of the new",
+            HeartbeatRequest(
+                group_id=group, group_instance_id="i1", generation_id=two.generation_id, member_id=two.member_id
+            ),
+        )
+        s.call(
+            "heartbeat of an unknown instance",
+            HeartbeatRequest(
+                group_id=group, group_instance_id="i9", generation_id=two.generation_id, member_id=two.member_id
+            ),
+        )
         s.call("describe", DescribeGroupsRequest(groups=[group]), 5)
-        s.call("leave as the old", LeaveGroupRequest(group_id=group, members=[MemberIdentity(member_id=one.member_id, group_instance_id="i1")]))
-        s.call("leave, unknown instance", LeaveGroupRequest(group_id=group, members=[MemberIdentity(group_instance_id="i9")]))
+        s.call(
+            "leave as the old",
+            LeaveGroupRequest(
+                group_id=group, members=[MemberIdentity(member_id=one.member_id, group_instance_id="i1")]
+            ),
+        )
+        s.call(
+            "leave, unknown instance",
+            LeaveGroupRequest(group_id=group, members=[MemberIdentity(group_instance_id="i9")]),
+        )
         s.call("leave by instance", LeaveGroupRequest(group_id=group, members=[MemberIdentity(group_instance_id="i1")]))
     s.call("empty instance id", _join(s.name("empty-instance"), "", 9, group_instance_id=""), 9)
 
@@ -231,7 +395,9 @@ def commit_offsets(s: Session) -> None:
     group = s.name("g")
     s.each("nothing committed", lambda v: _fetch(s.name("none"), (one, [0, 2]), version=v, ids=ids))
     s.each("nothing committed, all", lambda v: _fetch(s.name("none"), version=v, everything=True), range(2, 11))
-    s.each("commit", lambda v: _commit(group, (one, [(0, 10 + v, f"m{v}"), (1, 20, "")]), (two, [(0, 30, None)]), ids=ids))
+    s.each(
+        "commit", lambda v: _commit(group, (one, [(0, 10 + v, f"m{v}"), (1, 20, "")]), (two, [(0, 30, None)]), ids=ids)
+    )
     s.each("fetch", lambda v: _fetch(group, (two, [0]), (one, [1, 0, 2]), version=v, ids=ids))
     s.each("fetch all", lambda v: _fetch(group, version=v, everything=True), range(2, 11))
     s.each("fetch nothing", lambda v: _fetch(group, version=v))
@@ -242,9 +408,22 @@ def commit_offsets(s: Session) -> None:
     s.each("fetch bad name", lambda v: _fetch(group, ("a b", [0]), version=v))
     s.each("fetch the same twice", lambda v: _fetch(group, (one, [0, 0]), (one, [0]), version=v, ids=ids))
     s.each("fetch of the empty group", lambda v: _fetch("", (one, [0]), version=v, ids=ids))
-    s.each("fetch as a member", lambda v: _fetch(group, (one, [0]), version=v, ids=ids, member_id="m", member_epoch=3), [9, 10])
-    s.each("fetch as nobody of an epoch", lambda v: _fetch(group, (one, [0]), version=v, ids=ids, member_id=None, member_epoch=3), [9, 10])
-    groups = [OffsetFetchRequestGroup(group_id=g, topics=[OffsetFetchRequestTopics(name=one, topic_id=ids[one], partition_indexes=[0])]) for g in (group, s.name("none"), group)]
+    s.each(
+        "fetch as a member",
+        lambda v: _fetch(group, (one, [0]), version=v, ids=ids, member_id="m", member_epoch=3),
+        [9, 10],
+    )
+    s.each(
+        "fetch as nobody of an epoch",
+        lambda v: _fetch(group, (one, [0]), version=v, ids=ids, member_id=None, member_epoch=3),
+        [9, 10],
+    )
+    groups = [
+        OffsetFetchRequestGroup(
+            group_id=g, topics=[OffsetFetchRequestTopics(name=one, topic_id=ids[one], partition_indexes=[0])]
+        )
+        for g in (group, s.name("none"), group)
+    ]
     s.each("fetch of several groups", lambda v: OffsetFetchRequest(groups=groups), [8, 9, 10])
     s.each("fetch of no groups", lambda v: OffsetFetchRequest(groups=[]), [8, 9, 10])
     s.each("unknown topic", lambda v: _commit(group, ("no-such-topic", [(0, 1, "")]), (one, [(0, 1, "")]), ids=ids))
@@ -260,8 +439,16 @@ def commit_offsets(s: Session) -> None:
     s.each("no topics", lambda v: _commit(group))
     s.each("no partitions", lambda v: _commit(group, (one, []), ids=ids))
     s.each("the empty group", lambda v: _commit("", (one, [(0, 1, "")]), ids=ids))
-    s.each("a generation of nothing", lambda v: _commit(s.name("none"), (one, [(0, 1, "")]), ids=ids, generation_id_or_member_epoch=7, member_id="ghost"))
-    s.each("a generation without a member", lambda v: _commit(group, (one, [(0, 1, "")]), ids=ids, generation_id_or_member_epoch=7))
+    s.each(
+        "a generation of nothing",
+        lambda v: _commit(
+            s.name("none"), (one, [(0, 1, "")]), ids=ids, generation_id_or_member_epoch=7, member_id="ghost"
+        ),
+    )
+    s.each(
+        "a generation without a member",
+        lambda v: _commit(group, (one, [(0, 1, "")]), ids=ids, generation_id_or_member_epoch=7),
+    )
     s.each("a member without a generation", lambda v: _commit(group, (one, [(0, 1, "")]), ids=ids, member_id="ghost"))
     s.each("an instance", lambda v: _commit(group, (one, [(0, 1, "")]), ids=ids, group_instance_id="i"), range(7, 11))
     s.each("retention", lambda v: _commit(group, (one, [(0, 1, "")]), ids=ids, retention_time_ms=5), [2, 3, 4])
@@ -275,18 +462,57 @@ def commit_as_member(s: Session) -> None:
     group = s.name("g")
     joined = _joined(s, "join", group)
     member, generation = joined.member_id, joined.generation_id
-    s.call("commit before sync", _commit(group, (topic, [(0, 1, "")]), ids=ids, generation_id_or_member_epoch=generation, member_id=member))
+    s.call(
+        "commit before sync",
+        _commit(group, (topic, [(0, 1, "")]), ids=ids, generation_id_or_member_epoch=generation, member_id=member),
+    )
     s.call("sync", _sync(group, generation, member, {member: b"x"}, protocol_type="consumer", protocol_name="range"))
-    s.each("commit", lambda v: _commit(group, (topic, [(0, v, "")]), ids=ids, generation_id_or_member_epoch=generation, member_id=member))
+    s.each(
+        "commit",
+        lambda v: _commit(
+            group, (topic, [(0, v, "")]), ids=ids, generation_id_or_member_epoch=generation, member_id=member
+        ),
+    )
     s.each("fetch", lambda v: _fetch(group, (topic, [0]), version=v, ids=ids))
-    s.each("fetch as the member", lambda v: _fetch(group, (topic, [0]), version=v, ids=ids, member_id=member, member_epoch=generation), [9, 10])
-    s.each("fetch as a ghost", lambda v: _fetch(group, (topic, [0]), version=v, ids=ids, member_id="ghost", member_epoch=generation), [9, 10])
-    s.each("old generation", lambda v: _commit(group, (topic, [(0, v, "")]), ids=ids, generation_id_or_member_epoch=generation - 1, member_id=member))
-    s.each("next generation", lambda v: _commit(group, (topic, [(0, v, "")]), ids=ids, generation_id_or_member_epoch=generation + 1, member_id=member))
-    s.each("ghost", lambda v: _commit(group, (topic, [(0, v, "")]), ids=ids, generation_id_or_member_epoch=generation, member_id="ghost"))
+    s.each(
+        "fetch as the member",
+        lambda v: _fetch(group, (topic, [0]), version=v, ids=ids, member_id=member, member_epoch=generation),
+        [9, 10],
+    )
+    s.each(
+        "fetch as a ghost",
+        lambda v: _fetch(group, (topic, [0]), version=v, ids=ids, member_id="ghost", member_epoch=generation),
+        [9, 10],
+    )
+    s.each(
+        "old generation",
+        lambda v: _commit(
+            group, (topic, [(0, v, "")]), ids=ids, generation_id_or_member_epoch=generation - 1, member_id=member
+        ),
+    )
+    s.each(
+        "next generation",
+        lambda v: _commit(
+            group, (topic, [(0, v, "")]), ids=ids, generation_id_or_member_epoch=generation + 1, member_id=member
+        ),
+    )
+    s.each(
+        "ghost",
+        lambda v: _commit(
+            group, (topic, [(0, v, "")]), ids=ids, generation_id_or_member_epoch=generation, member_id="ghost"
+        ),
+    )
     s.each("nobody", lambda v: _commit(group, (topic, [(0, v, "")]), ids=ids))
-    s.each("the member without a generation", lambda v: _commit(group, (topic, [(0, v, "")]), ids=ids, member_id=member))
-    s.call("delete offsets of the topic", OffsetDeleteRequest(group_id=group, topics=[OffsetDeleteRequestTopic(name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=0)])]))
+    s.each(
+        "the member without a generation", lambda v: _commit(group, (topic, [(0, v, "")]), ids=ids, member_id=member)
+    )
+    s.call(
+        "delete offsets of the topic",
+        OffsetDeleteRequest(
+            group_id=group,
+            topics=[OffsetDeleteRequestTopic(name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=0)])],
+        ),
+    )
     s.call("leave", LeaveGroupRequest(group_id=group, members=[MemberIdentity(member_id=member)]))
     s.each("nobody, after leaving", lambda v: _commit(group, (topic, [(0, v, "")]), ids=ids))
 
@@ -301,7 +527,12 @@ def delete_offsets(s: Session) -> None:
     def ask(name: str, *topics: tuple[str, list[int]]) -> OffsetDeleteRequest:
         return OffsetDeleteRequest(
             group_id=name,
-            topics=[OffsetDeleteRequestTopic(name=t, partitions=[OffsetDeleteRequestPartition(partition_index=i) for i in p]) for t, p in topics],
+            topics=[
+                OffsetDeleteRequestTopic(
+                    name=t, partitions=[OffsetDeleteRequestPartition(partition_index=i) for i in p]
+                )
+                for t, p in topics
+            ],
         )
 
     s.call("one", ask(group, (topic, [0])))
@@ -334,7 +565,17 @@ def list_groups(s: Session) -> None:
     s.ask(_commit(offsets_only, (topic, [(0, 1, "")])), 9)
     for group in (stable, empty):
         joined = _joined(s, "join", group)
-        s.call("sync", _sync(group, joined.generation_id, joined.member_id, {joined.member_id: b"x"}, protocol_type="consumer", protocol_name="range"))
+        s.call(
+            "sync",
+            _sync(
+                group,
+                joined.generation_id,
+                joined.member_id,
+                {joined.member_id: b"x"},
+                protocol_type="consumer",
+                protocol_name="range",
+            ),
+        )
     s.call("leave", LeaveGroupRequest(group_id=empty, members=[MemberIdentity(member_id=joined.member_id)]))
 
     def listed(label: str, version: int, states: list[str] | None = None, types: list[str] | None = None) -> None:
@@ -343,15 +584,37 @@ def list_groups(s: Session) -> None:
 
     for version in range(6):
         listed("all", version)
-    for states in (["Stable"], ["stable"], ["Empty"], ["Empty", "Stable"], ["Dead"], ["NoSuchState"], [""], ["PreparingRebalance"]):
+    for states in (
+        ["Stable"],
+        ["stable"],
+        ["Empty"],
+        ["Empty", "Stable"],
+        ["Dead"],
+        ["NoSuchState"],
+        [""],
+        ["PreparingRebalance"],
+    ):
         listed(f"states {states}", 4, states)
         listed(f"states {states}", 5, states)
-    for types in (["classic"], ["Classic"], ["consumer"], ["share"], ["streams"], ["no-such"], [""], ["consumer", "classic"]):
+    for types in (
+        ["classic"],
+        ["Classic"],
+        ["consumer"],
+        ["share"],
+        ["streams"],
+        ["no-such"],
+        [""],
+        ["consumer", "classic"],
+    ):
         listed(f"types {types}", 5, None, types)
     listed("state and type", 5, ["Stable"], ["classic"])
     for name in (offsets_only, stable, empty, s.name("no-such"), ""):
         s.each(f"describe {name!r}", lambda v, n=name: DescribeGroupsRequest(groups=[n]))  # type: ignore[misc]
-        s.each(f"describe {name!r} with operations", lambda v, n=name: DescribeGroupsRequest(groups=[n], include_authorized_operations=True), range(3, 7))  # type: ignore[misc]
+        s.each(
+            f"describe {name!r} with operations",
+            lambda v, n=name: DescribeGroupsRequest(groups=[n], include_authorized_operations=True),
+            range(3, 7),
+        )  # type: ignore[misc]
     s.each("describe none", lambda v: DescribeGroupsRequest(groups=[]))
     s.each("describe several", lambda v: DescribeGroupsRequest(groups=[empty, offsets_only, stable, s.name("no-such")]))
     s.each("describe the same twice", lambda v: DescribeGroupsRequest(groups=[empty, empty]))

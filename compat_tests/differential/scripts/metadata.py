@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from compat_tests.differential.session import Session
-from pykbroker_wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, RequestCursor, TopicRequest
+from pykbroker_wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    RequestCursor,
+    TopicRequest,
+)
 from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 NO_SUCH_ID = bytes(range(16))
@@ -46,7 +50,9 @@ def metadata_by_id(s: Session) -> None:
     ids = [s.topic_id(one), s.topic_id(two)]
 
     def ask(*topics: tuple[bytes, str | None]) -> MetadataRequest:
-        return MetadataRequest(topics=[MetadataRequestTopic(topic_id=i, name=name) for i, name in topics], allow_auto_topic_creation=False)
+        return MetadataRequest(
+            topics=[MetadataRequestTopic(topic_id=i, name=name) for i, name in topics], allow_auto_topic_creation=False
+        )
 
     versions = [10, 11, 12, 13]
     s.each("id", lambda v: ask((ids[0], None)), versions)
@@ -66,12 +72,28 @@ def auto_creation(s: Session) -> None:
     """Metadata that creates a topic."""
     for version in (0, 1, 4, 8, 9, 12, 13):
         name = s.name(f"auto-{version}")
-        s.call("first asked", MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True), version)
+        s.call(
+            "first asked",
+            MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True),
+            version,
+        )
         s.until_served(name)
-        s.call("asked again", MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True), version)
+        s.call(
+            "asked again",
+            MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True),
+            version,
+        )
     name = s.name("not-created")
-    s.call("not allowed", MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False), 12)
-    s.call("collides", MetadataRequest(topics=[MetadataRequestTopic(name=s.name("auto_0").replace(".", "_"))], allow_auto_topic_creation=True), 12)
+    s.call(
+        "not allowed", MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False), 12
+    )
+    s.call(
+        "collides",
+        MetadataRequest(
+            topics=[MetadataRequestTopic(name=s.name("auto_0").replace(".", "_"))], allow_auto_topic_creation=True
+        ),
+        12,
+    )
 
 
 def describe_topic_partitions(s: Session) -> None:
@@ -94,7 +116,20 @@ def describe_topic_partitions(s: Session) -> None:
         s.call(f"name {name[:20]!r}", ask(name))
     for limit in (0, -1, 1, 2, 3, 4, 5, 8, 9, 2001):
         s.call(f"limit {limit}", ask(one, two, three, limit=limit))
-    for cursor in ((one, 0), (one, 1), (one, 2), (one, 3), (one, 99), (two, 1), (two, -1), (three, 2), (s.name("b2"), 0), ("zzz", 0), ("", 0), ("no-such-topic", 1)):
+    for cursor in (
+        (one, 0),
+        (one, 1),
+        (one, 2),
+        (one, 3),
+        (one, 99),
+        (two, 1),
+        (two, -1),
+        (three, 2),
+        (s.name("b2"), 0),
+        ("zzz", 0),
+        ("", 0),
+        ("no-such-topic", 1),
+    ):
         s.call(f"cursor {cursor[0]} {cursor[1]}", ask(one, two, three, cursor=cursor))
         s.call(f"cursor {cursor[0]} {cursor[1]} and limit 2", ask(one, two, three, cursor=cursor, limit=2))
     s.call("cursor on a topic that was not asked for", ask(one, three, cursor=(two, 1)))

@@ -5,16 +5,26 @@ from __future__ import annotations
 from compat_tests.differential.session import NOW_MS, Session
 from pykbroker_wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from pykbroker_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from pykbroker_wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderPartition, OffsetForLeaderTopic
+from pykbroker_wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 
 
-def _list(*topics: tuple[str, list[tuple[int, int]]], epoch: int = -1, replica_id: int = -1, isolation_level: int = 0) -> ListOffsetsRequest:
+def _list(
+    *topics: tuple[str, list[tuple[int, int]]], epoch: int = -1, replica_id: int = -1, isolation_level: int = 0
+) -> ListOffsetsRequest:
     return ListOffsetsRequest(
         replica_id=replica_id,
         isolation_level=isolation_level,
         topics=[
             ListOffsetsTopic(
-                name=name, partitions=[ListOffsetsPartition(partition_index=i, timestamp=at, current_leader_epoch=epoch) for i, at in partitions]
+                name=name,
+                partitions=[
+                    ListOffsetsPartition(partition_index=i, timestamp=at, current_leader_epoch=epoch)
+                    for i, at in partitions
+                ],
             )
             for name, partitions in topics
         ],
@@ -26,7 +36,18 @@ def list_offsets(s: Session) -> None:
     topic = s.make_topic(partitions=2)
     s.make_records(topic, [b"a", b"b", b"c"], step_ms=1000)
     s.make_records(topic, [b"early"], at_ms=NOW_MS - 5000)
-    for at in (NOW_MS, NOW_MS + 1, NOW_MS + 1000, NOW_MS + 2000, NOW_MS + 2001, NOW_MS - 6000, NOW_MS - 5000, 0, 1, 2**63 - 1):
+    for at in (
+        NOW_MS,
+        NOW_MS + 1,
+        NOW_MS + 1000,
+        NOW_MS + 2000,
+        NOW_MS + 2001,
+        NOW_MS - 6000,
+        NOW_MS - 5000,
+        0,
+        1,
+        2**63 - 1,
+    ):
         s.each(f"time {at - NOW_MS if at > 1 else at}", lambda v, t=at: _list((topic, [(0, t)])))  # type: ignore[misc]
     for special in range(-1, -8, -1):
         s.each(f"special {special}", lambda v, t=special: _list((topic, [(0, t), (1, t)])))  # type: ignore[misc]
@@ -41,7 +62,11 @@ def list_offsets(s: Session) -> None:
     for epoch in (0, 1, 9, -2):
         s.each(f"leader epoch {epoch}", lambda v, n=epoch: _list((topic, [(0, -1)]), epoch=n), range(4, 12))  # type: ignore[misc]
     for level in (0, 1):
-        s.each(f"isolation level {level}", lambda v, n=level: _list((topic, [(0, -1), (0, -3), (0, NOW_MS)]), isolation_level=n), range(2, 12))  # type: ignore[misc]
+        s.each(
+            f"isolation level {level}",
+            lambda v, n=level: _list((topic, [(0, -1), (0, -3), (0, NOW_MS)]), isolation_level=n),
+            range(2, 12),
+        )  # type: ignore[misc]
     s.each("debugging consumer", lambda v: _list((topic, [(0, -1)]), replica_id=-2))
     s.each("a replica that is none", lambda v: _list((topic, [(0, -1)]), replica_id=5))
     s.each("no partitions", lambda v: _list((topic, [])))
@@ -67,7 +92,10 @@ def leader_epochs(s: Session) -> None:
             topics=[
                 OffsetForLeaderTopic(
                     topic=name,
-                    partitions=[OffsetForLeaderPartition(partition=i, current_leader_epoch=current, leader_epoch=epoch) for i, current, epoch in partitions],
+                    partitions=[
+                        OffsetForLeaderPartition(partition=i, current_leader_epoch=current, leader_epoch=epoch)
+                        for i, current, epoch in partitions
+                    ],
                 )
                 for name, partitions in topics
             ],
@@ -92,7 +120,12 @@ def delete_records(s: Session) -> None:
     def ask(*topics: tuple[str, list[tuple[int, int]]]) -> DeleteRecordsRequest:
         return DeleteRecordsRequest(
             timeout_ms=10000,
-            topics=[DeleteRecordsTopic(name=name, partitions=[DeleteRecordsPartition(partition_index=i, offset=n) for i, n in parts]) for name, parts in topics],
+            topics=[
+                DeleteRecordsTopic(
+                    name=name, partitions=[DeleteRecordsPartition(partition_index=i, offset=n) for i, n in parts]
+                )
+                for name, parts in topics
+            ],
         )
 
     for version in range(3):
@@ -110,7 +143,14 @@ def delete_records(s: Session) -> None:
         s.call("all", ask((topic, [(0, -1)])), version)
         s.call("all again", ask((topic, [(0, -1)])), version)
         s.call("offsets at the end", _list((topic, [(0, -2), (0, -1), (0, -3), (0, NOW_MS)])), 7)
-        s.call("the epoch then", OffsetForLeaderEpochRequest(replica_id=-1, topics=[OffsetForLeaderTopic(topic=topic, partitions=[OffsetForLeaderPartition(leader_epoch=0)])]), 4)
+        s.call(
+            "the epoch then",
+            OffsetForLeaderEpochRequest(
+                replica_id=-1,
+                topics=[OffsetForLeaderTopic(topic=topic, partitions=[OffsetForLeaderPartition(leader_epoch=0)])],
+            ),
+            4,
+        )
         s.call("unknown", ask((topic, [(9, 0), (-1, 0)]), ("no-such-topic", [(0, 0)])), version)
         s.call("bad name", ask(("a b", [(0, 0)])), version)
         s.call("the same twice", ask((topic, [(0, 4), (0, 2)])), version)

@@ -20,14 +20,18 @@ NO_SUCH_ID = bytes(range(16))
 Parts = list[tuple[int, bytes]]
 
 
-def ask(topic: str, topic_id: bytes, parts: Parts, *, acks: int = -1, transactional_id: str | None = None) -> ProduceRequest:
+def ask(
+    topic: str, topic_id: bytes, parts: Parts, *, acks: int = -1, transactional_id: str | None = None
+) -> ProduceRequest:
     return ProduceRequest(
         transactional_id=transactional_id,
         acks=acks,
         timeout_ms=10000,
         topic_data=[
             TopicProduceData(
-                name=topic, topic_id=topic_id, partition_data=[PartitionProduceData(index=index, records=records) for index, records in parts]
+                name=topic,
+                topic_id=topic_id,
+                partition_data=[PartitionProduceData(index=index, records=records) for index, records in parts],
             )
         ],
     )
@@ -47,7 +51,10 @@ def crafted(payload: bytes, **changes: int) -> bytes:
         ">hiqqqhii", *(fields[name] for name in ("attributes", "last_delta", "base_timestamp", "max_timestamp", "producer_id", "producer_epoch", "sequence", "count"))
     ) + payload  # fmt: skip
     crc = fields.get("crc", crc32c.crc32c(body))
-    return struct.pack(">qiibI", fields["base_offset"], fields["length"], fields["leader_epoch"], fields["magic"], crc) + body
+    return (
+        struct.pack(">qiibI", fields["base_offset"], fields["length"], fields["leader_epoch"], fields["magic"], crc)
+        + body
+    )
 
 
 def produce(s: Session) -> None:
@@ -66,7 +73,11 @@ def produce(s: Session) -> None:
     s.each("no partitions", lambda v: ask(topic, topic_id, []))
     s.each("no topics", lambda v: ProduceRequest(acks=-1, timeout_ms=1000))
     s.each("no topics, acks 2", lambda v: ProduceRequest(acks=2, timeout_ms=1000))
-    s.each("transactional id without a transaction", lambda v: ask(topic, topic_id, [(0, good())], transactional_id="t"), range(3, 14))
+    s.each(
+        "transactional id without a transaction",
+        lambda v: ask(topic, topic_id, [(0, good())], transactional_id="t"),
+        range(3, 14),
+    )
     for name in ("__consumer_offsets", "__cluster_metadata"):
         s.call(f"to {name}", ask(name, bytes(16), [(0, good())]), 12)
 
@@ -114,7 +125,10 @@ def produce_bad_batches(s: Session) -> None:
         ("log append time", crafted(record, attributes=8)),
         ("timestamp -1", crafted(record, base_timestamp=-1, max_timestamp=-1)),
         ("timestamp -5", crafted(record, base_timestamp=-5, max_timestamp=-5)),
-        ("two days ahead", crafted(record, base_timestamp=NOW_MS + 3 * 86_400_000, max_timestamp=NOW_MS + 3 * 86_400_000)),
+        (
+            "two days ahead",
+            crafted(record, base_timestamp=NOW_MS + 3 * 86_400_000, max_timestamp=NOW_MS + 3 * 86_400_000),
+        ),
         ("max timestamp too high", crafted(record, max_timestamp=NOW_MS + 50)),
         ("max timestamp too low", crafted(record, max_timestamp=NOW_MS - 50)),
         ("1.1 MB", build_batch([(None, b"x" * 1_100_000, [], NOW_MS)])),
@@ -123,7 +137,10 @@ def produce_bad_batches(s: Session) -> None:
     for label, data in cases:
         for version in (3, 7, 8, 13):
             s.call(label, ask(topic, ids[topic], [(0, data)], transactional_id=None), version)
-    for label, data in (("no key", build_batch([(None, b"v", [], NOW_MS)])), ("key and no key", build_batch([(b"k", b"v", [], NOW_MS), (None, b"v", [], NOW_MS)]))):
+    for label, data in (
+        ("no key", build_batch([(None, b"v", [], NOW_MS)])),
+        ("key and no key", build_batch([(b"k", b"v", [], NOW_MS), (None, b"v", [], NOW_MS)])),
+    ):
         for version in (7, 8, 13):
             s.call(f"compacted topic, {label}", ask(compacted, ids[compacted], [(0, data)]), version)
     _stored(s, topic, ids[topic])
@@ -135,7 +152,13 @@ def _stored(s: Session, topic: str, topic_id: bytes) -> None:
         max_wait_ms=0,
         min_bytes=0,
         max_bytes=10_000_000,
-        topics=[FetchTopic(topic=topic, topic_id=topic_id, partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=10_000_000)])],
+        topics=[
+            FetchTopic(
+                topic=topic,
+                topic_id=topic_id,
+                partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=10_000_000)],
+            )
+        ],
     )
     s.call("what is stored", request, 13)
 
@@ -158,14 +181,32 @@ def produce_idempotent(s: Session) -> None:
         ("and its next", 7002, 3, 6),
     ]
     for label, producer, epoch, sequence in cases:
-        s.call(label, ask(topic, topic_id, [(0, good(producer_id=producer, producer_epoch=epoch, base_sequence=sequence))]), 13)
+        s.call(
+            label,
+            ask(topic, topic_id, [(0, good(producer_id=producer, producer_epoch=epoch, base_sequence=sequence))]),
+            13,
+        )
     for sequence in range(6):
-        s.call(f"sequence {sequence}", ask(topic, topic_id, [(0, good(producer_id=7003, producer_epoch=0, base_sequence=sequence))]), 7)
-    s.call("a duplicate of six ago", ask(topic, topic_id, [(0, good(producer_id=7003, producer_epoch=0, base_sequence=0))]), 7)
-    s.call("a duplicate of five ago", ask(topic, topic_id, [(0, good(producer_id=7003, producer_epoch=0, base_sequence=1))]), 13)
+        s.call(
+            f"sequence {sequence}",
+            ask(topic, topic_id, [(0, good(producer_id=7003, producer_epoch=0, base_sequence=sequence))]),
+            7,
+        )
+    s.call(
+        "a duplicate of six ago",
+        ask(topic, topic_id, [(0, good(producer_id=7003, producer_epoch=0, base_sequence=0))]),
+        7,
+    )
+    s.call(
+        "a duplicate of five ago",
+        ask(topic, topic_id, [(0, good(producer_id=7003, producer_epoch=0, base_sequence=1))]),
+        13,
+    )
     s.call("wraps", ask(topic, topic_id, [(0, good(producer_id=7004, producer_epoch=0, base_sequence=2**31 - 1))]), 13)
     s.call("wrapped", ask(topic, topic_id, [(0, good(producer_id=7004, producer_epoch=0, base_sequence=0))]), 13)
-    two = good(producer_id=7005, producer_epoch=0, base_sequence=0) + good(producer_id=7005, producer_epoch=0, base_sequence=1)
+    two = good(producer_id=7005, producer_epoch=0, base_sequence=0) + good(
+        producer_id=7005, producer_epoch=0, base_sequence=1
+    )
     s.call("two batches of a producer", ask(topic, topic_id, [(0, two)]), 13)
     _stored(s, topic, topic_id)
 
@@ -180,11 +221,23 @@ def produce_codecs(s: Session) -> None:
             s.call(f"codec {codec} to {kind}", ask(topic, topic_id, [(0, build_batch(records, codec=codec))]), 13)
         s.call("zstd in version 6", ask(topic, topic_id, [(0, build_batch(records, codec=4))]), 6)
         answer = s.ask(
-            FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1_000_000, topics=[FetchTopic(topic=topic, topic_id=topic_id, partitions=[FetchPartition(partition_max_bytes=1_000_000)])]),
+            FetchRequest(
+                max_wait_ms=0,
+                min_bytes=0,
+                max_bytes=1_000_000,
+                topics=[
+                    FetchTopic(
+                        topic=topic, topic_id=topic_id, partitions=[FetchPartition(partition_max_bytes=1_000_000)]
+                    )
+                ],
+            ),
             13,
         )
         data = bytes(answer.responses[0].partitions[0].records)
-        s.note(f"codecs stored in {kind}", [[h.base_offset, int(h.compression), h.record_count, h.max_timestamp] for _, h in iter_batches(data)])
+        s.note(
+            f"codecs stored in {kind}",
+            [[h.base_offset, int(h.compression), h.record_count, h.max_timestamp] for _, h in iter_batches(data)],
+        )
 
 
 def produce_timestamps(s: Session) -> None:
@@ -193,7 +246,12 @@ def produce_timestamps(s: Session) -> None:
     strict = s.make_topic("strict", message_timestamp_before_max_ms="1000", message_timestamp_after_max_ms="1000")
     for name in (stamped, strict):
         topic_id = s.topic_id(name)
-        for label, at in (("long ago", 1_000_000), ("last week", NOW_MS - 7 * 86_400_000), ("next week", NOW_MS + 7 * 86_400_000), ("no time", -1)):
+        for label, at in (
+            ("long ago", 1_000_000),
+            ("last week", NOW_MS - 7 * 86_400_000),
+            ("next week", NOW_MS + 7 * 86_400_000),
+            ("no time", -1),
+        ):
             for version in (3, 8, 13):
                 s.call(f"{name} {label}", ask(name, topic_id, [(0, build_batch([(b"k", b"v", [], at)]))]), version)
     small = s.make_topic("small", max_message_bytes="200")

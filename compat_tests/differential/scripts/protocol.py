@@ -24,7 +24,11 @@ def _framed(body: bytes) -> bytes:
 def api_versions(s: Session) -> None:
     """ApiVersions in every version, and in versions that do not exist."""
     s.each("plain", lambda v: ApiVersionsRequest())
-    s.each("with a name", lambda v: ApiVersionsRequest(client_software_name="differential", client_software_version="1.0-x"), [3, 4])
+    s.each(
+        "with a name",
+        lambda v: ApiVersionsRequest(client_software_name="differential", client_software_version="1.0-x"),
+        [3, 4],
+    )
     for name in ("a b", "-a", "a-", "ä", "a.b-c1"):
         s.call(f"name {name!r}", ApiVersionsRequest(client_software_name=name, client_software_version="1"), 3)
         s.call(f"version {name!r}", ApiVersionsRequest(client_software_name="x", client_software_version=name), 4)
@@ -48,7 +52,22 @@ def frames(s: Session) -> None:
     s.raw("HTTP", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
     s.raw("TLS", bytes.fromhex("16030100c8010000c4030301"))
     s.raw("one byte", _framed(b"\0"))
-    for key, version in ((9999, 0), (-1, 0), (4, 0), (5, 0), (6, 0), (7, 0), (52, 0), (58, 0), (62, 0), (3, 99), (3, -1), (0, 2), (0, 99), (1, 3)):
+    for key, version in (
+        (9999, 0),
+        (-1, 0),
+        (4, 0),
+        (5, 0),
+        (6, 0),
+        (7, 0),
+        (52, 0),
+        (58, 0),
+        (62, 0),
+        (3, 99),
+        (3, -1),
+        (0, 2),
+        (0, 99),
+        (1, 3),
+    ):
         s.raw(f"key {key} version {version}", _framed(_header(key, version, flexible=key > 50)))
     s.raw("client id longer than the frame", _framed(struct.pack(">hhih", 3, 1, 7, 32767)))
     s.raw("client id of length -2", _framed(struct.pack(">hhih", 3, 1, 7, -2)), api=3, version=1)
@@ -63,7 +82,9 @@ def frames(s: Session) -> None:
     s.raw("varint of seven bytes", _framed(flexible + b"\xff\xff\xff\xff\xff\xff\x01"), api=3, version=9)
     s.raw("unknown tag", _framed(flexible + b"\x01" + b"\0\0\0" + b"\x01\x05\x02ab"), api=3, version=9)
     s.raw("the same tag twice", _framed(flexible + b"\x01" + b"\0\0\0" + b"\x02\0\0\0\0"), api=3, version=9)
-    s.raw("tag of 2^31-1 bytes", _framed(flexible + b"\x01" + b"\0\0\0" + b"\x01\0\xff\xff\xff\xff\x07"), api=3, version=9)
+    s.raw(
+        "tag of 2^31-1 bytes", _framed(flexible + b"\x01" + b"\0\0\0" + b"\x01\0\xff\xff\xff\xff\x07"), api=3, version=9
+    )
     s.call("still served", MetadataRequest(topics=[]), 12)
 
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from compat_tests.differential.session import Session
-from pykbroker_wire.messages.create_partitions import CreatePartitionsAssignment, CreatePartitionsRequest, CreatePartitionsTopic
+from pykbroker_wire.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from pykbroker_wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -17,7 +21,9 @@ from pykbroker_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTop
 NO_SUCH_ID = bytes(range(16))
 
 
-def _topic(name: str, partitions: int = 1, factor: int = 1, configs: dict[str, str | None] | None = None, **more: Any) -> CreatableTopic:
+def _topic(
+    name: str, partitions: int = 1, factor: int = 1, configs: dict[str, str | None] | None = None, **more: Any
+) -> CreatableTopic:
     return CreatableTopic(
         name=name,
         num_partitions=partitions,
@@ -27,8 +33,12 @@ def _topic(name: str, partitions: int = 1, factor: int = 1, configs: dict[str, s
     )
 
 
-def _assigned(name: str, *replicas: list[int], partitions: int = -1, factor: int = -1, first: int = 0) -> CreatableTopic:
-    assignments = [CreatableReplicaAssignment(partition_index=first + i, broker_ids=ids) for i, ids in enumerate(replicas)]
+def _assigned(
+    name: str, *replicas: list[int], partitions: int = -1, factor: int = -1, first: int = 0
+) -> CreatableTopic:
+    assignments = [
+        CreatableReplicaAssignment(partition_index=first + i, broker_ids=ids) for i, ids in enumerate(replicas)
+    ]
     return _topic(name, partitions, factor, assignments=assignments)
 
 
@@ -52,7 +62,10 @@ def create_topics(s: Session) -> None:
         s.each(f"name {name[:20]!r}", lambda v, n=name: _ask(_topic(n)))  # type: ignore[misc]
     s.each("the longest name", lambda v: _ask(_topic(s.name("l").ljust(249, "x")), validate_only=True))
     s.each("the same twice", lambda v: _ask(_topic(s.name(f"twice-{v}")), _topic(s.name(f"twice-{v}"), 2)))
-    s.each("the same twice and another", lambda v: _ask(_topic(s.name(f"2-{v}")), _topic(s.name(f"3-{v}")), _topic(s.name(f"2-{v}"))))
+    s.each(
+        "the same twice and another",
+        lambda v: _ask(_topic(s.name(f"2-{v}")), _topic(s.name(f"3-{v}")), _topic(s.name(f"2-{v}"))),
+    )
     s.each("collides", lambda v: _ask(_topic(s.name("new_2"))))
     s.each("collides with itself", lambda v: _ask(_topic(s.name(f"self.{v}")), _topic(s.name(f"self_{v}"))))
     s.each("good, bad, existing", lambda v: _ask(_topic(s.name(f"mixed-{v}")), _topic("a b"), _topic(s.name("new-2"))))
@@ -83,7 +96,12 @@ def create_assigned_topics(s: Session) -> None:
 
 def create_topics_with_configs(s: Session) -> None:
     """CreateTopics with configurations, good and bad."""
-    good: dict[str, str | None] = {"retention.ms": "1000", "cleanup.policy": "compact,delete", "max.message.bytes": "2000", "segment.bytes": "1048576"}
+    good: dict[str, str | None] = {
+        "retention.ms": "1000",
+        "cleanup.policy": "compact,delete",
+        "max.message.bytes": "2000",
+        "segment.bytes": "1048576",
+    }
     s.each("configs", lambda v: _ask(_topic(s.name(f"configs-{v}"), 1, 1, good)))
     for key, value in (
         ("no.such.key", "1"),
@@ -115,11 +133,30 @@ def create_topics_with_configs(s: Session) -> None:
         ("message.timestamp.difference.max.ms", "5"),
         ("compression.zstd.level", "23"),
     ):
-        s.each(f"{key}={value}", lambda v, k=key, x=value: _ask(_topic(s.name("config"), 1, 1, {k: x}), validate_only=True), [2, 5, 7])  # type: ignore[misc]
+        s.each(
+            f"{key}={value}",
+            lambda v, k=key, x=value: _ask(_topic(s.name("config"), 1, 1, {k: x}), validate_only=True),
+            [2, 5, 7],
+        )  # type: ignore[misc]
     twice = [CreatableTopicConfig(name="retention.ms", value=value) for value in ("1", "2")]
-    s.each("the same key twice", lambda v: _ask(CreatableTopic(name=s.name("key-twice"), num_partitions=1, replication_factor=1, configs=twice), validate_only=True))
-    s.each("lags the wrong way round", lambda v: _ask(_topic(s.name("lags"), 1, 1, {"min.compaction.lag.ms": "100", "max.compaction.lag.ms": "10"}), validate_only=True))
-    s.each("bad config and bad factor", lambda v: _ask(_topic(s.name("both-bad"), 1, 3, {"retention.ms": "x"}), validate_only=True))
+    s.each(
+        "the same key twice",
+        lambda v: _ask(
+            CreatableTopic(name=s.name("key-twice"), num_partitions=1, replication_factor=1, configs=twice),
+            validate_only=True,
+        ),
+    )
+    s.each(
+        "lags the wrong way round",
+        lambda v: _ask(
+            _topic(s.name("lags"), 1, 1, {"min.compaction.lag.ms": "100", "max.compaction.lag.ms": "10"}),
+            validate_only=True,
+        ),
+    )
+    s.each(
+        "bad config and bad factor",
+        lambda v: _ask(_topic(s.name("both-bad"), 1, 3, {"retention.ms": "x"}), validate_only=True),
+    )
 
 
 def delete_topics(s: Session) -> None:
@@ -127,17 +164,37 @@ def delete_topics(s: Session) -> None:
     for version in range(1, 7):
         name = s.make_topic(f"name-{version}")
         states = [DeleteTopicState(name=name)]
-        s.call("by name", DeleteTopicsRequest(topic_names=[name] if version < 6 else [], topics=states if version == 6 else [], timeout_ms=20000), version)
+        s.call(
+            "by name",
+            DeleteTopicsRequest(
+                topic_names=[name] if version < 6 else [], topics=states if version == 6 else [], timeout_ms=20000
+            ),
+            version,
+        )
         s.until_gone(name)
-        s.call("again", DeleteTopicsRequest(topic_names=[name] if version < 6 else [], topics=states if version == 6 else [], timeout_ms=20000), version)
+        s.call(
+            "again",
+            DeleteTopicsRequest(
+                topic_names=[name] if version < 6 else [], topics=states if version == 6 else [], timeout_ms=20000
+            ),
+            version,
+        )
     s.each("none", lambda v: DeleteTopicsRequest(timeout_ms=20000))
     s.each("bad name", lambda v: DeleteTopicsRequest(topic_names=["a b"], timeout_ms=20000), range(1, 6))
     s.each("empty name", lambda v: DeleteTopicsRequest(topic_names=[""], timeout_ms=20000), range(1, 6))
-    s.each("unknown twice", lambda v: DeleteTopicsRequest(topic_names=["no-such-topic"] * 2, timeout_ms=20000), range(1, 6))
-    s.each("two unknown", lambda v: DeleteTopicsRequest(topic_names=["no-such-topic", "neither"], timeout_ms=20000), range(1, 6))
+    s.each(
+        "unknown twice", lambda v: DeleteTopicsRequest(topic_names=["no-such-topic"] * 2, timeout_ms=20000), range(1, 6)
+    )
+    s.each(
+        "two unknown",
+        lambda v: DeleteTopicsRequest(topic_names=["no-such-topic", "neither"], timeout_ms=20000),
+        range(1, 6),
+    )
 
     def ask(*topics: tuple[str | None, bytes]) -> DeleteTopicsRequest:
-        return DeleteTopicsRequest(topics=[DeleteTopicState(name=name, topic_id=i) for name, i in topics], timeout_ms=20000)
+        return DeleteTopicsRequest(
+            topics=[DeleteTopicState(name=name, topic_id=i) for name, i in topics], timeout_ms=20000
+        )
 
     zero = bytes(16)
     name = s.make_topic("by-id")
@@ -166,7 +223,9 @@ def create_partitions(s: Session) -> None:
                 CreatePartitionsTopic(
                     name=name,
                     count=count,
-                    assignments=None if replicas is None else [CreatePartitionsAssignment(broker_ids=ids) for ids in replicas],
+                    assignments=None
+                    if replicas is None
+                    else [CreatePartitionsAssignment(broker_ids=ids) for ids in replicas],
                 )
                 for name, count, replicas in topics
             ],

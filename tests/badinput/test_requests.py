@@ -1,0 +1,240 @@
+"""Well-formed requests that ask for nonsense: the error code of Apache Kafka 4.3.1, or a better one that is said here."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykbroker_wire.headers import encode_request
+from pykbroker_wire.messages import alter_configs, incremental_alter_configs
+from pykbroker_wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from pykbroker_wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from pykbroker_wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from pykbroker_wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
+from pykbroker_wire.messages.heartbeat import HeartbeatRequest
+from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest
+from pykbroker_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from pykbroker_wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from pykbroker_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from pykbroker_wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from pykbroker_wire.messages.sync_group import SyncGroupRequest
+from tests.badinput.asking import Asker
+from tests.badinput.watched import CLOSED, WatchedNode
+
+BAD_NAMES = ["../../etc/passwd", "..", ".", "", "x" * 250, "a\nb", "a b"]
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+def test_topic_names(name: str, node: WatchedNode) -> None:
+    with Asker(node) as asker:
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True)
+        for version in (4, 9, 13):
+            assert asker.ask(asked, version).topics[0].error_code == 17
+        made = asker.ask(
+            CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=1)])
+        )
+        assert made.topics[0].error_code == 17
+        assert not node.said_about(asker.client)
+    assert not any("etc/passwd" in line for line in node.log())
+
+
+def test_create_topics(node: WatchedNode) -> None:
+    with Asker(node) as asker:
+
+        def verdict(name: str, partitions: int, factor: int) -> int:
+            topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor)
+            return int(asker.ask(CreateTopicsRequest(topics=[topic], validate_only=True)).topics[0].error_code)
+
+        assert verdict("p0", 0, 1) == 37
+        assert verdict("pmax", 2**31 - 1, 1) == 44
+        assert verdict("rf3", 1, 3) == 38
+        assert verdict("__cluster_metadata", 1, 1) == 42
+
+
+def test_fetch(node: WatchedNode) -> None:
+    with Asker(node) as asker:
+        topic = asker.make_topic("fetched")
+
+        def verdict(name: str = topic, partition: int = 0, offset: int = 0, version: int = 11, **fields: int) -> int:
+            limit = fields.pop("partition_max_bytes", 1000)
+            asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=limit)
+            answer = asker.ask(
+                FetchRequest(max_wait_ms=0, topics=[FetchTopic(topic=name, partitions=[asked])], **fields), version
+            )
+            return int(answer.error_code or answer.responses[0].partitions[0].error_code)
+
+        assert verdict(offset=10**9) == 1
+        assert verdict(offset=-1) == 1
+        assert verdict("no-such-topic") == 3
+        assert verdict(partition=99) == 3
+        assert verdict(replica_id=5) == 6
+        # Better: Apache Kafka answers some of these with -1.
+        assert verdict(max_bytes=-1) == 0
+        assert verdict(partition_max_bytes=-5) == 0
+        assert verdict(isolation_level=7) == 42
+
+
+def test_a_fetch_that_waits_forever_leaves_with_its_client(node: WatchedNode) -> None:
+    with Asker(node) as maker:
+        topic = maker.make_topic("fetched")
+    before = node.holds()
+    asked = FetchTopic(topic=topic, partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)])
+    askers = [Asker(node) for _ in range(30)]
+    for asker in askers:
+        request = FetchRequest(max_wait_ms=2**31 - 1, min_bytes=2**31 - 1, session_epoch=-1, topics=[asked])
+        asker.client.send(_frame(request, 11))
+    held = node.settles({"parked_fetches": before["parked_fetches"] - 1}, 0.5)
+    assert held["parked_fetches"] == before["parked_fetches"] + 30
+    for asker in askers:
+        asker.client.socket.close()
+    goal = {name: before[name] for name in ("parked_fetches", "connections", "unanswered", "open_files")}
+    held = node.settles(goal)
+    assert all(held[name] <= goal[name] for name in goal), (held, goal)
+
+
+def _frame(request: FetchRequest, version: int) -> bytes:
+    return b"".join(encode_request(request.API_KEY, version, 1, "badinput", request))
+
+
+def test_offsets(node: WatchedNode) -> None:
+    with Asker(node) as asker:
+        topic = asker.make_topic("fetched")
+
+        def listed(timestamp: int) -> int:
+            asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(timestamp=timestamp)])
+            return int(asker.ask(ListOffsetsRequest(replica_id=-1, topics=[asked])).topics[0].partitions[0].error_code)
+
+        def deleted(offset: int) -> int:
+            asked = DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(offset=offset)])
+            return int(
+                asker.ask(DeleteRecordsRequest(topics=[asked], timeout_ms=1000)).topics[0].partitions[0].error_code
+            )
+
+        assert listed(-99) == 35
+        assert listed(-1) == 0
+        assert deleted(10**6) == 1
+        assert deleted(-5) == 1
+
+
+def test_groups(node: WatchedNode) -> None:
+    with Asker(node) as asker:
+        asker.make_coordinator()
+        topic = asker.make_topic("fetched")
+        assert asker.ask(FindCoordinatorRequest(key="g", key_type=5), 3).error_code == 42
+        assert asker.ask(FindCoordinatorRequest(key="", key_type=0), 3).error_code == 0
+
+        def joined(
+            group: str = "g",
+            member: str = "",
+            session_ms: int = 10000,
+            version: int = 5,
+            kind: str = "consumer",
+            metadata: bytes = b"",
+        ) -> int:
+            request = JoinGroupRequest(
+                group_id=group,
+                member_id=member,
+                session_timeout_ms=session_ms,
+                rebalance_timeout_ms=1000,
+                protocol_type=kind,
+                protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)] if kind != "none" else [],
+            )
+            return int(asker.ask(request, version).error_code)
+
+        assert joined("") == 24
+        assert joined(session_ms=1) == 26
+        assert joined(session_ms=2**31 - 1) == 26
+        assert joined(member="ghost") == 25
+        assert joined(version=4) == 79
+        assert joined(kind="") == 23
+        assert joined(kind="none") == 23
+        assert joined(metadata=bytes(10_000_000)) == 79
+        assert asker.ask(HeartbeatRequest(group_id="none", generation_id=1, member_id="m")).error_code == 25
+        assert asker.ask(SyncGroupRequest(group_id="none", generation_id=1, member_id="m"), 3).error_code == 25
+        left = asker.ask(LeaveGroupRequest(group_id="none", members=[MemberIdentity(member_id="m")]))
+        assert (left.error_code or left.members[0].error_code) == 25
+
+        def committed(
+            group: str = "g",
+            name: str = topic,
+            offset: int = 1,
+            metadata: str = "",
+            generation: int = -1,
+            member: str = "",
+        ) -> int:
+            part = OffsetCommitRequestPartition(committed_offset=offset, committed_metadata=metadata)
+            request = OffsetCommitRequest(
+                group_id=group,
+                generation_id_or_member_epoch=generation,
+                member_id=member,
+                topics=[OffsetCommitRequestTopic(name=name, partitions=[part])],
+            )
+            return int(asker.ask(request, 8).topics[0].partitions[0].error_code)
+
+        assert committed(offset=-5) == 0
+        assert committed(group="") == 0
+        assert committed(metadata="x" * 4097) == 12
+        assert committed(name="no-such-topic") == 3
+        assert committed(generation=7, member="ghost") == 25
+        assert committed("no-such-group", generation=7, member="ghost") == 22
+        assert not node.said_about(asker.client)
+
+
+def test_producer_ids(node: WatchedNode) -> None:
+    with Asker(node) as asker:
+        assert asker.ask(InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1000)).error_code == 42
+        assert asker.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-1)).error_code == 0
+
+
+def test_configs(node: WatchedNode) -> None:
+    with Asker(node) as asker:
+        topic = asker.make_topic("fetched")
+
+        def set_to(key: str, value: str) -> int:
+            made = alter_configs.AlterConfigsResource(
+                resource_type=2, resource_name=topic, configs=[alter_configs.AlterableConfig(name=key, value=value)]
+            )
+            return int(asker.ask(alter_configs.AlterConfigsRequest(resources=[made])).responses[0].error_code)
+
+        assert set_to("retention.ms", "x") == 40
+        assert set_to("no.such.key", "x") == 40
+        # Better: Apache Kafka never answers the first, and -1 to the second.
+        twice = alter_configs.AlterConfigsResource(resource_type=2, resource_name=topic)
+        assert {
+            r.error_code for r in asker.ask(alter_configs.AlterConfigsRequest(resources=[twice, twice])).responses
+        } == {42}
+        strange = incremental_alter_configs.AlterableConfig(name="retention.ms", config_operation=9, value="5")
+        resource = incremental_alter_configs.AlterConfigsResource(
+            resource_type=2, resource_name=topic, configs=[strange]
+        )
+        answer = asker.ask(incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[resource]))
+        assert answer.responses[0].error_code == 42
+
+
+def test_never_minus_one(node: WatchedNode) -> None:
+    """Where Apache Kafka says UNKNOWN_SERVER_ERROR to what a client can know to be wrong."""
+    with Asker(node) as asker:
+        topic = asker.make_topic("fetched")
+        for count in (10_003, 2**31 - 1):
+            asked = CreatePartitionsTopic(name=topic, count=count, assignments=None)
+            answer = asker.ask(CreatePartitionsRequest(topics=[asked], timeout_ms=1000, validate_only=True))
+            assert answer.results[0].error_code == 44
+        described = asker.ask(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="")]))
+        assert described.topics[0].error_code == 17
+        for version in (12, 13):
+            answer = asker.ask(MetadataRequest(topics=[MetadataRequestTopic(topic_id=bytes(16), name=None)]), version)
+            assert [found.error_code for found in answer.topics] in ([], [17], [100])
+
+
+def test_what_is_not_served_is_refused(node: WatchedNode) -> None:
+    """Until the transaction coordinator moves in, its requests are not advertised."""
+    with Asker(node) as asker:
+        assert asker.ask(AddOffsetsToTxnRequest(transactional_id="t", producer_id=1, group_id="g"), 3) is CLOSED
+        assert len(node.said_about(asker.client)) == 1

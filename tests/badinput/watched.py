@@ -1,0 +1,194 @@
+"""A real node that can be asked what it holds, and a client that says exactly what it was told to say.
+
+As a program it is `pykbroker start` with an ear on its standard input: each line is answered with one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+HOST = "127.0.0.1"
+ROOTS = [Path(__file__).resolve().parents[2] / name for name in ("", "wire", "log", "raft")]
+
+
+class Closed:
+    """The node ended the connection without an answer."""
+
+    def __repr__(self) -> str:
+        return "closed"
+
+
+class Silent:
+    """No answer within the patience of the client; the connection is open."""
+
+    def __repr__(self) -> str:
+        return "silent"
+
+
+CLOSED, SILENT = Closed(), Silent()
+Answer = bytes | Closed | Silent
+
+
+class RawClient:
+    """One connection. `local_port` names it in the node's log."""
+
+    def __init__(self, port: int, timeout_s: float = 10) -> None:
+        self.socket = socket.create_connection((HOST, port), timeout_s)
+        self.local_port = self.socket.getsockname()[1]
+
+    def __enter__(self) -> RawClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def send(self, data: bytes) -> None:
+        try:
+            self.socket.sendall(data)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # the node has closed in the middle of it: `receive` says so
+
+    def receive(self, timeout_s: float = 10) -> Answer:
+        """The next answer without its size."""
+        try:
+            return self._exactly(int.from_bytes(self._exactly(4, timeout_s), "big"), timeout_s)
+        except TimeoutError:
+            return SILENT
+        except (EOFError, ConnectionResetError, BrokenPipeError):
+            return CLOSED
+
+    def ask(self, data: bytes, timeout_s: float = 10) -> Answer:
+        self.send(data)
+        return self.receive(timeout_s)
+
+    def _exactly(self, count: int, timeout_s: float) -> bytes:
+        self.socket.settimeout(timeout_s)
+        data = bytearray()
+        while len(data) < count:
+            part = self.socket.recv(count - len(data))
+            if not part:
+                raise EOFError
+            data += part
+        return bytes(data)
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+class WatchedNode:
+    """The process, its address, its log, and what it holds."""
+
+    def __init__(self, process: subprocess.Popen[bytes], port: int, log_file: Path) -> None:
+        self.process = process
+        self.port = port
+        self.log_file = log_file
+
+    def log(self) -> list[str]:
+        return self.log_file.read_text(errors="replace").splitlines()
+
+    def said_about(self, client: RawClient) -> list[str]:
+        return [line for line in self.log() if f"{HOST}:{client.local_port} " in line]
+
+    def complaints(self) -> list[str]:
+        """Lines that no client may provoke."""
+        return [line for line in self.log() if " ERROR " in line or "Traceback" in line or " CRITICAL " in line]
+
+    def holds(self) -> dict[str, int]:
+        """What the node counts itself, and what the system counts of it."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(b"?\n")
+        self.process.stdin.flush()
+        counts: dict[str, int] = json.loads(self.process.stdout.readline())
+        proc = Path(f"/proc/{self.process.pid}")
+        for line in (proc / "status").read_text().splitlines():
+            if line.startswith("RssAnon:"):
+                counts["anonymous_kib"] = int(line.split()[1])
+        counts["open_files"] = len(list((proc / "fd").iterdir()))
+        return counts
+
+    def settles(self, goal: dict[str, int], timeout_s: float = 10) -> dict[str, int]:
+        """Wait until nothing it holds is above the goal; what it holds then."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            found = self.holds()
+            if all(found[name] <= most for name, most in goal.items()) or time.monotonic() > deadline:
+                return found
+            time.sleep(0.1)
+
+
+@contextmanager
+def watched_node(config: Mapping[str, str] | None = None) -> Iterator[WatchedNode]:
+    with tempfile.TemporaryDirectory(prefix="pykbroker-badinput-") as folder:
+        log_file = Path(folder) / "log"
+        command = [sys.executable, str(Path(__file__).resolve()), "--data-dir", f"{folder}/data", "--port", "0"]
+        for key, value in (config or {}).items():
+            command += ["--set", f"{key}={value}"]
+        with log_file.open("wb") as log:
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+        try:
+            assert process.stdout is not None
+            ready = process.stdout.readline().decode()
+            if not ready:
+                raise RuntimeError(f"the node did not start:\n{log_file.read_text()[-3000:]}")
+            yield WatchedNode(process, int(ready.rpartition(":")[2]), log_file)
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(20)
+            assert process.stdout is not None
+            process.stdout.close()
+
+
+def _serve() -> int:
+    """The program."""
+    sys.path[:0] = [str(root) for root in ROOTS]
+    from pykbroker import broker
+    from pykbroker.cli.main import main
+
+    nodes: list[Any] = []
+    make = broker.Node.__init__
+
+    def remember(self: Any, *args: Any, **kwargs: Any) -> None:
+        make(self, *args, **kwargs)
+        nodes.append(self)
+
+    broker.Node.__init__ = remember  # type: ignore[method-assign]
+
+    def listen() -> None:
+        for _ in sys.stdin:
+            node = nodes[0]
+            services = node.services
+            connections = [one for listener in node._listeners for one in list(listener.connections)]
+            counts = {
+                "connections": len(connections),
+                "receive_bytes": sum(one.buffered for one in connections),
+                "unanswered": sum(len(one._pending) for one in connections),
+                "parked_fetches": services.replicas.parked,
+                "fetch_sessions": len(services.fetch_sessions),
+            }
+            print(json.dumps(counts), flush=True)
+
+    threading.Thread(target=listen, daemon=True).start()
+    return main(["start", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    sys.exit(_serve())
