@@ -272,8 +272,11 @@ class LogDir:
         return log
 
     def _before_truncation(self, log: PartitionLog) -> None:
-        if log.recovery_point < self._recovery_points.get((log.topic, log.partition), 0):
+        key = (log.topic, log.partition)
+        if log.recovery_point < self._recovery_points.get(key, 0):
             self.checkpoint_recovery_points()
+        if log.log_start_offset < self._log_starts.get(key, 0):
+            self.checkpoint_log_start_offsets()
 
     def mark_deleted(self, topic: str, partition: int, log: PartitionLog | None = None) -> str:
         """Take the partition's folder away: its name is free at once, its files go with `delete_folder`. Returns

@@ -94,8 +94,9 @@ class PartitionLog:
         self.log_end_offset = 0
         self.high_watermark = 0
         self.recovery: str | None = None
-        #: called before a truncation touches the disk, when the recovery point has already moved back: a stale
-        #: recovery point in the checkpoint would hide what is appended from then on from the scan after a crash
+        #: called before a truncation touches the disk, when recovery point and log start have already moved back: in
+        #: the checkpoints, a stale recovery point would hide what is appended from then on from the scan after a crash,
+        #: and a stale log start would hide it from readers
         self.before_truncation: Callable[[PartitionLog], None] | None = None
         self._active: Segment
         self._segments = Segments()
@@ -648,7 +649,12 @@ class PartitionLog:
         with self._storage():
             # A batch is cut off as a whole, so the log may end before `offset`.
             found = self._segments.locate(offset)
-        self._start_truncation(found[2] if found else offset)
+        end = found[2] if found else offset
+        if end < self.log_start_offset <= offset:
+            # The cut goes through the batch in which the log starts.
+            self.truncate_fully_and_start_at(self.log_start_offset)
+            return
+        self._start_truncation(end)
         with self._storage():
             while self._segments[-1].base_offset > offset:
                 self._drop_segment(self._segments.pop())
@@ -656,9 +662,6 @@ class PartitionLog:
             self._active.truncate_to(offset)
             last = self._active.last_batch()
             self.log_end_offset = last[1].next_offset if last else self._active.base_offset
-            if self.log_end_offset < self.log_start_offset:
-                # The cut went through the batch in which the log starts, or before it.
-                self.log_start_offset = self.local_log_start_offset = self.log_end_offset
             self.epochs.truncate_end(self.log_end_offset)
             self._reload_producers()
             self._finish_truncation()
@@ -685,6 +688,8 @@ class PartitionLog:
         self._generation += 1
         self._flushed = (self._generation, self._recovery_bound)
         self._segments.forget()
+        if offset < self.log_start_offset:
+            self.log_start_offset = self.local_log_start_offset = offset
         if self.before_truncation is not None:
             self.before_truncation(self)
 

@@ -110,9 +110,11 @@ class Model:
             for offset in range(first, last + 1):
                 del self.records[offset]
             self.end = first
-        self.end = self.log.log_end_offset if not self.batches else self.end
-        # A cut inside the batch in which the log starts takes all of it.
-        self.start = min(self.start, self.end)
+        if self.end < self.start:
+            # The cut went through the batch in which the log starts.
+            self.end = self.start
+            self.batches.clear()
+            self.records.clear()
         self.check_bounds()
 
     def truncate_fully(self) -> None:
