@@ -125,6 +125,11 @@ class Node:
         try:
             async with asyncio.timeout(limit_ms / 1000 if limit_ms < _LONGEST_START_MS else None):
                 await self._start()
+        except asyncio.CancelledError:
+            # What start waited for will not come: a part has given up and said why.
+            if self.fatal is not None:
+                raise StartError(str(self.fatal)) from None
+            raise
         except TimeoutError:
             raise StartError(f"the node was not up within {limit_ms} ms (server.max.startup.time.ms)") from None
 
@@ -236,7 +241,8 @@ class Node:
             retry_backoff_ms=config.int("controller.quorum.retry.backoff.ms"),
         )
         storage = StorageConfig(
-            segment_bytes=config.int("metadata.log.segment.bytes"),
+            segment_bytes=config.optional_int("internal.metadata.log.segment.bytes")
+            or config.int("metadata.log.segment.bytes"),
             segment_ms=config.int("metadata.log.segment.ms"),
             max_retention_bytes=config.int("metadata.max.retention.bytes"),
             max_retention_ms=config.int("metadata.max.retention.ms"),

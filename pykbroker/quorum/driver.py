@@ -551,7 +551,8 @@ class QuorumDriver:
             self._timer = None
         if deadline is not None and self.failed is None and not self._busy:
             self._timer_at_ms = deadline
-            self._timer = self._runtime.loop.call_at(deadline / 1000, self._tick)
+            # Half a millisecond late: woken at 0.02 s sharp, `_now` may read 19 ms, and nothing would be due.
+            self._timer = self._runtime.loop.call_at((deadline + 0.5) / 1000, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
