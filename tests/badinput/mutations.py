@@ -1,0 +1,162 @@
+"""Requests that went wrong on their way: every API and version that is advertised, and every kind of record body.
+
+A seed names the whole list. Frames come with their size; some sizes lie.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import crc32c
+
+from pykbroker.api import TABLE, On
+from pykbroker_wire.apis import APIS, ApiKey
+from pykbroker_wire.headers import encode_request
+from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from pykbroker_wire.primitives import TopLevel
+from tests.log.produce_cases import CODECS, batch, record
+from tests.wire.catalogue import Maker, Style, entry
+
+TOPIC = "hostile"
+BOMBS = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\x00\x00\x00", b"\xff\xff\xff\xff\x0f", b"\x7f\xff", b"\xff\xfe")
+_CRC_AT, _CRC_FROM = 17, 21
+
+
+@dataclass(slots=True)
+class Hostile:
+    """One request as it is sent. `what` says which one, for a person."""
+
+    what: str
+    data: bytes
+
+
+def served() -> list[tuple[ApiKey, int]]:
+    """What a broker listener serves: API and version."""
+    return [
+        (row.key, version)
+        for row in TABLE
+        if row.on & On.BROKER
+        for version in range(APIS[row.key].min_version, APIS[row.key].max_version + 1)
+    ]
+
+
+def requests(seed: int, each: int, record_bodies: int) -> Iterator[Hostile]:
+    """`each` for every API and version, and `record_bodies` more with records, in an order of the seed's choice."""
+    rng = random.Random(seed)
+    made = [_request(rng, key, version) for key, version in served() for _ in range(each)]
+    made += [_records(rng) for _ in range(record_bodies)]
+    rng.shuffle(made)
+    yield from made
+
+
+def _request(rng: random.Random, key: ApiKey, version: int) -> Hostile:
+    name = APIS[key].name
+    style: Style = rng.choice(("full", "random", "random", "empty"))
+    message = Maker(rng, style).message(entry(f"{name}Request"), version)
+    frame = _encoded(message, version)
+    kind = rng.choice(MUTATIONS)
+    return Hostile(f"{name} v{version} {style} {kind.__name__}", kind(rng, frame))
+
+
+def _encoded(message: TopLevel, version: int) -> bytes:
+    return b"".join(encode_request(message.API_KEY, version, 7, "hostile", message))
+
+
+def _records(rng: random.Random) -> Hostile:
+    """A Produce request that is in order, with a batch that is not; often with a CRC that is right all the same."""
+    body = b"".join(
+        record(index, rng.choice((None, b"k")), rng.randbytes(rng.randrange(40)), rng.randrange(-3, 3)) for index in range(3)
+    )
+    codec = rng.randrange(5)
+    packed = CODECS[codec][1](body) if codec else body
+    fields = {"pid": rng.choice((-1, 7)), "epoch": rng.choice((-1, 0)), "sequence": rng.choice((-1, 0, 5))}
+    data = bytearray(batch([], count=3, attributes=codec, raw=packed, **fields))
+    for _ in range(rng.choice((0, 1, 2, 8))):
+        data[rng.randrange(8, len(data))] ^= 1 << rng.randrange(8)
+    if rng.random() < 0.2:
+        del data[rng.randrange(len(data)) :]
+    if rng.random() < 0.1:
+        at = rng.randrange(len(data) + 1)
+        data[at:at] = rng.choice(BOMBS)
+    if rng.random() < 0.8 and len(data) > _CRC_FROM:
+        struct.pack_into(">I", data, _CRC_AT, crc32c.crc32c(bytes(data[_CRC_FROM:])))
+        if rng.random() < 0.8:
+            struct.pack_into(">i", data, 8, len(data) - 12)
+    version = rng.randrange(3, 13)
+    asked = TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=0, records=bytes(data))])
+    request = ProduceRequest(acks=rng.choice((-1, 1)), timeout_ms=1000, topic_data=[asked])
+    return Hostile(f"records of codec {codec} in Produce v{version}", _encoded(request, version))
+
+
+# -- what happens to a frame -----------------------------------------------------------------------------------------------
+
+
+def _resized(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def untouched(rng: random.Random, frame: bytes) -> bytes:
+    return frame
+
+
+def flipped_bits(rng: random.Random, frame: bytes) -> bytes:
+    data = bytearray(frame)
+    for _ in range(rng.choice((1, 1, 2, 8, 32))):
+        # Behind key and version mostly, so that the body is reached.
+        data[rng.randrange(8 if rng.random() < 0.9 and len(data) > 8 else 4, len(data))] ^= 1 << rng.randrange(8)
+    return bytes(data)
+
+
+def truncated(rng: random.Random, frame: bytes) -> bytes:
+    return _resized(frame[4 : rng.randrange(5, len(frame) + 1)])
+
+
+def torn(rng: random.Random, frame: bytes) -> bytes:
+    """The size says more than there is."""
+    return frame[: rng.randrange(5, len(frame) + 1)]
+
+
+def length_bomb(rng: random.Random, frame: bytes) -> bytes:
+    data, bomb = bytearray(frame), rng.choice(BOMBS)
+    at = rng.randrange(min(12, len(data)), len(data) + 1)
+    data[at : at + len(bomb)] = bomb
+    return _resized(bytes(data[4:]))
+
+
+def random_body(rng: random.Random, frame: bytes) -> bytes:
+    """The header is in order, nothing behind it is."""
+    return _resized(frame[4:21] + rng.randbytes(rng.choice((0, 1, 8, 64, 1000))))
+
+
+def inserted_bytes(rng: random.Random, frame: bytes) -> bytes:
+    at = rng.randrange(4, len(frame) + 1)
+    return _resized(frame[4:at] + rng.randbytes(rng.randrange(1, 9)) + frame[at:])
+
+
+def twisted_header(rng: random.Random, frame: bytes) -> bytes:
+    data = bytearray(frame)
+    struct.pack_into(">h", data, rng.choice((4, 6)), rng.choice((-1, 0, 3, 99, 32767, rng.randrange(100))))
+    return bytes(data)
+
+
+def wrong_size(rng: random.Random, frame: bytes) -> bytes:
+    return struct.pack(">i", rng.choice((0, -1, 1, 2**31 - 1, 104_857_600, len(frame)))) + frame[4:]
+
+
+MUTATIONS = (
+    untouched,
+    flipped_bits,
+    flipped_bits,
+    flipped_bits,
+    truncated,
+    torn,
+    length_bomb,
+    length_bomb,
+    random_body,
+    inserted_bytes,
+    twisted_header,
+    wrong_size,
+)
