@@ -62,6 +62,7 @@ class Segment:
         "_bytes_since_index",
         "_first_timestamp",
         "_folder",
+        "_index_full",
         "_max_timestamp",
         "_max_timestamp_offset",
         "_preallocated",
@@ -87,6 +88,7 @@ class Segment:
         self.time_index = TimeIndex(disk, self.path(names.TIME_INDEX), base_offset)
         self._bytes_since_index = 0
         self._preallocated = False
+        self._index_full: tuple[int, bool] | None = None
         # Looked up when first needed: most segments of a log are never asked.
         self._first_timestamp = _UNKNOWN
         self._max_timestamp = _UNKNOWN
@@ -145,17 +147,25 @@ class Segment:
         self.size = position
 
     def _account(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        if max_timestamp > self.max_timestamp:
+        newest = self._max_timestamp
+        if newest == _UNKNOWN:
+            newest = self.max_timestamp
+        if max_timestamp > newest:
             self._max_timestamp = max_timestamp
             self._max_timestamp_offset = last_offset
         if self._bytes_since_index > self.index_interval_bytes:
             self.offset_index.append(last_offset, position)
             self.time_index.append(self._max_timestamp, self._max_timestamp_offset)
             self._bytes_since_index = 0
+            self._index_full = None
         self._bytes_since_index += size
 
     def indexes_full(self, max_bytes: int) -> bool:
-        return self.offset_index.is_full(max_bytes) or self.time_index.is_full(max_bytes)
+        # Asked for every append, while the answer changes only with an entry (or the configuration).
+        if self._index_full is None or self._index_full[0] != max_bytes:
+            is_full = self.offset_index.is_full(max_bytes) or self.time_index.is_full(max_bytes)
+            self._index_full = (max_bytes, is_full)
+        return self._index_full[1]
 
     def write_indexes(self) -> None:
         self.offset_index.write_pending()
@@ -305,6 +315,7 @@ class Segment:
             return False
         position, _ = found
         # The index first: an entry behind the end of the log would mislead, a missing one only costs a longer walk.
+        self._index_full = None
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.file.truncate(position)
@@ -321,6 +332,7 @@ class Segment:
 
     def reset(self) -> None:
         """Empty the files, whatever they hold."""
+        self._index_full = None
         self.file.truncate(0)
         self.offset_index.keep(0)
         self.time_index.keep(0)
