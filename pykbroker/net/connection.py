@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 _SIZE = Struct(">i")
 #: Answers up to this many bytes are joined before they are written: one write is cheaper than many small ones.
 JOIN_BYTES = 64 * 1024
+#: Answers to requests that came together are written together, but no more than this and one answer.
+WRITE_BYTES = 256 * 1024
 #: A connection keeps a receive buffer of its own up to this size after a large request; idle ones give it back.
 KEEP_BUFFER_BYTES = 2 * 1024 * 1024
 
@@ -199,6 +201,7 @@ class Connection(asyncio.BufferedProtocol):
         position = 0
         limits = self.listener.limits
         out: list[bytes | bytearray | memoryview] = []
+        out_bytes = 0
         replies = self._replies
         try:
             while end - position >= 4:
@@ -223,6 +226,11 @@ class Connection(asyncio.BufferedProtocol):
                         replies.open().buffers = answer
                     else:
                         out.extend(answer)
+                        out_bytes += sum(map(len, answer))
+                        if out_bytes > WRITE_BYTES:
+                            # Now, so that the transport can say that it is enough: a frame is small, its answer may not be.
+                            self._write(out)
+                            out, out_bytes = [], 0
                 else:
                     self._park(cast(Pending, answer))
         except CloseConnection as reason:

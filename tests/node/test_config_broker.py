@@ -28,7 +28,7 @@ from pykbroker_wire.messages.offset_commit import (
 from pykbroker_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from pykbroker_wire.records.compression import Codec
 from tests.acting import acts
-from tests.node.sim import BROKER, TOPIC, Sim
+from tests.node.sim import BROKER, Sim
 from tests.simulation.cluster import Client
 
 T = TypeVar("T")
@@ -522,15 +522,13 @@ def test_the_metadata_log(play: Play) -> None:
     assert play(end, {"metadata.max.idle.interval.ms": "500"}) > play(end, {"metadata.max.idle.interval.ms": "0"}) + 50
 
     async def many(sim: Sim) -> int:
-        """8.5 MB of metadata: a key that does nothing, with the longest value that fits."""
-        await sim.create("t")
-        for number in range(350):
-            throttled = {"leader.replication.throttled.replicas": ",".join(f"{number}:{other}" for other in range(3_500))}
-            await sim.alter(TOPIC, "t", throttled)
+        """8.5 MB of metadata: a key that nobody knows, with the longest value that fits."""
+        for number in range(270):
+            await sim.alter(BROKER, "", {"plugin.key": f"{number}" + "x" * 32_000}, wait_seconds=0)
         return len([name for name in sim.disk.list("/data/__cluster_metadata-0") if name.endswith(".log")])
 
     assert play(many, {"metadata.log.segment.bytes": "8388608"}) > 1
-    assert play(segments, {"internal.metadata.log.segment.bytes": "2000"}) > 1
+    assert play(segments, {"internal.metadata.log.segment.bytes": "4000"}) > 1
 
 
 @acts(broker=("metadata.log.max.record.bytes.between.snapshots", "metadata.log.max.snapshot.interval.ms"))
