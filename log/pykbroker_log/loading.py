@@ -243,8 +243,8 @@ class Loader:
     def _scan(self, index: int, epochs: LeaderEpochs) -> bool:
         """Check one segment. False when the log ends in it."""
         segment = self.segments[index]
-        if index > 0 and self._is_gap(index):
-            self.work.notes.append(f"nothing leads up to offset {segment.base_offset}")
+        if index > 0 and self._is_out_of_line(index):
+            self.work.notes.append(f"the segment at offset {segment.base_offset} does not follow the one before it")
             self._remove_from(index)
             return False
         self._catch_up_producers(segment.base_offset)
@@ -270,18 +270,22 @@ class Loader:
             self._remove_from(index + 1)
         return False
 
-    def _is_gap(self, index: int) -> bool:
-        """Whether records are missing between two segments above the recovery point.
+    def _is_out_of_line(self, index: int) -> bool:
+        """Whether a segment does not follow the one before it: records are missing above the recovery point, or
+        twice there.
 
         Power loss may take a whole file or its tail and leave the next one. Below the recovery point nothing can
         be missing, and a compacted log has gaps by right.
         """
-        segment = self.segments[index]
-        if self.clean or not self.dense or segment.base_offset <= self.recovery_point:
+        if self.clean:
             return False
+        segment = self.segments[index]
         before = self.segments[index - 1].last_batch()
         end = before[1].next_offset if before else self.segments[index - 1].base_offset
-        return end < segment.base_offset
+        if end > segment.base_offset:
+            # The log was being started afresh in the middle of what it held, and that was not finished.
+            return True
+        return self.dense and segment.base_offset > self.recovery_point and end < segment.base_offset
 
     def _remove_from(self, index: int) -> None:
         removed = self.segments[index:]
