@@ -51,6 +51,7 @@ logger = logging.getLogger(__name__)
 CLASSIC = "classic"
 
 _EXPIRE: TimerKey = ("expire",)
+_END_OF_TIME_MS = (1 << 63) - 1
 #: Groups and offsets that one turn of the expiry looks at: some milliseconds' worth.
 _EXPIRE_GROUPS = 256
 _EXPIRE_OFFSETS = 1_000
@@ -244,7 +245,8 @@ class GroupShard:
                 raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         limit = self.settings.offset_metadata_max_bytes
-        expire_ms = -1 if request.retention_time_ms == -1 else now_ms + request.retention_time_ms
+        # A client may ask for more time than there is.
+        expire_ms = -1 if request.retention_time_ms == -1 else min(now_ms + request.retention_time_ms, _END_OF_TIME_MS)
         response = OffsetCommitResponse()
         for topic in topics:
             answers: list[OffsetCommitResponsePartition] = []
