@@ -60,6 +60,7 @@ logger = logging.getLogger(__name__)
 StartError = StorageFormatError
 #: A bound beyond this is none: the default is 292 million years.
 _LONGEST_START_MS = 10**12
+_LONGEST_SHUTDOWN_SECONDS = 300.0
 
 
 class Node:
@@ -367,7 +368,8 @@ class Node:
         self._stopping = True
         clean = self.fatal is None
         if self._lifecycle is not None and clean and self.config.bool("controlled.shutdown.enable"):
-            await self._lifecycle.begin_controlled_shutdown()
+            # As long as Apache Kafka waits; a broker whose controllers are gone must end too.
+            await asyncio.wait({self._lifecycle.begin_controlled_shutdown()}, timeout=_LONGEST_SHUTDOWN_SECONDS)
         for listener in self._listeners:
             listener.close()
         if self._upkeep is not None:

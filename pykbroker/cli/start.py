@@ -33,13 +33,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="format log directories that are absent or empty, also with a properties file",
     )
     parser.add_argument(
-        "--log-level", default="INFO", metavar="LEVEL", help="DEBUG, INFO, WARNING or ERROR (default: INFO)"
+        "--log-level",
+        default="INFO",
+        type=str.upper,
+        choices=("DEBUG", "INFO", "WARNING", "ERROR"),
+        help="the least important lines in the log (default: INFO)",
     )
 
 
 def run(options: argparse.Namespace) -> int:
     logging.basicConfig(
-        level=options.log_level.upper(), stream=sys.stderr, format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
+        level=options.log_level, stream=sys.stderr, format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
     )
     if options.ephemeral:
         import tempfile
@@ -55,9 +59,10 @@ def _run(options: argparse.Namespace, data_dir: str) -> int:
     except (ConfigError, OSError) as error:
         print(f"pykbroker: {error}", file=sys.stderr)
         return 1
-    if options.data_dir and chosen.has_file:
+    if chosen.has_file and (options.data_dir or options.ephemeral):
+        option = "--data-dir" if options.data_dir else "--ephemeral"
         print(
-            "pykbroker: --data-dir goes with the development profile; with a properties file set `log.dirs`",
+            f"pykbroker: {option} goes with the development profile; with a properties file set `log.dirs`",
             file=sys.stderr,
         )
         return 1
@@ -98,16 +103,27 @@ async def _serve(loop: asyncio.AbstractEventLoop, chosen: settings.Settings, *, 
     for warning in chosen.config.warnings:
         logger.warning("%s", warning)
     node = Node(chosen.config, runtime, may_format=may_format)
+
+    def asked_to_stop(number: int) -> None:
+        stop.set()
+        # Whoever asks twice does not want to wait for a controlled shutdown.
+        loop.remove_signal_handler(number)
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, asked_to_stop, number)
     node.on_fatal(stop.set)
+    starting, stopping = asyncio.ensure_future(node.start()), asyncio.ensure_future(stop.wait())
+    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    starting.cancel()  # of no effect when it is done
     try:
-        await node.start()
-    except (StartError, OSError) as error:
-        print(f"pykbroker: {error}", file=sys.stderr)
+        await starting
+    except (StartError, OSError, asyncio.CancelledError) as error:
+        interrupted = isinstance(error, asyncio.CancelledError)
+        if not interrupted:
+            print(f"pykbroker: {error}", file=sys.stderr)
         await node.stop()
         runtime.close()
-        return 1
+        return 0 if interrupted else 1
     # What start-up made lives as long as the process: no collection needs to look at it again.
     gc.collect()
     gc.freeze()

@@ -97,7 +97,13 @@ class Listener:
 
     async def bind(self, host: str, port: int, backlog: int) -> None:
         """Take the port, so that it can be advertised. Raises OSError."""
-        self._socket = await self.runtime.listen(self._make_connection, host, port, backlog)
+        try:
+            self._socket = await self.runtime.listen(self._make_connection, host, port, backlog)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise OSError(
+                error.errno, f"listener {self.name} cannot be bound to {host or '*'}:{port}: {reason}"
+            ) from error
         self.port = self._socket.port
 
     async def serve(self) -> None:

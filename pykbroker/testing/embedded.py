@@ -7,6 +7,7 @@ loop policy, no root logging, no limits. `async with` does the same without bloc
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
 import threading
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from pykbroker.broker import Node
+from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import development_profile, load
 from pykbroker.runtime import OsRuntime
 
@@ -21,13 +23,18 @@ from pykbroker.runtime import OsRuntime
 class Broker:
     """A single combined node.
 
-    config: Kafka's configuration keys, over the development profile. data_dir: kept at the end when given; otherwise a temporary
-    directory that is removed. port: 0 takes a free one.
+    config: Kafka's configuration keys, over the development profile. data_dir: kept at the end when given; otherwise a
+    temporary directory that is removed. port: 0 takes a free one, anew with every start.
     """
 
-    def __init__(self, config: Mapping[str, str] | None = None, data_dir: str | None = None, port: int = 0) -> None:
-        self._overrides = dict(config or {})
-        self._data_dir = data_dir
+    def __init__(
+        self,
+        config: Mapping[str, object] | None = None,
+        data_dir: str | os.PathLike[str] | None = None,
+        port: int = 0,
+    ) -> None:
+        self._overrides = {key: _text(value) for key, value in (config or {}).items()}
+        self._data_dir = None if data_dir is None else os.fspath(data_dir)
         self._port = port
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._thread: threading.Thread | None = None
@@ -61,7 +68,11 @@ class Broker:
         if self._data_dir is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="pykbroker-")
         directory = self._data_dir or (self._temporary.name if self._temporary else "")
-        config = load({**development_profile(directory, self._port), **self._overrides})
+        try:
+            config = load({**development_profile(directory, self._port), **self._overrides})
+        except ConfigError:
+            self._remove_temporary()
+            raise
         ready = threading.Event()
         self._failure = None
 
@@ -80,6 +91,7 @@ class Broker:
                 node.on_fatal(self._stop.set)
                 ready.set()
                 await self._stop.wait()
+                self._failure = node.fatal
             finally:
                 await node.stop()
                 runtime.close()
@@ -109,6 +121,9 @@ class Broker:
                 pass  # the loop closed between the two lines: the thread is at its end
         self._thread.join()
         self._thread = self._loop = self._stop = self._node = None
+        self._remove_temporary()
+
+    def _remove_temporary(self) -> None:
         if self._temporary is not None:
             self._temporary.cleanup()
             self._temporary = None
@@ -118,12 +133,25 @@ class Broker:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
+        self._raise_failure(kind)
 
     async def __aenter__(self) -> Self:
         return await asyncio.to_thread(self.start)
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await asyncio.to_thread(self.stop)
+        self._raise_failure(kind)
+
+    def _raise_failure(self, kind: type[BaseException] | None) -> None:
+        """A node that gave up while the block ran is the block's failure, unless it has one of its own."""
+        failure, self._failure = self._failure, None
+        if failure is not None and kind is None:
+            raise RuntimeError(f"the broker stopped by itself: {failure}") from failure
+
+
+def _text(value: object) -> str:
+    """As a properties file says it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

@@ -1,0 +1,150 @@
+"""A broker inside this process: it does what it says, and leaves the process as it was."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import resource
+import signal
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pykbroker
+from pykbroker.config.kinds import ConfigError
+from pykbroker.storage_format import StorageFormatError
+from pykbroker_wire.errors import ErrorCode
+from tests.node.wire import Wire, batch
+
+
+def test_produce_and_fetch() -> None:
+    with pykbroker.Broker() as broker, Wire(broker.bootstrap_servers) as wire:
+        wire.create("t", partitions=1)
+        assert wire.produce("t", batch(b"one", b"two")).error_code == ErrorCode.NONE
+        assert wire.values("t") == [b"one", b"two"]
+        assert broker.bootstrap_servers == f"localhost:{broker.port}"
+        metrics = broker.metrics()
+        assert metrics["kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec"] == 2
+        assert metrics["kafka.server:type=ReplicaManager,name=PartitionCount"] == 1
+
+
+def test_async_with_does_not_block_the_loop() -> None:
+    async def main() -> int:
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0.001)
+
+        counting = asyncio.ensure_future(count())
+        async with pykbroker.Broker() as broker:
+            _, writer = await asyncio.open_connection("localhost", broker.port)
+            writer.close()
+        counting.cancel()
+        return turns
+
+    assert asyncio.run(main()) > 5
+
+
+def test_configuration_is_laid_over_the_development_profile() -> None:
+    with pykbroker.Broker({"num.partitions": 3, "auto.create.topics.enable": True}) as broker, Wire(broker.bootstrap_servers) as wire:
+        assert wire.try_create("t", -1, -1, {}).num_partitions == 3
+
+
+def test_a_data_directory_is_kept(tmp_path: Path) -> None:
+    for values in ([b"one"], [b"one", b"two"]):
+        with pykbroker.Broker(data_dir=tmp_path / "data") as broker, Wire(broker.bootstrap_servers) as wire:
+            if len(values) == 1:
+                wire.create("t", partitions=1)
+            assert wire.produce("t", batch(values[-1])).error_code == ErrorCode.NONE
+            assert wire.values("t") == values
+    assert (tmp_path / "data" / "meta.properties").exists()
+
+
+def test_a_broker_may_be_started_again() -> None:
+    broker = pykbroker.Broker()
+    for _ in range(2):
+        with broker, Wire(broker.bootstrap_servers) as wire:
+            assert wire.metadata().topics == []
+    broker.stop()
+
+
+def test_two_brokers_in_one_process_are_two_clusters() -> None:
+    with pykbroker.Broker() as one, pykbroker.Broker() as other, Wire(one.bootstrap_servers) as wire:
+        wire.create("t", partitions=1)
+        with Wire(other.bootstrap_servers) as elsewhere:
+            assert elsewhere.metadata().topics == []
+
+
+def test_temporary_data_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pykbroker.Broker():
+        assert list(tmp_path.iterdir())
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_keeps_it_from_starting_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"num\.partitions"):
+        pykbroker.Broker({"num.partitions": "many"}).start()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=f"listener PLAINTEXT cannot be bound to localhost:{port}: Address already in use"):
+            pykbroker.Broker(port=port).start()
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "something").touch()
+    with pytest.raises(StorageFormatError, match=r"No `meta\.properties` found"):
+        pykbroker.Broker(data_dir=tmp_path / "full").start()
+
+
+def test_two_brokers_cannot_share_a_directory(tmp_path: Path) -> None:
+    with pykbroker.Broker(data_dir=tmp_path), pytest.raises(StorageFormatError, match="cannot be used"):
+        pykbroker.Broker(data_dir=tmp_path).start()
+
+
+def test_a_node_that_gives_up_is_a_failure_of_the_block() -> None:
+    with pytest.raises(RuntimeError, match="stopped by itself: the disk is gone"), pykbroker.Broker() as broker:
+        assert broker._loop is not None
+        assert broker._node is not None
+        broker._loop.call_soon_threadsafe(broker._node._fail, OSError("the disk is gone"))
+        assert broker._thread is not None
+        broker._thread.join(10)
+
+
+def test_not_running() -> None:
+    broker = pykbroker.Broker()
+    with pytest.raises(RuntimeError, match="not running"):
+        _ = broker.bootstrap_servers
+    with pytest.raises(RuntimeError, match="not running"):
+        broker.metrics()
+    with broker, pytest.raises(RuntimeError, match="running already"):
+        broker.start()
+
+
+def state_of_the_process() -> dict[str, Any]:
+    root = logging.getLogger()
+    return {
+        "threads": sorted(thread.name for thread in threading.enumerate()),
+        "signals": [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE)],
+        "gc": (gc.isenabled(), gc.get_threshold(), gc.get_freeze_count()),
+        "policy": asyncio.get_event_loop_policy(),
+        "logging": (root.level, list(root.handlers), logging.getLogger("pykbroker").level, logging.getLogger("pykbroker").handlers),
+        "files": resource.getrlimit(resource.RLIMIT_NOFILE),
+    }
+
+
+def test_the_host_process_stays_as_it_was() -> None:
+    before = state_of_the_process()
+    with pykbroker.Broker():
+        during = state_of_the_process()
+        assert {**during, "threads": None} == {**before, "threads": None}
+    assert state_of_the_process() == before

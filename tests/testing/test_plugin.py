@@ -1,0 +1,78 @@
+"""The pytest plugin: fixtures that work, under xdist too, and cost nothing until they are used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.node.processes import environment
+
+PLUGIN = "pykbroker.testing.pytest_plugin"
+
+
+def run_pytest(folder: Path, source: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    (folder / "test_it.py").write_text(textwrap.dedent(source), encoding="utf-8")
+    # An installed plugin is found by its entry point; naming it as well would load it twice.
+    named = [] if "pykbroker" in installed_plugins() else ["-p", PLUGIN]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *named, *arguments, str(folder)]
+    return subprocess.run(
+        command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def installed_plugins() -> set[str]:
+    from importlib.metadata import entry_points
+
+    return {point.name for point in entry_points(group="pytest11")}
+
+
+@pytest.mark.slow
+def test_nothing_is_imported_until_a_fixture_is_used(tmp_path: Path) -> None:
+    done = run_pytest(
+        tmp_path,
+        """
+        import sys
+
+        def ours():
+            return {name for name in sys.modules if name.partition(".")[0].startswith("pykbroker")}
+
+        def test_before():
+            assert ours() <= {"pykbroker", "pykbroker.testing", "pykbroker.testing.pytest_plugin"}
+            assert "uvloop" not in sys.modules
+
+        def test_names_alone_need_no_broker(kafka_topics):
+            assert kafka_topics("a") != kafka_topics("b")
+            assert "pykbroker.broker" not in sys.modules
+
+        def test_after(kafka_broker):
+            assert "pykbroker.broker" in sys.modules
+        """,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
+def test_each_worker_has_its_broker_and_each_test_its_topics(tmp_path: Path) -> None:
+    done = run_pytest(
+        tmp_path,
+        """
+        import pytest
+        from tests.node.wire import Wire, batch
+
+        @pytest.mark.parametrize("number", range(4))
+        def test_own_topics(kafka_broker, kafka_topics, number):
+            with Wire(kafka_broker.bootstrap_servers) as wire:
+                name = kafka_topics("orders")
+                wire.create(name, partitions=1)
+                wire.produce(name, batch(b"%d" % number))
+                assert wire.values(name) == [b"%d" % number]
+        """,
+        "-n",
+        "2",
+    )
+    assert done.returncode == 0, done.stdout
+    assert "4 passed" in done.stdout
