@@ -179,9 +179,7 @@ class OsFile:
             self._pins.pop()
 
     def pwritev(self, buffers: Sequence[Buffer], offset: int) -> int:
-        total = 0
-        for buffer in buffers:
-            total += len(buffer)
+        total = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
         self._pins.append(None)
         try:
             fd = self._take()

@@ -314,7 +314,7 @@ class PartitionLog:
             if leader_epoch > self.epochs.latest:
                 self.assign_epoch_start(leader_epoch, offset)
             segment = self._segment_for(size, last_offset, max_timestamp, now_ms)
-            segment.append((data,), size, ((size, last_offset, max_timestamp),))
+            segment.append_batch(data, size, last_offset, max_timestamp)
         except OSError as error:
             raise self._write_failed(error) from error
         self.log_end_offset = last_offset + 1

@@ -126,6 +126,10 @@ class ProducerStates:
             return None
         is_client = origin is AppendOrigin.CLIENT
         if is_client and epoch == entry.epoch:
+            batches = entry.batches
+            if batches and first_sequence == batches[-1].last_sequence + 1 and entry.txn_first_offset < 0:
+                # The next one in order, as nearly always: it repeats none of the kept ones.
+                return None
             for batch in entry.batches:
                 if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:
                     return batch

@@ -132,6 +132,18 @@ class Segment:
     def can_hold(self, last_offset: int) -> bool:
         return last_offset - self.base_offset <= _MAX_RELATIVE_OFFSET
 
+    def append_batch(self, data: Buffer, size: int, last_offset: int, max_timestamp: int) -> None:
+        """Write one batch behind the end. When this raises, nothing of it counts."""
+        if self.offset_index.pending >= _MAX_PENDING_ENTRIES:
+            # Before the data: if the disk refuses, nothing has been appended yet.
+            self.write_indexes()
+        position = self.size
+        self.file.pwritev((data,), position)
+        if position == 0:
+            self._first_timestamp = max_timestamp
+        self._account(position, size, last_offset, max_timestamp)
+        self.size = position + size
+
     def append(self, buffers: Sequence[Buffer], byte_count: int, marks: Sequence[tuple[int, int, int]]) -> None:
         """Write behind the end. When this raises, nothing of it counts."""
         if self.offset_index.pending >= _MAX_PENDING_ENTRIES:
