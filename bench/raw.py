@@ -21,7 +21,6 @@ from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRe
 from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest
 from pykbroker_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykbroker_wire.records.batch import build_batch
 
@@ -83,14 +82,15 @@ class Client:
         return result.topic_id
 
     def wait_for_leaders(self, name: str, partitions: int) -> None:
+        """Until the leaders themselves say that they lead: the metadata may know before they do."""
+        asked = ListOffsetsTopic(
+            name=name,
+            partitions=[ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(partitions)],
+        )
         deadline = time.monotonic() + 30
         while True:
-            found = self.call(
-                MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False), 12
-            ).topics[0]
-            if len(found.partitions) == partitions and all(
-                p.leader_id >= 0 and not p.error_code for p in found.partitions
-            ):
+            found = self.call(ListOffsetsRequest(replica_id=-1, topics=[asked]), 7).topics[0].partitions
+            if len(found) == partitions and not any(partition.error_code for partition in found):
                 return
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{name} got no leaders")
