@@ -9,7 +9,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from bench import raw
 from bench.servers import Server
@@ -53,6 +53,27 @@ def new_topic(server: Server, partitions: int = 1, **configs: str) -> tuple[str,
     topic_id = client.create_topic(name, partitions, **configs)
     client.close()
     return name, topic_id
+
+
+def warm_up(server: Server, seconds: float) -> None:
+    """A compiler that optimises at run time needs to have seen the code; the other side gets the same load."""
+    name, topic_id = new_topic(server, 4)
+    for connections, in_flight, records in ((1, 50, 1), (4, 50, 1), (1, 1, 1), (1, 4, 100)):
+        raw.produce(
+            server.address,
+            topic_id,
+            connections=connections,
+            in_flight=in_flight,
+            records=records,
+            value_bytes=100,
+            seconds=seconds / 5,
+        )
+    raw.produce(server.address, topic_id, connections=1, in_flight=4, records=90, value_bytes=10_000, seconds=0.5)
+    client = raw.Client(server.address)
+    raw.fetch(
+        server.address, topic_id, client.end_offset(name, 0), fetch_bytes=1 << 16, in_flight=4, seconds=seconds / 5
+    )
+    client.close()
 
 
 @measurement(

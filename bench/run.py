@@ -18,14 +18,16 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent / part) for part in ("", "wire", "log", "raft")]
 
-from bench.measurements import MEASUREMENTS, Measurement
+from bench.measurements import MEASUREMENTS, Measurement, warm_up
 from bench.servers import KAFKA_VERSION, ROOT, ApacheKafka, Pykbroker, Server
 
 OUT = ROOT / "bench" / "out"
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
 
-def run(measurements: list[Measurement], rounds: int, seconds: float) -> list[dict[str, object]]:
+def run(
+    measurements: list[Measurement], rounds: int, seconds: float, warm_up_seconds: float
+) -> list[dict[str, object]]:
     """Both brokers run side by side; a measurement takes one after the other, round by round."""
     results: list[dict[str, object]] = []
     sides: list[type[Server]] = [ApacheKafka, Pykbroker]
@@ -35,6 +37,7 @@ def run(measurements: list[Measurement], rounds: int, seconds: float) -> list[di
             for side in sides:
                 server = servers[side.name] = side()
                 server.start()
+                warm_up(server, warm_up_seconds)
         for measurement in measurements:
             values: dict[str, dict[str, list[float]]] = {side.name: {} for side in sides}
             for round_number in range(rounds if measurement.repeat else 1):
@@ -107,6 +110,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0, help="length of each load")
+    parser.add_argument(
+        "--warm-up", type=float, default=20.0, help="seconds of load before anything counts, for the JIT"
+    )
     parser.add_argument("--only", default="", help="a regular expression over measurement titles")
     parser.add_argument("--readme", action="store_true", help="write the table into README.md")
     parser.add_argument("--list", action="store_true")
@@ -117,7 +123,7 @@ def main() -> int:
             print(measurement.title)
         return 0
     started = time.strftime("%Y-%m-%d %H:%M")
-    results = run(chosen, options.rounds, options.seconds)
+    results = run(chosen, options.rounds, options.seconds, options.warm_up)
     OUT.mkdir(exist_ok=True)
     record = {
         "when": started,
