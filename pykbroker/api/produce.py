@@ -71,7 +71,9 @@ def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | as
             name = None if image is None else image.name
         else:
             name = topic.name
-        if name is None:
+        if topic_error is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            pass  # of the whole request, before anything else is asked
+        elif name is None:
             topic_error = ErrorCode.UNKNOWN_TOPIC_ID
         elif not ctx.authorize(Operation.WRITE, Resource.TOPIC, name):
             topic_error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
