@@ -58,8 +58,6 @@ def compare(theirs: list[Step], ours: list[Step]) -> list[str]:
 
 def _differences(left: Step, right: Step) -> list[str]:
     theirs, ours = _seen(left), _seen(right)
-    if theirs == ours:
-        return []
     lines = [f"    asked {_text(left.asked)}"]
     one, other = flatten(theirs), flatten(ours)
     absent = "(absent)"

@@ -17,14 +17,22 @@ HEAD = f"""# Compared with Apache Kafka, field by field
 
 Written by `python compat_tests/differential/docs.py`; do not edit.
 
-`compat_tests/differential` sends the same requests, good and bad ones and every version of every API that a broker listener
-serves, to Apache Kafka {KAFKA} and to pykbroker, both fresh, with the same server.properties and the same finalised features.
-The decoded answers are compared field by field. Error codes, defaults, and null versus empty are always compared.
+`compat_tests/differential` sends the same requests, good and bad ones and every version of every API that a broker
+listener serves, to Apache Kafka {KAFKA} and to pykbroker, both fresh, with the same server.properties and the same
+finalised features. The decoded answers are compared field by field. Error codes, defaults, and null versus empty are
+always compared.
 
-A node's own values (ids, ports, directories, the time) become symbols in the order in which the node shows them: which id it
-is does not matter, but it must be the same one in the same places. Of an error message it is compared whether it is null, empty
-or text. APIs that pykbroker does not advertise are left out of the list in ApiVersions. Of a list of all topics, groups or
-resources a script compares its own. Everything else that is not compared is here:
+A node's own values (ids, ports, directories, the time) become symbols in the order in which the node shows them: which
+id it is does not matter, but it must be the same one in the same places. Of an error message and of a key's
+documentation it is compared whether it is null, empty or text. APIs that pykbroker does not advertise are left out of
+the list in ApiVersions. Of a list of all topics, groups or resources a script compares its own.
+
+Not asked at all is what pykbroker answers better on purpose: where Apache Kafka says -1, never answers, or stores what
+nobody can read. `tests/badinput` has these, with what Apache Kafka does beside them. Two more: a timeout of 0 in
+CreateTopics and DeleteTopics (Kafka says REQUEST_TIMED_OUT and may do it or not; pykbroker does it and says so), and
+negative sizes in Fetch (Kafka says -1 or nothing at all; pykbroker takes them for 0).
+
+Everything else that is not compared is here:
 """
 
 

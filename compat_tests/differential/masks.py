@@ -17,7 +17,7 @@ LIMIT = 30
 class Mask:
     """`field` is a path without indexes: topics.partitions.high_watermark. Only its presence is compared.
 
-    sort_by: the field is an array whose order means nothing; it is compared, in the order of this member (a+b: of these two).
+    sort_by: the field is an array whose order means nothing; it is compared in the order of this member (a+b: of two).
     merge: entries of the same name are one; this array of theirs is put together.
     without: compared without the entries for which this member is one of these (x.*: all that begin with x).
     """

@@ -1,4 +1,4 @@
-"""Apache Kafka and pykbroker, alone and fresh, with one and the same server.properties and the same finalised features."""
+"""Apache Kafka and pykbroker, alone and fresh, with the same server.properties and the same finalised features."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A value that belongs to a node (an id, a port, the time) becomes a symbol that says which one of its kind it is, in the
 order in which this node first showed it. So the same id must come back in the same places on both nodes; which id it is
-does not matter. Zero, empty, null and -1 are never such a value. Nothing is left out here; that is what masks.py is for.
+does not matter. Zero, empty, null and -1 are no such values. Nothing is left out here; that is what masks.py is for.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RECORDS = frozenset({"records"})
 
 
 class Symbols:
-    """What one node calls its things. `texts` are replaced wherever they occur: addresses, directories, the run's suffix."""
+    """What one node calls its things. `texts` are replaced wherever they occur: addresses, directories, a suffix."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._texts = dict(texts)

@@ -1,10 +1,10 @@
 """Run scripts against Apache Kafka and pykbroker and print where the answers differ.
 
-python compat_tests/differential/run.py                       the names of the scripts
-python compat_tests/differential/run.py NAME...               these (`all`: every one)
-python compat_tests/differential/run.py NAME --show           and what was asked and answered
-python compat_tests/differential/run.py --serve FILE          start Apache Kafka as the comparison needs it, and keep it running
-python compat_tests/differential/run.py NAME --kafka FILE     compare with that one: a second instead of ten
+python compat_tests/differential/run.py                     the names of the scripts
+python compat_tests/differential/run.py NAME...             these (`all`: every one)
+python compat_tests/differential/run.py NAME --show         and what was asked and answered
+python compat_tests/differential/run.py --serve FILE        start Apache Kafka as it is needed here, and keep it running
+python compat_tests/differential/run.py NAME --kafka FILE   compare with that one: a second instead of ten
 """
 
 from __future__ import annotations
@@ -55,9 +55,8 @@ def main() -> int:
             ended = time.monotonic()
             found = compare(one, other)
             failed += bool(found)
-            print(
-                f"== {name}: {len(one)} steps, Kafka {middle - started:.1f} s, pykbroker {ended - middle:.1f} s: {'differs' if found else 'equal'}"
-            )
+            took = f"Kafka {middle - started:.1f} s, pykbroker {ended - middle:.1f} s"
+            print(f"== {name}: {len(one)} steps, {took}: {'differs' if found else 'equal'}")
             print("\n".join(found))
             if options.show:
                 for step, own in zip(one, other, strict=False):

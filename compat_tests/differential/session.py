@@ -1,8 +1,8 @@
 """What a script talks to: one node. Everything that is said and answered is kept, for the comparison.
 
 A script is a function of a Session. It runs once for each node; the two transcripts must be equal. `each` asks in every
-version that can say what the script wants to say; `call` asks once; `raw` sends bytes. What begins with `make_` or `until_`
-prepares the node, must succeed, and is not compared.
+version that can say what the script wants to say; `call` asks once; `raw` sends bytes. What begins with `make_` or
+`until_` prepares the node, must succeed, and is not compared.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Session:
     def raw(
         self, label: str, data: bytes, *, api: int | None = None, version: int = 0, wait_s: float = ANSWER_TIMEOUT_S
     ) -> None:
-        """Send bytes, size included, on a connection of their own; the answer is that of `api` in `version`, or its bytes."""
+        """Send bytes, size included, on a connection of their own; the answer is `api`'s in `version`, or bytes."""
         link = Link(*self._address)
         try:
             link.send(data)
@@ -274,7 +274,7 @@ class Session:
                 raise NodeError(f"{topic}-{partition}: not written: {done.error_code} {done.error_message}")
 
     def until_published(self) -> None:
-        """Until what was changed before is what the broker shows: Kafka answers a change when it is committed, not when it is seen."""
+        """Until what was changed before is shown: Kafka answers a change when it is committed, not when it is seen."""
         if not self._marker:
             self._marker = self.make_topic("marker")
         self._marks += 1

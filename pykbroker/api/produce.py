@@ -33,6 +33,7 @@ _TOPIC_IDS_FROM = 13
 #: Where a batch of magic 2 keeps the low byte of its attributes, and the bit in it.
 _ATTRIBUTES_AT = 22
 _TRANSACTIONAL = 0x10
+_CODEC = 0x07
 _ZSTD = 4
 #: The client that Kafka lets write to internal topics.
 _ADMIN_CLIENT_ID = "__admin_client"
@@ -59,6 +60,7 @@ def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | as
     services = ctx.broker
     now_ms = ctx.arrival_ms
     by_id = ctx.api_version >= _TOPIC_IDS_FROM
+    before_zstd = ctx.api_version < _ZSTD_FROM
     refused = _refuse(ctx, request)
     topics: list[TopicProduceResponse] = []
     waiting: _Waiting = []
@@ -77,20 +79,25 @@ def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | as
             topic_error = ErrorCode.UNKNOWN_TOPIC_ID
         elif not ctx.authorize(Operation.WRITE, Resource.TOPIC, name):
             topic_error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif name in INTERNAL_TOPICS and not topic_error and ctx.client_id != _ADMIN_CLIENT_ID:
+            topic_error = ErrorCode.INVALID_TOPIC_EXCEPTION
         answers: list[PartitionProduceResponse] = []
-        for asked in topic.partition_data:
+        for asked in topic.partition_data if len(topic.partition_data) == 1 else _each_once(topic.partition_data):
             index = asked.index
+            partition: Partition | None = None
             try:
                 if topic_error or name is None:
                     raise KafkaError(topic_error)
                 records = asked.records
                 if records is None:
-                    raise KafkaError(ErrorCode.INVALID_RECORD, "the records field is null")
+                    raise NotOneBatch(ErrorCode.INVALID_RECORD, "the records field is null")
+                if before_zstd and len(records) > _ATTRIBUTES_AT and records[_ATTRIBUTES_AT] & _CODEC == _ZSTD:
+                    raise NotOneBatch(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
                 partition = services.replicas.get(name, index)
                 info = partition.append(records, required_acks=acks, now_ms=now_ms)
             except KafkaError as error:
                 failed = True
-                answers.append(_failure(ctx, name, index, error))
+                answers.append(_failure(ctx, name, index, error, partition))
                 continue
             answer = PartitionProduceResponse(
                 index=index,
@@ -102,7 +109,8 @@ def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | as
             answers.append(answer)
             if acks == -1 and partition.high_watermark <= info.last_offset:
                 waiting.append((partition, info.last_offset + 1, answer))
-        topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
+        if answers:
+            topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
     if acks == 0:
         if failed:
             _close(ctx, topics)
@@ -130,9 +138,16 @@ def _refuse(ctx: RequestContext, request: ProduceRequest) -> ErrorCode:
     return _NONE if request.acks in _ACKS else ErrorCode.INVALID_REQUIRED_ACKS
 
 
-def _failure(ctx: RequestContext, name: str | None, index: int, error: KafkaError) -> PartitionProduceResponse:
+def _each_once(asked: list[PartitionProduceData]) -> Iterable[PartitionProduceData]:
+    """Of a partition that stands there twice the last one counts."""
+    return {one.index: one for one in asked}.values()
+
+
+def _failure(
+    ctx: RequestContext, name: str | None, index: int, error: KafkaError, partition: Partition | None
+) -> PartitionProduceResponse:
     answer = PartitionProduceResponse(index=index)
-    _fail(answer, error)
+    _fail(answer, error, partition)
     if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and ctx.api_version >= 10 and name is not None:
         leader, epoch, _ = leader_hint(ctx.broker, ctx.listener_name, name, index)
         answer.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)

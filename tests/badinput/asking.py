@@ -63,6 +63,10 @@ class Asker:
             pass
         return name
 
+    def topic_id(self, name: str) -> bytes:
+        topics = self.ask(MetadataRequest(topics=[MetadataRequestTopic(name=name)])).topics
+        return bytes(topics[0].topic_id)
+
     def make_coordinator(self) -> None:
         while self.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])).coordinators[0].error_code:
             pass

@@ -9,6 +9,7 @@ import random
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import crc32c
 
@@ -16,12 +17,19 @@ from pykbroker.api import TABLE, On
 from pykbroker_wire.apis import APIS, ApiKey
 from pykbroker_wire.headers import encode_request
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from pykbroker_wire.primitives import TopLevel
+from pykbroker_wire.primitives import EncodeError, TopLevel
 from tests.log.produce_cases import CODECS, batch, record
 from tests.wire.catalogue import Maker, Style, entry
 
 TOPIC = "hostile"
-BOMBS = (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\x00\x00\x00", b"\xff\xff\xff\xff\x0f", b"\x7f\xff", b"\xff\xfe")
+BOMBS = (
+    b"\x7f\xff\xff\xff",
+    b"\xff\xff\xff\xff",
+    b"\x80\x00\x00\x00",
+    b"\xff\xff\xff\xff\x0f",
+    b"\x7f\xff",
+    b"\xff\xfe",
+)
 _CRC_AT, _CRC_FROM = 17, 21
 
 
@@ -43,22 +51,95 @@ def served() -> list[tuple[ApiKey, int]]:
     ]
 
 
-def requests(seed: int, each: int, record_bodies: int) -> Iterator[Hostile]:
-    """`each` for every API and version, and `record_bodies` more with records, in an order of the seed's choice."""
+def requests(seed: int, each: int, record_bodies: int, topic_id: bytes = bytes(16)) -> Iterator[Hostile]:
+    """`each` for every API and version, and `record_bodies` more with records, in an order of the seed's choice.
+
+    `topic_id`: that of TOPIC, so that requests by id find something too.
+    """
     rng = random.Random(seed)
-    made = [_request(rng, key, version) for key, version in served() for _ in range(each)]
+    made = [_request(rng, key, version, topic_id) for key, version in served() for _ in range(each)]
     made += [_records(rng) for _ in range(record_bodies)]
     rng.shuffle(made)
     yield from made
 
 
-def _request(rng: random.Random, key: ApiKey, version: int) -> Hostile:
+def _request(rng: random.Random, key: ApiKey, version: int, topic_id: bytes) -> Hostile:
     name = APIS[key].name
     style: Style = rng.choice(("full", "random", "random", "empty"))
     message = Maker(rng, style).message(entry(f"{name}Request"), version)
+    if rng.random() < 0.6:
+        _Plausible(rng, message, version, topic_id).make(message)
     frame = _encoded(message, version)
     kind = rng.choice(MUTATIONS)
     return Hostile(f"{name} v{version} {style} {kind.__name__}", kind(rng, frame))
+
+
+# Values that exist on the node, so that a request comes further than to its first check.
+_TEXTS = {
+    "group_id": ("hostile-group", "hostile-group-2", ""),
+    "key": ("hostile-group",),
+    "member_id": ("", "ghost"),
+    "protocol_type": ("consumer",),
+    "resource_name": (TOPIC, "1", "", "hostile-group"),
+    "value": ("1", "-1", "compact", "x", "9223372036854775808", ""),
+}
+_NUMBERS = {
+    "resource_type": (2, 2, 4, 8, 16, 32),
+    "config_operation": (0, 1, 2, 3),
+    "isolation_level": (0, 1),
+    "replica_id": (-1, -1, -2, 1),
+    "acks": (-1, 0, 1),
+    "session_id": (0, 0, 1),
+    "session_epoch": (-1, 0, 1),
+    "num_partitions": (-1, 1, 2),
+    "replication_factor": (-1, 1),
+    "count": (1, 2, 3),
+    "endpoint_type": (1, 2),
+}
+_CONFIGS = ("retention.ms", "cleanup.policy", "segment.bytes", "max.message.bytes", "compression.type", "no.such.key")
+
+
+class _Plausible:
+    """Puts values into a message that exist on the node, where its version has the field."""
+
+    def __init__(self, rng: random.Random, message: TopLevel, version: int, topic_id: bytes) -> None:
+        self._rng = rng
+        self._message = message
+        self._version = version
+        self._topic_id = topic_id
+        # The topic has to stay.
+        self._may_name_topic = message.API_KEY != ApiKey.DELETE_TOPICS
+
+    def make(self, item: Any) -> None:
+        for name in item.__slots__:
+            value = getattr(item, name)
+            for inner in value if isinstance(value, list) else [value]:
+                if hasattr(inner, "__slots__"):
+                    self.make(inner)
+            better = self._better(type(item).__name__, name, value)
+            if better is not None:
+                setattr(item, name, better)
+                try:
+                    self._message.encode(self._version)
+                except EncodeError:
+                    setattr(item, name, value)
+
+    def _better(self, owner: str, name: str, value: Any) -> Any:
+        choice = self._rng.choice
+        if isinstance(value, str):
+            if name in ("name", "topic", "topic_name") and self._may_name_topic:
+                return choice(_CONFIGS) if "Config" in owner else TOPIC
+            return choice(_TEXTS[name]) if name in _TEXTS else None
+        if isinstance(value, bytes):
+            return self._topic_id if name == "topic_id" and self._may_name_topic else None
+        if isinstance(value, int) and not isinstance(value, bool):
+            if name in _NUMBERS:
+                return choice(_NUMBERS[name])
+            if name.endswith(("index", "partition")):
+                return choice((0, 0, 0, 1, -1))
+            if "epoch" in name or "offset" in name or "generation" in name:
+                return choice((-1, 0, 0, 1, 5, value))
+        return None
 
 
 def _encoded(message: TopLevel, version: int) -> bytes:
@@ -68,7 +149,8 @@ def _encoded(message: TopLevel, version: int) -> bytes:
 def _records(rng: random.Random) -> Hostile:
     """A Produce request that is in order, with a batch that is not; often with a CRC that is right all the same."""
     body = b"".join(
-        record(index, rng.choice((None, b"k")), rng.randbytes(rng.randrange(40)), rng.randrange(-3, 3)) for index in range(3)
+        record(index, rng.choice((None, b"k")), rng.randbytes(rng.randrange(40)), rng.randrange(-3, 3))
+        for index in range(3)
     )
     codec = rng.randrange(5)
     packed = CODECS[codec][1](body) if codec else body
@@ -91,7 +173,7 @@ def _records(rng: random.Random) -> Hostile:
     return Hostile(f"records of codec {codec} in Produce v{version}", _encoded(request, version))
 
 
-# -- what happens to a frame -----------------------------------------------------------------------------------------------
+# -- what happens to a frame
 
 
 def _resized(body: bytes) -> bytes:

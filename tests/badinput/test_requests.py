@@ -1,4 +1,4 @@
-"""Well-formed requests that ask for nonsense: the error code of Apache Kafka 4.3.1, or a better one that is said here."""
+"""Well-formed requests that ask for nonsense: the error code of Apache Kafka 4.3.1, or a better one, said here."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_fetch_that_waits_forever_leaves_with_its_client(node: WatchedNode) ->
     assert held["parked_fetches"] == before["parked_fetches"] + 30
     for asker in askers:
         asker.client.socket.close()
-    goal = {name: before[name] for name in ("parked_fetches", "connections", "unanswered", "open_files")}
+    goal = {name: before[name] for name in ("parked_fetches", "connections", "unanswered", "sockets")}
     held = node.settles(goal)
     assert all(held[name] <= goal[name] for name in goal), (held, goal)
 

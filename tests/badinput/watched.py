@@ -102,8 +102,16 @@ class WatchedNode:
         return [line for line in self.log() if f"{HOST}:{client.local_port} " in line]
 
     def complaints(self) -> list[str]:
-        """Lines that no client may provoke."""
-        return [line for line in self.log() if " ERROR " in line or "Traceback" in line or " CRITICAL " in line]
+        """Lines that no client may provoke, each with the traceback behind it."""
+        found: list[str] = []
+        inside = False
+        for line in self.log():
+            if line.startswith("["):
+                inside = " ERROR " in line or " CRITICAL " in line
+            if inside or "Traceback" in line:
+                inside = True
+                found.append(line)
+        return found
 
     def holds(self) -> dict[str, int]:
         """What the node counts itself, and what the system counts of it."""
@@ -116,7 +124,13 @@ class WatchedNode:
         for line in (proc / "status").read_text().splitlines():
             if line.startswith("RssAnon:"):
                 counts["anonymous_kib"] = int(line.split()[1])
-        counts["open_files"] = len(list((proc / "fd").iterdir()))
+        counts["sockets"] = counts["open_files"] = 0
+        for descriptor in (proc / "fd").iterdir():
+            try:
+                target = str(descriptor.readlink())
+            except OSError:
+                continue
+            counts["sockets" if target.startswith("socket:") else "open_files"] += 1
         return counts
 
     def settles(self, goal: dict[str, int], timeout_s: float = 10) -> dict[str, int]:

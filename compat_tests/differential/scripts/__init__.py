@@ -1,6 +1,6 @@
-"""The scripts, each a function of a Session (session.py): it runs against both nodes, and the transcripts must be equal.
+"""The scripts, each a function of a Session (session.py): it runs against both nodes; the transcripts must be equal.
 
-This list is explicit and in the order in which the scripts run; the first ones look at a node on which nothing was done yet.
+This list is explicit and in the order in which they run; the first ones look at a node on which nothing was done yet.
 """
 
 from __future__ import annotations

@@ -64,8 +64,12 @@ def metadata_by_id(s: Session) -> None:
     s.each("id and another name", lambda v: ask((ids[0], two)), versions)
     s.each("an id and a name", lambda v: ask((ids[0], None), (bytes(16), two)), versions)
     s.each("zero id", lambda v: ask((bytes(16), None)), [10, 11])
-    s.each("unknown id with operations", lambda v: MetadataRequest(
-        topics=[MetadataRequestTopic(topic_id=NO_SUCH_ID, name=None)], allow_auto_topic_creation=False, include_topic_authorized_operations=True), versions)  # fmt: skip
+    asked = MetadataRequest(
+        topics=[MetadataRequestTopic(topic_id=NO_SUCH_ID, name=None)],
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=True,
+    )
+    s.each("unknown id with operations", lambda v: asked, versions)
 
 
 def auto_creation(s: Session) -> None:

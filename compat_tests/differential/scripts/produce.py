@@ -1,6 +1,6 @@
 """Produce: acks, batches good and bad, idempotent producers, sizes, codecs, timestamps.
 
-Where pykbroker says something better than Apache Kafka on purpose (bombs, null records, -1) tests/badinput has the cases.
+Where pykbroker says something better than Apache Kafka (bombs, null records, -1) tests/badinput has the cases.
 """
 
 from __future__ import annotations
@@ -17,6 +17,16 @@ from pykbroker_wire.records.batch import build_batch, iter_batches
 from pykbroker_wire.records.record import encode_record, varint
 
 NO_SUCH_ID = bytes(range(16))
+BEHIND_CRC = (
+    "attributes",
+    "last_delta",
+    "base_timestamp",
+    "max_timestamp",
+    "producer_id",
+    "producer_epoch",
+    "sequence",
+    "count",
+)
 Parts = list[tuple[int, bytes]]
 
 
@@ -44,12 +54,20 @@ def good(value: bytes = b"v", **fields: Any) -> bytes:
 def crafted(payload: bytes, **changes: int) -> bytes:
     """A batch whose header says what `changes` say; the CRC is right unless it is among them."""
     fields = {
-        "base_offset": 0, "length": 49 + len(payload), "leader_epoch": -1, "magic": 2, "attributes": 0, "last_delta": 0, "base_timestamp": NOW_MS,
-        "max_timestamp": NOW_MS, "producer_id": -1, "producer_epoch": -1, "sequence": -1, "count": 1,
-    } | changes  # fmt: skip
-    body = struct.pack(
-        ">hiqqqhii", *(fields[name] for name in ("attributes", "last_delta", "base_timestamp", "max_timestamp", "producer_id", "producer_epoch", "sequence", "count"))
-    ) + payload  # fmt: skip
+        "base_offset": 0,
+        "length": 49 + len(payload),
+        "leader_epoch": -1,
+        "magic": 2,
+        "attributes": 0,
+        "last_delta": 0,
+        "base_timestamp": NOW_MS,
+        "max_timestamp": NOW_MS,
+        "producer_id": -1,
+        "producer_epoch": -1,
+        "sequence": -1,
+        "count": 1,
+    } | changes
+    body = struct.pack(">hiqqqhii", *(fields[name] for name in BEHIND_CRC)) + payload
     crc = fields.get("crc", crc32c.crc32c(body))
     return (
         struct.pack(">qiibI", fields["base_offset"], fields["length"], fields["leader_epoch"], fields["magic"], crc)
@@ -132,7 +150,7 @@ def produce_bad_batches(s: Session) -> None:
         ("max timestamp too high", crafted(record, max_timestamp=NOW_MS + 50)),
         ("max timestamp too low", crafted(record, max_timestamp=NOW_MS - 50)),
         ("1.1 MB", build_batch([(None, b"x" * 1_100_000, [], NOW_MS)])),
-        # Offset deltas that are not 0, 1, 2 in a batch without compression: Kafka stores them, pykbroker does not (tests/badinput).
+        # Offset deltas other than 0, 1, 2 without compression: Kafka stores them, pykbroker does not (tests/badinput).
     ]
     for label, data in cases:
         for version in (3, 7, 8, 13):
