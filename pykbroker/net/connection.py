@@ -36,6 +36,8 @@ JOIN_BYTES = 64 * 1024
 WRITE_BYTES = 256 * 1024
 #: A connection keeps a receive buffer of its own up to this size after a large request; idle ones give it back.
 KEEP_BUFFER_BYTES = 2 * 1024 * 1024
+#: A closed connection's client has this long to take what was answered before.
+DRAIN_SECONDS = 5.0
 
 
 class CloseConnection(Exception):
@@ -72,7 +74,6 @@ class Connection(asyncio.BufferedProtocol):
         "_flush_scheduled",
         "_frame_started",
         "_muted",
-        "_own",
         "_own_filled",
         "_own_view",
         "_pending",
@@ -105,7 +106,6 @@ class Connection(asyncio.BufferedProtocol):
         self.last_active = listener.loop.time()
         #: maps of segment files may go to the transport as they are (uvloop's plain TCP; asyncio's joins, which would touch them).
         self.zero_copy = False
-        self._own: bytearray | None = None
         self._own_view: memoryview | None = None
         self._own_filled = 0
         self._frame_started = 0.0
@@ -140,15 +140,14 @@ class Connection(asyncio.BufferedProtocol):
         if limits.send_buffer_bytes > 0 or limits.receive_buffer_bytes > 0:
             _set_buffers(transport, limits.send_buffer_bytes, limits.receive_buffer_bytes)
         self.zero_copy = type(transport).__module__.startswith("uvloop") and transport.get_extra_info("sslcontext") is None
+        self.transport.set_write_buffer_limits(high=limits.unsent_bytes)
+        # Without SASL or TLS there is nothing to shake hands about. Before `admit`, which may mute and unmute it at once.
+        self.state = State.READY
         refused = self.listener.admit(self)
         if refused:
             self.state = State.CLOSED
             logger.info("Connection from %s: refused: %s", self, refused)
             self.transport.abort()
-            return
-        self.transport.set_write_buffer_limits(high=limits.unsent_bytes)
-        # Without SASL or TLS there is nothing to shake hands about.
-        self.state = State.READY
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self.state = State.CLOSED
@@ -205,7 +204,7 @@ class Connection(asyncio.BufferedProtocol):
         replies = self._replies
         try:
             while end - position >= 4:
-                if self._writing_paused or self._muted or len(replies) >= limits.unanswered_requests:
+                if self._writing_paused or self._muted or (replies and self._is_behind()):
                     self._stalled = True
                     self._pause_reading()
                     break
@@ -223,7 +222,7 @@ class Connection(asyncio.BufferedProtocol):
                     continue
                 if isinstance(answer, list):
                     if replies:
-                        replies.open().buffers = answer
+                        replies.fill(replies.open(), answer)
                     else:
                         out.extend(answer)
                         out_bytes += sum(map(len, answer))
@@ -236,6 +235,11 @@ class Connection(asyncio.BufferedProtocol):
         except CloseConnection as reason:
             self._write(out)
             self.close(str(reason))
+            return
+        except Exception:
+            logger.exception("Connection from %s: a request failed", self)
+            self._write(out)
+            self.close("internal error")
             return
         if out:
             self._write(out)
@@ -252,17 +256,13 @@ class Connection(asyncio.BufferedProtocol):
         if position or self._own_view is None:
             self._frame_started = self.last_active
         if self._own_view is None:
-            self._adopt(max(4096, 1 << (rest + 1).bit_length()))
-            assert self._own_view is not None
+            capacity = max(4096, 1 << (rest + 1).bit_length())
+            self._own_view = memoryview(bytearray(capacity))
             self._own_view[:rest] = view[position:end]
+            self.listener.memory.taken(capacity, self)
         elif position:
             self._own_view[:rest] = bytes(view[position:end])
         self._own_filled = rest
-
-    def _adopt(self, capacity: int) -> None:
-        self._own = bytearray(capacity)
-        self._own_view = memoryview(self._own)
-        self.listener.memory.taken(capacity, self)
 
     def _grow(self) -> None:
         """Double: the cost of copying stays linear in what was received."""
@@ -273,25 +273,24 @@ class Connection(asyncio.BufferedProtocol):
         capacity = len(old) * 2
         if 0 < size <= self.listener.limits.frame_bytes:
             capacity = min(max(capacity, 8192), max(size + 4, len(old) + 1))
-        self.listener.memory.given_back(len(old))
-        self._adopt(capacity)
-        assert self._own_view is not None
+        self._own_view = memoryview(bytearray(capacity))
         self._own_view[:filled] = old[:filled]
+        self.listener.memory.taken(capacity - len(old), self)
 
     def _release_buffer(self) -> None:
         if self._own_view is not None:
-            self.listener.memory.given_back(len(self._own_view))
-            self._own = None
+            size = len(self._own_view)
             self._own_view = None
             self._own_filled = 0
-
-    @property
-    def buffered(self) -> int:
-        """Bytes of receive memory that this connection owns."""
-        return 0 if self._own_view is None else len(self._own_view)
+            self.listener.memory.given_back(size, self)
 
     def tidy(self, now: float) -> None:
         """Called now and then by the listener: idle and stuck connections end, idle buffers go."""
+        if self.state is State.CLOSED:
+            if self.transport is not None and now - self.last_active > DRAIN_SECONDS:
+                # The client does not read what is left for it: a transport would wait for that for ever.
+                self.transport.abort()
+            return
         limits = self.listener.limits
         if self._own_filled and not self._reading_paused:
             if now - self._frame_started > limits.frame_seconds:
@@ -316,7 +315,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         slot, pending = entry
         try:
-            slot.buffers = pending.encode(future.result())
+            self._replies.fill(slot, pending.encode(future.result()))
         except asyncio.CancelledError:
             self.close("a request was cancelled: the node is stopping")
             return
@@ -370,10 +369,12 @@ class Connection(asyncio.BufferedProtocol):
             or self._writing_paused
             or self._muted
             or self.state is State.CLOSED
-            or len(self._replies) >= self.listener.limits.unanswered_requests
+            or self._is_behind()
         ):
             return
         self._stalled = False
+        # A request that was not read could not arrive.
+        self._frame_started = self.last_active = self.listener.loop.time()
         if self._own_view is not None and self._own_filled:
             filled = self._own_filled
             self._own_filled = 0
@@ -381,6 +382,11 @@ class Connection(asyncio.BufferedProtocol):
         if not self._stalled and self._reading_paused and self.state is State.READY and self.transport is not None:
             self._reading_paused = False
             self.transport.resume_reading()
+
+    def _is_behind(self) -> bool:
+        """Too many requests are unanswered, or too much waits behind an answer that is not there yet."""
+        limits = self.listener.limits
+        return len(self._replies) >= limits.unanswered_requests or self._replies.held_bytes >= limits.unsent_bytes
 
     def mute(self) -> None:
         """Stop reading and dispatching (quotas, and the bound on memory that waits for whole requests)."""
@@ -395,7 +401,12 @@ class Connection(asyncio.BufferedProtocol):
         """End the connection; `reason` is its one log line."""
         if self.state is State.CLOSED:
             return
+        # What is answered already still leaves, for as long as the client takes it.
+        out: list[bytes | bytearray | memoryview] = []
+        self._replies.take(out)
+        self._write(out)
         self.state = State.CLOSED
+        self.last_active = self.listener.loop.time()
         if reason is not None:
             logger.info("Connection from %s: closed: %s", self, reason)
         if self.transport is not None:

@@ -39,30 +39,36 @@ class Limits:
 
 
 class WaitingMemory:
-    """Bytes of requests that have not wholly arrived, over all connections (queued.max.request.bytes; -1: no bound)."""
+    """Bytes of requests that have not wholly arrived, over all connections (queued.max.request.bytes; -1: no bound).
+
+    Over the bound a connection that needs more is muted, unless all others that hold memory are: one always goes on, or
+    nobody ever would. If that one's client stalls, the deadline of its request ends it and the next goes on.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.used = 0
-        self._waiting: list[Connection] = []
+        self._holding: dict[Connection, None] = {}
+        self._waiting: dict[Connection, None] = {}
 
     def taken(self, count: int, connection: Connection) -> None:
         self.used += count
-        if self._must_wait(connection) and connection not in self._waiting:
-            self._waiting.append(connection)
+        if self._limit < 0:
+            return
+        self._holding[connection] = None
+        if self.used > self._limit and connection not in self._waiting and len(self._waiting) + 1 < len(self._holding):
+            self._waiting[connection] = None
             connection.mute()
 
-    def given_back(self, count: int) -> None:
+    def given_back(self, count: int, connection: Connection) -> None:
+        """All that `connection` held."""
         self.used -= count
-        if self._waiting:
-            free = [connection for connection in self._waiting if not self._must_wait(connection)]
-            self._waiting = [connection for connection in self._waiting if connection not in free]
-            for connection in free:
-                connection.unmute()
-
-    def _must_wait(self, connection: Connection) -> bool:
-        # One that alone holds everything goes on, or nobody ever would.
-        return 0 <= self._limit < self.used and self.used > connection.buffered
+        self._holding.pop(connection, None)
+        self._waiting.pop(connection, None)
+        while self._waiting and (self.used <= self._limit or len(self._waiting) == len(self._holding)):
+            following = next(iter(self._waiting))
+            del self._waiting[following]
+            following.unmute()
 
 
 class Listener:
@@ -90,7 +96,6 @@ class Listener:
         self.admission = admission if admission is not None else Admission(self.loop, AdmissionLimits())
         self.receive_view = memoryview(bytearray(RECEIVE_BYTES))
         self.connections: set[Connection] = set()
-        self.accepted = 0
         self.port = 0
         self._socket: ListeningSocket | None = None
         self._tidy_timer: asyncio.TimerHandle | None = None
@@ -120,7 +125,6 @@ class Listener:
         refused = self.admission.arrive(connection)
         if refused is None:
             self.connections.add(connection)
-            self.accepted += 1
         return refused
 
     def forget(self, connection: Connection) -> None:

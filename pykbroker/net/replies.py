@@ -16,19 +16,21 @@ Buffers: TypeAlias = Sequence[bytes | bytearray | memoryview]
 class Slot:
     """The place of one answer. `buffers` is None until the answer is there; an empty sequence answers nothing."""
 
-    __slots__ = ("buffers",)
+    __slots__ = ("buffers", "size")
 
     def __init__(self) -> None:
         self.buffers: Buffers | None = None
+        self.size = 0
 
 
 class Replies:
-    """Slots in request order."""
+    """Slots in request order. `held_bytes`: of answers that are there and wait for one that is not."""
 
-    __slots__ = ("_slots",)
+    __slots__ = ("_slots", "held_bytes")
 
     def __init__(self) -> None:
         self._slots: deque[Slot] = deque()
+        self.held_bytes = 0
 
     def __len__(self) -> int:
         """Requests that are not answered, or answered behind one that is not."""
@@ -39,6 +41,12 @@ class Replies:
         self._slots.append(slot)
         return slot
 
+    def fill(self, slot: Slot, buffers: Buffers) -> None:
+        """The answer is there."""
+        slot.buffers = buffers
+        slot.size = sum(map(len, buffers))
+        self.held_bytes += slot.size
+
     def take(self, out: list[bytes | bytearray | memoryview]) -> None:
         """Append the finished prefix to `out` and forget it."""
         slots = self._slots
@@ -46,5 +54,5 @@ class Replies:
             buffers = slots[0].buffers
             if buffers is None:
                 return
-            slots.popleft()
+            self.held_bytes -= slots.popleft().size
             out.extend(buffers)

@@ -20,6 +20,7 @@ class FakeTransport(asyncio.Transport):
         self.writes = 0
         self.reading = True
         self.closed = False
+        self.aborted = False
         self._host = host
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
@@ -48,7 +49,7 @@ class FakeTransport(asyncio.Transport):
         self.closed = True
 
     def abort(self) -> None:
-        self.closed = True
+        self.closed = self.aborted = True
 
 
 class FakeRuntime:

@@ -231,3 +231,107 @@ def test_memory_that_waits_for_whole_requests_is_bounded() -> None:
     first.connection_lost(None)
     assert first_transport.reading
     assert second_transport.reading
+
+
+def test_of_many_unfinished_requests_one_always_goes_on() -> None:
+    """Each held a part of the bound, each was muted for the others, and none had a deadline."""
+    _, listener, loop = start(Limits(frame_seconds=60.0))
+    listener.memory = WaitingMemory(200_000)
+    pairs = [connect(listener) for _ in range(3)]
+    for size in (30_000, 60_000, 120_000):
+        for connection, transport in pairs:
+            if transport.reading:
+                begin = b"" if connection._own_filled else (1_000_000).to_bytes(4, "big")
+                feed(connection, begin + b"x" * size)
+    assert [transport.reading for _, transport in pairs].count(True) == 1
+    loop.now += 61
+    for left in (2, 1, 0):
+        for connection, transport in pairs:
+            if transport.reading and not transport.closed:
+                connection.tidy(loop.now)
+                assert transport.closed
+                connection.connection_lost(None)
+                break
+        assert sum(not transport.closed for _, transport in pairs) == left
+        loop.now += 61
+    assert listener.memory.used == 0
+
+
+def test_a_request_has_its_whole_time_after_a_pause() -> None:
+    """Its deadline ran on while nothing was read, so that it was closed the moment it could go on."""
+    _, listener, loop = start(Limits(frame_seconds=60.0))
+    connection, transport = connect(listener)
+    feed(connection, (1_000_000).to_bytes(4, "big") + b"x" * 100)
+    connection.mute()
+    loop.now += 100
+    connection.unmute()
+    connection.tidy(loop.now + 59)
+    assert not transport.closed
+    connection.tidy(loop.now + 61)
+    assert transport.closed
+
+
+def test_answers_behind_one_that_is_not_there_are_bounded_by_their_bytes() -> None:
+    """One request that waits, and a thousand large answers behind it, were all held."""
+    echo, listener, loop = start(Limits(unsent_bytes=10_000))
+    connection, transport = connect(listener)
+    feed(connection, frame(b"later"))
+    for _ in range(20):
+        if transport.reading:
+            feed(connection, frame(b"x" * 2_000))
+    assert not transport.reading
+    assert len(echo.seen) == 1 + 5
+    echo.futures[0].set_result(b"")
+    loop.turn()
+    assert transport.reading
+    assert len(transport.written) == len(frame(b"later")) + 6 * 2_004
+
+
+def test_finished_answers_leave_before_the_connection_closes() -> None:
+    echo, listener, loop = start()
+    connection, transport = connect(listener)
+    feed(connection, frame(b"later"))
+    echo.futures[0].set_result(b"!")
+    ready, loop.ready = loop.ready, []
+    for callback, args in ready:
+        callback(*args)
+    feed(connection, frame(b"bad"))
+    loop.turn()
+    assert bytes(transport.written) == frame(b"later!")
+    assert transport.closed
+
+
+def test_a_closed_connection_whose_client_reads_nothing_is_aborted() -> None:
+    _, listener, loop = start()
+    connection, transport = connect(listener)
+    feed(connection, frame(b"bad"))
+    assert transport.closed
+    connection.tidy(loop.now + 4)
+    assert not transport.aborted
+    connection.tidy(loop.now + 6)
+    assert transport.aborted
+
+
+def test_a_bug_in_a_handler_ends_its_connection_alone(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(connection: Connection, data: memoryview) -> Buffers | Pending | None:
+        raise ZeroDivisionError
+
+    listener = make_listener(broken)
+    connection, transport = connect(listener)
+    feed(connection, frame(b"a"))
+    assert transport.closed
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_who_is_served_at_once_behind_others_that_wait_is_read() -> None:
+    """It was muted and unmuted before it was ready, and never read again."""
+    _, listener, _ = start()
+    other = Listener(listener.runtime, "OTHER", listener.dispatch, Limits(poison=True), admission=listener.admission)
+    listener.admission.change(AdmissionLimits(listener_connections={"PLAINTEXT": 1}))
+    connect(listener)
+    _, waiting = connect(listener)
+    assert not waiting.reading
+    connection, transport = connect(other)
+    assert transport.reading
+    feed(connection, frame(b"a"))
+    assert bytes(transport.written) == frame(b"a")

@@ -222,7 +222,7 @@ def test_requests_that_arrive_share_a_bound() -> None:
         until(lambda: listener(broker).memory.used > 0)
         second.socket.sendall((90_000).to_bytes(4, "big") + b"x" * 80_000)
         until(lambda: any(connection._muted for connection in listener(broker).connections))
-        assert not any(connection._muted for connection in list(listener(broker).connections) if connection.buffered == 0)
+        assert not any(connection._muted for connection in list(listener(broker).connections) if not connection._own_filled)
         first.close()
         until(lambda: not any(connection._muted for connection in listener(broker).connections))
         second.close()
