@@ -601,3 +601,32 @@ def test_what_was_flushed_survives_the_power(play: Play) -> None:
 
     assert play(kept, {}) == 0
     assert play(kept, {"log.flush.interval.messages": "1"}) == 3
+
+
+@acts(broker=("broker.heartbeat.interval.ms", "broker.session.timeout.ms"))
+def test_a_broker_that_is_silent_is_fenced(play: Play) -> None:
+    async def scenario(sim: Sim) -> tuple[int, float]:
+        lifecycle = sim.node.services.lifecycle
+        channel, sent = lifecycle._channel, []
+
+        class Counting:
+            def send(self, request: Any, timeout_ms: int) -> asyncio.Future[Any]:
+                sent.append(request)
+                return channel.send(request, timeout_ms)
+
+        lifecycle._channel = Counting()
+        await asyncio.sleep(30)
+        heartbeats = len(sent)
+        silent: asyncio.Future[Any] = sim.world.loop.create_future()
+        lifecycle._channel = type("Silent", (), {"send": lambda self, request, timeout_ms: silent})()
+        started = sim.world.loop.time()
+        while not sim.node.loader.image.brokers[1].fenced:
+            await asyncio.sleep(0.1)
+        return heartbeats, sim.world.loop.time() - started
+
+    heartbeats, seconds = play(scenario, {"broker.heartbeat.interval.ms": "1000", "broker.session.timeout.ms": "5000"})
+    assert 28 <= heartbeats <= 31
+    assert 3.5 < seconds < 6
+    heartbeats, seconds = play(scenario, {"broker.heartbeat.interval.ms": "5000", "broker.session.timeout.ms": "20000"})
+    assert 5 <= heartbeats <= 7
+    assert 14 < seconds < 22

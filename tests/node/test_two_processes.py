@@ -10,6 +10,7 @@ import pytest
 
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
+from tests.acting import acts
 from tests.node.processes import Process, run, write_properties
 from tests.node.wire import Wire, batch
 
@@ -71,6 +72,14 @@ class Pair:
         return Process(self.folder / "broker.log", str(self.broker_file))
 
 
+@acts(
+    broker=(
+        "process.roles",
+        "controller.listener.names",
+        "controller.quorum.bootstrap.servers",
+        "controller.quorum.voters",
+    )
+)
 @pytest.mark.parametrize("quorum", ["dynamic", "static"])
 def test_client_smoke(tmp_path: Path, quorum: str) -> None:
     from kafka import KafkaConsumer, KafkaProducer

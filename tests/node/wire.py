@@ -20,6 +20,7 @@ from pykbroker_wire.records.batch import build_batch, iter_batches
 from pykbroker_wire.records.record import iter_records
 
 TOPIC, BROKER, GROUP = 2, 4, 32
+_UNKNOWN_YET = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 class Closed(ConnectionError):
@@ -112,9 +113,15 @@ class Wire:
         return self.call(MetadataRequest(topics=topics, allow_auto_topic_creation=create))
 
     def produce(self, topic: str, records: bytes, *, partition: int = 0, acks: int = -1, version: int = 12) -> Any:
+        """As every client: again, for a while, where the broker does not know yet what the controller does."""
         data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=partition, records=records)])
         request = ProduceRequest(transactional_id=None, acks=acks, timeout_ms=10_000, topic_data=[data])
-        return self.call(request, version).responses[0].partition_responses[0]
+        deadline = time.monotonic() + 5
+        while True:
+            answer = self.call(request, version).responses[0].partition_responses[0]
+            if answer.error_code not in _UNKNOWN_YET or time.monotonic() > deadline:
+                return answer
+            time.sleep(0.01)
 
     def fetch_request(self, topic: str, offset: int = 0, *, partition: int = 0, max_wait_ms: int = 500, **fields: Any) -> FetchRequest:
         asked = FetchPartition(partition=partition, fetch_offset=offset, current_leader_epoch=-1, partition_max_bytes=1 << 26)
