@@ -37,7 +37,8 @@ class _ClientProtocol(asyncio.Protocol):
         waiting, self.waiting = self.waiting, {}
         for future, _, _ in waiting.values():
             if not future.done():
-                future.set_exception(Disconnected(f"the connection ended before the answer came: {exc or 'closed by the peer'}"))
+                reason = exc or "closed by the peer"
+                future.set_exception(Disconnected(f"the connection ended before the answer came: {reason}"))
 
     def data_received(self, data: bytes) -> None:
         buffer = self._buffer
@@ -46,7 +47,7 @@ class _ClientProtocol(asyncio.Protocol):
         while len(buffer) - position >= 4:
             (size,) = _SIZE.unpack_from(buffer, position)
             if not 4 <= size <= MAX_RESPONSE_BYTES:
-                self.abort(f"an answer of {size} bytes")
+                self.abort()
                 return
             if len(buffer) - position - 4 < size:
                 break
@@ -60,7 +61,7 @@ class _ClientProtocol(asyncio.Protocol):
         (correlation_id,) = _SIZE.unpack_from(frame, 0)
         entry = self.waiting.pop(correlation_id, None)
         if entry is None:
-            self.abort(f"an answer nobody waits for (correlation id {correlation_id})")
+            self.abort()
             return
         future, api_key, version = entry
         if future.done():
@@ -69,11 +70,11 @@ class _ClientProtocol(asyncio.Protocol):
             _, message = decode_response(api_key, version, frame)
         except DecodeError as error:
             future.set_exception(Disconnected(f"an answer that cannot be decoded: {error}"))
-            self.abort(str(error))
+            self.abort()
             return
         future.set_result(message)
 
-    def abort(self, reason: str) -> None:
+    def abort(self) -> None:
         if self.transport is not None:
             self.transport.abort()
 
@@ -102,11 +103,18 @@ class BrokerConnection:
             version = APIS[api_key].max_version if version is None else version
             self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
             future: asyncio.Future[Any] = self._runtime.loop.create_future()
-            protocol.waiting[self._correlation_id] = (future, api_key, version)
             if protocol.transport is None:
                 raise Disconnected("the connection ended")
-            protocol.transport.write(b"".join(encode_request(api_key, version, self._correlation_id, self._client_id, request)))
-            return await future
+            protocol.waiting[self._correlation_id] = (future, api_key, version)
+            frame = encode_request(api_key, version, self._correlation_id, self._client_id, request)
+            protocol.transport.write(b"".join(frame))
+            try:
+                return await future
+            except asyncio.CancelledError:
+                # Late, or nobody asks any more. As in Apache Kafka the connection has then had its time: what does not
+                # answer may be gone without a word, and the next request shall find out.
+                protocol.abort()
+                raise
 
     async def _connected(self) -> _ClientProtocol:
         if self._closed:
@@ -115,12 +123,16 @@ class BrokerConnection:
             return self._protocol
         if self._connecting is None:
             self._connecting = asyncio.ensure_future(self._connect(), loop=self._runtime.loop)
+            # Nobody may be left to be told that it failed.
+            self._connecting.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(self._connecting)
 
     async def _connect(self) -> _ClientProtocol:
         try:
             _, protocol = await self._runtime.connect(_ClientProtocol, self.host, self.port)
             self._protocol = cast(_ClientProtocol, protocol)
+            if self._closed:
+                self._protocol.abort()
             return self._protocol
         except OSError as error:
             raise Disconnected(f"cannot connect to {self.host}:{self.port}: {error}") from error
@@ -130,4 +142,4 @@ class BrokerConnection:
     def close(self) -> None:
         self._closed = True
         if self._protocol is not None:
-            self._protocol.abort("closed")
+            self._protocol.abort()
