@@ -31,7 +31,7 @@ from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.metrics.registry import Metrics
 from pykbroker.net.admission import Admission
 from pykbroker.net.listener import Listener, WaitingMemory
-from pykbroker.net.settings import admission_limits, limits_of
+from pykbroker.net.settings import admission_limits, limits_of, setup_timeout
 from pykbroker.quorum.channel import Channel, InMemoryChannel, LeaderChannel, SocketPeers
 from pykbroker.quorum.driver import QuorumConfig, QuorumDriver
 from pykbroker.replica.fetch_sessions import FetchSessions
@@ -255,7 +255,7 @@ class Node:
             snapshot_bytes=config.int("metadata.log.max.record.bytes.between.snapshots"),
             snapshot_interval_ms=config.int("metadata.log.max.snapshot.interval.ms"),
         )
-        return QuorumDriver(self.runtime, chosen, SocketPeers(self.runtime, f"raft-client-{config.node_id}"))
+        return QuorumDriver(self.runtime, chosen, SocketPeers(self.runtime, f"raft-client-{config.node_id}", setup_timeout(config)))
 
     # -- the controller half ------------------------------------------------------------------------------------------
 
@@ -290,7 +290,7 @@ class Node:
         if dispatcher is not None:
             peer = LocalPeer(self.config.listeners.controller_names[0])
             return InMemoryChannel(self.runtime, lambda request: dispatcher.call(peer, request))
-        return LeaderChannel(self.runtime, lambda: quorum.leader, f"broker-{self.config.node_id}")
+        return LeaderChannel(self.runtime, lambda: quorum.leader, f"broker-{self.config.node_id}", setup_timeout(self.config))
 
     # -- the broker half ----------------------------------------------------------------------------------------------
 

@@ -178,6 +178,7 @@ class CoordinatorRuntime(Generic[S]):
         record_format: RecordFormat,
         *,
         commit_timeout_ms: int,
+        load_bytes: int = LOAD_BYTES,
         codec: Codec = Codec.NONE,
     ) -> None:
         self.topic = topic
@@ -187,6 +188,7 @@ class CoordinatorRuntime(Generic[S]):
         self._format = record_format
         self._codec = codec
         self._commit_timeout = commit_timeout_ms / 1000
+        self._load_bytes = load_bytes
         self._hosts: dict[int, _Host[S]] = {}
         self._loading: deque[_Host[S]] = deque()
         self._load_scheduled = False
@@ -479,7 +481,7 @@ class CoordinatorRuntime(Generic[S]):
         offset = log.log_start_offset
         end = log.log_end_offset
         while offset < end:
-            data = b"".join(bytes(part) for part in log.read(offset, LOAD_BYTES, end).slices)
+            data = b"".join(bytes(part) for part in log.read(offset, self._load_bytes, end).slices)
             if not data:
                 # A crash took what was here: there are no records up to the end.
                 break

@@ -7,6 +7,7 @@ Used by broker-only and controller-only processes to reach each other; combined 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from struct import Struct
 from typing import Any, cast
 
@@ -79,10 +80,22 @@ class _ClientProtocol(asyncio.Protocol):
             self.transport.abort()
 
 
+@dataclass(slots=True, frozen=True)
+class SetupTimeout:
+    """How long a connection may take to come about: the first time, and at most after failures."""
+
+    first_ms: int = 10_000
+    greatest_ms: int = 30_000
+
+
 class BrokerConnection:
     """One peer. Connects with the first request and again after the connection was lost."""
 
-    def __init__(self, runtime: Runtime, host: str, port: int, client_id: str) -> None:
+    def __init__(
+        self, runtime: Runtime, host: str, port: int, client_id: str, setup: SetupTimeout | None = None
+    ) -> None:
+        self._setup = setup or SetupTimeout()
+        self._failures = 0
         self.host = host
         self.port = port
         self._runtime = runtime
@@ -128,8 +141,14 @@ class BrokerConnection:
         return await asyncio.shield(self._connecting)
 
     async def _connect(self) -> _ClientProtocol:
+        # Each failure doubles the patience, up to the greatest (KIP-601).
+        setup = self._setup
+        timeout_ms = min(setup.first_ms << min(self._failures, 20), max(setup.first_ms, setup.greatest_ms))
+        self._failures += 1
         try:
-            _, protocol = await self._runtime.connect(_ClientProtocol, self.host, self.port)
+            async with asyncio.timeout(timeout_ms / 1000):
+                _, protocol = await self._runtime.connect(_ClientProtocol, self.host, self.port)
+            self._failures = 0
             self._protocol = cast(_ClientProtocol, protocol)
             if self._closed:
                 self._protocol.abort()

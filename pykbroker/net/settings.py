@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pykbroker.config.listeners import EndPoint
 from pykbroker.config.load import Config
 from pykbroker.net.admission import AdmissionLimits
+from pykbroker.net.client import SetupTimeout
 from pykbroker.net.listener import Limits
 from pykbroker.runtime import addresses_of
 
@@ -22,6 +23,13 @@ def limits_of(config: Config) -> Limits:
         idle_seconds=idle_ms / 1000 if idle_ms >= 0 else 0.0,
         send_buffer_bytes=config.int("socket.send.buffer.bytes"),
         receive_buffer_bytes=config.int("socket.receive.buffer.bytes"),
+    )
+
+
+def setup_timeout(config: Config) -> SetupTimeout:
+    """Of the connections that this node makes."""
+    return SetupTimeout(
+        config.int("socket.connection.setup.timeout.ms"), config.int("socket.connection.setup.timeout.max.ms")
     )
 
 

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from pykbroker.net.client import BrokerConnection
+from pykbroker.net.client import BrokerConnection, SetupTimeout
 from pykbroker.runtime import Runtime
 from pykbroker_raft.ready import Destination
 
@@ -122,7 +122,8 @@ class NoPeers:
 class SocketPeers:
     """One connection to each node, opened when first needed."""
 
-    def __init__(self, runtime: Runtime, client_id: str) -> None:
+    def __init__(self, runtime: Runtime, client_id: str, setup: SetupTimeout | None = None) -> None:
+        self._setup = setup
         self._runtime = runtime
         self._client_id = client_id
         self._connections: dict[tuple[str, int], BrokerConnection] = {}
@@ -133,7 +134,7 @@ class SocketPeers:
     def connection(self, host: str, port: int) -> BrokerConnection:
         connection = self._connections.get((host, port))
         if connection is None:
-            connection = BrokerConnection(self._runtime, host, port, self._client_id)
+            connection = BrokerConnection(self._runtime, host, port, self._client_id, self._setup)
             self._connections[host, port] = connection
         return connection
 
@@ -150,10 +151,16 @@ class LeaderChannel:
     fetch on the connection of the quorum would hold up everything behind it.
     """
 
-    def __init__(self, runtime: Runtime, leader: Callable[[], Destination | None], client_id: str) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        leader: Callable[[], Destination | None],
+        client_id: str,
+        setup: SetupTimeout | None = None,
+    ) -> None:
         self._runtime = runtime
         self._leader = leader
-        self._peers = SocketPeers(runtime, client_id)
+        self._peers = SocketPeers(runtime, client_id, setup)
 
     def send(self, request: Any, timeout_ms: int) -> asyncio.Future[Any]:
         destination = self._leader()

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pytest
 
 from pykbroker.broker import StartError
 from pykbroker.config.load import development_profile, load
+from pykbroker.net.client import BrokerConnection
+from pykbroker.net.settings import setup_timeout
+from pykbroker.runtime import Runtime
 from pykbroker_log.disk import Survive
+from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from pykbroker_wire.messages.describe_cluster import DescribeClusterRequest
@@ -416,6 +420,33 @@ def test_offsets_expire(play: Play) -> None:
     assert 58 <= play(minutes, {**rarely, "offsets.retention.minutes": "10"}) <= 62
 
 
+@acts(broker=("offsets.load.buffer.size",))
+def test_loading_reads_so_much_at_a_time(play: Play) -> None:
+    async def reads(sim: Sim) -> int:
+        await sim.create("t")
+        await find_coordinator(sim)
+        for offset in range(20):
+            assert await commit(sim, "g", offset, "m" * 500) == ErrorCode.NONE
+        await sim.sim_node.stop()
+        counted: list[int] = []
+        read = PartitionLog.read
+
+        def counting(log: PartitionLog, offset: int, max_bytes: int, *rest: Any, **fields: Any) -> Any:
+            if log.topic == OFFSETS:
+                counted.append(offset)
+            return read(log, offset, max_bytes, *rest, **fields)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(PartitionLog, "read", counting)
+            await sim.sim_node.start()
+            while await committed(sim, "g") != 19:
+                await asyncio.sleep(0.1)
+        return len(counted)
+
+    assert play(reads, ONE) == 1
+    assert play(reads, {**ONE, "offsets.load.buffer.size": "2000"}) >= 6
+
+
 @acts(broker=("offsets.commit.timeout.ms",))
 def test_a_commit_that_is_not_replicated_in_time(play: Play) -> None:
     async def scenario(sim: Sim) -> tuple[int, float]:
@@ -630,3 +661,34 @@ def test_a_broker_that_is_silent_is_fenced(play: Play) -> None:
     heartbeats, seconds = play(scenario, {"broker.heartbeat.interval.ms": "5000", "broker.session.timeout.ms": "20000"})
     assert 5 <= heartbeats <= 7
     assert 14 < seconds < 22
+
+
+@acts(broker=("socket.connection.setup.timeout.ms", "socket.connection.setup.timeout.max.ms"))
+def test_connections_that_do_not_come_about() -> None:
+    """Nobody answers, not even with a refusal, so each try lasts as long as it may."""
+    sim = Sim()
+    tries: list[float] = []
+
+    async def scenario(sim: Sim) -> None:
+        class BlackHole:
+            loop = sim.world.loop
+
+            def connect(self, *whatever: Any) -> asyncio.Future[Any]:
+                tries.append(sim.world.loop.time())
+                return sim.world.loop.create_future()
+
+        config = sim.node.config.with_overrides(
+            {"socket.connection.setup.timeout.ms": "1000", "socket.connection.setup.timeout.max.ms": "3000"}
+        )
+        connection = BrokerConnection(cast(Runtime, BlackHole()), "nowhere", 1, "test", setup_timeout(config))
+        started = sim.world.loop.time()
+        ends = []
+        for _ in range(4):
+            with pytest.raises(ConnectionError):
+                await connection.send(MetadataRequest(), 60_000)
+            ends.append(round(sim.world.loop.time() - started, 1))
+        assert ends == [1, 3, 6, 9]
+        assert len(tries) == 4
+
+    sim.run(scenario)
+    sim.close()

@@ -66,6 +66,7 @@ class GroupService:
             lambda index: GroupShard(index, self.settings),
             records,
             commit_timeout_ms=config.int("offsets.commit.timeout.ms"),
+            load_bytes=config.int("offsets.load.buffer.size"),
             codec=Codec(config.int("offsets.topic.compression.codec")),
         )
 
