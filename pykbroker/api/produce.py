@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pykbroker.api.context import RequestContext
 from pykbroker.api.leaders import leader_hint, node_on_listener
@@ -17,6 +17,7 @@ from pykbroker.net.connection import CloseConnection
 from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker_log.validate import NotOneBatch, RecordErrors
+from pykbroker_wire import produce_single
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -28,6 +29,9 @@ from pykbroker_wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+
+if TYPE_CHECKING:
+    from pykbroker.api.services import BrokerServices
 
 _TOPIC_IDS_FROM = 13
 #: Where a batch of magic 2 keeps the low byte of its attributes, and the bit in it.
@@ -53,6 +57,54 @@ _NONE = ErrorCode.NONE
 _NO_LEADER = LeaderIdAndEpoch()
 #: A request that asks for acks=all where the high watermark does not move at once waits in one of these.
 _Waiting = list[tuple[Partition, int, PartitionProduceResponse]]
+
+
+def handle_frame(
+    ctx: RequestContext, frame: memoryview, position: int
+) -> list[bytes | bytearray | memoryview] | ProduceResponse | None:
+    """A request for one partition, without building messages when all goes well; None: `handle` decides.
+
+    No append was tried when it returns None, so that what is unusual about a request is judged in one place only.
+    """
+    version = ctx.api_version
+    single = produce_single.parse(frame, position, version)
+    if single is None:
+        return None
+    acks, _, topic, index, records = single
+    services: BrokerServices = ctx.services
+    if type(topic) is bytes:
+        image = services.metadata.image.topics.by_id.get(topic)
+        if image is None:
+            return None
+        name = image.name
+    else:
+        name = cast(str, topic)
+    if (
+        (acks != -1 and acks != 1)
+        or len(records) <= _ATTRIBUTES_AT
+        or records[_ATTRIBUTES_AT] & _TRANSACTIONAL
+        or name in INTERNAL_TOPICS
+        or not ctx.authorize(Operation.WRITE, Resource.TOPIC, name)
+    ):
+        return None
+    partition = services.replicas.find(name, index)
+    if partition is None or (acks == -1 and not partition.commits_at_once):
+        return None
+    try:
+        info = partition.append(records, required_acks=acks, now_ms=ctx.arrival_ms)
+    except KafkaError as error:
+        # Not to be tried again: the batch may carry its offset already.
+        answer = TopicProduceResponse(partition_responses=[_failure(ctx, name, index, error, partition)])
+        if type(topic) is bytes:
+            answer.topic_id = topic
+        else:
+            answer.name = name
+        return _with_endpoints(ctx, ProduceResponse(responses=[answer]))
+    return [
+        produce_single.encode_answer(
+            ctx.correlation_id, topic, index, info.first_offset, info.log_append_time_ms, info.log_start_offset
+        )
+    ]
 
 
 def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pykbroker.replica.isr import high_watermark
-from pykbroker_log.log_config import AppendOrigin, StorageError
+from pykbroker_log.log_config import MAX_INT64, AppendOrigin, StorageError
 from pykbroker_log.partition_log import AppendInfo, PartitionLog, ReadResult
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
@@ -31,6 +31,7 @@ class Partition:
 
     __slots__ = (
         "_commit_waiters",
+        "_alone",
         "_followers",
         "_log",
         "_sequence",
@@ -67,6 +68,7 @@ class Partition:
         self.fetch_waiters: set[ParkedFetch] = set()
         self._log: PartitionLog | None = None
         self._followers: dict[int, int] = {}
+        self._alone = False
         self._commit_waiters: list[tuple[int, int, Committed]] = []
         self._sequence = 0
 
@@ -110,6 +112,7 @@ class Partition:
         self.replicas = tuple(image.replicas)
         self.isr = tuple(image.isr)
         self.is_leader = image.leader == node_id
+        self._alone = self.isr == (node_id,)
         new_epoch = image.leader_epoch != old_epoch
         if new_epoch:
             self._followers.clear()
@@ -140,6 +143,11 @@ class Partition:
         if not self.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self}: this node is not its leader")
 
+    @property
+    def commits_at_once(self) -> bool:
+        """The leader is its whole ISR: what it appends is committed when it is written."""
+        return self._alone
+
     # -- append -------------------------------------------------------------------------------------------------------
 
     def append(
@@ -161,14 +169,20 @@ class Partition:
             )
         try:
             info = log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin)
-            if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
+            if log.config.flush_messages != MAX_INT64 and (
+                log.log_end_offset - log.recovery_point >= log.config.flush_messages
+            ):
                 # flush.messages is a promise about what is acknowledged, so it is kept before the answer: this blocks.
                 log.flush()
         except StorageError as error:
             self.table.directory_failed(error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: {error}") from error
         if not info.duplicate:
-            self.table.appended(self, info)
+            table = self.table
+            size = info.byte_count
+            table.messages_in.value += info.record_count
+            table.bytes_in.value += size
+            self.committed_bytes += size
             self._advance()
         return info
 
@@ -178,7 +192,7 @@ class Partition:
         if log is None or not self.is_leader:
             return
         current = log.high_watermark
-        if self.isr == (self.leader_id,):
+        if self._alone:
             reached = log.log_end_offset
         else:
             reached = high_watermark(current, log.log_end_offset, self._followers, self.isr, self.leader_id)

@@ -81,8 +81,8 @@ class ReplicaTable:
         self._to_open: list[Partition] = []
         self._started = False
         name = "kafka.server:type=BrokerTopicMetrics,name="
-        self._messages_in = metrics.counter(name + "MessagesInPerSec")
-        self._bytes_in = metrics.counter(name + "BytesInPerSec")
+        self.messages_in = metrics.counter(name + "MessagesInPerSec")
+        self.bytes_in = metrics.counter(name + "BytesInPerSec")
         self.bytes_out = metrics.counter(name + "BytesOutPerSec")
         metrics.gauge("kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize,delayedOperation=Fetch", lambda: self.parked)
         metrics.gauge("kafka.server:type=ReplicaManager,name=PartitionCount", lambda: sum(map(len, self._partitions.values())))
@@ -95,13 +95,16 @@ class ReplicaTable:
 
     # -- look-up ------------------------------------------------------------------------------------------------------
 
+    def find(self, topic: str, index: int) -> Partition | None:
+        """The replica of this node, if it has one."""
+        partitions = self._partitions.get(topic)
+        return None if partitions is None else partitions.get(index)
+
     def get(self, topic: str, index: int) -> Partition:
         """Raises UNKNOWN_TOPIC_OR_PARTITION, or NOT_LEADER_OR_FOLLOWER for a partition that only others hold."""
-        partitions = self._partitions.get(topic)
-        if partitions is not None:
-            partition = partitions.get(index)
-            if partition is not None:
-                return partition
+        partition = self.find(topic, index)
+        if partition is not None:
+            return partition
         if self._image.topics.partition(topic, index) is not None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index}: this node has no replica of it")
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index} does not exist")
@@ -286,12 +289,6 @@ class ReplicaTable:
             self._fail_directory(log_dir, error)
 
     # -- what happens to partitions -----------------------------------------------------------------------------------
-
-    def appended(self, partition: Partition, info: AppendInfo) -> None:
-        """Count, and remember that there is more to read."""
-        self._messages_in.value += info.record_count
-        self._bytes_in.value += info.byte_count
-        partition.committed_bytes += info.byte_count
 
     def changed(self, partition: Partition) -> None:
         """Parked fetches of this partition want to know; they are told once in this turn of the loop."""
