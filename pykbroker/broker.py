@@ -1,9 +1,11 @@
 """The composition root: builds the parts of a node, starts and stops them in order. No logic.
 
-A node has a controller half, a broker half, or both (process.roles). The halves share the quorum's replica of the metadata log and
+A node has a controller half, a broker half, or both (process.roles). The halves share the quorum's replica of the
+metadata log and
 exchange protocol messages over a channel: in memory when combined, a connection otherwise.
 
-Start: directories locked and formatted -> quorum -> controller half -> broker half registered, its logs recovered -> unfenced -> ready.
+Start: directories locked and formatted -> quorum -> controller half -> broker half registered, its logs recovered ->
+unfenced -> ready.
 Stop: controlled shutdown -> listeners -> coordinators -> logs -> quorum -> directories.
 """
 
@@ -185,7 +187,9 @@ class Node:
         # The halves are two servers, as in Apache Kafka: clients cannot take the controller's places.
         for points in (config.listeners.broker, config.listeners.controller):
             admission = Admission(self.runtime.loop, admission_limits(config, points))
-            self.live.on_change(lambda new, admission=admission, points=points: admission.change(admission_limits(new, points)))  # type: ignore[misc]
+            self.live.on_change(
+                lambda new, admission=admission, points=points: admission.change(admission_limits(new, points))
+            )  # type: ignore[misc]
             memory = WaitingMemory(config.int("queued.max.request.bytes"))
             for point in points:
                 listener = Listener(
@@ -223,9 +227,14 @@ class Node:
             Endpoint(point.listener_name, point.host, self._port_of(point)) for point in listeners.advertised_controller
         )
         static = VoterSet.of(
-            VoterNode(ReplicaKey(node_id), (Endpoint(name, host, port),)) for node_id, (host, port) in config.voters.items()
+            VoterNode(ReplicaKey(node_id), (Endpoint(name, host, port),))
+            for node_id, (host, port) in config.voters.items()
         )
-        bootstrap = [] if static.voters or config.is_controller and config.is_broker else config.list("controller.quorum.bootstrap.servers")
+        bootstrap = (
+            []
+            if static.voters or (config.is_controller and config.is_broker)
+            else config.list("controller.quorum.bootstrap.servers")
+        )
         raft = RaftConfig(
             node_id=config.node_id,
             directory_id=directory_id,
@@ -255,7 +264,9 @@ class Node:
             snapshot_bytes=config.int("metadata.log.max.record.bytes.between.snapshots"),
             snapshot_interval_ms=config.int("metadata.log.max.snapshot.interval.ms"),
         )
-        return QuorumDriver(self.runtime, chosen, SocketPeers(self.runtime, f"raft-client-{config.node_id}", setup_timeout(config)))
+        return QuorumDriver(
+            self.runtime, chosen, SocketPeers(self.runtime, f"raft-client-{config.node_id}", setup_timeout(config))
+        )
 
     # -- the controller half ------------------------------------------------------------------------------------------
 
@@ -290,14 +301,18 @@ class Node:
         if dispatcher is not None:
             peer = LocalPeer(self.config.listeners.controller_names[0])
             return InMemoryChannel(self.runtime, lambda request: dispatcher.call(peer, request))
-        return LeaderChannel(self.runtime, lambda: quorum.leader, f"broker-{self.config.node_id}", setup_timeout(self.config))
+        return LeaderChannel(
+            self.runtime, lambda: quorum.leader, f"broker-{self.config.node_id}", setup_timeout(self.config)
+        )
 
     # -- the broker half ----------------------------------------------------------------------------------------------
 
     async def _start_broker(self, quorum: QuorumDriver, channel: Channel) -> None:
         config, runtime, loader = self.config, self.runtime, self.loader
         data_dirs = [log_dir for log_dir in self._log_dirs if log_dir.path in config.log_dirs]
-        replicas = ReplicaTable(runtime, self.live.current, config.node_id, data_dirs, self.metrics, self._directory_failed)
+        replicas = ReplicaTable(
+            runtime, self.live.current, config.node_id, data_dirs, self.metrics, self._directory_failed
+        )
         groups = GroupService(runtime, config, config.node_id, replicas, loader)
         lifecycle = self._lifecycle = BrokerLifecycle(
             runtime=runtime,
@@ -335,9 +350,10 @@ class Node:
         loader.add_publisher(groups)
         lifecycle.start(self._advertised(config.listeners.advertised_broker))
         await lifecycle.caught_up
-        # The image has everything up to this broker's registration: what was there before is recovered before clients come.
+        # The image has everything up to this broker's registration: what was there before is recovered before clients
+        # come.
         replicas.start()
-        while replicas.open_all():
+        while replicas.open_all():  # noqa: ASYNC110  # a turn of the loop between two batches of logs
             await asyncio.sleep(0)
         self._upkeep = Upkeep(runtime, config, replicas)
         self._upkeep.start()
@@ -348,7 +364,10 @@ class Node:
     def _advertised(self, points: tuple[EndPoint, ...]) -> list[MetadataEndpoint]:
         return [
             MetadataEndpoint(
-                point.listener_name, point.host or "localhost", self._port_of(point), SECURITY_PROTOCOLS.index(point.security_protocol)
+                point.listener_name,
+                point.host or "localhost",
+                self._port_of(point),
+                SECURITY_PROTOCOLS.index(point.security_protocol),
             )
             for point in points
         ]
@@ -404,4 +423,3 @@ def _close(log_dir: LogDir, clean: bool, broker_epoch: int) -> None:
 def _host_and_port(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
-

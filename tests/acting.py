@@ -1,6 +1,7 @@
 """Which test shows which configuration key's effect: `@acts(topic=("retention.ms",))` on a test function.
 
-tests/config/test_acting.py reads the decorators and compares them with pykbroker/config/acting.py: a key is called acting
+tests/config/test_acting.py reads the decorators and compares them with pykbroker/config/acting.py: a key is called
+acting
 exactly when a test claims it.
 """
 

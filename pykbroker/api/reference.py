@@ -1,6 +1,7 @@
 """The table of every protocol API in README.md: `python -m pykbroker.api.reference [--check]`.
 
-Out of TABLE, the generated messages and the first line of each module's head. Responsible for what stands between the two markers
+Out of TABLE, the generated messages and the first line of each module's head. Responsible for what stands between the
+two markers
 and nothing else of the page. With --check nothing is written and a stale table is an error, for `make lint`.
 """
 

@@ -1,4 +1,5 @@
-"""From command-line options to a configuration: the properties file, --set, and the development profile without a file."""
+"""From command-line options to a configuration: the properties file, --set, and the development profile without a
+file."""
 
 from __future__ import annotations
 

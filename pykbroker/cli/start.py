@@ -1,6 +1,7 @@
 """`pykbroker start`: run a node until it is told to stop.
 
-Only here may a node change its process: signals, garbage collector, logging, file limits. An embedded broker never does.
+Only here may a node change its process: signals, garbage collector, logging, file limits. An embedded broker never
+does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The configuration in effect, while it changes: the properties file under the dynamic layers of the metadata log.
 
-Responsible for what the value is now and for telling the parts that act on it. Not responsible for the layers' order (dynamic.py)
+Responsible for what the value is now and for telling the parts that act on it. Not responsible for the layers' order
+(dynamic.py)
 nor for what a part does with a change.
 """
 

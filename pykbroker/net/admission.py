@@ -3,8 +3,10 @@
 Responsible for Apache Kafka's bounds max.connections, max.connections.per.ip (with overrides) and
 max.connection.creation.rate. Not responsible for a connection once it is served.
 
-As in Apache Kafka, a connection over max.connections or over the rate waits as it would in the accept queue, and one over
-the bound of its address is closed. The listener between brokers is never made to wait by the others: it takes the place of
+As in Apache Kafka, a connection over max.connections or over the rate waits as it would in the accept queue, and one
+over
+the bound of its address is closed. The listener between brokers is never made to wait by the others: it takes the
+place of
 the connection that was idle longest (KIP-402). All bounds may change while the node runs.
 """
 
@@ -151,7 +153,9 @@ class Admission:
         if len(self._served) >= limits.connections and name != limits.protected:
             return float("inf")
         now = self._loop.time()
-        return max((rate.wait(now, allowed, limits.burst_seconds) for rate, allowed in self._rates_of(name)), default=0.0)
+        return max(
+            (rate.wait(now, allowed, limits.burst_seconds) for rate, allowed in self._rates_of(name)), default=0.0
+        )
 
     def _rates_of(self, listener: str) -> list[tuple[_Rate, int]]:
         limits = self._limits

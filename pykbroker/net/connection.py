@@ -1,6 +1,7 @@
 """One client connection: bytes in, frames to the dispatcher, ordered answers out.
 
-Responsible for framing, the bounds of one connection (unanswered requests, unsent bytes, frame size, the time a frame may
+Responsible for framing, the bounds of one connection (unanswered requests, unsent bytes, frame size, the time a frame
+may
 take to arrive), and for giving every failure of a connection one log line and one end.
 Not responsible for what a request means: `dispatch` is handed down by the listener's owner.
 
@@ -9,7 +10,8 @@ Invariants
 * Memory grows with the bytes received, never with the length a client declares.
 * While a bound is exceeded nothing more is read or dispatched; what was received stays in this connection's buffer.
 
-Connections share the listener's receive buffer: between two turns of the loop only a connection in the middle of a frame owns memory.
+Connections share the listener's receive buffer: between two turns of the loop only a connection in the middle of a
+frame owns memory.
 """
 
 from __future__ import annotations
@@ -104,7 +106,8 @@ class Connection(asyncio.BufferedProtocol):
         self.client_software_name = "unknown"
         self.client_software_version = "unknown"
         self.last_active = listener.loop.time()
-        #: maps of segment files may go to the transport as they are (uvloop's plain TCP; asyncio's joins, which would touch them).
+        #: maps of segment files may go to the transport as they are (uvloop's plain TCP; asyncio's joins, which would
+        #: touch them).
         self.zero_copy = False
         self._own_view: memoryview | None = None
         self._own_filled = 0
@@ -139,9 +142,12 @@ class Connection(asyncio.BufferedProtocol):
         limits = self.listener.limits
         if limits.send_buffer_bytes > 0 or limits.receive_buffer_bytes > 0:
             _set_buffers(transport, limits.send_buffer_bytes, limits.receive_buffer_bytes)
-        self.zero_copy = type(transport).__module__.startswith("uvloop") and transport.get_extra_info("sslcontext") is None
+        self.zero_copy = (
+            type(transport).__module__.startswith("uvloop") and transport.get_extra_info("sslcontext") is None
+        )
         self.transport.set_write_buffer_limits(high=limits.unsent_bytes)
-        # Without SASL or TLS there is nothing to shake hands about. Before `admit`, which may mute and unmute it at once.
+        # Without SASL or TLS there is nothing to shake hands about. Before `admit`, which may mute and unmute it at
+        # once.
         self.state = State.READY
         refused = self.listener.admit(self)
         if refused:
@@ -210,7 +216,9 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 (size,) = _SIZE.unpack_from(view, position)
                 if size <= 0 or size > limits.frame_bytes:
-                    raise CloseConnection(f"invalid request size {size}, allowed is 1 to {limits.frame_bytes} (socket.request.max.bytes)")
+                    raise CloseConnection(
+                        f"invalid request size {size}, allowed is 1 to {limits.frame_bytes} (socket.request.max.bytes)"
+                    )
                 stop = position + 4 + size
                 if stop > end:
                     break
@@ -227,7 +235,8 @@ class Connection(asyncio.BufferedProtocol):
                         out.extend(answer)
                         out_bytes += sum(map(len, answer))
                         if out_bytes > WRITE_BYTES:
-                            # Now, so that the transport can say that it is enough: a frame is small, its answer may not be.
+                            # Now, so that the transport can say that it is enough: a frame is small, its answer may
+                            # not be.
                             self._write(out)
                             out, out_bytes = [], 0
                 else:

@@ -1,8 +1,11 @@
 """A listener: bound addresses, the connections accepted on them, and their common bounds.
 
-Not responsible for protocols inside a connection (connection.py), for what is answered (api/), nor for how many there may be (admission.py).
-Bounds are Kafka's: connections.max.idle.ms, socket.request.max.bytes, queued.max.request.bytes, socket.send.buffer.bytes,
-socket.receive.buffer.bytes; and ours for what Kafka leaves open: unanswered requests, unsent bytes, time for one request to arrive.
+Not responsible for protocols inside a connection (connection.py), for what is answered (api/), nor for how many there
+may be (admission.py).
+Bounds are Kafka's: connections.max.idle.ms, socket.request.max.bytes, queued.max.request.bytes,
+socket.send.buffer.bytes,
+socket.receive.buffer.bytes; and ours for what Kafka leaves open: unanswered requests, unsent bytes, time for one
+request to arrive.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """A node inside another process: `with pykbroker.Broker() as broker: broker.bootstrap_servers`.
 
-Runs in a thread of its own with a loop of its own. It changes nothing of its host: no signals, no garbage collector settings, no
+Runs in a thread of its own with a loop of its own. It changes nothing of its host: no signals, no garbage collector
+settings, no
 loop policy, no root logging, no limits. `async with` does the same without blocking the host's loop.
 """
 
@@ -84,7 +85,7 @@ class Broker:
             try:
                 try:
                     await node.start()
-                except BaseException as error:
+                except BaseException as error:  # noqa: BLE001  # raised again in the thread that starts us
                     self._failure = error
                     return
                 self._node = node
@@ -131,14 +132,18 @@ class Broker:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()
         self._raise_failure(kind)
 
     async def __aenter__(self) -> Self:
         return await asyncio.to_thread(self.start)
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         await asyncio.to_thread(self.stop)
         self._raise_failure(kind)
 

@@ -1,4 +1,5 @@
-"""pytest fixtures: `kafka_broker` (one node per session and per xdist worker) and `kafka_topics` (names that belong to one test).
+"""pytest fixtures: `kafka_broker` (one node per session and per xdist worker) and `kafka_topics` (names that belong
+to one test).
 
 Nothing of pykbroker is imported until a fixture is used.
 """
@@ -25,7 +26,8 @@ def kafka_broker() -> Iterator[Broker]:
 
 @pytest.fixture
 def kafka_topics(request: pytest.FixtureRequest) -> Callable[[str], str]:
-    """`kafka_topics("orders")` is a topic name that no other test uses, of this run or of another on the same broker."""
+    """`kafka_topics("orders")` is a topic name that no other test uses, of this run or of another on the same
+    broker."""
     import re
     import uuid
 

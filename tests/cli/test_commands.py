@@ -125,7 +125,10 @@ def test_a_properties_file_formats_nothing_by_itself(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
     cluster_id = run("random-uuid").stdout.strip()
     formatted = run("format", file, "--cluster-id", cluster_id)
-    assert (formatted.returncode, formatted.stdout) == (0, f"Formatting {tmp_path / 'data'} with metadata.version 4.3-IV0.\n")
+    assert (formatted.returncode, formatted.stdout) == (
+        0,
+        f"Formatting {tmp_path / 'data'} with metadata.version 4.3-IV0.\n",
+    )
     again = run("format", file, "--cluster-id", cluster_id)
     assert again.returncode == 1
     assert "is already formatted" in again.stderr
@@ -169,7 +172,10 @@ def test_one_directory_of_several_is_new(tmp_path: Path) -> None:
     [
         ("num.partitions=many", "Invalid value many for configuration num.partitions: Not a number of type INT"),
         ("num.partitions=0", "Invalid value 0 for configuration num.partitions: Value must be at least 1"),
-        ("log.cleanup.policy=forget", "Invalid value forget for configuration log.cleanup.policy: String must be one of: compact, delete"),
+        (
+            "log.cleanup.policy=forget",
+            "Invalid value forget for configuration log.cleanup.policy: String must be one of: compact, delete",
+        ),
         ("process.roles=broken", "Invalid value broken for configuration process.roles: String must be one of: "),
         ("num.partitions", "--set takes KEY=VALUE, not 'num.partitions'"),
     ],

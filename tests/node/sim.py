@@ -95,13 +95,17 @@ class Sim(Client):
         assert answer.error_code == ErrorCode.NONE, answer
 
     async def delete(self, name: str) -> Any:
-        return (await self.call(DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=30_000))).responses[0]
+        return (
+            await self.call(DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=30_000))
+        ).responses[0]
 
     async def alter(
         self, resource_type: int, name: str, values: Mapping[str, str | None], wait_seconds: float = 1
     ) -> None:
         """IncrementalAlterConfigs, None takes a key away; waits until the broker has it."""
-        configs = [AlterableConfig(name=key, config_operation=int(value is None), value=value) for key, value in values.items()]
+        configs = [
+            AlterableConfig(name=key, config_operation=int(value is None), value=value) for key, value in values.items()
+        ]
         resource = AlterConfigsResource(resource_type=resource_type, resource_name=name, configs=configs)
         answer = await self.call(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
         assert answer.responses[0].error_code == ErrorCode.NONE, answer

@@ -1,4 +1,5 @@
-"""With an authorizer that denies everything, each API answers the error that Apache Kafka answers: every handler asks."""
+"""With an authorizer that denies everything, each API answers the error that Apache Kafka answers: every handler
+asks."""
 
 from __future__ import annotations
 
@@ -98,115 +99,239 @@ RECORDS = build_batch([(None, b"x", (), 0)])
 def requests(topic_id: bytes, cluster_id: str) -> Iterator[tuple[Any, int | None, ErrorCode | None]]:
     """(request, version, the error); no error: nothing is in the answer. The newest version where none is given."""
     metadata_log = "__cluster_metadata"
-    yield produce.ProduceRequest(
-        acks=1,
-        timeout_ms=100,
-        topic_data=[produce.TopicProduceData(topic_id=topic_id, partition_data=[produce.PartitionProduceData(records=RECORDS)])],
-    ), None, TOPIC
-    yield produce.ProduceRequest(
-        acks=1,
-        timeout_ms=100,
-        topic_data=[produce.TopicProduceData(name="t", partition_data=[produce.PartitionProduceData(records=RECORDS)])],
-    ), 12, TOPIC
-    transactional = build_batch([(None, b"x", (), 0)], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
-    yield produce.ProduceRequest(
-        transactional_id="x",
-        acks=-1,
-        timeout_ms=100,
-        topic_data=[produce.TopicProduceData(name="t", partition_data=[produce.PartitionProduceData(records=transactional)])],
-    ), 12, TRANSACTION
+    yield (
+        produce.ProduceRequest(
+            acks=1,
+            timeout_ms=100,
+            topic_data=[
+                produce.TopicProduceData(
+                    topic_id=topic_id, partition_data=[produce.PartitionProduceData(records=RECORDS)]
+                )
+            ],
+        ),
+        None,
+        TOPIC,
+    )
+    yield (
+        produce.ProduceRequest(
+            acks=1,
+            timeout_ms=100,
+            topic_data=[
+                produce.TopicProduceData(name="t", partition_data=[produce.PartitionProduceData(records=RECORDS)])
+            ],
+        ),
+        12,
+        TOPIC,
+    )
+    transactional = build_batch(
+        [(None, b"x", (), 0)], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True
+    )
+    yield (
+        produce.ProduceRequest(
+            transactional_id="x",
+            acks=-1,
+            timeout_ms=100,
+            topic_data=[
+                produce.TopicProduceData(name="t", partition_data=[produce.PartitionProduceData(records=transactional)])
+            ],
+        ),
+        12,
+        TRANSACTION,
+    )
     partitions = [fetch.FetchPartition(current_leader_epoch=-1, partition_max_bytes=100)]
-    yield fetch.FetchRequest(topics=[fetch.FetchTopic(topic_id=topic_id, partitions=partitions)], session_epoch=-1), None, TOPIC
+    yield (
+        fetch.FetchRequest(topics=[fetch.FetchTopic(topic_id=topic_id, partitions=partitions)], session_epoch=-1),
+        None,
+        TOPIC,
+    )
     yield fetch.FetchRequest(topics=[fetch.FetchTopic(topic="t", partitions=partitions)], session_epoch=-1), 12, TOPIC
     yield fetch.FetchRequest(replica_id=1, topics=[fetch.FetchTopic(topic="t", partitions=partitions)]), 12, CLUSTER
-    yield list_offsets.ListOffsetsRequest(
-        topics=[list_offsets.ListOffsetsTopic(name="t", partitions=[list_offsets.ListOffsetsPartition(timestamp=-1)])]
-    ), None, TOPIC
+    yield (
+        list_offsets.ListOffsetsRequest(
+            topics=[
+                list_offsets.ListOffsetsTopic(name="t", partitions=[list_offsets.ListOffsetsPartition(timestamp=-1)])
+            ]
+        ),
+        None,
+        TOPIC,
+    )
     yield metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name="t")]), None, TOPIC
-    yield metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name="new")], allow_auto_topic_creation=True), None, TOPIC
+    yield (
+        metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name="new")], allow_auto_topic_creation=True),
+        None,
+        TOPIC,
+    )
     yield metadata.MetadataRequest(topics=None), None, None
     committed = [offset_commit.OffsetCommitRequestPartition()]
-    yield offset_commit.OffsetCommitRequest(
-        group_id="g", topics=[offset_commit.OffsetCommitRequestTopic(topic_id=topic_id, partitions=committed)]
-    ), None, GROUP
-    yield offset_fetch.OffsetFetchRequest(groups=[offset_fetch.OffsetFetchRequestGroup(group_id="g", topics=None)]), None, GROUP
+    yield (
+        offset_commit.OffsetCommitRequest(
+            group_id="g", topics=[offset_commit.OffsetCommitRequestTopic(topic_id=topic_id, partitions=committed)]
+        ),
+        None,
+        GROUP,
+    )
+    yield (
+        offset_fetch.OffsetFetchRequest(groups=[offset_fetch.OffsetFetchRequestGroup(group_id="g", topics=None)]),
+        None,
+        GROUP,
+    )
     yield find_coordinator.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), None, GROUP
     yield find_coordinator.FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]), None, TRANSACTION
     protocols = [join_group.JoinGroupRequestProtocol(name="range")]
-    yield join_group.JoinGroupRequest(
-        group_id="g", session_timeout_ms=10_000, protocol_type="consumer", protocols=protocols
-    ), None, GROUP
+    yield (
+        join_group.JoinGroupRequest(
+            group_id="g", session_timeout_ms=10_000, protocol_type="consumer", protocols=protocols
+        ),
+        None,
+        GROUP,
+    )
     yield heartbeat.HeartbeatRequest(group_id="g"), None, GROUP
     yield leave_group.LeaveGroupRequest(group_id="g", members=[leave_group.MemberIdentity(member_id="m")]), None, GROUP
     yield sync_group.SyncGroupRequest(group_id="g", protocol_type="consumer", protocol_name="range"), None, GROUP
     yield describe_groups.DescribeGroupsRequest(groups=["g"]), None, GROUP
     yield list_groups.ListGroupsRequest(), None, None
-    yield create_topics.CreateTopicsRequest(
-        topics=[create_topics.CreatableTopic(name="n", num_partitions=1, replication_factor=1)], timeout_ms=100
-    ), None, TOPIC
-    yield delete_topics.DeleteTopicsRequest(topics=[delete_topics.DeleteTopicState(name="t")], timeout_ms=100), None, TOPIC
-    yield delete_topics.DeleteTopicsRequest(
-        topics=[delete_topics.DeleteTopicState(name=None, topic_id=topic_id)], timeout_ms=100
-    ), None, TOPIC
-    yield delete_records.DeleteRecordsRequest(
-        topics=[delete_records.DeleteRecordsTopic(name="t", partitions=[delete_records.DeleteRecordsPartition()])]
-    ), None, TOPIC
+    yield (
+        create_topics.CreateTopicsRequest(
+            topics=[create_topics.CreatableTopic(name="n", num_partitions=1, replication_factor=1)], timeout_ms=100
+        ),
+        None,
+        TOPIC,
+    )
+    yield (
+        delete_topics.DeleteTopicsRequest(topics=[delete_topics.DeleteTopicState(name="t")], timeout_ms=100),
+        None,
+        TOPIC,
+    )
+    yield (
+        delete_topics.DeleteTopicsRequest(
+            topics=[delete_topics.DeleteTopicState(name=None, topic_id=topic_id)], timeout_ms=100
+        ),
+        None,
+        TOPIC,
+    )
+    yield (
+        delete_records.DeleteRecordsRequest(
+            topics=[delete_records.DeleteRecordsTopic(name="t", partitions=[delete_records.DeleteRecordsPartition()])]
+        ),
+        None,
+        TOPIC,
+    )
     yield init_producer_id.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=100), None, CLUSTER
     yield init_producer_id.InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=100), None, TRANSACTION
-    yield offset_for_leader_epoch.OffsetForLeaderEpochRequest(
-        replica_id=-1,
-        topics=[
-            offset_for_leader_epoch.OffsetForLeaderTopic(
-                topic="t", partitions=[offset_for_leader_epoch.OffsetForLeaderPartition(current_leader_epoch=-1)]
-            )
-        ],
-    ), None, TOPIC
-    yield describe_acls.DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1), None, CLUSTER
-    yield create_acls.CreateAclsRequest(
-        creations=[
-            create_acls.AclCreation(
-                resource_type=2, resource_name="t", resource_pattern_type=3, principal="User:u", host="*", operation=3, permission_type=3
-            )
-        ]
-    ), None, CLUSTER
-    yield delete_acls.DeleteAclsRequest(
-        filters=[delete_acls.DeleteAclsFilter(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1)]
-    ), None, CLUSTER
+    yield (
+        offset_for_leader_epoch.OffsetForLeaderEpochRequest(
+            replica_id=-1,
+            topics=[
+                offset_for_leader_epoch.OffsetForLeaderTopic(
+                    topic="t", partitions=[offset_for_leader_epoch.OffsetForLeaderPartition(current_leader_epoch=-1)]
+                )
+            ],
+        ),
+        None,
+        TOPIC,
+    )
+    yield (
+        describe_acls.DescribeAclsRequest(
+            resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1
+        ),
+        None,
+        CLUSTER,
+    )
+    yield (
+        create_acls.CreateAclsRequest(
+            creations=[
+                create_acls.AclCreation(
+                    resource_type=2,
+                    resource_name="t",
+                    resource_pattern_type=3,
+                    principal="User:u",
+                    host="*",
+                    operation=3,
+                    permission_type=3,
+                )
+            ]
+        ),
+        None,
+        CLUSTER,
+    )
+    yield (
+        delete_acls.DeleteAclsRequest(
+            filters=[
+                delete_acls.DeleteAclsFilter(
+                    resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1
+                )
+            ]
+        ),
+        None,
+        CLUSTER,
+    )
     for resource, name, code in ((2, "t", TOPIC), (4, "1", CLUSTER), (32, "g", GROUP)):
-        yield describe_configs.DescribeConfigsRequest(
-            resources=[describe_configs.DescribeConfigsResource(resource_type=resource, resource_name=name)]
-        ), None, code
-        yield alter_configs.AlterConfigsRequest(
-            resources=[alter_configs.AlterConfigsResource(resource_type=resource, resource_name=name)]
-        ), None, code
-        yield incremental_alter_configs.IncrementalAlterConfigsRequest(
-            resources=[incremental_alter_configs.AlterConfigsResource(resource_type=resource, resource_name=name)]
-        ), None, code
+        yield (
+            describe_configs.DescribeConfigsRequest(
+                resources=[describe_configs.DescribeConfigsResource(resource_type=resource, resource_name=name)]
+            ),
+            None,
+            code,
+        )
+        yield (
+            alter_configs.AlterConfigsRequest(
+                resources=[alter_configs.AlterConfigsResource(resource_type=resource, resource_name=name)]
+            ),
+            None,
+            code,
+        )
+        yield (
+            incremental_alter_configs.IncrementalAlterConfigsRequest(
+                resources=[incremental_alter_configs.AlterConfigsResource(resource_type=resource, resource_name=name)]
+            ),
+            None,
+            code,
+        )
     yield describe_log_dirs.DescribeLogDirsRequest(topics=None), None, CLUSTER
-    yield create_partitions.CreatePartitionsRequest(
-        topics=[create_partitions.CreatePartitionsTopic(name="t", count=5, assignments=None)], timeout_ms=100
-    ), None, TOPIC
+    yield (
+        create_partitions.CreatePartitionsRequest(
+            topics=[create_partitions.CreatePartitionsTopic(name="t", count=5, assignments=None)], timeout_ms=100
+        ),
+        None,
+        TOPIC,
+    )
     yield delete_groups.DeleteGroupsRequest(groups_names=["g"]), None, GROUP
     yield elect_leaders.ElectLeadersRequest(topic_partitions=None, timeout_ms=100), None, CLUSTER
     yield list_partition_reassignments.ListPartitionReassignmentsRequest(topics=None), None, CLUSTER
     yield offset_delete.OffsetDeleteRequest(group_id="g"), None, GROUP
     yield describe_client_quotas.DescribeClientQuotasRequest(), None, CLUSTER
     yield describe_user_scram_credentials.DescribeUserScramCredentialsRequest(users=None), None, CLUSTER
-    yield describe_quorum.DescribeQuorumRequest(
-        topics=[describe_quorum.RequestTopicData(topic_name=metadata_log, partitions=[describe_quorum.RequestPartitionData()])]
-    ), None, CLUSTER
+    yield (
+        describe_quorum.DescribeQuorumRequest(
+            topics=[
+                describe_quorum.RequestTopicData(
+                    topic_name=metadata_log, partitions=[describe_quorum.RequestPartitionData()]
+                )
+            ]
+        ),
+        None,
+        CLUSTER,
+    )
     yield update_features.UpdateFeaturesRequest(timeout_ms=100), None, CLUSTER
     yield describe_cluster.DescribeClusterRequest(include_cluster_authorized_operations=True), None, None
     yield list_config_resources.ListConfigResourcesRequest(), None, CLUSTER
-    yield describe_topic_partitions.DescribeTopicPartitionsRequest(
-        topics=[describe_topic_partitions.TopicRequest(name="t")], response_partition_limit=10
-    ), None, TOPIC
+    yield (
+        describe_topic_partitions.DescribeTopicPartitionsRequest(
+            topics=[describe_topic_partitions.TopicRequest(name="t")], response_partition_limit=10
+        ),
+        None,
+        TOPIC,
+    )
     # Between the nodes.
     yield vote.VoteRequest(cluster_id=cluster_id), None, CLUSTER
     yield begin_quorum_epoch.BeginQuorumEpochRequest(cluster_id=cluster_id), None, CLUSTER
     yield end_quorum_epoch.EndQuorumEpochRequest(cluster_id=cluster_id), None, CLUSTER
     yield alter_partition.AlterPartitionRequest(broker_id=1), None, CLUSTER
-    yield envelope.EnvelopeRequest(request_data=b"", request_principal=b"", client_host_address=b"\x7f\0\0\1"), None, CLUSTER
+    yield (
+        envelope.EnvelopeRequest(request_data=b"", request_principal=b"", client_host_address=b"\x7f\0\0\1"),
+        None,
+        CLUSTER,
+    )
     yield fetch_snapshot.FetchSnapshotRequest(), None, CLUSTER
     yield broker_registration.BrokerRegistrationRequest(broker_id=2), None, CLUSTER
     yield broker_heartbeat.BrokerHeartbeatRequest(broker_id=1), None, CLUSTER

@@ -1,4 +1,6 @@
-"""Broker keys that act on logs, topics, fetches, groups, offsets and the node itself; the world is simulated, time is free."""
+# ruff: noqa: ASYNC110  # time is virtual here: looking again and again costs nothing
+"""Broker keys that act on logs, topics, fetches, groups, offsets and the node itself; the world is simulated, time is
+free."""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ def test_auto_creation(play: Play) -> None:
     async def partitions(sim: Sim) -> tuple[int, int, int]:
         topic = await auto_created(sim)
         created = await sim.call(
-            CreateTopicsRequest(topics=[CreatableTopic(name="asked", num_partitions=-1, replication_factor=-1)], timeout_ms=1_000)
+            CreateTopicsRequest(
+                topics=[CreatableTopic(name="asked", num_partitions=-1, replication_factor=-1)], timeout_ms=1_000
+            )
         )
         return topic.error_code, len(topic.partitions), created.topics[0].num_partitions
 
@@ -247,7 +251,9 @@ def test_producers_are_forgotten(play: Play) -> None:
 
     async def seconds_known(sim: Sim) -> int:
         await sim.create("t")
-        producer_id = (await sim.call(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1_000))).producer_id
+        producer_id = (
+            await sim.call(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1_000))
+        ).producer_id
         await sim.produce("t", sim.batch(b"x", producer_id=producer_id, producer_epoch=0, base_sequence=0))
         if sim.node.config.is_default("producer.id.expiration.ms"):
             await sim.alter(BROKER, "", {"producer.id.expiration.ms": "20000"})
@@ -322,7 +328,11 @@ def test_no_more_fetches_wait_than_allowed(play: Play) -> None:
         topic_id = await sim.topic_id("t")
         asked = FetchPartition(partition=0, fetch_offset=0, current_leader_epoch=-1, partition_max_bytes=1_000)
         request = FetchRequest(
-            max_wait_ms=2_000, min_bytes=1, max_bytes=1_000, session_epoch=-1, topics=[FetchTopic(topic_id=topic_id, partitions=[asked])]
+            max_wait_ms=2_000,
+            min_bytes=1,
+            max_bytes=1_000,
+            session_epoch=-1,
+            topics=[FetchTopic(topic_id=topic_id, partitions=[asked])],
         )
         connections = [Client(sim.world, f"c{number}") for number in range(3)]
         parked = [asyncio.ensure_future(connection.call(request)) for connection in connections[:2]]
@@ -412,7 +422,11 @@ def test_offsets_expire(play: Play) -> None:
             await asyncio.sleep(60)
         return 1_000
 
-    quiet = {**ONE, "log.retention.check.interval.ms": "100000000", "log.flush.start.offset.checkpoint.interval.ms": "100000000"}
+    quiet = {
+        **ONE,
+        "log.retention.check.interval.ms": "100000000",
+        "log.flush.start.offset.checkpoint.interval.ms": "100000000",
+    }
     often = {**quiet, "offsets.retention.check.interval.ms": "60000"}
     assert 10 <= play(minutes, {**often, "offsets.retention.minutes": "10"}) <= 12
     assert 30 <= play(minutes, {**often, "offsets.retention.minutes": "30"}) <= 32
@@ -569,7 +583,9 @@ def test_metadata_snapshots(play: Play) -> None:
             await sim.create(f"t{number}", partitions=10)
             await asyncio.sleep(1)
         names = sim.disk.list("/data/__cluster_metadata-0")
-        return len([name for name in names if name.endswith(".checkpoint") and not name.startswith("00000000000000000000-")])
+        return len(
+            [name for name in names if name.endswith(".checkpoint") and not name.startswith("00000000000000000000-")]
+        )
 
     assert play(snapshots, {}) == 0
     assert play(snapshots, {"metadata.log.max.record.bytes.between.snapshots": "2000"}) > 1
@@ -606,7 +622,10 @@ ALONE = {
 @acts(broker=("initial.broker.registration.timeout.ms", "server.max.startup.time.ms"))
 @pytest.mark.parametrize(
     ("key", "message"),
-    [("initial.broker.registration.timeout.ms", "unable to register"), ("server.max.startup.time.ms", "not up within 20000 ms")],
+    [
+        ("initial.broker.registration.timeout.ms", "unable to register"),
+        ("server.max.startup.time.ms", "not up within 20000 ms"),
+    ],
 )
 def test_a_broker_that_finds_no_controller_gives_up(key: str, message: str) -> None:
     sim = Sim({**ALONE, key: "20000"})

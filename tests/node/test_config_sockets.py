@@ -55,7 +55,10 @@ def test_socket_buffers() -> None:
             return buffers_of(connection)
 
     # Linux doubles what is asked for.
-    assert sizes({"socket.send.buffer.bytes": "40000", "socket.receive.buffer.bytes": "30000"}) in ((80_000, 60_000), (40_000, 30_000))
+    assert sizes({"socket.send.buffer.bytes": "40000", "socket.receive.buffer.bytes": "30000"}) in (
+        (80_000, 60_000),
+        (40_000, 30_000),
+    )
     untouched = sizes({"socket.send.buffer.bytes": "-1", "socket.receive.buffer.bytes": "-1"})
     assert min(untouched) > 80_000
 
@@ -149,7 +152,15 @@ def test_the_listener_between_brokers_never_waits() -> None:
         busy.close()
 
 
-@acts(broker=("listeners", "log.dirs", "process.roles", "controller.listener.names", "controller.quorum.bootstrap.servers"))
+@acts(
+    broker=(
+        "listeners",
+        "log.dirs",
+        "process.roles",
+        "controller.listener.names",
+        "controller.quorum.bootstrap.servers",
+    )
+)
 def test_ipv6_and_several_listeners() -> None:
     config = {
         "listeners": "ONE://[::1]:0,TWO://127.0.0.1:0,CONTROLLER://localhost:0",
@@ -209,7 +220,10 @@ def test_idle_connections_end() -> None:
 
 @acts(broker=("pykbroker.connection.request.receive.timeout.ms",))
 def test_a_request_that_stops_arriving() -> None:
-    with Broker({"pykbroker.connection.request.receive.timeout.ms": "200"}) as broker, Wire(broker.bootstrap_servers) as wire:
+    with (
+        Broker({"pykbroker.connection.request.receive.timeout.ms": "200"}) as broker,
+        Wire(broker.bootstrap_servers) as wire,
+    ):
         wire.socket.sendall(b"\x00\x00\x01\x00half")
         assert wire.closed_by_the_broker()
 
@@ -222,7 +236,9 @@ def test_requests_that_arrive_share_a_bound() -> None:
         until(lambda: listener(broker).memory.used > 0)
         second.socket.sendall((90_000).to_bytes(4, "big") + b"x" * 80_000)
         until(lambda: any(connection._muted for connection in listener(broker).connections))
-        assert not any(connection._muted for connection in list(listener(broker).connections) if not connection._own_filled)
+        assert not any(
+            connection._muted for connection in list(listener(broker).connections) if not connection._own_filled
+        )
         first.close()
         until(lambda: not any(connection._muted for connection in listener(broker).connections))
         second.close()
@@ -230,13 +246,19 @@ def test_requests_that_arrive_share_a_bound() -> None:
 
 @acts(broker=("pykbroker.connection.max.unanswered.requests",))
 def test_unanswered_requests_of_a_connection() -> None:
-    with Broker({"pykbroker.connection.max.unanswered.requests": "3"}) as broker, Wire(broker.bootstrap_servers) as wire:
+    with (
+        Broker({"pykbroker.connection.max.unanswered.requests": "3"}) as broker,
+        Wire(broker.bootstrap_servers) as wire,
+    ):
         wire.create("t", partitions=1)
         for _ in range(10):
             wire.send(wire.fetch_request("t", max_wait_ms=20_000), 12)
         until(lambda: any(len(connection._replies) == 3 for connection in listener(broker).connections))
         time.sleep(0.1)
-        assert broker.metrics()["kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize,delayedOperation=Fetch"] == 3
+        assert (
+            broker.metrics()["kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize,delayedOperation=Fetch"]
+            == 3
+        )
 
 
 @acts(broker=("pykbroker.connection.max.unsent.bytes",))

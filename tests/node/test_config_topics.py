@@ -175,9 +175,17 @@ CASES = [
         lambda found: found > 2,
         (("index.interval.bytes", "0"),),
     ),
-    Case("index.interval.bytes", "100", "log.index.interval.bytes", bytes_of_the_second_index, lambda found: found == 8 * 19),
+    Case(
+        "index.interval.bytes",
+        "100",
+        "log.index.interval.bytes",
+        bytes_of_the_second_index,
+        lambda found: found == 8 * 19,
+    ),
     Case("retention.ms", "15000", "log.retention.ms", first_offset_after_a_minute, lambda found: found > 0, QUICK),
-    Case("retention.bytes", "50000", "log.retention.bytes", first_offset_after_a_minute, lambda found: found == 1, SMALL),
+    Case(
+        "retention.bytes", "50000", "log.retention.bytes", first_offset_after_a_minute, lambda found: found == 1, SMALL
+    ),
     Case(
         "file.delete.delay.ms",
         "5000",
@@ -343,4 +351,6 @@ def test_the_cases_are_all_claimed() -> None:
 
     mine = test_each_way_of_setting_it_acts.__name__
     assert {key for key, test in claims("topic") if test == mine} == {case.topic_key for case in CASES}
-    assert {key for key, test in claims("broker") if test == mine} == {case.broker_key for case in CASES if case.broker_key}
+    assert {key for key, test in claims("broker") if test == mine} == {
+        case.broker_key for case in CASES if case.broker_key
+    }

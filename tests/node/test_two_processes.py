@@ -105,7 +105,9 @@ def test_client_smoke(tmp_path: Path, quorum: str) -> None:
             assert [node.node_id for node in metadata.brokers] == [2]
             assert "smoke" not in {topic.name for topic in metadata.topics}
             # The broker is an observer of the quorum, the controller its one voter.
-            asked = RequestTopicData(topic_name="__cluster_metadata", partitions=[RequestPartitionData(partition_index=0)])
+            asked = RequestTopicData(
+                topic_name="__cluster_metadata", partitions=[RequestPartitionData(partition_index=0)]
+            )
             described = wire.call(DescribeQuorumRequest(topics=[asked])).topics[0].partitions[0]
             assert described.leader_id == 1
             assert [voter.replica_id for voter in described.current_voters] == [1]

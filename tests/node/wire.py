@@ -47,7 +47,9 @@ class Wire:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -93,7 +95,9 @@ class Wire:
 
     def create(self, name: str, partitions: int = 1, replication: int = 1, **configs: object) -> Any:
         """Keys of `configs` are written with underscores. Fails unless the topic is there afterwards."""
-        answer = self.try_create(name, partitions, replication, {key.replace("_", "."): str(value) for key, value in configs.items()})
+        answer = self.try_create(
+            name, partitions, replication, {key.replace("_", "."): str(value) for key, value in configs.items()}
+        )
         assert answer.error_code == ErrorCode.NONE, answer
         return answer
 
@@ -123,13 +127,21 @@ class Wire:
                 return answer
             time.sleep(0.01)
 
-    def fetch_request(self, topic: str, offset: int = 0, *, partition: int = 0, max_wait_ms: int = 500, **fields: Any) -> FetchRequest:
-        asked = FetchPartition(partition=partition, fetch_offset=offset, current_leader_epoch=-1, partition_max_bytes=1 << 26)
+    def fetch_request(
+        self, topic: str, offset: int = 0, *, partition: int = 0, max_wait_ms: int = 500, **fields: Any
+    ) -> FetchRequest:
+        asked = FetchPartition(
+            partition=partition, fetch_offset=offset, current_leader_epoch=-1, partition_max_bytes=1 << 26
+        )
         defaults: dict[str, Any] = {"min_bytes": 1, "max_bytes": 1 << 26, "session_epoch": -1}
-        return FetchRequest(max_wait_ms=max_wait_ms, topics=[FetchTopic(topic=topic, partitions=[asked])], **{**defaults, **fields})
+        return FetchRequest(
+            max_wait_ms=max_wait_ms, topics=[FetchTopic(topic=topic, partitions=[asked])], **{**defaults, **fields}
+        )
 
     def fetch(self, topic: str, offset: int = 0, *, partition: int = 0, max_wait_ms: int = 500, **fields: Any) -> Any:
-        answer = self.call(self.fetch_request(topic, offset, partition=partition, max_wait_ms=max_wait_ms, **fields), 12)
+        answer = self.call(
+            self.fetch_request(topic, offset, partition=partition, max_wait_ms=max_wait_ms, **fields), 12
+        )
         return answer.responses[0].partitions[0]
 
     def values(self, topic: str, partition: int = 0) -> list[bytes]:
@@ -153,7 +165,9 @@ class Wire:
                     resource_type=resource_type,
                     resource_name=name,
                     configs=[
-                        incremental_alter_configs.AlterableConfig(name=key, config_operation=0 if value is not None else 1, value=value)
+                        incremental_alter_configs.AlterableConfig(
+                            name=key, config_operation=0 if value is not None else 1, value=value
+                        )
                         for key, value in values.items()
                     ],
                 )

@@ -53,7 +53,10 @@ def test_async_with_does_not_block_the_loop() -> None:
 
 
 def test_configuration_is_laid_over_the_development_profile() -> None:
-    with pykbroker.Broker({"num.partitions": 3, "auto.create.topics.enable": True}) as broker, Wire(broker.bootstrap_servers) as wire:
+    with (
+        pykbroker.Broker({"num.partitions": 3, "auto.create.topics.enable": True}) as broker,
+        Wire(broker.bootstrap_servers) as wire,
+    ):
         assert wire.try_create("t", -1, -1, {}).num_partitions == 3
 
 
@@ -97,7 +100,9 @@ def test_what_keeps_it_from_starting_is_raised(tmp_path: Path, monkeypatch: pyte
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(OSError, match=f"listener PLAINTEXT cannot be bound to localhost:{port}: Address already in use"):
+        with pytest.raises(
+            OSError, match=f"listener PLAINTEXT cannot be bound to localhost:{port}: Address already in use"
+        ):
             pykbroker.Broker(port=port).start()
     assert not list(tmp_path.iterdir())
     (tmp_path / "full").mkdir()
@@ -112,12 +117,16 @@ def test_two_brokers_cannot_share_a_directory(tmp_path: Path) -> None:
 
 
 def test_a_node_that_gives_up_is_a_failure_of_the_block() -> None:
-    with pytest.raises(RuntimeError, match="stopped by itself: the disk is gone"), pykbroker.Broker() as broker:
-        assert broker._loop is not None
-        assert broker._node is not None
-        broker._loop.call_soon_threadsafe(broker._node._fail, OSError("the disk is gone"))
-        assert broker._thread is not None
-        broker._thread.join(10)
+    def use(broker: pykbroker.Broker) -> None:
+        with broker:
+            assert broker._loop is not None
+            assert broker._node is not None
+            assert broker._thread is not None
+            broker._loop.call_soon_threadsafe(broker._node._fail, OSError("the disk is gone"))
+            broker._thread.join(10)
+
+    with pytest.raises(RuntimeError, match="stopped by itself: the disk is gone"):
+        use(pykbroker.Broker())
 
 
 def test_not_running() -> None:
@@ -134,10 +143,17 @@ def state_of_the_process() -> dict[str, Any]:
     root = logging.getLogger()
     return {
         "threads": sorted(thread.name for thread in threading.enumerate()),
-        "signals": [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE)],
+        "signals": [
+            signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE)
+        ],
         "gc": (gc.isenabled(), gc.get_threshold(), gc.get_freeze_count()),
         "policy": asyncio.get_event_loop_policy(),
-        "logging": (root.level, list(root.handlers), logging.getLogger("pykbroker").level, logging.getLogger("pykbroker").handlers),
+        "logging": (
+            root.level,
+            list(root.handlers),
+            logging.getLogger("pykbroker").level,
+            logging.getLogger("pykbroker").handlers,
+        ),
         "files": resource.getrlimit(resource.RLIMIT_NOFILE),
     }
 
