@@ -35,6 +35,8 @@ _SIZE = Struct(">i")
 #: Answers up to this many bytes are joined before they are written: one write is cheaper than many small ones.
 JOIN_BYTES = 64 * 1024
 #: Answers to requests that came together are written together, but no more than this and one answer.
+#: Answers to pipelined requests leave in groups of this many buffers.
+WRITE_BUFFERS = 16
 WRITE_BYTES = 256 * 1024
 #: A connection keeps a receive buffer of its own up to this size after a large request; idle ones give it back.
 KEEP_BUFFER_BYTES = 2 * 1024 * 1024
@@ -232,11 +234,11 @@ class Connection(asyncio.BufferedProtocol):
                     if replies:
                         replies.fill(replies.open(), answer)
                     else:
-                        out.extend(answer)
-                        out_bytes += sum(map(len, answer))
-                        if out_bytes > WRITE_BYTES:
-                            # Now, so that the transport can say that it is enough: a frame is small, its answer may
-                            # not be.
+                        out += answer
+                        out_bytes += len(answer[0]) if len(answer) == 1 else sum(map(len, answer))
+                        if out_bytes > WRITE_BYTES or len(out) >= WRITE_BUFFERS:
+                            # Not all at the end: a frame is small, its answer may not be, and the transport can say
+                            # that it is enough; and a client that pipelines goes on while we do.
                             self._write(out)
                             out, out_bytes = [], 0
                 else:
