@@ -36,7 +36,7 @@ _SIZE = Struct(">i")
 JOIN_BYTES = 64 * 1024
 #: Answers to requests that came together are written together, but no more than this and one answer.
 #: Answers to pipelined requests leave in groups of this many buffers.
-WRITE_BUFFERS = 16
+WRITE_BUFFERS = 24
 WRITE_BYTES = 256 * 1024
 #: A connection keeps a receive buffer of its own up to this size after a large request; idle ones give it back.
 KEEP_BUFFER_BYTES = 2 * 1024 * 1024
