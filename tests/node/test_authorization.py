@@ -145,7 +145,7 @@ def requests(topic_id: bytes, cluster_id: str) -> Iterator[tuple[Any, int | None
         TOPIC,
     )
     yield fetch.FetchRequest(topics=[fetch.FetchTopic(topic="t", partitions=partitions)], session_epoch=-1), 12, TOPIC
-    yield fetch.FetchRequest(replica_id=1, topics=[fetch.FetchTopic(topic="t", partitions=partitions)]), 12, CLUSTER
+    yield fetch.FetchRequest(replica_id=1, topics=[fetch.FetchTopic(topic="t", partitions=partitions)]), 12, TOPIC
     yield (
         list_offsets.ListOffsetsRequest(
             topics=[

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 import pytest
@@ -467,7 +468,8 @@ def test_a_commit_that_is_not_replicated_in_time(play: Play) -> None:
         await sim.create("t")
         await find_coordinator(sim)
         # A second replica that never fetches: the high watermark stands still.
-        sim.node.services.replicas.get(OFFSETS, 0).isr = (1, 2)
+        image = sim.node.loader.image.topics.by_name[OFFSETS].partitions[0]
+        sim.node.services.replicas.get(OFFSETS, 0).update(replace(image, replicas=(1, 2), isr=(1, 2)), 1)
         started = sim.world.loop.time()
         code = await commit(sim, "g", 5)
         return code, round(sim.world.loop.time() - started, 1)
