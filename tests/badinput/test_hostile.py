@@ -73,17 +73,22 @@ class StockClient(threading.Thread):
         )
         consumer.subscribe([STOCK])
         refused: list[object] = []
+
+        def delivered(error: object, _: object) -> None:
+            if error is not None:
+                refused.append(error)
+
         while not self._enough.is_set():
             value = f"round {self.rounds}".encode()
             started = time.monotonic()
-            producer.produce(STOCK, value, on_delivery=lambda error, _: error is None or refused.append(error))
+            producer.produce(STOCK, value, on_delivery=delivered)
             assert producer.flush(20) == 0, "a record was not acknowledged"
             assert not refused, refused
             message = consumer.poll(20)
             assert message is not None, f"{value!r} did not come back"
             assert message.error() is None, message.error()
             assert message.value() == value
-            consumer.commit(message, asynchronous=False)
+            consumer.commit(message=message, asynchronous=False)
             if self.rounds:
                 self.slowest_s = max(self.slowest_s, time.monotonic() - started)
             self.rounds += 1

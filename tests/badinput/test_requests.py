@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from pykbroker_wire.headers import encode_request
@@ -62,7 +64,7 @@ def test_fetch(node: WatchedNode) -> None:
     with Asker(node) as asker:
         topic = asker.make_topic("fetched")
 
-        def verdict(name: str = topic, partition: int = 0, offset: int = 0, version: int = 11, **fields: int) -> int:
+        def verdict(name: str = topic, partition: int = 0, offset: int = 0, version: int = 11, **fields: Any) -> int:
             limit = fields.pop("partition_max_bytes", 1000)
             asked = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=limit)
             answer = asker.ask(

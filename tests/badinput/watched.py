@@ -120,6 +120,7 @@ class WatchedNode:
         self.process.stdin.write(b"?\n")
         self.process.stdin.flush()
         counts: dict[str, int] = json.loads(self.process.stdout.readline())
+        assert "failed" not in counts, counts
         proc = Path(f"/proc/{self.process.pid}")
         for line in (proc / "status").read_text().splitlines():
             if line.startswith("RssAnon:"):
@@ -188,17 +189,21 @@ def _serve() -> int:
 
     def listen() -> None:
         for _ in sys.stdin:
-            node = nodes[0]
-            services = node.services
-            connections = [one for listener in node._listeners for one in list(listener.connections)]
-            counts = {
-                "connections": len(connections),
-                "receive_bytes": sum(one.buffered for one in connections),
-                "unanswered": sum(len(one._pending) for one in connections),
-                "parked_fetches": services.replicas.parked,
-                "fetch_sessions": len(services.fetch_sessions),
-            }
-            print(json.dumps(counts), flush=True)
+            try:
+                print(json.dumps(count(nodes[0])), flush=True)
+            except Exception as error:  # noqa: BLE001 - told to the test
+                print(json.dumps({"failed": repr(error)}), flush=True)
+
+    def count(node: Any) -> dict[str, int]:
+        services = node.services
+        connections = [one for listener in node._listeners for one in list(listener.connections)]
+        return {
+            "connections": len(connections),
+            "receive_bytes": sum(0 if one._own_view is None else len(one._own_view) for one in connections),
+            "unanswered": sum(len(one._pending) for one in connections),
+            "parked_fetches": services.replicas.parked,
+            "fetch_sessions": len(services.fetch_sessions),
+        }
 
     threading.Thread(target=listen, daemon=True).start()
     return main(["start", *sys.argv[1:]])
