@@ -739,13 +739,18 @@ class PartitionLog:
     # ----------------------------------------------------------------------------------------------------------
 
     def flush_due(self, now_ms: int) -> bool:
-        """Whether `flush.messages` or `flush.ms` asks for a flush."""
+        """Whether `flush.messages` or `flush.ms` asks for a flush, or a segment ended that is not durable yet: a crash is
+        not to cost a scan of more than the active segment."""
         unflushed = self.log_end_offset - self.recovery_point
         if unflushed <= 0:
             self._last_flush_ms = now_ms
             return False
         config = self.config
-        if unflushed >= config.flush_messages or now_ms - self._last_flush_ms >= config.flush_ms:
+        if (
+            unflushed >= config.flush_messages
+            or now_ms - self._last_flush_ms >= config.flush_ms
+            or self._active.base_offset > self.recovery_point
+        ):
             self._last_flush_ms = now_ms
             return True
         return False

@@ -19,7 +19,7 @@ from pykbroker.api import TABLE, Api, On
 from pykbroker.api.context import Peer, RequestContext
 from pykbroker.api.services import Services
 from pykbroker.metrics.registry import Counter, Metrics
-from pykbroker.net.connection import CloseConnection
+from pykbroker.net.connection import CloseConnection, Connection
 from pykbroker_wire.apis import APIS, ApiKey
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.headers import RequestHeader, encode_response
@@ -28,6 +28,8 @@ from pykbroker_wire.primitives import DecodeError
 
 logger = logging.getLogger(__name__)
 
+#: Milliseconds for which the client of a request has to wait, by its quotas; 0 for none.
+Throttle = Callable[[RequestContext], int]
 Forward = Callable[["Row", RequestContext, memoryview, Any], "asyncio.Future[Any]"]
 
 
@@ -86,7 +88,7 @@ class PendingAnswer:
         self.future = future
 
     def encode(self, result: Any) -> list[bytes | bytearray | memoryview]:
-        return self._dispatcher.finish(self._row, self._ctx, result)
+        return self._dispatcher.finish(self._row, self._ctx, result) or []
 
 
 class Dispatcher:
@@ -96,6 +98,8 @@ class Dispatcher:
         self.services = services
         self.side = side
         self._forward = forward
+        #: set by quotas (a later room); nothing is throttled without it
+        self.throttle: Throttle | None = None
         self._now_ms = services.runtime.now_ms
         self.rows: dict[int, Row] = {int(api.key): Row(api, services.metrics) for api in TABLE if api.on & side}
         self._errors = services.metrics.counter("kafka.network:type=RequestMetrics,name=InvalidRequestsPerSec")
@@ -113,11 +117,10 @@ class Dispatcher:
             ctx = RequestContext(
                 peer, self.services, header.api_key, version, header.correlation_id, header.client_id, self._now_ms()
             )
-            if row.handle_frame is not None:
+            if row.handle_frame is not None and self.throttle is None:
                 answer = self._run(row, row.handle_frame, ctx, frame, position)
                 if answer is not None:
-                    row.requests.value += 1
-                    return answer if type(answer) is list else self._encode(row, ctx, answer)
+                    return self._answered(row, ctx, answer)
             request, _ = row.decode(frame, position, version)
         except DecodeError as error:
             self._errors.value += 1
@@ -130,11 +133,7 @@ class Dispatcher:
             result = self._run(row, row.handle, ctx, request)
         if isinstance(result, asyncio.Future):
             return PendingAnswer(self, row, ctx, result)
-        row.requests.value += 1
-        if result is None:
-            return None
-        # Answered in the turn in which it came: no time to speak of was spent.
-        return self._encode(row, ctx, result)
+        return self._answered(row, ctx, result)
 
     def _run(self, row: Row, handle: Callable[..., Any], ctx: RequestContext, *arguments: Any) -> Any:
         try:
@@ -154,18 +153,36 @@ class Dispatcher:
             RequestContext(peer, self.services, row.key, row.max_version, 0, None, self._now_ms()), request
         )
 
-    def finish(self, row: Row, ctx: RequestContext, response: Any) -> list[bytes | bytearray | memoryview]:
-        """An answer that came later."""
-        row.requests.value += 1
+    def finish(self, row: Row, ctx: RequestContext, response: Any) -> list[bytes | bytearray | memoryview] | None:
+        """An answer that came later; one in the turn of its request has taken no time to speak of."""
         row.total_time_ms.value += self._now_ms() - ctx.arrival_ms
-        return self._encode(row, ctx, response)
+        return self._answered(row, ctx, response)
 
-    def _encode(self, row: Row, ctx: RequestContext, response: Any) -> list[bytes | bytearray | memoryview]:
-        """The one place after each handler."""
+    def _answered(self, row: Row, ctx: RequestContext, response: Any) -> list[bytes | bytearray | memoryview] | None:
+        """The one place after each handler: metrics, throttling, bytes."""
+        row.requests.value += 1
+        if type(response) is list:
+            return response
+        if self.throttle is not None:
+            self._hold_back(ctx, response)
+        if response is None:
+            return None
         if type(response) is ForwardedResponse:
             return response.frame()
         version = ctx.api_version
         return encode_response(ctx.correlation_id, row.key, version, response.encode(version))
+
+    def _hold_back(self, ctx: RequestContext, response: Any) -> None:
+        """KIP-219: the answer says for how long, and leaves at once; the connection is not read meanwhile."""
+        assert self.throttle is not None
+        wait_ms = self.throttle(ctx)
+        if wait_ms <= 0:
+            return
+        if hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = max(wait_ms, response.throttle_time_ms)
+        if isinstance(ctx.peer, Connection):
+            ctx.peer.mute()
+            self.services.runtime.loop.call_later(wait_ms / 1000, ctx.peer.unmute)
 
     def _unsupported_version(self, row: Row, header: RequestHeader) -> list[bytes | bytearray | memoryview]:
         if row.key != ApiKey.API_VERSIONS:

@@ -150,3 +150,16 @@ def test_preallocate(tmp_path: pathlib.Path) -> None:
     log.close(clean=True)
     assert disk.open(second).size() == log._active.size
     assert open_log(disk, path=f"{tmp_path}/t-0", config=config, clean=True, recovery_point=4).log_end_offset == 4
+
+
+def test_a_segment_that_ended_is_due_to_be_flushed() -> None:
+    """Kafka's flush-log: a crash is not to cost a scan of more than the active segment."""
+    log = open_log()
+    append(log, b"a", b"b", b"c")
+    log.roll(NOW)
+    append(log, b"d")
+    assert log.recovery_point == 0
+    assert log.flush_due(NOW)
+    log.flush()
+    assert log.recovery_point == 4
+    assert not log.flush_due(NOW)
