@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import time
 from contextlib import ExitStack
@@ -32,6 +33,8 @@ def main() -> int:
     parser.add_argument("--serve", type=Path, metavar="FILE")
     options = parser.parse_args()
     if options.serve:
+        # So that Kafka ends with this process, however it is told to.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         with nodes.apache_kafka() as kafka:
             options.serve.write_text(json.dumps([kafka.address, kafka.texts]))
             while True:
