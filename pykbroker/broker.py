@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from pykbroker.api import On
@@ -187,9 +188,7 @@ class Node:
         # The halves are two servers, as in Apache Kafka: clients cannot take the controller's places.
         for points in (config.listeners.broker, config.listeners.controller):
             admission = Admission(self.runtime.loop, admission_limits(config, points))
-            self.live.on_change(
-                lambda new, admission=admission, points=points: admission.change(admission_limits(new, points))
-            )  # type: ignore[misc]
+            self.live.on_change(partial(_change_bounds, admission, points))
             memory = WaitingMemory(config.int("queued.max.request.bytes"))
             for point in points:
                 listener = Listener(
@@ -337,7 +336,9 @@ class Node:
             metrics=self.metrics,
             replicas=replicas,
             groups=groups,
-            fetch_sessions=FetchSessions(config.int("max.incremental.fetch.session.cache.slots"), runtime.random),
+            fetch_sessions=FetchSessions(
+                config.int("max.incremental.fetch.session.cache.slots"), runtime.random, self.metrics
+            ),
             producer_ids=producer_ids,
             controller_channel=channel,
             lifecycle=lifecycle,
@@ -414,6 +415,10 @@ class Node:
             except StorageError as error:
                 logger.error("Log directory %s: cannot be closed cleanly: %s", log_dir.path, error)
         logger.info("[KafkaRaftServer nodeId=%d] shut down completed", self.config.node_id)
+
+
+def _change_bounds(admission: Admission, points: tuple[EndPoint, ...], config: Config) -> None:
+    admission.change(admission_limits(config, points))
 
 
 def _close(log_dir: LogDir, clean: bool, broker_epoch: int) -> None:

@@ -8,13 +8,13 @@ partition, the quorum answers. Gaps: preferred read replicas (KIP-392) and diver
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from pykbroker.api.context import RequestContext
 from pykbroker.api.leaders import leader_hint
 from pykbroker.api.services import BrokerServices
 from pykbroker.replica.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchPartition, FetchSession, Key
 from pykbroker.replica.parked import ParkedFetch
+from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.fetch import (
@@ -22,9 +22,9 @@ from pykbroker_wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
-    LeaderIdAndEpoch,
 )
 from pykbroker_wire.primitives import ZERO_UUID
 
@@ -37,13 +37,6 @@ def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | asynci
     if not isinstance(services, BrokerServices):
         return _read_metadata_log(ctx, request)
     replica_id = request.replica_state.replica_id if ctx.api_version >= 15 else request.replica_id
-    if replica_id >= 0 and not ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
-        # CVE-2018-1288: only brokers may speak as replicas.
-        return (
-            FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-            if ctx.api_version >= 7
-            else FetchResponse()
-        )
     if request.isolation_level not in (0, 1):
         return FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
     uses_ids = ctx.api_version >= _TOPIC_IDS_FROM
@@ -66,6 +59,10 @@ def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | asynci
     if session is not None:
         members = session.partitions
         _update(members, request, uses_ids)
+        if not members:
+            # As in Apache Kafka: a session of nothing ends.
+            sessions.close(session.id)
+            session = None
     else:
         members = {}
         _update(members, request, uses_ids)
@@ -76,10 +73,8 @@ def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | asynci
     fetch = _Fetch(ctx, services, request, replica_id, members, session, full)
     # With too many that wait already, one more is answered with what there is (pykbroker.max.parked.requests).
     crowded = services.replicas.parked >= services.replicas.max_parked
-    response = fetch.read(final=request.max_wait_ms <= 0 or not members or crowded)
-    if response is not None:
-        return response
-    return fetch.park(request.max_wait_ms / 1000)
+    answer = fetch.read(final=request.max_wait_ms <= 0 or crowded)
+    return fetch.park(answer) if isinstance(answer, int) else answer
 
 
 def _update(members: dict[Key, FetchPartition], request: FetchRequest, uses_ids: bool) -> None:
@@ -107,7 +102,17 @@ def _update(members: dict[Key, FetchPartition], request: FetchRequest, uses_ids:
 class _Fetch:
     """One fetch, read perhaps several times until it is worth answering."""
 
-    __slots__ = ("ctx", "full", "members", "read_bytes", "replica_id", "request", "services", "session", "waiting_for")
+    __slots__ = (
+        "ctx",
+        "full",
+        "members",
+        "replica_id",
+        "request",
+        "services",
+        "session",
+        "session_epoch",
+        "waiting_for",
+    )
 
     def __init__(
         self,
@@ -126,27 +131,29 @@ class _Fetch:
         # A session's partitions may change under a parked fetch when the client closes it and opens another.
         self.members = members
         self.session = session
+        self.session_epoch = 0 if session is None else session.epoch
         self.full = full
-        self.read_bytes = 0
-        self.waiting_for: list[Any] = []
+        self.waiting_for: list[Partition] = []
 
-    def park(self, wait_seconds: float) -> asyncio.Future[FetchResponse]:
+    def park(self, missing_bytes: int) -> asyncio.Future[FetchResponse]:
         replicas = self.services.replicas
-        missing = max(1, self.request.min_bytes - self.read_bytes)
-        parked = ParkedFetch(self.services.runtime.loop, self.waiting_for, missing, wait_seconds, self.read)
+        wait_seconds = self.request.max_wait_ms / 1000
+        parked = ParkedFetch(self.services.runtime.loop, self.waiting_for, missing_bytes, wait_seconds, self.read)
         replicas.parked += 1
         parked.future.add_done_callback(replicas.unparked)
         return parked.future
 
-    def read(self, final: bool) -> FetchResponse | None:
-        """Read every partition; None when there is too little yet and the fetch may wait."""
+    def read(self, final: bool) -> FetchResponse | int:
+        """Read every partition. When there is too little yet and the fetch may wait: how many bytes are missing."""
         request = self.request
         committed = request.isolation_level == 1
-        left = min(request.max_bytes, self.services.replicas.fetch_max_bytes)
+        replicas = self.services.replicas
+        left = min(request.max_bytes, replicas.fetch_max_bytes)
+        min_bytes = min(request.min_bytes, left)
         results: list[tuple[Key, FetchPartition, PartitionData]] = []
         total = 0
         urgent = False
-        waiting_for: list[Any] = []
+        waiting_for: list[Partition] = []
         authorized: dict[str, bool] = {}
         version = self.ctx.api_version
         zero_copy = self.ctx.peer.zero_copy
@@ -157,7 +164,7 @@ class _Fetch:
                 partition = entry.partition
                 if partition is None or partition.offline or not partition.is_leader:
                     partition = self._find(entry, authorized)
-                elif entry.topic is not None and self.replica_id < 0 and not self._may_read(entry.topic, authorized):
+                elif entry.topic is not None and not self._may_read(entry.topic, authorized):
                     raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                 # Null and empty mean the same to clients; Kafka says null where a log was read without isolation, or could have been.
                 data.aborted_transactions = [] if committed else None
@@ -187,7 +194,9 @@ class _Fetch:
                 left = max(0, left - found.size)
                 waiting_for.append(partition)
             except KafkaError as error:
-                urgent = True
+                # As in Apache Kafka: a partition that was not there to begin with keeps nobody from waiting for others.
+                if entry.partition is not None or error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    urgent = True
                 data.error_code = error.code
                 data.high_watermark = -1
                 data.last_stable_offset = -1
@@ -201,13 +210,15 @@ class _Fetch:
                 ):
                     leader, epoch, _ = leader_hint(self.services, self.ctx.listener_name, entry.topic, entry.index)
                     data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
-        if not final and not urgent and total < request.min_bytes:
-            self.read_bytes = total
+        if total < min_bytes and waiting_for and not final and not urgent:
             self.waiting_for = waiting_for
-            return None
+            # What read_committed is waiting for may be the end of a transaction: a marker is small.
+            return 1 if committed else min_bytes - total
+        if self.replica_id < 0:
+            replicas.bytes_out.value += total
         return self._respond(results)
 
-    def _require_no_divergence(self, partition: Any, entry: FetchPartition, data: PartitionData) -> None:
+    def _require_no_divergence(self, partition: Partition, entry: FetchPartition, data: PartitionData) -> None:
         """KIP-320: a client that read what is not in this log is told where to go back to."""
         log = partition.log
         epoch, end_offset = log.epoch_end_offset(entry.last_fetched_epoch)
@@ -225,11 +236,16 @@ class _Fetch:
     def _may_read(self, topic: str, authorized: dict[str, bool]) -> bool:
         allowed = authorized.get(topic)
         if allowed is None:
-            allowed = authorized[topic] = self.ctx.authorize(Operation.READ, Resource.TOPIC, topic)
+            if self.replica_id < 0:
+                allowed = self.ctx.authorize(Operation.READ, Resource.TOPIC, topic)
+            else:
+                # CVE-2018-1288: only brokers may speak as replicas.
+                allowed = self.ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME)
+            authorized[topic] = allowed
         return allowed
 
-    def _find(self, entry: FetchPartition, authorized: dict[str, bool]) -> Any:
-        """The partition a client means. A topic it may not read looks unknown by id and forbidden by name."""
+    def _find(self, entry: FetchPartition, authorized: dict[str, bool]) -> Partition:
+        """The partition a client means."""
         replicas = self.services.replicas
         by_id = self.ctx.api_version >= _TOPIC_IDS_FROM
         if by_id:
@@ -238,7 +254,7 @@ class _Fetch:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
             entry.topic = topic.name
         assert entry.topic is not None
-        if self.replica_id < 0 and not self._may_read(entry.topic, authorized):
+        if not self._may_read(entry.topic, authorized):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         partition = replicas.get(entry.topic, entry.index)
         entry.partition = partition
@@ -248,6 +264,9 @@ class _Fetch:
         version = self.ctx.api_version
         uses_ids = version >= _TOPIC_IDS_FROM
         session = self.session
+        if session is not None and session.epoch != self.session_epoch:
+            # The client has asked again meanwhile, and with other offsets perhaps: one answer is enough.
+            return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session.id)
         topics: dict[bytes | str, FetchableTopicResponse] = {}
         endpoints: dict[int, NodeEndpoint] = {}
         moved: list[Key] = []

@@ -11,6 +11,7 @@ from collections import Counter
 from pykbroker.api.context import RequestContext
 from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import Operation, Resource
+from pykbroker_log.log_config import StorageError
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -93,7 +94,10 @@ def _find(partition: Partition, timestamp: int, request: ListOffsetsRequest) -> 
         return log.local_log_start_offset, -1, log.epochs.of_offset(log.local_log_start_offset)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, -1, -1
-    found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    try:
+        found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    except StorageError as error:
+        raise partition.storage_failed(error) from error
     if found is None or found[0] >= end:
         return -1, -1, -1
     return found

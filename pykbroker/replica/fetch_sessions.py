@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from pykbroker_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from pykbroker.metrics.registry import Metrics
     from pykbroker.replica.partition import Partition
 
 INITIAL_EPOCH = 0
@@ -45,7 +46,6 @@ class FetchPartition:
         "log_start_offset",
         "max_bytes",
         "partition",
-        "sent_error",
         "sent_high_watermark",
         "sent_log_start_offset",
         "topic",
@@ -64,7 +64,6 @@ class FetchPartition:
         self.partition: Partition | None = None
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
-        self.sent_error = 0
 
     def worth_telling(self, error: int, has_records: bool, high_watermark: int, log_start_offset: int, diverging: bool) -> bool:
         """Whether an incremental answer mentions this partition; remembers what it says if so."""
@@ -105,11 +104,14 @@ class FetchSession:
 class FetchSessions:
     """The cache. Least recently used first."""
 
-    def __init__(self, slots: int, rng: random.Random) -> None:
+    def __init__(self, slots: int, rng: random.Random, metrics: Metrics) -> None:
         self._slots = slots
         self._random = rng
         self._sessions: dict[int, FetchSession] = {}
-        self.evictions = 0
+        name = "kafka.server:type=FetchSessionCache,name="
+        metrics.gauge(name + "NumIncrementalFetchSessions", lambda: len(self))
+        metrics.gauge(name + "NumIncrementalFetchPartitionsCached", self.partition_count)
+        self._evictions = metrics.counter(name + "IncrementalFetchSessionEvictionsPerSec")
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -122,10 +124,10 @@ class FetchSessions:
         session = self._sessions.get(session_id)
         if session is None:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        if session.uses_topic_ids != uses_topic_ids:
-            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         if session.epoch != epoch:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        if session.uses_topic_ids != uses_topic_ids:
+            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         session.epoch = next_epoch(epoch)
         session.last_used = now
         # Touch: dicts keep insertion order, so the first is the least recently used.
@@ -167,5 +169,5 @@ class FetchSessions:
                 return False
             victim = min(candidates, key=lambda session: len(session.partitions))
         del self._sessions[victim.id]
-        self.evictions += 1
+        self._evictions.value += 1
         return True

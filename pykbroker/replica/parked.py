@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class ParkedFetch:
     """`missing_bytes` must become readable before it is worth reading again."""
 
-    __slots__ = ("_complete", "_missing", "_partitions", "_seen", "_timer", "future")
+    __slots__ = ("_missing_bytes", "_partitions", "_read", "_timer", "future")
 
     def __init__(
         self,
@@ -24,36 +24,36 @@ class ParkedFetch:
         partitions: Iterable[Partition],
         missing_bytes: int,
         wait_seconds: float,
-        complete: Callable[[bool], Any],
+        read: Callable[[bool], Any],
     ) -> None:
-        """`complete(final)` returns the response, or None to go on waiting (never when final)."""
+        """`read(final)` returns the response or, unless final, how many bytes are still missing."""
         self.future: asyncio.Future[Any] = loop.create_future()
-        self._complete = complete
-        self._missing = missing_bytes
+        self._read = read
+        self._missing_bytes = missing_bytes
         self._partitions = list(partitions)
-        self._seen = sum(partition.committed_bytes for partition in self._partitions)
         for partition in self._partitions:
             partition.fetch_waiters.add(self)
-        self._timer = loop.call_later(wait_seconds, self._expire)
+        self._timer = loop.call_later(wait_seconds, self._complete, True)
         self.future.add_done_callback(self._done)
 
-    def poke(self, partition: Partition) -> None:
-        """Something changed at a partition: bytes, leadership, or its end."""
+    def poke(self, arrived_bytes: int) -> None:
+        """So much has become readable in its partitions since the last time, or something else has happened to them."""
+        self._missing_bytes -= arrived_bytes
+        if self._missing_bytes <= 0:
+            self._complete(False)
+
+    def _complete(self, final: bool) -> None:
         if self.future.done():
             return
-        if partition.is_leader and not partition.offline:
-            arrived = sum(partition.committed_bytes for partition in self._partitions) - self._seen
-            if arrived < self._missing:
-                return
-        response = self._complete(False)
-        if response is not None:
-            self.future.set_result(response)
+        try:
+            found = self._read(final)
+        except Exception as error:  # noqa: BLE001  # a bug: this request's alone, others wait for the same partition
+            self.future.set_exception(error)
+            return
+        if isinstance(found, int):
+            self._missing_bytes = found
         else:
-            self._seen = sum(partition.committed_bytes for partition in self._partitions)
-
-    def _expire(self) -> None:
-        if not self.future.done():
-            self.future.set_result(self._complete(True))
+            self.future.set_result(found)
 
     def _done(self, future: asyncio.Future[Any]) -> None:
         # Also when the connection closed and cancelled it: nothing of a parked fetch stays behind.

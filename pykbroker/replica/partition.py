@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pykbroker.replica.isr import high_watermark
 from pykbroker_log.log_config import MAX_INT64, AppendOrigin, StorageError
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pykbroker.replica.table import ReplicaTable
 
 Committed = Callable[[ErrorCode], None]
+#: How many bytes became readable, where nobody counted them: worth reading again for everyone.
+ENOUGH = 1 << 62
 
 
 class Partition:
@@ -35,7 +37,6 @@ class Partition:
         "_followers",
         "_log",
         "_sequence",
-        "committed_bytes",
         "fetch_waiters",
         "index",
         "is_leader",
@@ -63,8 +64,6 @@ class Partition:
         self.is_leader = False
         #: its log directory failed: every access answers KAFKA_STORAGE_ERROR
         self.offline = False
-        #: grows with every byte that became readable; parked fetches compare it instead of reading again
-        self.committed_bytes = 0
         self.fetch_waiters: set[ParkedFetch] = set()
         self._log: PartitionLog | None = None
         self._followers: dict[int, int] = {}
@@ -96,10 +95,6 @@ class Partition:
     @property
     def high_watermark(self) -> int:
         return self.log.high_watermark
-
-    @property
-    def last_stable_offset(self) -> int:
-        return self.log.last_stable_offset
 
     # -- role ---------------------------------------------------------------------------------------------------------
 
@@ -175,18 +170,16 @@ class Partition:
                 # flush.messages is a promise about what is acknowledged, so it is kept before the answer: this blocks.
                 log.flush()
         except StorageError as error:
-            self.table.directory_failed(error)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: {error}") from error
+            raise self.storage_failed(error) from error
         if not info.duplicate:
             table = self.table
             size = info.byte_count
             table.messages_in.value += info.record_count
             table.bytes_in.value += size
-            self.committed_bytes += size
-            self._advance()
+            self._advance(size)
         return info
 
-    def _advance(self) -> None:
+    def _advance(self, arrived_bytes: int = ENOUGH) -> None:
         """Move the high watermark to what the replica set has, and tell who waits."""
         log = self._log
         if log is None or not self.is_leader:
@@ -203,13 +196,15 @@ class Partition:
         while waiters and waiters[0][0] <= reached:
             heapq.heappop(waiters)[2](ErrorCode.NONE)
         if self.fetch_waiters:
-            self.table.changed(self)
+            self.table.changed(self, arrived_bytes)
 
     def when_committed(self, offset: int, callback: Committed) -> None:
         """Call back once everything before `offset` is committed (at once if it is), or with the reason why it will not be."""
         if not self.is_leader:
             callback(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        elif self.log.high_watermark >= offset:
+        elif self._log is None:
+            callback(ErrorCode.KAFKA_STORAGE_ERROR)
+        elif self._log.high_watermark >= offset:
             callback(ErrorCode.NONE)
         else:
             self._sequence += 1
@@ -220,7 +215,7 @@ class Partition:
         for _, _, callback in sorted(waiters, key=lambda entry: entry[1]):
             callback(code)
         if self.fetch_waiters:
-            self.table.changed(self)
+            self.table.changed(self, ENOUGH)
 
     # -- read ---------------------------------------------------------------------------------------------------------
 
@@ -231,15 +226,17 @@ class Partition:
         try:
             return log.read(offset, max_bytes, upper, min_one=min_one, mapped=zero_copy)
         except StorageError as error:
-            self.table.directory_failed(error)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: {error}") from error
+            raise self.storage_failed(error) from error
 
     def read_as_replica(self, replica_id: int, offset: int, max_bytes: int, *, min_one: bool, zero_copy: bool = False) -> ReadResult:
         """Read for a follower: up to the log end; its offset is proof of what it has."""
         if replica_id not in self.replicas:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self}: broker {replica_id} is not one of its replicas")
         log = self.log
-        result = log.read(offset, max_bytes, log.log_end_offset, min_one=min_one, mapped=zero_copy)
+        try:
+            result = log.read(offset, max_bytes, log.log_end_offset, min_one=min_one, mapped=zero_copy)
+        except StorageError as error:
+            raise self.storage_failed(error) from error
         if self._followers.get(replica_id, -1) < offset:
             self._followers[replica_id] = offset
             self._advance()
@@ -251,8 +248,16 @@ class Partition:
         target = log.high_watermark if offset == -1 else offset
         if target < 0 or target > log.high_watermark:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self}: cannot delete up to {offset}, the high watermark is {log.high_watermark}")
-        log.delete_records_before(target)
+        try:
+            log.delete_records_before(target)
+        except StorageError as error:
+            raise self.storage_failed(error) from error
         return log.log_start_offset
+
+    def storage_failed(self, error: StorageError) -> KafkaError:
+        """The disk failed under a request: what becomes of the directory, and the answer to raise."""
+        self.table.directory_failed(error)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: {error}")
 
     # -- end ----------------------------------------------------------------------------------------------------------
 
@@ -269,7 +274,3 @@ class Partition:
         log, self._log = self._log, None
         self._fail_waiters(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return log
-
-    def attributes(self) -> dict[str, Any]:
-        """For logs and debugging."""
-        return {"leader": self.leader_id, "epoch": self.leader_epoch, "isr": self.isr}

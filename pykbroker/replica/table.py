@@ -14,16 +14,18 @@ from typing import TYPE_CHECKING
 
 from pykbroker.config.topic import resolve_topic
 from pykbroker.metadata.image import ConfigResource, MetadataImage, PartitionImage
+from pykbroker.metadata.names import INTERNAL_TOPICS
 from pykbroker.replica.partition import Partition
 from pykbroker_log.log_config import LogConfig, StorageError
 from pykbroker_log.log_dirs import LogDir
-from pykbroker_log.partition_log import AppendInfo, InconsistentTopicId, PartitionLog
+from pykbroker_log.partition_log import InconsistentTopicId, PartitionLog
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from pykbroker.config.load import Config
     from pykbroker.metadata.delta import MetadataDelta
     from pykbroker.metrics.registry import Metrics
+    from pykbroker.replica.parked import ParkedFetch
     from pykbroker.runtime import Runtime
 
 logger = logging.getLogger(__name__)
@@ -77,7 +79,8 @@ class ReplicaTable:
         self._image = MetadataImage()
         self._topic_configs: dict[str, LogConfig] = {}
         self._leadership: list[Leadership] = []
-        self._changed: dict[Partition, None] = {}
+        # Bytes that became readable, of partitions that parked fetches wait for.
+        self._changed: dict[Partition, int] = {}
         self._to_open: list[Partition] = []
         self._started = False
         name = "kafka.server:type=BrokerTopicMetrics,name="
@@ -108,13 +111,6 @@ class ReplicaTable:
         if self._image.topics.partition(topic, index) is not None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index}: this node has no replica of it")
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index} does not exist")
-
-    def get_by_id(self, topic_id: bytes, index: int) -> Partition:
-        """Raises UNKNOWN_TOPIC_ID, else as `get`."""
-        topic = self._image.topics.by_id.get(topic_id)
-        if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        return self.get(topic.name, index)
 
     def on_leadership(self, callback: Leadership) -> None:
         """`callback(partition, is_leader, leader_epoch)` whenever this node gains, renews or loses leadership of a partition."""
@@ -290,20 +286,25 @@ class ReplicaTable:
 
     # -- what happens to partitions -----------------------------------------------------------------------------------
 
-    def changed(self, partition: Partition) -> None:
+    def changed(self, partition: Partition, arrived_bytes: int) -> None:
         """Parked fetches of this partition want to know; they are told once in this turn of the loop."""
-        if not self._changed:
+        changed = self._changed
+        if not changed:
             self.runtime.loop.call_soon(self._wake)
-        self._changed[partition] = None
+        changed[partition] = changed.get(partition, 0) + arrived_bytes
 
     def unparked(self, future: object) -> None:
         self.parked -= 1
 
     def _wake(self) -> None:
         changed, self._changed = self._changed, {}
-        for partition in changed:
-            for parked in list(partition.fetch_waiters):
-                parked.poke(partition)
+        # Once for each fetch, however many of its partitions changed: it reads them all.
+        arrived: dict[ParkedFetch, int] = {}
+        for partition, count in changed.items():
+            for parked in partition.fetch_waiters:
+                arrived[parked] = arrived.get(parked, 0) + count
+        for parked, count in arrived.items():
+            parked.poke(count)
 
     def directory_failed(self, error: StorageError) -> None:
         """The disk failed; the error says under which directory."""
@@ -328,6 +329,8 @@ class ReplicaTable:
 
     def delete_records(self, topic: str, index: int, offset: int) -> int:
         """DeleteRecords of one partition. Returns the low watermark. Raises KafkaError."""
+        if topic in INTERNAL_TOPICS:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal: its records are not deleted")
         partition = self.get(topic, index)
         partition.require_leader()
         if not self.topic_config(topic).delete:

@@ -68,8 +68,9 @@ class Upkeep:
         if self._stopped:
             return
         period_ms, task = self._schedule[name]
-        task()
+        # First: a task that fails is tried again.
         self._arm(name, period_ms)
+        task()
 
     # -- checkpoints: collected on the loop, written on a thread ------------------------------------------------------
 

@@ -1,0 +1,79 @@
+"""What the handlers of records see: a replica table on a memory disk, and nothing else that is real."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from types import SimpleNamespace
+from typing import Any, cast
+
+from pykbroker.api.context import RequestContext
+from pykbroker.api.services import BrokerServices
+from pykbroker.metadata.image import BrokerImage, Endpoint
+from pykbroker.replica.fetch_sessions import FetchSessions
+from pykbroker.security.authorizer import AllowAll, Operation, Resource
+from tests.replica.world import World
+
+
+class Denied:
+    """Everything but these (operation, resource, name)."""
+
+    def __init__(self, *denied: tuple[Operation, Resource, str]) -> None:
+        self.denied = denied
+
+    def authorize(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool:
+        return (operation, resource, name) not in self.denied
+
+
+class Half:
+    """`ask` gives the answer, brought through its bytes, or the future of one."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.loop = self.world.loop
+        self.replicas = self.world.replicas
+        nothing: Any = None
+        self.services = BrokerServices(
+            config=self.world.config,
+            runtime=self.world.runtime,
+            node_id=1,
+            cluster_id="c",
+            quorum=nothing,
+            metadata=cast(Any, self.world),
+            metrics=self.world.metrics,
+            replicas=self.replicas,
+            groups=nothing,
+            fetch_sessions=FetchSessions(1_000, random.Random(1), self.world.metrics),
+            producer_ids=nothing,
+            controller_channel=nothing,
+            lifecycle=nothing,
+            authorizer=AllowAll(),
+        )
+
+    def with_broker(self, broker_id: int) -> None:
+        """Another broker that clients can be sent to."""
+        endpoint = Endpoint("PLAINTEXT", f"host{broker_id}", 9092, 0)
+        broker = BrokerImage(broker_id, 0, bytes(16), {"PLAINTEXT": endpoint}, None, False, False, (), {})
+        object.__setattr__(self.world.image, "brokers", {**self.world.image.brokers, broker_id: broker})
+
+    def context(self, request: Any, version: int | None = None) -> RequestContext:
+        peer = SimpleNamespace(
+            principal="User:ANONYMOUS",
+            client_host="127.0.0.1",
+            listener_name="PLAINTEXT",
+            security_protocol="PLAINTEXT",
+            zero_copy=False,
+        )
+        chosen = request.MAX_VERSION if version is None else version
+        return RequestContext(cast(Any, peer), self.services, request.API_KEY, chosen, 0, "me", self.services.runtime.now_ms())
+
+    def ask(self, handler: Any, request: Any, version: int | None = None) -> Any:
+        ctx = self.context(request, version)
+        answer = handler.handle(ctx, request)
+        if isinstance(answer, asyncio.Future):
+            return answer
+        return None if answer is None else through_bytes(answer, ctx.api_version)
+
+
+def through_bytes(answer: Any, version: int) -> Any:
+    return type(answer).decode(memoryview(answer.encode_bytes(version)), 0, version)[0]

@@ -1,0 +1,316 @@
+"""Fetch: limits, sessions, and who waits for what."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from pykbroker.api import fetch
+from pykbroker.replica.partition import Partition
+from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
+from pykbroker_wire.records.batch import iter_batches
+from tests.api.broker_half import Denied, Half, through_bytes
+from tests.replica.world import NOW_MS, batch, topic_id
+
+SIZE = len(batch(b"x" * 100))
+UNKNOWN = b"no such topic id"
+
+
+@pytest.fixture
+def half() -> Half:
+    return Half()
+
+
+def write(partition: Partition, count: int = 1) -> None:
+    for _ in range(count):
+        partition.append(batch(b"x" * 100), required_acks=1, now_ms=NOW_MS)
+
+
+def asks(index: int = 0, offset: int = 0, **fields: Any) -> FetchPartition:
+    defaults: dict[str, Any] = {"partition_max_bytes": 1_000_000, "current_leader_epoch": -1, "last_fetched_epoch": -1}
+    return FetchPartition(partition=index, fetch_offset=offset, log_start_offset=-1, **{**defaults, **fields})
+
+
+def request(*topics: tuple[bytes, list[FetchPartition]], **fields: Any) -> FetchRequest:
+    defaults: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1_000_000, "session_epoch": -1}
+    asked = [FetchTopic(topic_id=one, partitions=partitions) for one, partitions in topics]
+    return FetchRequest(topics=asked, **{**defaults, **fields})
+
+
+def sizes(answer: Any) -> dict[int, int]:
+    return {one.partition_index: len(one.records or b"") for topic in answer.responses for one in topic.partitions}
+
+
+def codes(answer: Any) -> list[ErrorCode]:
+    return [ErrorCode(one.error_code) for topic in answer.responses for one in topic.partitions]
+
+
+def came(answer: asyncio.Future[Any]) -> Any:
+    return through_bytes(answer.result(), FetchRequest.MAX_VERSION)
+
+
+def waits(half: Half, asked: FetchRequest) -> asyncio.Future[Any]:
+    answer = half.ask(fetch, asked)
+    assert isinstance(answer, asyncio.Future)
+    half.loop.settle()
+    assert not answer.done()
+    return answer
+
+
+# -- limits -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_batch_comes_whole_however_small_the_limits(half: Half) -> None:
+    write(half.world.create("t", 3), 2)
+    write(half.replicas.get("t", 1), 2)
+    partitions = [asks(2), asks(0, partition_max_bytes=1), asks(1, partition_max_bytes=1)]
+    assert sizes(half.ask(fetch, request((topic_id("t"), partitions)))) == {2: 0, 0: SIZE, 1: 0}
+    partitions = [asks(2), asks(0), asks(1)]
+    assert sizes(half.ask(fetch, request((topic_id("t"), partitions), max_bytes=1))) == {2: 0, 0: SIZE, 1: 0}
+
+
+def test_the_limit_of_the_request_is_for_all_partitions(half: Half) -> None:
+    write(half.world.create("t", 2), 3)
+    write(half.replicas.get("t", 1), 3)
+    answer = half.ask(fetch, request((topic_id("t"), [asks(0), asks(1)]), max_bytes=4 * SIZE))
+    assert sizes(answer) == {0: 3 * SIZE, 1: SIZE}
+    answer = half.ask(fetch, request((topic_id("t"), [asks(0, partition_max_bytes=SIZE), asks(1)])))
+    assert sizes(answer) == {0: SIZE, 1: 3 * SIZE}
+
+
+def test_more_than_may_be_sent_is_not_waited_for(half: Half) -> None:
+    """With min_bytes over max_bytes it always waited to the end, with a full answer in hand."""
+    write(half.world.create("t"), 5)
+    asked = request((topic_id("t"), [asks()]), max_wait_ms=1_000, min_bytes=1_000_000, max_bytes=2 * SIZE)
+    assert sizes(half.ask(fetch, asked)) == {0: 2 * SIZE}
+
+
+def test_bytes_out_are_counted_for_consumers(half: Half) -> None:
+    write(half.world.create("t"), 2)
+    half.ask(fetch, request((topic_id("t"), [asks()])))
+    half.ask(fetch, request((topic_id("t"), [asks()]), replica_state=ReplicaState(replica_id=1)))
+    assert half.replicas.bytes_out.value == 2 * SIZE
+
+
+# -- waiting ----------------------------------------------------------------------------------------------------------
+
+
+def test_it_waits_for_min_bytes(half: Half) -> None:
+    partition = half.world.create("t")
+    answer = waits(half, request((topic_id("t"), [asks()]), max_wait_ms=1_000, min_bytes=3 * SIZE))
+    assert half.replicas.parked == 1
+    write(partition, 2)
+    half.loop.settle()
+    assert not answer.done()
+    write(partition, 1)
+    half.loop.settle()
+    assert sizes(came(answer)) == {0: 3 * SIZE}
+    assert half.replicas.parked == 0
+
+
+def test_it_answers_what_there_is_when_its_time_is_up(half: Half) -> None:
+    write(half.world.create("t"))
+    answer = waits(half, request((topic_id("t"), [asks()]), max_wait_ms=1_000, min_bytes=3 * SIZE))
+    half.loop.advance(1.1)
+    assert sizes(came(answer)) == {0: SIZE}
+
+
+def test_cancelled_it_no_longer_counts(half: Half) -> None:
+    half.world.create("t")
+    waits(half, request((topic_id("t"), [asks()]), max_wait_ms=1_000)).cancel()
+    half.loop.settle()
+    assert half.replicas.parked == 0
+    assert not half.replicas.get("t", 0).fetch_waiters
+
+
+def test_with_too_many_that_wait_it_is_answered_at_once(half: Half) -> None:
+    half.world.create("t")
+    half.replicas.max_parked = 1
+    waits(half, request((topic_id("t"), [asks()]), max_wait_ms=1_000))
+    assert sizes(half.ask(fetch, request((topic_id("t"), [asks()]), max_wait_ms=1_000))) == {0: 0}
+
+
+def test_a_partition_that_is_not_there_keeps_nobody_from_waiting(half: Half) -> None:
+    """It was answered at once, and the client asked again at once, for as long as the topic stayed away."""
+    partition = half.world.create("t")
+    topics = (topic_id("t"), [asks(), asks(7)]), (UNKNOWN, [asks()])
+    answer = waits(half, request(*topics, max_wait_ms=1_000))
+    write(partition)
+    half.loop.settle()
+    assert codes(came(answer)) == [
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    ]
+
+
+def test_with_nothing_to_wait_for_it_is_answered_at_once(half: Half) -> None:
+    answer = half.ask(fetch, request((UNKNOWN, [asks()]), max_wait_ms=1_000))
+    assert codes(answer) == [ErrorCode.UNKNOWN_TOPIC_ID]
+    assert codes(half.ask(fetch, request(max_wait_ms=1_000))) == []
+
+
+def test_an_error_of_the_log_is_answered_at_once(half: Half) -> None:
+    half.world.create("t", 2)
+    asked = request((topic_id("t"), [asks(0), asks(1, offset=5)]), max_wait_ms=1_000)
+    assert codes(half.ask(fetch, asked)) == [ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE]
+
+
+@pytest.mark.parametrize(
+    "what, code",
+    [
+        ("deleted", ErrorCode.UNKNOWN_TOPIC_ID),
+        ("created again", ErrorCode.UNKNOWN_TOPIC_ID),
+        ("moved", ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        ("new epoch", ErrorCode.FENCED_LEADER_EPOCH),
+        ("offline", ErrorCode.KAFKA_STORAGE_ERROR),
+    ],
+)
+def test_what_happens_to_a_partition_meanwhile_is_told(half: Half, what: str, code: ErrorCode) -> None:
+    partition = half.world.create("t")
+    half.world.create("u")
+    epoch = 0 if what == "new epoch" else -1
+    topics = (topic_id("t"), [asks(current_leader_epoch=epoch)]), (topic_id("u"), [asks()])
+    answer = waits(half, request(*topics, max_wait_ms=1_000, min_bytes=1_000_000))
+    match what:
+        case "deleted":
+            half.world.delete("t")
+        case "created again":
+            half.world.delete("t")
+            half.world.create("t", unique=1)
+        case "moved":
+            half.world.change(partition, leader=2)
+        case "new epoch":
+            half.world.change(partition, leader=1)
+        case "offline":
+            partition.take_offline()
+    half.loop.settle()
+    assert codes(came(answer)) == [code, ErrorCode.NONE]
+    assert half.replicas.parked == 0
+
+
+def test_a_moved_partition_says_where_to(half: Half) -> None:
+    partition = half.world.create("t", 2, replicas=(1, 2))
+    half.with_broker(2)
+    for index in range(2):
+        half.world.change(half.replicas.get("t", index), leader=2)
+    half.with_broker(2)
+    answer = half.ask(fetch, request((topic_id("t"), [asks(0), asks(1)])))
+    leaders = [one.current_leader for one in answer.responses[0].partitions]
+    assert [(one.leader_id, one.leader_epoch) for one in leaders] == [(2, partition.leader_epoch)] * 2
+    assert [(one.node_id, one.host) for one in answer.node_endpoints] == [(2, "host2")]
+
+
+def test_only_brokers_speak_as_replicas(half: Half) -> None:
+    """CVE-2018-1288. Per partition, as Apache Kafka."""
+    half.world.create("t")
+    half.services.authorizer = Denied((Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME))
+    asked = request((topic_id("t"), [asks()]), replica_state=ReplicaState(replica_id=1))
+    assert codes(half.ask(fetch, asked)) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+    assert codes(half.ask(fetch, request((topic_id("t"), [asks()])))) == [ErrorCode.NONE]
+
+
+# -- sessions ---------------------------------------------------------------------------------------------------------
+
+
+def begin(half: Half, *topics: tuple[bytes, list[FetchPartition]]) -> int:
+    answer = half.ask(fetch, request(*topics, session_epoch=0))
+    session_id: int = answer.session_id
+    assert session_id
+    return session_id
+
+
+def follow(half: Half, session_id: int, epoch: int, *topics: tuple[bytes, list[FetchPartition]], **fields: Any) -> Any:
+    return half.ask(fetch, request(*topics, session_id=session_id, session_epoch=epoch, **fields))
+
+
+def test_an_incremental_answer_has_what_changed(half: Half) -> None:
+    write(half.world.create("t", 3))
+    session = begin(half, (topic_id("t"), [asks(0, offset=1), asks(1), asks(2)]))
+    assert sizes(follow(half, session, 1)) == {}
+    write(half.replicas.get("t", 1))
+    assert sizes(follow(half, session, 2)) == {1: SIZE}
+    assert sizes(follow(half, session, 3, (topic_id("t"), [asks(1, offset=1)]))) == {}
+    half.replicas.get("t", 0).delete_records_before(1)
+    assert sizes(follow(half, session, 4)) == {0: 0}
+
+
+def test_partitions_that_had_records_go_to_the_end(half: Half) -> None:
+    half.world.create("t", 2)
+    session = begin(half, (topic_id("t"), [asks(0), asks(1)]))
+    for index in range(2):
+        write(half.replicas.get("t", index), 5)
+    assert sizes(follow(half, session, 1, max_bytes=1)) == {0: SIZE, 1: 0}
+    assert sizes(follow(half, session, 2, (topic_id("t"), [asks(0, offset=1)]), max_bytes=1)) == {1: SIZE}
+
+
+def test_forgotten_partitions_are_gone(half: Half) -> None:
+    half.world.create("t", 2)
+    session = begin(half, (topic_id("t"), [asks(0), asks(1)]))
+    forgotten = [ForgottenTopic(topic_id=topic_id("t"), partitions=[0])]
+    follow(half, session, 1, forgotten_topics_data=forgotten)
+    for index in range(2):
+        write(half.replicas.get("t", index))
+    assert sizes(follow(half, session, 2)) == {1: SIZE}
+
+
+def test_a_session_without_partitions_ends(half: Half) -> None:
+    half.world.create("t")
+    session = begin(half, (topic_id("t"), [asks()]))
+    forgotten = [ForgottenTopic(topic_id=topic_id("t"), partitions=[0])]
+    assert follow(half, session, 1, forgotten_topics_data=forgotten).session_id == 0
+    assert follow(half, session, 2).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_an_error_is_repeated_and_its_end_told_once(half: Half) -> None:
+    half.world.create("t")
+    session = begin(half, (topic_id("t"), [asks()]), (topic_id("late"), [asks()]))
+    for epoch in (1, 2):
+        assert codes(follow(half, session, epoch)) == [ErrorCode.UNKNOWN_TOPIC_ID]
+    half.world.create("late")
+    assert codes(follow(half, session, 3)) == [ErrorCode.NONE]
+    assert codes(follow(half, session, 4)) == []
+
+
+def test_wrong_epochs_and_sessions(half: Half) -> None:
+    half.world.create("t")
+    session = begin(half, (topic_id("t"), [asks()]))
+    assert follow(half, session, 2).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert follow(half, session + 1, 1).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    by_name = request(session_id=session, session_epoch=1)
+    assert half.ask(fetch, by_name, 12).error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    by_name.session_epoch = 2
+    assert half.ask(fetch, by_name, 12).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert follow(half, session, 1).error_code == ErrorCode.NONE
+    follow(half, session, -1)
+    assert follow(half, session, 2).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_of_two_requests_of_one_session_the_later_has_the_records(half: Half) -> None:
+    """Both had them, and the first at the offsets of the second."""
+    partition = half.world.create("t")
+    session = begin(half, (topic_id("t"), [asks()]))
+    first = follow(half, session, 1, max_wait_ms=1_000)
+    second = follow(half, session, 2, max_wait_ms=1_000)
+    write(partition)
+    half.loop.settle()
+    assert first.result().error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert sizes(came(second)) == {0: SIZE}
+
+
+def test_a_topic_that_was_deleted_and_created_again_by_name(half: Half) -> None:
+    write(half.world.create("t"), 2)
+    asked = request(session_epoch=0)
+    asked.topics = [FetchTopic(topic="t", partitions=[asks()])]
+    session = half.ask(fetch, asked, 12).session_id
+    half.world.delete("t")
+    again = request(session_id=session, session_epoch=1)
+    assert codes(half.ask(fetch, again, 12)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    write(half.world.create("t", unique=1))
+    again.session_epoch = 2
+    answer = half.ask(fetch, again, 12)
+    assert [header.base_offset for _, header in iter_batches(answer.responses[0].partitions[0].records)] == [0]

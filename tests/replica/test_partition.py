@@ -1,0 +1,176 @@
+"""One partition: what its role allows, when its high watermark moves, who is told."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from pykbroker.replica.partition import Partition
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from tests.replica.world import NOW_MS, World, batch, directory_id
+
+READ = {"max_bytes": 1_000_000, "min_one": True}
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def append(partition: Partition, *values: bytes, acks: int = -1) -> int:
+    return partition.append(batch(*values or (b"x",)), required_acks=acks, now_ms=NOW_MS).last_offset
+
+
+def refused(code: ErrorCode) -> pytest.RaisesExc[KafkaError]:
+    return pytest.RaisesExc(KafkaError, check=lambda error: error.code == code)
+
+
+def test_alone_everything_is_committed_at_once(world: World) -> None:
+    partition = world.create("t")
+    codes: list[ErrorCode] = []
+    assert append(partition, b"a", b"b") == 1
+    partition.when_committed(2, codes.append)
+    assert codes == [ErrorCode.NONE]
+    found = partition.read(0, 1_000_000, read_committed=False, min_one=True)
+    assert found.next_offset == 2
+
+
+def test_followers_move_the_high_watermark_and_tell_who_waits_in_order(world: World) -> None:
+    partition = world.create("t", replicas=(1, 2, 3))
+    append(partition)
+    append(partition)
+    told: list[str] = []
+    partition.when_committed(2, lambda code: told.append(f"second {code.name}"))
+    partition.when_committed(1, lambda code: told.append(f"first {code.name}"))
+    partition.read_as_replica(2, 2, 1_000, min_one=True)
+    assert partition.high_watermark == 0
+    partition.read_as_replica(3, 1, 1_000, min_one=True)
+    assert (partition.high_watermark, told) == (1, ["first NONE"])
+    assert partition.read(0, 1_000_000, read_committed=False, min_one=True).next_offset == 1
+    partition.read_as_replica(3, 2, 1_000, min_one=True)
+    assert told == ["first NONE", "second NONE"]
+
+
+def test_a_smaller_replica_set_commits_what_it_has(world: World) -> None:
+    partition = world.create("t", replicas=(1, 2))
+    append(partition)
+    world.change(partition, isr=[1])
+    assert partition.high_watermark == 1
+
+
+def test_a_new_epoch_forgets_what_followers_proved_in_the_last(world: World) -> None:
+    partition = world.create("t", replicas=(1, 2))
+    append(partition)
+    partition.read_as_replica(2, 1, 1_000, min_one=True)
+    world.change(partition, leader=1)
+    append(partition)
+    assert partition.high_watermark == 1
+    partition.read_as_replica(2, 0, 1_000, min_one=True)
+    assert partition.high_watermark == 1
+
+
+def test_too_few_in_sync_replicas_refuse_acks_all_alone(world: World) -> None:
+    partition = world.create("t", min_insync_replicas="2")
+    with refused(ErrorCode.NOT_ENOUGH_REPLICAS):
+        append(partition)
+    assert append(partition, acks=1) == 0
+
+
+def test_epochs_of_requests(world: World) -> None:
+    partition = world.create("t")
+    world.change(partition, leader=1)
+    partition.require_leader()
+    partition.require_leader(1)
+    with refused(ErrorCode.FENCED_LEADER_EPOCH):
+        partition.require_leader(0)
+    with refused(ErrorCode.UNKNOWN_LEADER_EPOCH):
+        partition.require_leader(2)
+
+
+@pytest.mark.parametrize("change", [{"leader": 2}, {"leader": 1}])
+def test_who_waits_hears_that_the_leadership_went(world: World, change: dict[str, int]) -> None:
+    partition = world.create("t", replicas=(1, 2))
+    append(partition)
+    codes: list[ErrorCode] = []
+    partition.when_committed(1, codes.append)
+    world.change(partition, **change)
+    assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+def test_only_a_leader_takes_records(world: World) -> None:
+    partition = world.create("t", replicas=(1, 2))
+    world.change(partition, leader=2)
+    with refused(ErrorCode.NOT_LEADER_OR_FOLLOWER):
+        append(partition)
+
+
+def test_only_a_replica_reads_as_one(world: World) -> None:
+    with refused(ErrorCode.NOT_LEADER_OR_FOLLOWER):
+        world.create("t").read_as_replica(7, 0, 1_000, min_one=True)
+
+
+@pytest.mark.parametrize("as_replica", [False, True])
+def test_a_disk_that_cannot_be_read_is_an_answer(world: World, as_replica: bool) -> None:
+    """A follower's read let the error through: the connection was closed, the directory kept."""
+    partition = world.create("t", replicas=(1, 2))
+    world.change(partition, isr=[1])
+    append(partition)
+    world.disk.fail_next("pread", errno.EIO)
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        if as_replica:
+            partition.read_as_replica(2, 0, 1_000, min_one=True)
+        else:
+            partition.read(0, 1_000, read_committed=False, min_one=True)
+    assert partition.offline
+    assert [log_dir.directory_id for log_dir, _ in world.failures] == [directory_id(0)]
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        append(partition)
+
+
+def test_who_asks_to_wait_for_a_log_that_is_gone_is_told(world: World) -> None:
+    """A request for two partitions of one directory: the second append failed it."""
+    partition = world.create("t", replicas=(1, 2))
+    append(partition)
+    partition.take_offline()
+    codes: list[ErrorCode] = []
+    partition.when_committed(1, codes.append)
+    assert codes == [ErrorCode.KAFKA_STORAGE_ERROR]
+
+
+def test_a_full_disk_refuses_and_comes_back(world: World) -> None:
+    partition = world.create("t")
+    append(partition)
+    world.disk.fail_next("pwritev", errno.ENOSPC)
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        append(partition)
+    assert append(partition) == 1
+    assert not world.failures
+
+
+def test_a_duplicate_waits_for_its_original(world: World) -> None:
+    partition = world.create("t", replicas=(1, 2))
+    fields = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+    first = partition.append(batch(b"x", **fields), required_acks=-1, now_ms=NOW_MS)
+    again = partition.append(batch(b"x", **fields), required_acks=-1, now_ms=NOW_MS)
+    assert (again.first_offset, again.duplicate, first.duplicate) == (0, True, False)
+    codes: list[ErrorCode] = []
+    partition.when_committed(again.last_offset + 1, codes.append)
+    assert codes == []
+    partition.read_as_replica(2, 1, 1_000, min_one=True)
+    assert codes == [ErrorCode.NONE]
+
+
+def test_delete_records(world: World) -> None:
+    partition = world.create("t", replicas=(1, 2))
+    for _ in range(3):
+        append(partition)
+    partition.read_as_replica(2, 2, 1_000, min_one=True)
+    for offset in (3, -2):
+        with refused(ErrorCode.OFFSET_OUT_OF_RANGE):
+            partition.delete_records_before(offset)
+    assert partition.delete_records_before(1) == 1
+    assert partition.delete_records_before(0) == 1
+    assert partition.delete_records_before(-1) == 2
+    with refused(ErrorCode.OFFSET_OUT_OF_RANGE):
+        partition.read(1, 1_000, read_committed=False, min_one=True)

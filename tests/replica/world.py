@@ -1,0 +1,146 @@
+"""A replica table on a memory disk, its metadata as records, its loop as the test moves it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any, cast
+
+from pykbroker.config.load import load
+from pykbroker.metadata.delta import MetadataDelta
+from pykbroker.metadata.image import EMPTY_IMAGE, MetadataImage
+from pykbroker.metrics.registry import Metrics
+from pykbroker.replica.partition import Partition
+from pykbroker.replica.table import ReplicaTable
+from pykbroker.runtime import Runtime
+from pykbroker_log.disk import MemoryDisk
+from pykbroker_log.log_config import StorageError
+from pykbroker_log.log_dirs import LogDir
+from pykbroker_wire.primitives import TopLevel
+from pykbroker_wire.records.batch import build_batch
+from pykbroker_wire.stored.metadata import (
+    ConfigRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from tests.coordinator.fakes import Loop, as_loop
+
+NODE = 1
+NOW_MS = 1_700_000_000_000
+
+
+class TimerLoop(Loop):
+    def call_later(self, delay: float, callback: Callable[..., Any], *args: Any) -> asyncio.TimerHandle:
+        return self.call_at(self.now + delay, callback, *args)
+
+
+class FakeRuntime:
+    def __init__(self, loop: Loop, disk: MemoryDisk) -> None:
+        self.loop = as_loop(loop)
+        self.disk = disk
+        self.random = random.Random(1)
+
+    def now_ms(self) -> int:
+        return NOW_MS + int(self.loop.time() * 1000)
+
+    def run_blocking(self, function: Callable[..., Any], *args: object) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = self.loop.create_future()
+        try:
+            future.set_result(function(*args))
+        except Exception as error:  # noqa: BLE001  # whatever a call raises is its result
+            future.set_exception(error)
+        return future
+
+
+class World:
+    """Node 1. `publish` replays records; `loop.settle()` runs what they caused."""
+
+    def __init__(self, directories: int = 1) -> None:
+        self.loop = TimerLoop()
+        self.disk = MemoryDisk()
+        self.runtime = cast(Runtime, FakeRuntime(self.loop, self.disk))
+        self.config = load(
+            {
+                "process.roles": "broker,controller",
+                "node.id": "1",
+                "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+                "controller.listener.names": "CONTROLLER",
+                "controller.quorum.voters": "1@localhost:9093",
+            }
+        )
+        self.metrics = Metrics()
+        self.log_dirs = []
+        for number in range(directories):
+            self.disk.make_dirs(f"d{number}")
+            self.log_dirs.append(LogDir.open(self.disk, f"d{number}", directory_id(number), NOW_MS))
+        self.failures: list[tuple[LogDir, StorageError]] = []
+        self.image: MetadataImage = EMPTY_IMAGE
+        self.replicas = ReplicaTable(
+            self.runtime,
+            self.config,
+            NODE,
+            self.log_dirs,
+            self.metrics,
+            lambda log_dir, error: self.failures.append((log_dir, error)),
+        )
+        self.replicas.start()
+
+    def publish(self, *records: TopLevel) -> None:
+        delta = MetadataDelta(self.image)
+        for record in records:
+            delta.replay(record)
+        old, self.image = self.image, delta.apply(self.image.offset + len(records), 1)
+        self.replicas.publish(delta, old, self.image)
+
+    def create(
+        self, name: str, partitions: int = 1, replicas: tuple[int, ...] = (NODE,), unique: int = 0, **configs: str
+    ) -> Partition:
+        self.publish(*topic(name, partitions, replicas, unique, **configs))
+        self.loop.settle()
+        return self.replicas.get(name, 0)
+
+    def change(self, partition: Partition, **fields: Any) -> None:
+        self.publish(PartitionChangeRecord(partition_id=partition.index, topic_id=partition.topic_id, **fields))
+
+    def delete(self, name: str) -> None:
+        self.publish(RemoveTopicRecord(topic_id=self.image.topics.by_name[name].id))
+
+    def folders(self, root: str = "d0") -> list[str]:
+        return [name for name in self.disk.list(root) if self.disk.is_dir(f"{root}/{name}")]
+
+
+def directory_id(number: int) -> bytes:
+    return b"directory" + number.to_bytes(7, "big")
+
+
+def topic_id(name: str, unique: int = 0) -> bytes:
+    return name.encode().ljust(15, b".")[:15] + bytes([unique])
+
+
+def topic(name: str, partitions: int, replicas: tuple[int, ...], unique: int = 0, **configs: str) -> list[TopLevel]:
+    records: list[TopLevel] = [TopicRecord(name=name, topic_id=topic_id(name, unique))]
+    records += [
+        ConfigRecord(resource_type=2, resource_name=name, name=key.replace("_", "."), value=value)
+        for key, value in configs.items()
+    ]
+    records += [
+        PartitionRecord(
+            partition_id=index,
+            topic_id=topic_id(name, unique),
+            replicas=list(replicas),
+            isr=list(replicas),
+            leader=NODE,
+            leader_epoch=0,
+            partition_epoch=0,
+            directories=[bytes(16)] * len(replicas),
+        )
+        for index in range(partitions)
+    ]
+    return records
+
+
+def batch(*values: bytes, **fields: Any) -> bytearray:
+    return bytearray(build_batch([(None, value, (), NOW_MS) for value in values], **fields))
