@@ -132,7 +132,8 @@ def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | as
         elif not ctx.authorize(Operation.WRITE, Resource.TOPIC, name):
             topic_error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif name in INTERNAL_TOPICS and not topic_error and ctx.client_id != _ADMIN_CLIENT_ID:
-            topic_error = ErrorCode.INVALID_TOPIC_EXCEPTION
+            there = name in services.metadata.image.topics.by_name
+            topic_error = ErrorCode.INVALID_TOPIC_EXCEPTION if there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         answers: list[PartitionProduceResponse] = []
         for asked in topic.partition_data if len(topic.partition_data) == 1 else _each_once(topic.partition_data):
             index = asked.index

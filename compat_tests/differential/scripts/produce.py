@@ -96,6 +96,8 @@ def produce(s: Session) -> None:
         lambda v: ask(topic, topic_id, [(0, good())], transactional_id="t"),
         range(3, 14),
     )
+    s.call("to an internal topic that is not there", ask("__transaction_state", bytes(16), [(0, good())]), 12)
+    s.until_coordinator()
     for name in ("__consumer_offsets", "__cluster_metadata"):
         s.call(f"to {name}", ask(name, bytes(16), [(0, good())]), 12)
 
