@@ -20,12 +20,11 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from pykbroker_log.log_config import AppendOrigin
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.batch import CONTROL, MAX_INT32, TRANSACTIONAL, BatchHeader
 from pykbroker_wire.records.control import ControlRecord, ControlType, parse_control
+from pykbroker_wire.records.crc import crc32c
 from pykbroker_wire.records.record import iter_records
 
 KEPT_BATCHES = 5

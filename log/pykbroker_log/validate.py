@@ -28,8 +28,6 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from crc32c import crc32c
-
 from pykbroker_log.log_config import MAX_INT64, AppendOrigin
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.batch import (
@@ -58,6 +56,7 @@ from pykbroker_wire.records.compression import (
     decompress,
     stream,
 )
+from pykbroker_wire.records.crc import crc32c
 from pykbroker_wire.records.record import InvalidRecord, encode_record, iter_encoded, wrap_int64
 from pykbroker_wire.records.walk import COMPILED, MIN_INT64, walk, walk_each, walk_stream
 

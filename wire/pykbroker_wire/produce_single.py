@@ -61,7 +61,7 @@ def parse(frame: memoryview, position: int, version: int) -> tuple[int, int, byt
                 if shift > 28:
                     return None
         end = position + size - 1
-        if size < 1 or len(frame) != end + 3 or frame[end:] != _ENDS:
+        if size < 1 or len(frame) != end + 3 or bytes(frame[end:]) != _ENDS:
             return None
         return acks, timeout_ms, topic, index, frame[position:end]
     except Exception:  # noqa: BLE001  # whatever is wrong with these bytes, the generated reader says it properly

@@ -20,9 +20,8 @@ from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING, NamedTuple
 
-from crc32c import crc32c
-
 from pykbroker_wire.records.compression import Codec, compress
+from pykbroker_wire.records.crc import crc32c
 from pykbroker_wire.records.record import Headers, encode_record
 
 if TYPE_CHECKING:
