@@ -31,6 +31,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     timing.register(config)
+    # The node under test overwrites what it received after each request (pykbroker/net/connection.py).
+    os.environ["PYKBROKER_POISON_RECEIVED"] = "1"
 
 
 def pytest_report_header(config: pytest.Config) -> str:

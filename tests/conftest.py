@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
+from pykbroker.net import connection
 from tests import timing
 
 if TYPE_CHECKING:
@@ -12,3 +14,6 @@ if TYPE_CHECKING:
 
 def pytest_configure(config: pytest.Config) -> None:
     timing.register(config)
+    # Every node under test overwrites what it received, those that tests start as processes too.
+    os.environ["PYKBROKER_POISON_RECEIVED"] = "1"
+    connection.POISON_RECEIVED = True

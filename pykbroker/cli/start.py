@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import gc
 import logging
+import os
 import signal
 import sys
 
@@ -97,8 +98,11 @@ def _raise_file_limit() -> None:
 
 async def _serve(loop: asyncio.AbstractEventLoop, chosen: settings.Settings, *, may_format: bool) -> int:
     from pykbroker.broker import Node, StartError
+    from pykbroker.net import connection
     from pykbroker.runtime import OsRuntime
 
+    # Set by tests: see pykbroker/net/connection.py.
+    connection.POISON_RECEIVED = bool(os.environ.get("PYKBROKER_POISON_RECEIVED"))
     stop = asyncio.Event()
     runtime = OsRuntime(loop)
     for warning in chosen.config.warnings:

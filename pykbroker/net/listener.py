@@ -38,7 +38,6 @@ class Limits:
     #: of the operating system, per connection; -1 leaves them as they are
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
-    poison: bool = False
 
 
 class WaitingMemory:

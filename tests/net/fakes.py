@@ -88,7 +88,7 @@ class FakeLoop:
 
 
 def make_listener(dispatch: Dispatch, limits: Limits | None = None) -> Listener:
-    return Listener(cast(Runtime, FakeRuntime()), "PLAINTEXT", dispatch, limits or Limits(poison=True))
+    return Listener(cast(Runtime, FakeRuntime()), "PLAINTEXT", dispatch, limits or Limits())
 
 
 def connect(listener: Listener, host: str = "127.0.0.1") -> tuple[Connection, FakeTransport]:

@@ -9,11 +9,9 @@ from pykbroker.config.kinds import (
     BOOLEAN,
     CLUSTER_WIDE,
     DOUBLE,
-    HIGH,
     INT,
     LIST,
     LONG,
-    LOW,
     MAX_LONG,
     MEDIUM,
     PER_GROUP,
@@ -120,6 +118,4 @@ OWN = in_area(
     Key("pykbroker.connection.max.unsent.bytes", LONG, 16_777_216, at_least(1), MEDIUM),
     Key("pykbroker.connection.request.receive.timeout.ms", INT, 30000, at_least(1), MEDIUM),
     Key("pykbroker.max.parked.requests", INT, 100_000, at_least(1), MEDIUM),
-    Key("pykbroker.message.max.array.elements", INT, 1_000_000, at_least(1), LOW),
-    Key("pykbroker.produce.record.validation", STRING, "full", OneOf("full", "header"), HIGH),
 )

@@ -128,8 +128,4 @@ pykbroker.connection.request.receive.timeout.ms
 pykbroker.max.parked.requests
     Most requests that wait for data, time or replicas in the whole node; beyond it they are answered at once with what
     there is.
-pykbroker.message.max.array.elements
-    Most elements that an array in a request may announce.
-pykbroker.produce.record.validation
-    `full` checks each record of a produced batch as Apache Kafka does; `header` only the batch's header and checksum.
 """
