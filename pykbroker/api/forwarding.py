@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 from typing import Any
 
 from pykbroker.api.context import RequestContext
@@ -17,6 +18,8 @@ from pykbroker.api.services import BrokerServices
 from pykbroker.net.connection import CloseConnection
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.envelope import EnvelopeRequest
+
+logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.05
 TIMEOUT_MS = 30_000
@@ -48,12 +51,16 @@ def forward(row: Row, ctx: RequestContext, frame: memoryview, request: Any) -> a
             services.controller_channel.send(envelope, TIMEOUT_MS).add_done_callback(arrived)
 
     def arrived(future: asyncio.Future[Any]) -> None:
+        error = None if future.cancelled() else future.exception()
         if answer.done():
             return
         if future.cancelled():
             answer.cancel()
             return
-        error: BaseException | None = future.exception()
+        if error is not None and not isinstance(error, ConnectionError | TimeoutError):
+            logger.error("%s request from %s failed at the controller", row.name, ctx.client_host, exc_info=error)
+            answer.set_exception(CloseConnection("internal error"))
+            return
         code = ErrorCode.NONE if error is not None else ErrorCode(future.result().error_code)
         if error is None and code == ErrorCode.NONE:
             answer.set_result(ForwardedResponse(future.result().response_data))

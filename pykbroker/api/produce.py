@@ -7,8 +7,9 @@ it is the only way to tell. Transactional batches are refused until the transact
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from pykbroker.api.context import RequestContext
 from pykbroker.api.leaders import leader_hint, node_on_listener
@@ -212,8 +213,9 @@ def _fail(answer: PartitionProduceResponse, error: KafkaError, partition: Partit
     answer.error_code = error.code
     answer.base_offset = -1
     answer.log_append_time_ms = -1
-    reached = partition is not None and error.code not in _WITHOUT_LOG_START and not isinstance(error, NotOneBatch)
-    answer.log_start_offset = partition.log.log_start_offset if partition is not None and reached else -1
+    log = None if partition is None else partition.log_if_open
+    reached = error.code not in _WITHOUT_LOG_START and not isinstance(error, NotOneBatch)
+    answer.log_start_offset = log.log_start_offset if log is not None and reached else -1
     if isinstance(error, RecordErrors):
         answer.record_errors = [
             BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
@@ -236,15 +238,20 @@ def _close(ctx: RequestContext, topics: list[TopicProduceResponse]) -> None:
 
 
 def _with_endpoints(ctx: RequestContext, response: ProduceResponse) -> ProduceResponse:
+    """Where the leaders are that answers name, each once."""
     if ctx.api_version >= 10:
-        for topic in response.responses:
-            for answer in topic.partition_responses:
-                if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and answer.current_leader.leader_id >= 0:
-                    node = node_on_listener(ctx.broker, answer.current_leader.leader_id, ctx.listener_name)
-                    if node is not None:
-                        response.node_endpoints.append(
-                            NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
-                        )
+        leaders = dict.fromkeys(
+            answer.current_leader.leader_id
+            for topic in response.responses
+            for answer in topic.partition_responses
+            if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        )
+        nodes = [node_on_listener(ctx.broker, leader, ctx.listener_name) for leader in leaders if leader >= 0]
+        response.node_endpoints = [
+            NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
+            for node in nodes
+            if node is not None
+        ]
     return response
 
 
@@ -256,9 +263,12 @@ def _wait(
     future: asyncio.Future[ProduceResponse] = loop.create_future()
     open_answers: dict[int, PartitionProduceResponse] = {id(answer): answer for _, _, answer in waiting}
 
-    def finished(answer: PartitionProduceResponse, code: ErrorCode) -> None:
+    def finished(partition: Partition | None, answer: PartitionProduceResponse, code: ErrorCode) -> None:
         if open_answers.pop(id(answer), None) is None:
             return
+        if not code and partition is not None and not partition.has_enough_replicas:
+            # The replica set shrank meanwhile, and that is why it is committed (INVARIANTS P10).
+            code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         if code:
             _fail(answer, KafkaError(code))
         if not open_answers and not future.done():
@@ -266,13 +276,10 @@ def _wait(
 
     def expired() -> None:
         for answer in list(open_answers.values()):
-            finished(answer, ErrorCode.REQUEST_TIMED_OUT)
-
-    def callback(answer: PartitionProduceResponse) -> Any:
-        return lambda code: finished(answer, code)
+            finished(None, answer, ErrorCode.REQUEST_TIMED_OUT)
 
     for partition, offset, answer in waiting:
-        partition.when_committed(offset, callback(answer))
+        partition.when_committed(offset, functools.partial(finished, partition, answer))
     if not future.done():
         timer = loop.call_later(max(0, request.timeout_ms) / 1000, expired)
         future.add_done_callback(lambda _: timer.cancel())

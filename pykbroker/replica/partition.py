@@ -143,6 +143,11 @@ class Partition:
         """The leader is its whole ISR: what it appends is committed when it is written."""
         return self._alone
 
+    @property
+    def has_enough_replicas(self) -> bool:
+        """As many are in sync as acks=all asks for (min.insync.replicas)."""
+        return len(self.isr) >= self.log.config.min_insync_replicas
+
     # -- append -------------------------------------------------------------------------------------------------------
 
     def append(

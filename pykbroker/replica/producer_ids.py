@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -39,7 +38,7 @@ class ProducerIds:
         self._asking = False
         self._closed = False
         self._low_water = 0
-        self._waiting: deque[asyncio.Future[int]] = deque()
+        self._waiting: dict[asyncio.Future[int], asyncio.TimerHandle] = {}
 
     def take(self) -> int | asyncio.Future[int]:
         """An id now, or a future of one. The future raises COORDINATOR_LOAD_IN_PROGRESS when no block came in time, as Kafka does."""
@@ -53,21 +52,25 @@ class ProducerIds:
                 self._ask()
             return taken
         future: asyncio.Future[int] = self._runtime.loop.create_future()
-        timer = self._runtime.loop.call_later(WAIT_SECONDS, self._expire, future)
-        future.add_done_callback(lambda _: timer.cancel())
-        self._waiting.append(future)
+        self._waiting[future] = self._runtime.loop.call_later(WAIT_SECONDS, self._expire, future)
+        future.add_done_callback(self._waits_no_more)
         self._ask()
         return future
 
     def close(self) -> None:
         self._closed = True
-        for future in self._waiting:
+        for future in list(self._waiting):
             future.cancel()
-        self._waiting.clear()
 
     def _begin(self, start: int, length: int) -> None:
         self._next, self._end = start, start + length
         self._low_water = int(length * PREFETCH_AT)
+
+    def _waits_no_more(self, future: asyncio.Future[int]) -> None:
+        # Also when its client is gone.
+        timer = self._waiting.pop(future, None)
+        if timer is not None:
+            timer.cancel()
 
     def _expire(self, future: asyncio.Future[int]) -> None:
         if not future.done():
@@ -92,13 +95,13 @@ class ProducerIds:
                 self._begin(*block)
             else:
                 self._reserve = block
-            while self._waiting and self._next < self._end:
-                waiter = self._waiting.popleft()
+            for waiter in self._waiting:
+                if self._next == self._end:
+                    self._ask()
+                    break
                 if not waiter.done():
                     waiter.set_result(self._next)
                     self._next += 1
-            if any(not waiter.done() for waiter in self._waiting):
-                self._ask()
             return
         reason = error if error is not None else ErrorCode(future.result().error_code).name
         logger.info("Producer ids: the controller gave no block: %s", reason)

@@ -65,7 +65,8 @@ class Half:
             zero_copy=False,
         )
         chosen = request.MAX_VERSION if version is None else version
-        return RequestContext(cast(Any, peer), self.services, request.API_KEY, chosen, 0, "me", self.services.runtime.now_ms())
+        now_ms = self.services.runtime.now_ms()
+        return RequestContext(cast(Any, peer), self.services, request.API_KEY, chosen, 0, "me", now_ms)
 
     def ask(self, handler: Any, request: Any, version: int | None = None) -> Any:
         ctx = self.context(request, version)

@@ -161,7 +161,7 @@ def test_an_error_of_the_log_is_answered_at_once(half: Half) -> None:
 
 
 @pytest.mark.parametrize(
-    "what, code",
+    ("what", "code"),
     [
         ("deleted", ErrorCode.UNKNOWN_TOPIC_ID),
         ("created again", ErrorCode.UNKNOWN_TOPIC_ID),

@@ -14,9 +14,9 @@ from pykbroker.metrics.registry import Metrics
 from pykbroker.replica.partition import Partition
 from pykbroker.replica.table import ReplicaTable
 from pykbroker.runtime import Runtime
-from pykbroker_log.disk import MemoryDisk
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir
+from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_wire.primitives import TopLevel
 from pykbroker_wire.records.batch import build_batch
 from pykbroker_wire.stored.metadata import (

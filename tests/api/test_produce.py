@@ -1,0 +1,152 @@
+"""Produce: what each kind of acknowledgement waits for, and what is answered when it does not come."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from typing import Any
+
+import pytest
+
+from pykbroker.api import produce
+from pykbroker.net.connection import CloseConnection
+from pykbroker.security.authorizer import Operation, Resource
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.api.broker_half import Denied, Half, through_bytes
+from tests.replica.world import batch, topic_id
+
+VERSION = ProduceRequest.MAX_VERSION
+
+
+@pytest.fixture
+def half() -> Half:
+    return Half()
+
+
+def request(name: str, *indexes: int, acks: int = -1, timeout_ms: int = 1_000, **fields: Any) -> ProduceRequest:
+    partitions = [PartitionProduceData(index=index, records=batch(b"x", **fields)) for index in indexes or (0,)]
+    data = TopicProduceData(topic_id=topic_id(name), partition_data=partitions)
+    return ProduceRequest(transactional_id=None, acks=acks, timeout_ms=timeout_ms, topic_data=[data])
+
+
+def answers(response: Any) -> list[tuple[ErrorCode, int]]:
+    return [(ErrorCode(one.error_code), one.base_offset) for one in response.responses[0].partition_responses]
+
+
+def came(answer: asyncio.Future[Any]) -> list[tuple[ErrorCode, int]]:
+    return answers(through_bytes(answer.result(), VERSION))
+
+
+def waits(half: Half, asked: ProduceRequest) -> asyncio.Future[Any]:
+    answer = half.ask(produce, asked)
+    assert isinstance(answer, asyncio.Future)
+    half.loop.settle()
+    assert not answer.done()
+    return answer
+
+
+def test_alone_all_is_one(half: Half) -> None:
+    half.world.create("t", 2)
+    for acks, offset in ((-1, 0), (1, 1)):
+        assert answers(half.ask(produce, request("t", 0, 1, acks=acks))) == [(ErrorCode.NONE, offset)] * 2
+    assert half.ask(produce, request("t", acks=0)) is None
+    assert half.replicas.get("t", 0).log.log_end_offset == 3
+
+
+def test_all_waits_for_the_replica_set(half: Half) -> None:
+    half.world.create("t", 2, replicas=(1, 2))
+    answer = waits(half, request("t", 0, 1))
+    for index in (0, 1):
+        assert not answer.done()
+        half.replicas.get("t", index).read_as_replica(2, 1, 1_000, min_one=True)
+    assert came(answer) == [(ErrorCode.NONE, 0)] * 2
+    half.loop.settle()
+    assert not half.loop.sleeping()
+
+
+def test_a_duplicate_is_acknowledged_when_its_original_is_committed(half: Half) -> None:
+    partition = half.world.create("t", replicas=(1, 2))
+    fields = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+    waits(half, request("t", **fields))
+    again = waits(half, request("t", **fields))
+    partition.read_as_replica(2, 1, 1_000, min_one=True)
+    assert came(again) == [(ErrorCode.NONE, 0)]
+    assert partition.log.log_end_offset == 1
+
+
+def test_time_is_up(half: Half) -> None:
+    half.world.create("t", 2, replicas=(1, 2))
+    half.world.change(half.replicas.get("t", 1), isr=[1])
+    answer = waits(half, request("t", 0, 1))
+    half.loop.advance(1.1)
+    assert came(answer) == [(ErrorCode.REQUEST_TIMED_OUT, -1), (ErrorCode.NONE, 0)]
+
+
+def test_the_leadership_goes_meanwhile(half: Half) -> None:
+    partition = half.world.create("t", replicas=(1, 2))
+    half.with_broker(2)
+    answer = waits(half, request("t"))
+    half.world.change(partition, leader=2)
+    assert came(answer) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
+
+
+def test_the_replica_set_becomes_too_small_meanwhile(half: Half) -> None:
+    """It is committed, but not by as many as min.insync.replicas promises (INVARIANTS P10)."""
+    partition = half.world.create("t", replicas=(1, 2), min_insync_replicas="2")
+    answer = waits(half, request("t"))
+    half.world.change(partition, isr=[1])
+    assert came(answer) == [(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, -1)]
+    assert answers(half.ask(produce, request("t"))) == [(ErrorCode.NOT_ENOUGH_REPLICAS, -1)]
+
+
+def test_whose_connection_closes_leaves_no_timer(half: Half) -> None:
+    half.world.create("t", replicas=(1, 2))
+    waits(half, request("t")).cancel()
+    half.loop.settle()
+    assert not half.loop.sleeping()
+
+
+def test_a_directory_that_fails_under_the_second_partition(half: Half) -> None:
+    """The first was told of it with an exception, and the connection closed for an internal error."""
+    half.world.create("t", 2, replicas=(1, 2))
+    half.world.disk.fail_next("pwritev", errno.EIO, path_contains="t-1")
+    answer = half.ask(produce, request("t", 0, 1))
+    assert came(answer) == [(ErrorCode.KAFKA_STORAGE_ERROR, -1)] * 2
+
+
+def test_a_folder_of_another_topic_of_the_same_name(half: Half) -> None:
+    """The refusal asked the log where it begins, which there is not: an internal error."""
+    folder = half.world.log_dirs[0]
+    folder.open_log("t", 0, b"another topic id", half.replicas.topic_config("t"), 0)
+    half.world.create("t")
+    assert answers(half.ask(produce, request("t"))) == [(ErrorCode.INCONSISTENT_TOPIC_ID, -1)]
+
+
+def test_each_leader_is_named_once(half: Half) -> None:
+    half.world.create("t", 3, replicas=(1, 2))
+    for index in range(3):
+        half.world.change(half.replicas.get("t", index), leader=2)
+    half.with_broker(2)
+    response = half.ask(produce, request("t", 0, 1, 2))
+    assert [one.current_leader.leader_id for one in response.responses[0].partition_responses] == [2, 2, 2]
+    assert [(one.node_id, one.host) for one in response.node_endpoints] == [(2, "host2")]
+
+
+def test_without_an_answer_the_only_way_to_tell_is_to_close(half: Half) -> None:
+    half.world.create("t")
+    with pytest.raises(CloseConnection, match="t-5: UNKNOWN_TOPIC_OR_PARTITION"):
+        half.ask(produce, _by_name("t", 5), 12)
+
+
+def test_who_may_not_write(half: Half) -> None:
+    half.world.create("t")
+    half.services.authorizer = Denied((Operation.WRITE, Resource.TOPIC, "t"))
+    assert answers(half.ask(produce, request("t"))) == [(ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1)]
+    assert half.replicas.get("t", 0).log.log_end_offset == 0
+
+
+def _by_name(name: str, index: int) -> ProduceRequest:
+    asked = request(name, index, acks=0)
+    asked.topic_data[0].name = name
+    return asked
