@@ -1,8 +1,8 @@
-"""Fetch, versions 4-18. KIP-74 (limits), KIP-227 (sessions), KIP-320 (leader epochs), KIP-516 (topic ids), KIP-951 (leader hints).
+"""Fetch, versions 4-18. KIP-74 (limits), KIP-227 (sessions), KIP-320 (epochs), KIP-516 (topic ids), KIP-951 (hints).
 
-Works: sessions, long polls, min and max bytes, isolation level, the first batch whole even when it is larger than the limit.
-Follower fetches (replica id >= 0) read to the log end and move the high watermark. On a controller listener, and for the metadata
-partition, the quorum answers. Gaps: preferred read replicas (KIP-392) and diverging epochs for data partitions come with replication.
+Works: sessions, long polls, min and max bytes, isolation level, diverging epochs, the first batch whole even when it is
+larger than the limit. Follower fetches (replica id >= 0) read to the log end and move the high watermark. On a controller
+listener, and for the metadata partition, the quorum answers. Gap: preferred read replicas (KIP-392) come with replication.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from pykbroker_wire.messages.fetch import (
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
+    SnapshotId,
 )
 from pykbroker_wire.primitives import ZERO_UUID
 
@@ -99,13 +100,21 @@ def _update(members: dict[Key, FetchPartition], request: FetchRequest, uses_ids:
             members.pop((name, index), None)
 
 
+#: Shared by all answers that have nothing to say there; never changed.
+_NO_DIVERGENCE = EpochEndOffset()
+_NO_LEADER = LeaderIdAndEpoch()
+_NO_SNAPSHOT = SnapshotId()
+
+
 class _Fetch:
     """One fetch, read perhaps several times until it is worth answering."""
 
     __slots__ = (
         "ctx",
+        "empty",
         "full",
         "members",
+        "parked",
         "replica_id",
         "request",
         "services",
@@ -134,17 +143,23 @@ class _Fetch:
         self.session_epoch = 0 if session is None else session.epoch
         self.full = full
         self.waiting_for: list[Partition] = []
+        self.parked: ParkedFetch | None = None
+        #: what the last read found, when it found no records: the answer at the deadline if nothing happens before
+        self.empty: list[tuple[Key, FetchPartition, PartitionData]] | None = None
 
     def park(self, missing_bytes: int) -> asyncio.Future[FetchResponse]:
         replicas = self.services.replicas
         wait_seconds = self.request.max_wait_ms / 1000
         parked = ParkedFetch(self.services.runtime.loop, self.waiting_for, missing_bytes, wait_seconds, self.read)
+        self.parked = parked
         replicas.parked += 1
         parked.future.add_done_callback(replicas.unparked)
         return parked.future
 
     def read(self, final: bool) -> FetchResponse | int:
         """Read every partition. When there is too little yet and the fetch may wait: how many bytes are missing."""
+        if final and self.empty is not None and self.parked is not None and not self.parked.poked:
+            return self._respond(self.empty)
         request = self.request
         committed = request.isolation_level == 1
         replicas = self.services.replicas
@@ -158,7 +173,12 @@ class _Fetch:
         version = self.ctx.api_version
         zero_copy = self.ctx.peer.zero_copy
         for key, entry in self.members.items():
-            data = PartitionData(partition_index=entry.index)
+            data = PartitionData(
+                partition_index=entry.index,
+                diverging_epoch=_NO_DIVERGENCE,
+                current_leader=_NO_LEADER,
+                snapshot_id=_NO_SNAPSHOT,
+            )
             results.append((key, entry, data))
             try:
                 partition = entry.partition
@@ -166,7 +186,8 @@ class _Fetch:
                     partition = self._find(entry, authorized)
                 elif entry.topic is not None and not self._may_read(entry.topic, authorized):
                     raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                # Null and empty mean the same to clients; Kafka says null where a log was read without isolation, or could have been.
+                # Null and empty mean the same to clients; Kafka says null where a log was read without isolation, or
+                # could have been.
                 data.aborted_transactions = [] if committed else None
                 partition.require_leader(max(NO_EPOCH, entry.current_leader_epoch))
                 if entry.last_fetched_epoch > NO_EPOCH:
@@ -212,6 +233,7 @@ class _Fetch:
                     data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
         if total < min_bytes and waiting_for and not final and not urgent:
             self.waiting_for = waiting_for
+            self.empty = None if total else results
             # What read_committed is waiting for may be the end of a transaction: a marker is small.
             return 1 if committed else min_bytes - total
         if self.replica_id < 0:
@@ -273,7 +295,7 @@ class _Fetch:
         for key, entry, data in results:
             if session is not None:
                 has_records = bool(data.records)
-                diverging = data.diverging_epoch != EpochEndOffset()
+                diverging = data.diverging_epoch is not _NO_DIVERGENCE
                 tell = entry.worth_telling(
                     data.error_code, has_records, data.high_watermark, data.log_start_offset, diverging
                 )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class ParkedFetch:
     """`missing_bytes` must become readable before it is worth reading again."""
 
-    __slots__ = ("_missing_bytes", "_partitions", "_read", "_timer", "future")
+    __slots__ = ("_missing_bytes", "_partitions", "_read", "_timer", "future", "poked")
 
     def __init__(
         self,
@@ -30,6 +30,8 @@ class ParkedFetch:
         self.future: asyncio.Future[Any] = loop.create_future()
         self._read = read
         self._missing_bytes = missing_bytes
+        #: something has happened to a partition since it was read
+        self.poked = False
         self._partitions = list(partitions)
         for partition in self._partitions:
             partition.fetch_waiters.add(self)
@@ -38,6 +40,7 @@ class ParkedFetch:
 
     def poke(self, arrived_bytes: int) -> None:
         """So much has become readable in its partitions since the last time, or something else has happened to them."""
+        self.poked = True
         self._missing_bytes -= arrived_bytes
         if self._missing_bytes <= 0:
             self._complete(False)
