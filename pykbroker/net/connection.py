@@ -122,7 +122,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pending: dict[asyncio.Future[Any], tuple[Slot, Pending]] = {}
         self._reading_paused = False
         self._writing_paused = False
-        self._muted = False
+        self._muted = 0
         #: a whole frame waits in the buffer because a bound was reached
         self._stalled = False
         self._flush_scheduled = False
@@ -404,13 +404,15 @@ class Connection(asyncio.BufferedProtocol):
         return len(self._replies) >= limits.unanswered_requests or self._replies.held_bytes >= limits.unsent_bytes
 
     def mute(self) -> None:
-        """Stop reading and dispatching (quotas, and the bound on memory that waits for whole requests)."""
-        self._muted = True
+        """Stop reading and dispatching (quotas, admission, and the bound on memory that waits for whole requests)."""
+        self._muted += 1
         self._pause_reading()
 
     def unmute(self) -> None:
-        self._muted = False
-        self._resume()
+        """Undo one `mute`; the last one that is undone lets the connection go on."""
+        self._muted -= 1
+        if not self._muted:
+            self._resume()
 
     def close(self, reason: str | None) -> None:
         """End the connection; `reason` is its one log line."""

@@ -66,7 +66,9 @@ class WaitingMemory:
         """All that `connection` held."""
         self.used -= count
         self._holding.pop(connection, None)
-        self._waiting.pop(connection, None)
+        if connection in self._waiting:
+            del self._waiting[connection]
+            connection.unmute()
         while self._waiting and (self.used <= self._limit or len(self._waiting) == len(self._holding)):
             following = next(iter(self._waiting))
             del self._waiting[following]

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from pykbroker.net.client import BrokerConnection, Disconnected
-from pykbroker_log.disk import MemoryDisk
+from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_wire.headers import encode_response
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tests.simulation.world import SimRuntime, World

@@ -335,3 +335,15 @@ def test_who_is_served_at_once_behind_others_that_wait_is_read() -> None:
     assert transport.reading
     feed(connection, frame(b"a"))
     assert bytes(transport.written) == frame(b"a")
+
+
+def test_who_is_muted_for_two_reasons_waits_for_both() -> None:
+    """Two throttled answers: the end of the first pause ended the second too."""
+    _, listener, _ = start()
+    connection, transport = connect(listener)
+    connection.mute()
+    connection.mute()
+    connection.unmute()
+    assert not transport.reading
+    connection.unmute()
+    assert transport.reading
