@@ -1,8 +1,9 @@
 """Fetch, versions 4-18. KIP-74 (limits), KIP-227 (sessions), KIP-320 (epochs), KIP-516 (topic ids), KIP-951 (hints).
 
 Works: sessions, long polls, min and max bytes, isolation level, diverging epochs, the first batch whole even when it is
-larger than the limit. Follower fetches (replica id >= 0) read to the log end and move the high watermark. On a controller
-listener, and for the metadata partition, the quorum answers. Gap: preferred read replicas (KIP-392) come with replication.
+larger than the limit. Follower fetches (replica id >= 0) read to the log end and move the high watermark. On a
+controller listener, and for the metadata partition, the quorum answers. Gap: preferred read replicas (KIP-392) come
+with replication.
 """
 
 from __future__ import annotations

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from pykbroker.replica.partition import Partition
 
 
+def _read_no_more(final: bool) -> Any:
+    raise AssertionError("a parked fetch that is done reads no more")
+
+
 class ParkedFetch:
     """`missing_bytes` must become readable before it is worth reading again."""
 
@@ -63,3 +67,5 @@ class ParkedFetch:
         self._timer.cancel()
         for partition in self._partitions:
             partition.fetch_waiters.discard(self)
+        # Who reads knows this object: without the circle it goes at once, and not with the next collection.
+        self._read = _read_no_more
