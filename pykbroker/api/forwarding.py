@@ -1,7 +1,8 @@
 """A broker passes requests of TABLE's `forward` rows on to the active controller, as it received them (KIP-590).
 
-Not responsible for finding the controller: the channel does. While there is none, or it changes, the request is tried again until
-the client's patience (request.timeout.ms of the broker) ends; then the connection closes, as there is no answer to give.
+Not responsible for finding the controller: the channel does. While there is none, or it changes, the request is tried
+again until the client's patience (request.timeout.ms of the broker) ends; then the connection closes, as there is no
+answer to give.
 """
 
 from __future__ import annotations

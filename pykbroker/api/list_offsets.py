@@ -1,7 +1,8 @@
 """ListOffsets, versions 1-11. KIP-79 (by time), KIP-734 (max timestamp), KIP-405 and KIP-1023 (tiers).
 
-Works: a timestamp; latest (-1), earliest (-2), max timestamp (-3, from v7), earliest local (-4, from v8), latest tiered (-5, from v9),
-earliest pending upload (-6, from v11); isolation level; leader epochs. Nothing is tiered here, so -5 and -6 answer what an untiered log answers.
+Works: a timestamp; latest (-1), earliest (-2), max timestamp (-3, from v7), earliest local (-4, from v8), latest tiered
+(-5, from v9), earliest pending upload (-6, from v11); isolation level; leader epochs. Nothing is tiered here, so -5 and
+-6 answer what an untiered log answers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Produce, versions 3-13. KIP-98 (idempotence), KIP-467 (record errors), KIP-516 (topic ids), KIP-951 (leader hints).
 
-Works: acks 0, 1 and all, idempotent producers, every record checked. acks=0 with an error closes the connection, as in Apache Kafka:
-it is the only way to tell. Transactional batches are refused until the transaction coordinator moves in.
+Works: acks 0, 1 and all, idempotent producers, every record checked. acks=0 with an error closes the connection, as in
+Apache Kafka: it is the only way to tell. Transactional batches are refused until the transaction coordinator moves in.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | as
 
 
 def _refuse(ctx: RequestContext, request: ProduceRequest) -> ErrorCode:
-    """What is wrong with the request as a whole. CVE-2018-17196: whether it is transactional is told by every batch of it."""
+    """What is wrong with the request as a whole. CVE-2018-17196: every batch of it tells if it is transactional."""
     for topic in request.topic_data:
         for asked in topic.partition_data:
             # One batch: a partition with more of them is refused anyway.

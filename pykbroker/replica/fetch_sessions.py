@@ -1,9 +1,10 @@
 """Incremental fetch sessions (KIP-227): the partitions a client reads, remembered between its fetches.
 
-Responsible for which partitions a fetch is about, and which of them an incremental answer must mention. Not responsible for
-reading. Bounded by max.incremental.fetch.session.cache.slots; a client that gets no session sends full fetches.
+Responsible for which partitions a fetch is about, and which of them an incremental answer must mention. Not responsible
+for reading. Bounded by max.incremental.fetch.session.cache.slots; a client that gets no session sends full fetches.
 
-A session epoch is 0 for the fetch that asks for a new session, -1 for one that wants none, and counts 1, 2, … 2^31-1, 1 after that.
+A session epoch is 0 for the fetch that asks for a new session, -1 for one that wants none, and counts 1, 2, … 2^31-1, 1
+after that.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ class FetchPartition:
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
 
-    def worth_telling(self, error: int, has_records: bool, high_watermark: int, log_start_offset: int, diverging: bool) -> bool:
+    def worth_telling(
+        self, error: int, has_records: bool, high_watermark: int, log_start_offset: int, diverging: bool
+    ) -> bool:
         """Whether an incremental answer mentions this partition; remembers what it says if so."""
         changed = has_records or diverging
         if self.sent_high_watermark != high_watermark:
@@ -138,7 +141,9 @@ class FetchSessions:
     def close(self, session_id: int) -> None:
         self._sessions.pop(session_id, None)
 
-    def create(self, partitions: Iterable[tuple[Key, FetchPartition]], *, privileged: bool, uses_topic_ids: bool, now: float) -> FetchSession | None:
+    def create(
+        self, partitions: Iterable[tuple[Key, FetchPartition]], *, privileged: bool, uses_topic_ids: bool, now: float
+    ) -> FetchSession | None:
         """A new session, or None when the cache is full of sessions that are worth more."""
         if self._slots <= 0:
             return None
@@ -163,7 +168,11 @@ class FetchSessions:
                 session
                 for session in self._sessions.values()
                 if (privileged and not session.privileged)
-                or (session.privileged <= privileged and len(session.partitions) < size and now - session.created > MIN_EVICTION_SECONDS)
+                or (
+                    session.privileged <= privileged
+                    and len(session.partitions) < size
+                    and now - session.created > MIN_EVICTION_SECONDS
+                )
             ]
             if not candidates:
                 return False

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 
-def high_watermark(current: int, leader_end: int, followers: Mapping[int, int], in_sync: Iterable[int], leader_id: int) -> int:
+def high_watermark(
+    current: int, leader_end: int, followers: Mapping[int, int], in_sync: Iterable[int], leader_id: int
+) -> int:
     """The offset up to which every in-sync replica has the log; never moves back.
 
-    `followers` maps replica ids to the log end offset that their last fetch proved; one that has not fetched in this leader
-    epoch has proved nothing.
+    `followers` maps replica ids to the log end offset that their last fetch proved; one that has not fetched in this
+    leader epoch has proved nothing.
     """
     lowest = leader_end
     for replica in in_sync:

@@ -1,10 +1,11 @@
 """One partition on this node: its role, its log, its high watermark, and who waits for it.
 
-Responsible for: leader and follower roles as the metadata says, appends and reads in that role, moving the high watermark from
-the replica set and nothing else, telling waiters. Not responsible for the bytes (log/), nor for which partitions exist (table.py).
+Responsible for: leader and follower roles as the metadata says, appends and reads in that role, moving the high
+watermark from the replica set and nothing else, telling waiters. Not responsible for the bytes (log/), nor for which
+partitions exist (table.py).
 
-Invariants (INVARIANTS P2, P7, P10): leader epoch only rises; the high watermark never moves back in a leader epoch; acks=all
-is refused before the append while the ISR is below min.insync.replicas.
+Invariants (INVARIANTS P2, P7, P10): leader epoch only rises; the high watermark never moves back in a leader epoch;
+acks=all is refused before the append while the ISR is below min.insync.replicas.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ class Partition:
     """A replica of this node. `table` opens its log on first use and collects what happens to it."""
 
     __slots__ = (
-        "_commit_waiters",
         "_alone",
+        "_commit_waiters",
         "_followers",
         "_log",
         "_sequence",
@@ -132,9 +133,15 @@ class Partition:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: its log directory is offline")
         if current_leader_epoch != -1:
             if current_leader_epoch < self.leader_epoch:
-                raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"{self}: leader epoch is {self.leader_epoch}, not {current_leader_epoch}")
+                raise KafkaError(
+                    ErrorCode.FENCED_LEADER_EPOCH,
+                    f"{self}: leader epoch is {self.leader_epoch}, not {current_leader_epoch}",
+                )
             if current_leader_epoch > self.leader_epoch:
-                raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"{self}: leader epoch is {self.leader_epoch}, not yet {current_leader_epoch}")
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_LEADER_EPOCH,
+                    f"{self}: leader epoch is {self.leader_epoch}, not yet {current_leader_epoch}",
+                )
         if not self.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self}: this node is not its leader")
 
@@ -204,7 +211,7 @@ class Partition:
             self.table.changed(self, arrived_bytes)
 
     def when_committed(self, offset: int, callback: Committed) -> None:
-        """Call back once everything before `offset` is committed (at once if it is), or with the reason why it will not be."""
+        """Call back once everything before `offset` is committed (at once if it is), or with why it will not be."""
         if not self.is_leader:
             callback(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         elif self._log is None:
@@ -224,7 +231,9 @@ class Partition:
 
     # -- read ---------------------------------------------------------------------------------------------------------
 
-    def read(self, offset: int, max_bytes: int, *, read_committed: bool, min_one: bool, zero_copy: bool = False) -> ReadResult:
+    def read(
+        self, offset: int, max_bytes: int, *, read_committed: bool, min_one: bool, zero_copy: bool = False
+    ) -> ReadResult:
         """Read for a consumer: up to the high watermark, or the last stable offset. Raises KafkaError."""
         log = self._log or self.log
         upper = log.last_stable_offset if read_committed else log.high_watermark
@@ -233,10 +242,14 @@ class Partition:
         except StorageError as error:
             raise self.storage_failed(error) from error
 
-    def read_as_replica(self, replica_id: int, offset: int, max_bytes: int, *, min_one: bool, zero_copy: bool = False) -> ReadResult:
+    def read_as_replica(
+        self, replica_id: int, offset: int, max_bytes: int, *, min_one: bool, zero_copy: bool = False
+    ) -> ReadResult:
         """Read for a follower: up to the log end; its offset is proof of what it has."""
         if replica_id not in self.replicas:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self}: broker {replica_id} is not one of its replicas")
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self}: broker {replica_id} is not one of its replicas"
+            )
         log = self.log
         try:
             result = log.read(offset, max_bytes, log.log_end_offset, min_one=min_one, mapped=zero_copy)
@@ -252,7 +265,10 @@ class Partition:
         log = self.log
         target = log.high_watermark if offset == -1 else offset
         if target < 0 or target > log.high_watermark:
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{self}: cannot delete up to {offset}, the high watermark is {log.high_watermark}")
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self}: cannot delete up to {offset}, the high watermark is {log.high_watermark}",
+            )
         try:
             log.delete_records_before(target)
         except StorageError as error:

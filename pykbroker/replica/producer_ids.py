@@ -1,6 +1,7 @@
 """Producer ids for idempotent producers: taken from blocks that the controller hands out (KIP-730).
 
-Responsible for asking for the next block before this one ends, and for giving out each id once. Not responsible for making blocks.
+Responsible for asking for the next block before this one ends, and for giving out each id once. Not responsible for
+making blocks.
 """
 
 from __future__ import annotations
@@ -27,7 +28,13 @@ WAIT_SECONDS = 5.0
 class ProducerIds:
     """Gives out ids. `send` asks the controller; `broker_epoch` tells this broker's epoch when asked."""
 
-    def __init__(self, runtime: Runtime, broker_id: int, broker_epoch: Callable[[], int], send: Callable[..., asyncio.Future[Any]]) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        send: Callable[..., asyncio.Future[Any]],
+    ) -> None:
         self._runtime = runtime
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
@@ -41,7 +48,7 @@ class ProducerIds:
         self._waiting: dict[asyncio.Future[int], asyncio.TimerHandle] = {}
 
     def take(self) -> int | asyncio.Future[int]:
-        """An id now, or a future of one. The future raises COORDINATOR_LOAD_IN_PROGRESS when no block came in time, as Kafka does."""
+        """An id now, or a future of one that raises COORDINATOR_LOAD_IN_PROGRESS, as Kafka, when no block came."""
         if self._next == self._end and self._reserve is not None:
             self._begin(*self._reserve)
             self._reserve = None

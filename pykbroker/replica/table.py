@@ -1,8 +1,8 @@
 """The replicas of this node: made, changed and deleted as the metadata says; their logs in the log directories.
 
-Responsible for: which partitions this node holds and where their logs are, opening logs on first use, telling coordinators about
-leadership, waking parked fetches once per turn of the loop, taking a failed directory offline.
-Not responsible for: what periodic upkeep does (upkeep.py), the protocol, or which partitions should exist (the controller).
+Responsible for: which partitions this node holds and where their logs are, opening logs on first use, telling
+coordinators about leadership, waking parked fetches once per turn of the loop, taking a failed directory offline. Not
+responsible for: what periodic upkeep does (upkeep.py), the protocol, or which partitions should exist (the controller).
 """
 
 from __future__ import annotations
@@ -87,8 +87,12 @@ class ReplicaTable:
         self.messages_in = metrics.counter(name + "MessagesInPerSec")
         self.bytes_in = metrics.counter(name + "BytesInPerSec")
         self.bytes_out = metrics.counter(name + "BytesOutPerSec")
-        metrics.gauge("kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize,delayedOperation=Fetch", lambda: self.parked)
-        metrics.gauge("kafka.server:type=ReplicaManager,name=PartitionCount", lambda: sum(map(len, self._partitions.values())))
+        metrics.gauge(
+            "kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize,delayedOperation=Fetch", lambda: self.parked
+        )
+        metrics.gauge(
+            "kafka.server:type=ReplicaManager,name=PartitionCount", lambda: sum(map(len, self._partitions.values()))
+        )
         metrics.gauge("kafka.server:type=ReplicaManager,name=LeaderCount", lambda: sum(p.is_leader for p in self))
         metrics.gauge("kafka.server:type=ReplicaManager,name=OfflineReplicaCount", lambda: sum(p.offline for p in self))
 
@@ -113,7 +117,7 @@ class ReplicaTable:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index} does not exist")
 
     def on_leadership(self, callback: Leadership) -> None:
-        """`callback(partition, is_leader, leader_epoch)` whenever this node gains, renews or loses leadership of a partition."""
+        """`callback(partition, is_leader, leader_epoch)` when this node gains, renews or loses a leadership."""
         self._leadership.append(callback)
         for partition in self:
             if partition.is_leader:
@@ -161,7 +165,7 @@ class ReplicaTable:
                         log.config = self.topic_config(name)
 
     def reconfigure(self, config: Config) -> None:
-        """The broker's configuration changed, which is behind every topic's: it acts at once on the logs that are open."""
+        """The broker's configuration, which is behind every topic's, changed: it acts at once on open logs."""
         self.config = config
         self._topic_configs.clear()
         expiration_ms = config.int("producer.id.expiration.ms")
@@ -182,7 +186,7 @@ class ReplicaTable:
     # -- logs ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """The metadata is complete: set aside folders that it does not know, open the logs. Raises nothing for one bad log."""
+        """The metadata is complete: set aside folders that it does not know. One bad folder raises nothing."""
         self._started = True
         for log_dir in self.log_dirs:
             if not log_dir.offline:
@@ -278,7 +282,9 @@ class ReplicaTable:
         if log_dir.offline:
             return
         future = self.runtime.run_blocking(log_dir.delete_folder, folder)
-        future.add_done_callback(lambda done: self._deleted(log_dir, done.exception() if not done.cancelled() else None))
+        future.add_done_callback(
+            lambda done: self._deleted(log_dir, done.exception() if not done.cancelled() else None)
+        )
 
     def _deleted(self, log_dir: LogDir, error: BaseException | None) -> None:
         if isinstance(error, StorageError):
@@ -314,7 +320,7 @@ class ReplicaTable:
                 return
 
     def _fail_directory(self, log_dir: LogDir, error: StorageError) -> None:
-        """Take a directory offline. A full disk is no broken disk: what is there can still be read, and space may come back."""
+        """Take a directory offline, unless it is only full: what is there can be read, and space may come back."""
         if error.is_full:
             logger.error("Log directory %s: no space is left: %s", log_dir.path, error)
             return

@@ -1,6 +1,7 @@
 """What a node does to its logs from time to time: checkpoints, retention, flushes. Kafka's LogManager schedules.
 
-Responsible for when. What is done to a log is log/'s; what blocks (fsync) runs off the loop, what changes a log runs on it, a few logs a turn.
+Responsible for when. What is done to a log is log/'s; what blocks (fsync) runs off the loop, what changes a log runs on
+it, a few logs a turn.
 """
 
 from __future__ import annotations
@@ -42,9 +43,18 @@ class Upkeep:
         # Kafka's LogManager waits this long after the start before it looks at the logs for the first time.
         self._initial_delay_ms = config.int("log.initial.task.delay.ms")
         self._schedule: dict[str, tuple[int, Callable[[], None]]] = {
-            "high watermarks": (config.int("replica.high.watermark.checkpoint.interval.ms"), self._checkpoint_high_watermarks),
-            "recovery points": (config.int("log.flush.offset.checkpoint.interval.ms"), self._checkpoint_recovery_points),
-            "log start offsets": (config.int("log.flush.start.offset.checkpoint.interval.ms"), self._checkpoint_log_starts),
+            "high watermarks": (
+                config.int("replica.high.watermark.checkpoint.interval.ms"),
+                self._checkpoint_high_watermarks,
+            ),
+            "recovery points": (
+                config.int("log.flush.offset.checkpoint.interval.ms"),
+                self._checkpoint_recovery_points,
+            ),
+            "log start offsets": (
+                config.int("log.flush.start.offset.checkpoint.interval.ms"),
+                self._checkpoint_log_starts,
+            ),
             "retention": (config.int("log.retention.check.interval.ms"), self._retire),
             "deleted segments": (1_000, self._purge),
             "producers": (config.int("producer.id.expiration.check.interval.ms"), self._forget_producers),
@@ -118,7 +128,12 @@ class Upkeep:
                 try:
                     gone = log.retire(now_ms)
                     if gone:
-                        logger.info("Partition %s: %d segments left by retention, the log starts at %d", partition, gone, log.log_start_offset)
+                        logger.info(
+                            "Partition %s: %d segments left by retention, the log starts at %d",
+                            partition,
+                            gone,
+                            log.log_start_offset,
+                        )
                 except StorageError as error:
                     self._replicas.directory_failed(error)
             if count == PER_TURN:
