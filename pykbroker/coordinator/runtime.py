@@ -460,7 +460,9 @@ class CoordinatorRuntime(Generic[S]):
             host.load = None
             host.ready = True
             skipped = f", {host.skipped_records} of types that are not served here" if host.skipped_records else ""
-            logger.info(
+            # Most of the 50 partitions hold nothing: their lines would bury the others.
+            logger.log(
+                logging.INFO if host.loaded_records else logging.DEBUG,
                 "%s-%d: loaded %d records in leader epoch %d%s",
                 self.topic,
                 host.partition.index,

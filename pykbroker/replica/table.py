@@ -205,7 +205,7 @@ class ReplicaTable:
         """Open what is not open yet, at most OPEN_PER_TURN logs; returns how many are left."""
         batch, self._to_open = self._to_open[:OPEN_PER_TURN], self._to_open[OPEN_PER_TURN:]
         for partition in batch:
-            if self._partitions.get(partition.topic, {}).get(partition.index) is not partition:
+            if self.find(partition.topic, partition.index) is not partition:
                 continue
             try:
                 _ = partition.log
@@ -219,6 +219,9 @@ class ReplicaTable:
 
     def open_log(self, partition: Partition) -> PartitionLog:
         """Called by the partition on first use. Raises KAFKA_STORAGE_ERROR."""
+        if self.find(partition.topic, partition.index) is not partition:
+            # Deleted, and perhaps made again: whoever still holds the old one must not bring its folder back.
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition}: this node no longer has it")
         log_dir = self._directory_of(partition)
         try:
             log = log_dir.open_log(
@@ -236,7 +239,14 @@ class ReplicaTable:
             self._fail_directory(log_dir, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         if log.recovery:
-            logger.info("Partition %s: %s; the log ends at offset %d", partition, log.recovery, log.log_end_offset)
+            # One line for each log in which there was something to check; the empty ones would bury them.
+            logger.log(
+                logging.INFO if log.log_end_offset else logging.DEBUG,
+                "Partition %s: %s; the log ends at offset %d",
+                partition,
+                log.recovery,
+                log.log_end_offset,
+            )
         return log
 
     def _directory_of(self, partition: Partition) -> LogDir:
