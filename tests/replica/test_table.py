@@ -75,6 +75,15 @@ def test_deleted_and_made_again_in_one_step_of_the_metadata(world: World) -> Non
     assert len(world.folders()) == 2
 
 
+def test_whoever_still_holds_a_deleted_partition_does_not_bring_its_folder_back(world: World) -> None:
+    old = world.create("t")
+    world.delete("t")
+    with pytest.raises(KafkaError) as caught:
+        _ = old.log
+    assert caught.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert [name.rpartition("-")[2] for name in world.folders()] == ["delete"]
+
+
 def test_coordinators_are_told_who_leads(world: World) -> None:
     heard: list[tuple[str, bool, int]] = []
     first = world.create("a", replicas=(1, 2))
