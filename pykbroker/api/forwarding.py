@@ -62,14 +62,15 @@ def forward(row: Row, ctx: RequestContext, frame: memoryview, request: Any) -> a
             logger.error("%s request from %s failed at the controller", row.name, ctx.client_host, exc_info=error)
             answer.set_exception(CloseConnection("internal error"))
             return
-        code = ErrorCode.NONE if error is not None else ErrorCode(future.result().error_code)
+        # A number, not an ErrorCode: a newer controller may know codes that we do not.
+        code: int = ErrorCode.NONE if error is not None else future.result().error_code
         if error is None and code == ErrorCode.NONE:
             answer.set_result(ForwardedResponse(future.result().response_data))
         elif (error is not None or code == ErrorCode.NOT_CONTROLLER) and loop.time() < deadline:
             loop.call_later(RETRY_SECONDS, send)
         else:
             answer.set_exception(
-                CloseConnection(f"the controller did not answer a {row.name} request: {error or code.name}")
+                CloseConnection(f"the controller did not answer a {row.name} request: {error or f'error {code}'}")
             )
 
     send()
