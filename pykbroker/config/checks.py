@@ -69,6 +69,10 @@ def check_all(config: Config) -> list[str]:
         _below(config, f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.session.timeout.ms")
     for name in _ASSIGNORS:
         assignors(config, name)
+    if "classic" not in (kind.lower() for kind in config.list("group.coordinator.rebalance.protocols")):
+        raise _wrong(
+            config, "group.coordinator.rebalance.protocols", "Disabling the 'classic' protocol is not supported"
+        )
     if len(config.list("group.share.assignors")) != 1:
         raise _wrong(config, "group.share.assignors", "it must contain exactly one assignor")
     for name in ("offsets.topic.compression.codec", "share.coordinator.state.topic.compression.codec"):

@@ -12,7 +12,7 @@ may yet commit); leadership lost (NOT_COORDINATOR, the state is dropped and whoe
 undo.
 
 Grouping: operations submitted with `barrier=False` whose records nobody needs to see (offset commits) are collected
-for the rest of the loop turn and written as one batch. Any other operation writes them first.
+for the rest of the loop turn, or for `linger_ms`, and written as one batch. Any other operation writes them first.
 
 Invariants: state only changes by `replay` and by operations; between an accepted append and its replay nothing runs;
 each request is answered once; answers of one shard's appends leave in log order; loading takes no loop turn longer
@@ -180,7 +180,9 @@ class CoordinatorRuntime(Generic[S]):
         commit_timeout_ms: int,
         load_bytes: int = LOAD_BYTES,
         codec: Codec = Codec.NONE,
+        linger_ms: int = -1,
     ) -> None:
+        """`linger_ms`: -1 collects for the rest of the loop turn, 0 not at all."""
         self.topic = topic
         self._runtime = runtime
         self._loop = runtime.loop
@@ -189,6 +191,7 @@ class CoordinatorRuntime(Generic[S]):
         self._codec = codec
         self._commit_timeout = commit_timeout_ms / 1000
         self._load_bytes = load_bytes
+        self._linger_ms = linger_ms
         self._hosts: dict[int, _Host[S]] = {}
         self._loading: deque[_Host[S]] = deque()
         self._load_scheduled = False
@@ -255,7 +258,7 @@ class CoordinatorRuntime(Generic[S]):
                 self._answer_when_committed(host, self._take_requests(host, result))
             return
         encoded = [self._format.encode(record) for record in result.records]
-        if collect and result.atomic and result.append_failed is None:
+        if collect and self._linger_ms and result.atomic and result.append_failed is None:
             self._collect(host, result, encoded)
         elif result.atomic:
             self._write(host, [result], encoded)
@@ -326,7 +329,10 @@ class CoordinatorRuntime(Generic[S]):
         host.collected_bytes += size
         if not self._flush_scheduled:
             self._flush_scheduled = True
-            self._loop.call_soon(self._flush)
+            if self._linger_ms < 0:
+                self._loop.call_soon(self._flush)
+            else:
+                self._loop.call_later(self._linger_ms / 1000, self._flush)
 
     def _flush(self) -> None:
         self._flush_scheduled = False

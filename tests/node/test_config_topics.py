@@ -48,6 +48,13 @@ async def two_small_batches(sim: Sim) -> int:
     return len(sim.files("t"))
 
 
+async def bytes_of_a_new_segment(sim: Sim) -> int:
+    """The first segment may have begun before the change."""
+    for _ in range(2):
+        await sim.send("t", b"x" * 700)
+    return sim.disk.open(f"/data/t-0/{sim.files('t')[-1]}").size()
+
+
 async def second_segment_after(sim: Sim) -> int:
     """Seconds until the second segment begins, at most 90."""
     await sim.send("t", b"first")
@@ -158,6 +165,14 @@ SMALL = (("internal.segment.bytes", "50000"),)
 CASES = [
     Case("segment.bytes", "1048576", "log.segment.bytes", two_large_batches, lambda found: found == 2),
     Case("internal.segment.bytes", "1000", None, two_small_batches, lambda found: found == 2),
+    Case(
+        "preallocate",
+        "true",
+        "log.preallocate",
+        bytes_of_a_new_segment,
+        lambda found: found == 1_000,
+        (("internal.segment.bytes", "1000"),),
+    ),
     Case("segment.ms", "30000", "log.roll.ms", second_segment_after, lambda found: 30 <= found <= 32),
     Case(
         "segment.jitter.ms",
@@ -303,6 +318,7 @@ def play(sim: Sim, case: Case, way: str) -> Any:
         "message.timestamp.before.max.ms",
         "message.timestamp.type",
         "min.insync.replicas",
+        "preallocate",
         "retention.bytes",
         "retention.ms",
         "segment.bytes",
@@ -323,6 +339,7 @@ def play(sim: Sim, case: Case, way: str) -> Any:
         "log.message.timestamp.after.max.ms",
         "log.message.timestamp.before.max.ms",
         "log.message.timestamp.type",
+        "log.preallocate",
         "log.retention.bytes",
         "log.retention.ms",
         "log.roll.jitter.ms",

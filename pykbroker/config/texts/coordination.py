@@ -29,15 +29,17 @@ group.consumer.regex.refresh.interval.ms
 group.consumer.session.timeout.ms
     A member of a consumer group that sends no heartbeat for this long is removed.
 group.coordinator.append.linger.ms
-    How long the group coordinator gathers records before it writes them; -1 adapts to the load, 0 does not wait.
+    How long the group coordinator gathers offset commits before it writes them; -1 takes what arrives together, 0 does
+    not wait.
 group.coordinator.background.threads
-    Threads for the group coordinator's slow work in Apache Kafka; pykbroker accepts the value.
+    Threads for the group coordinator's slow work in Apache Kafka. pykbroker runs it on its loop: accepted, no effect.
 group.coordinator.cached.buffer.max.bytes
-    Largest buffer that the group coordinator keeps for its next batch.
+    Largest buffer that Apache Kafka's group coordinator keeps for its next batch. pykbroker keeps none: accepted, no
+    effect.
 group.coordinator.rebalance.protocols
-    Kinds of groups that are served.
+    Kinds of groups that are served; classic must be among them.
 group.coordinator.threads
-    Threads of the group coordinator in Apache Kafka; pykbroker accepts the value.
+    Threads of the group coordinator in Apache Kafka. pykbroker runs it on its loop: accepted, no effect.
 group.initial.rebalance.delay.ms
     How long an empty classic group waits for more members before its first rebalance.
 group.max.session.timeout.ms

@@ -68,6 +68,7 @@ class GroupService:
             commit_timeout_ms=config.int("offsets.commit.timeout.ms"),
             load_bytes=config.int("offsets.load.buffer.size"),
             codec=Codec(config.int("offsets.topic.compression.codec")),
+            linger_ms=config.int("group.coordinator.append.linger.ms"),
         )
 
     def close(self) -> None:

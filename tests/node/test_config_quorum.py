@@ -1,0 +1,248 @@
+# ruff: noqa: ASYNC110  # time is virtual here: looking again and again costs nothing
+"""Keys of the quorum and of waiting: what its peers, which are scripted, hear of a node, and when."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import pytest
+
+from pykbroker.broker import StartError
+from pykbroker.config.kinds import ConfigError
+from pykbroker.config.load import development_profile, load
+from pykbroker.quorum.channel import InMemoryChannel
+from pykbroker_raft.ready import Destination
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages import vote
+from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
+from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from pykbroker_wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tests.acting import acts
+from tests.node.sim import Sim
+
+T = TypeVar("T")
+Play = Callable[[Callable[[Sim], Awaitable[Any]], dict[str, str]], Any]
+OBSERVER = {
+    "process.roles": "broker",
+    "listeners": "PLAINTEXT://localhost:9092",
+    "advertised.listeners": "PLAINTEXT://localhost:9092",
+    "controller.quorum.bootstrap.servers": "localhost:19999",
+}
+VOTER = {"controller.quorum.voters": "1@localhost:9093,2@localhost:19999", "controller.quorum.bootstrap.servers": ""}
+
+
+@pytest.fixture
+def play() -> Iterator[Callable[..., Any]]:
+    """`play(scenario, {key: value})` on a node of its own."""
+    made: list[Sim] = []
+
+    def run(scenario: Callable[[Sim], Awaitable[T]], config: dict[str, str] | None = None) -> T:
+        made.append(Sim(config))
+        return made[-1].run(scenario)
+
+    yield run
+    for sim in made:
+        sim.close()
+
+
+class Scripted:
+    """In the place of SocketPeers: notes what is sent, and leaves it to `answer`."""
+
+    answer: Callable[[Any], Any] = staticmethod(lambda request: None)
+    heard: list[tuple[float, Any]]
+
+    def __init__(self, runtime: Any, client_id: str, setup: Any = None) -> None:
+        self._loop = runtime.loop
+
+    def send(self, destination: Destination, request: Any, timeout_ms: int) -> asyncio.Future[Any]:
+        self.heard.append((self._loop.time(), request))
+        future: asyncio.Future[Any] = self._loop.create_future()
+        answer = type(self).answer(request)
+        if isinstance(answer, Exception):
+            self._loop.call_soon(future.set_exception, answer)
+        elif answer is not None:
+            self._loop.call_soon(future.set_result, answer)
+        return future
+
+    def close(self) -> None:
+        pass
+
+
+Heard = Callable[..., list[tuple[float, Any]]]
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> Heard:
+    """What the peers hear, with the time, of a node with these keys that gives up after some seconds."""
+
+    def listen(
+        config: dict[str, str], answer: Callable[[Any], Any] = lambda request: None, seconds: int = 30
+    ) -> list[tuple[float, Any]]:
+        found: list[tuple[float, Any]] = []
+        peers = type("Peers", (Scripted,), {"heard": found, "answer": staticmethod(answer)})
+        monkeypatch.setattr("pykbroker.broker.SocketPeers", peers)
+        sim = Sim({**config, "server.max.startup.time.ms": str(seconds * 1000)})
+
+        async def started(sim: Sim) -> None:
+            raise AssertionError("started")
+
+        with pytest.raises(StartError, match="not up within"):
+            sim.run(started)
+        sim.close()
+        return found
+
+    return listen
+
+
+def gaps(heard: list[tuple[float, Any]]) -> list[int]:
+    """Milliseconds between one and the next."""
+    return [round((b - a) * 1000) for (a, _), (b, _) in pairwise(heard)]
+
+
+@acts(broker=("controller.quorum.request.timeout.ms",))
+def test_an_observer_that_hears_nothing_asks_again(heard: Heard) -> None:
+    for key, expected in (({}, 2_000), ({"controller.quorum.request.timeout.ms": "5000"}, 5_000)):
+        found = gaps(heard({**OBSERVER, **key}))
+        assert len(found) > 3
+        assert all(abs(gap - expected) < 50 for gap in found), found
+
+
+@acts(broker=("controller.quorum.retry.backoff.ms",))
+def test_an_observer_that_is_refused_waits_a_moment(heard: Heard) -> None:
+    for key, expected in (({}, 20), ({"controller.quorum.retry.backoff.ms": "700"}, 700)):
+        found = gaps(heard({**OBSERVER, **key}, lambda request: ConnectionRefusedError("nobody"), 5))
+        assert len(found) > 3
+        assert all(abs(gap - expected) < 10 for gap in found), found
+
+
+def votes(heard: list[tuple[float, Any]]) -> list[float]:
+    return [at for at, request in heard if isinstance(request, vote.VoteRequest)]
+
+
+@acts(broker=("controller.quorum.election.timeout.ms",))
+def test_a_voter_without_a_leader_asks_for_an_election(heard: Heard) -> None:
+    for key, expected in (({}, 1), ({"controller.quorum.election.timeout.ms": "10000"}, 10)):
+        assert expected <= votes(heard({**VOTER, **key}))[0] < 2 * expected + 0.1
+
+
+@acts(broker=("controller.quorum.fetch.timeout.ms",))
+def test_a_follower_whose_fetches_are_not_answered_gives_its_leader_up(heard: Heard) -> None:
+    def the_other_leads(request: Any) -> Any:
+        """It says so when asked for a vote; it never answers a fetch."""
+        if not isinstance(request, vote.VoteRequest):
+            return None
+        partition = vote.ResponsePartitionData(leader_id=2, leader_epoch=7, vote_granted=False)
+        topic = vote.ResponseTopicData(topic_name="__cluster_metadata", partitions=[partition])
+        endpoint = vote.NodeEndpoint(node_id=2, host="localhost", port=19999)
+        return vote.VoteResponse(topics=[topic], node_endpoints=[endpoint])
+
+    for key, expected in (({}, 2), ({"controller.quorum.fetch.timeout.ms": "8000"}, 8)):
+        first, second = votes(heard({**VOTER, **key}, the_other_leads))[:2]
+        assert expected <= second - first < expected + 0.1
+
+
+@acts(broker=("metadata.max.retention.bytes", "metadata.max.retention.ms"))
+def test_how_much_of_the_metadata_log_stays(play: Play) -> None:
+    async def first_offset(sim: Sim) -> int:
+        for number in range(10):
+            await sim.create(f"t{number}", partitions=10)
+            await asyncio.sleep(1)
+        names = sim.disk.list("/data/__cluster_metadata-0")
+        return min(int(name[:20]) for name in names if name.endswith(".checkpoint"))
+
+    often = {"metadata.log.max.record.bytes.between.snapshots": "2000", "metadata.log.segment.ms": "1000"}
+    assert play(first_offset, often) == 0
+    assert play(first_offset, {**often, "metadata.max.retention.bytes": "4000"}) > 0
+    assert play(first_offset, {**often, "metadata.max.retention.ms": "3000"}) > 0
+
+
+@acts(broker=("request.timeout.ms",))
+def test_how_long_the_controller_may_take_to_create_a_topic(play: Play) -> None:
+    async def second_try_after(sim: Sim) -> float:
+        """Clients that ask for the topic do not wait for it; the broker asks the controller again when it gave up."""
+        never: asyncio.Future[Any] = sim.world.loop.create_future()
+        tries: list[float] = []
+
+        def silent(request: Any) -> asyncio.Future[Any]:
+            tries.append(sim.world.loop.time())
+            return never
+
+        sim.node.services.controller_channel = InMemoryChannel(sim.node.runtime, silent)
+        while len(tries) < 2:
+            await sim.call(MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=True))
+            await asyncio.sleep(0.2)
+        return tries[1] - tries[0]
+
+    assert 30 <= play(second_try_after, {}) < 30.5
+    assert 4 <= play(second_try_after, {"request.timeout.ms": "4000"}) < 4.5
+
+
+@acts(broker=("group.coordinator.append.linger.ms",))
+def test_how_long_commits_are_gathered(play: Play) -> None:
+    async def commit(sim: Sim, group: str) -> float:
+        """Seconds until it is answered."""
+        started = sim.world.loop.time()
+        partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=5, committed_metadata="")
+        topic = OffsetCommitRequestTopic(topic_id=await sim.topic_id("t"), partitions=[partition])
+        answer = await sim.call(OffsetCommitRequest(group_id=group, topics=[topic]))
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+        return sim.world.loop.time() - started
+
+    async def scenario(sim: Sim) -> tuple[int, int]:
+        """The longest wait of ten at once in tenths of seconds, and in how many batches they were written."""
+        await sim.create("t")
+        while (
+            (await sim.call(FindCoordinatorRequest(key="", key_type=0, coordinator_keys=["g0"])))
+            .coordinators[0]
+            .error_code
+        ):
+            await asyncio.sleep(0.1)
+        await commit(sim, "first")
+        before = len(await sim.stored("__consumer_offsets"))
+        took = await asyncio.gather(*(commit(sim, f"g{number}") for number in range(10)))
+        return int(max(took) * 10), len(await sim.stored("__consumer_offsets")) - before
+
+    one = {"offsets.topic.num.partitions": "1", "offsets.topic.replication.factor": "1"}
+    waited, batches = play(scenario, one)
+    assert waited == 0
+    waited, batches = play(scenario, {**one, "group.coordinator.append.linger.ms": "500"})
+    assert (waited, batches) == (5, 1)
+    waited, batches = play(scenario, {**one, "group.coordinator.append.linger.ms": "0"})
+    assert (waited, batches) == (0, 10)
+
+
+@acts(broker=("broker.id",))
+def test_the_old_name_of_node_id() -> None:
+    profile = {key: value for key, value in development_profile("/data", 9092).items() if key != "node.id"}
+    voters = {"controller.quorum.voters": "7@localhost:9093", "controller.quorum.bootstrap.servers": ""}
+    assert load({**profile, **voters, "broker.id": "7"}).node_id == 7
+    with pytest.raises(ConfigError, match=r"broker\.id"):
+        load({**profile, **voters, "node.id": "7", "broker.id": "8"})
+
+
+@acts(broker=("security.inter.broker.protocol",))
+def test_the_listener_between_brokers_may_be_named_by_its_protocol() -> None:
+    profile = development_profile("/data", 9092)
+    del profile["inter.broker.listener.name"]
+    listeners = "PLAINTEXT://localhost:9092,SSL://localhost:9094"
+    both = {**profile, "advertised.listeners": listeners, "listeners": f"{listeners},CONTROLLER://localhost:9093"}
+    both["listener.security.protocol.map"] = "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT"
+    assert load(both).listeners.inter_broker_name == "PLAINTEXT"
+    assert load({**both, "security.inter.broker.protocol": "SSL"}).listeners.inter_broker_name == "SSL"
+    with pytest.raises(ConfigError, match=r"[Oo]nly one of"):
+        load({**both, "security.inter.broker.protocol": "SSL", "inter.broker.listener.name": "SSL"})
+
+
+@acts(broker=("group.coordinator.rebalance.protocols",))
+def test_classic_groups_are_always_served() -> None:
+    profile = development_profile("/data", 9092)
+    load({**profile, "group.coordinator.rebalance.protocols": "classic"})
+    with pytest.raises(ConfigError, match="'classic' protocol"):
+        load({**profile, "group.coordinator.rebalance.protocols": "consumer,streams"})
