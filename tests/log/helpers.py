@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pykbroker_log.disk import Disk, MemoryDisk
+from pykbroker_log.disk import Disk
 from pykbroker_log.log_config import LogConfig
+from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_log.producers import ProducerStates
 from pykbroker_wire.records.batch import BatchHeader, build_batch, iter_batches, verify_crc

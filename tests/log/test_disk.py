@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from pykbroker_log.disk import Disk, MemoryDisk, OsDisk, Survive, read_file, remove_tree, write_atomic
+from pykbroker_log.disk import Disk, OsDisk, read_file, remove_tree, write_atomic
+from pykbroker_log.memory_disk import MemoryDisk, Survive
 
 
 @pytest.fixture(params=["os", "memory"])

@@ -6,8 +6,8 @@ import errno
 
 import pytest
 
-from pykbroker_log.disk import MemoryDisk, Survive
 from pykbroker_log.log_config import LogConfig, StorageError
+from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_log.side_files import SideFiles
 from tests.log.helpers import NOW, append, batch, check_consistent, open_log, values

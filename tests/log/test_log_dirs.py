@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pykbroker_log.disk import MemoryDisk, Survive, read_file, write_new
+from pykbroker_log.disk import read_file, write_new
 from pykbroker_log.log_config import LogConfig, StorageError
 from pykbroker_log.log_dirs import LogDir
+from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_log.partition_log import InconsistentTopicId, PartitionLog
 from tests.log.helpers import NOW, TOPIC_ID, append, values
 

@@ -7,8 +7,9 @@ import random
 
 import pytest
 
-from pykbroker_log.disk import Disk, MemoryDisk, OsDisk, Survive
+from pykbroker_log.disk import Disk, OsDisk
 from pykbroker_log.log_config import LogConfig
+from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.batch import build_batch, iter_batches

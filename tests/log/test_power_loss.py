@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from pykbroker_log.disk import MemoryDisk, Survive
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.log_dirs import LogDir
+from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_log.partition_log import PartitionLog
 from tests.log.helpers import NOW, TOPIC_ID, batch, check_consistent, values
 

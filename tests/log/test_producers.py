@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pykbroker_log.disk import MemoryDisk, Survive
 from pykbroker_log.log_config import AppendOrigin
+from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_log.producers import CorruptSnapshot, ProducerStates, decode_snapshot
 from pykbroker_wire.errors import ErrorCode, KafkaError

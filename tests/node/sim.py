@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from pykbroker.broker import Node
-from pykbroker_log.disk import MemoryDisk
+from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest

@@ -15,7 +15,7 @@ from pykbroker.config.load import development_profile, load
 from pykbroker.net.client import BrokerConnection
 from pykbroker.net.settings import setup_timeout
 from pykbroker.runtime import Runtime
-from pykbroker_log.disk import Survive
+from pykbroker_log.memory_disk import Survive
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pykbroker_log.disk import MemoryDisk, Survive
+from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_raft import batches
 from pykbroker_raft import storage as storage_module
 from pykbroker_raft.node import RaftNode

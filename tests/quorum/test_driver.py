@@ -9,8 +9,8 @@ import pytest
 
 from pykbroker.quorum.driver import NotLeader
 from pykbroker.runtime import OsRuntime
-from pykbroker_log.disk import MemoryDisk
 from pykbroker_log.log_config import StorageError
+from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_raft.storage import StorageConfig
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData

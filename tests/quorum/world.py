@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 from pykbroker.quorum.channel import Peers
 from pykbroker.quorum.driver import QuorumConfig, QuorumDriver
-from pykbroker_log.disk import Disk, MemoryDisk, parent_of
+from pykbroker_log.disk import Disk, parent_of
+from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_raft.node import RaftConfig
 from pykbroker_raft.storage import StorageConfig, format_voters
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet

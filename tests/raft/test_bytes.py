@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pykbroker_log.disk import MemoryDisk, read_file
+from pykbroker_log.disk import read_file
+from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_raft import batches, checkpoint
 from pykbroker_raft.election_state import CorruptQuorumState, ElectionState
 from pykbroker_raft.log_view import BOOTSTRAP_SNAPSHOT, LogView, OffsetAndEpoch

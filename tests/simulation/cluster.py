@@ -12,7 +12,7 @@ from typing import Any
 from pykbroker.broker import Node
 from pykbroker.config.load import development_profile, load
 from pykbroker.net.client import BrokerConnection
-from pykbroker_log.disk import MemoryDisk, Survive
+from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from pykbroker_log.disk import Survive
+from pykbroker_log.memory_disk import Survive
 from tests.simulation.cluster import Committer, Consumer, Producer, SimNode
 from tests.simulation.world import World
 

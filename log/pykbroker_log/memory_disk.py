@@ -1,0 +1,428 @@
+"""A disk in memory that records its calls, loses power on demand and fails when told to: for tests and simulations.
+
+Responsible for: a `Disk` and its `File`s as disk.py describes them, and what a crash between any two calls leaves of
+them. Not responsible for: the calls on files as a whole (disk.py: `read_file`, `write_atomic`).
+
+Invariants:
+* What was synced is kept apart from what was only written, so that power can fail between any two calls.
+* A write that fails has written half; nobody comes to rely on a failed write having done nothing.
+"""
+
+from __future__ import annotations
+
+import enum
+import errno
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from pykbroker_log.disk import Buffer, parent_of
+
+
+class Survive(enum.Enum):
+    """What of the unsynced survives a power loss."""
+
+    NOTHING = "nothing"  # each file and folder is as at its last fsync
+    EVERYTHING = "everything"  # as if only the process had been killed
+    CHOSEN = "chosen"  # per file a prefix of its writes, per folder any subset of its changes
+
+
+@dataclass(slots=True, frozen=True)
+class Call:
+    """One recorded call that changed something or made something durable."""
+
+    operation: str  # create make_dir pwritev truncate fsync rename unlink remove_dir fsync_dir
+    path: str
+    file_id: int = -1
+    offset: int = 0
+    data: bytes = b""
+    target: str = ""
+
+
+@dataclass(slots=True)
+class _FileNode:
+    file_id: int
+    data: bytearray = field(default_factory=bytearray)
+    synced: bytearray = field(default_factory=bytearray)
+    # Since the last fsync, in order: (offset, data), or (size, None) for a truncation.
+    unsynced: list[tuple[int, bytes | None]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _DirNode:
+    entries: dict[str, _FileNode | _DirNode] = field(default_factory=dict)
+    synced: dict[str, _FileNode | _DirNode] = field(default_factory=dict)
+    # Since the last fsync_dir, in order: names that appear, and names that go away, as one atomic change each.
+    unsynced: list[tuple[dict[str, _FileNode | _DirNode], tuple[str, ...]]] = field(default_factory=list)
+
+    def change(self, added: dict[str, _FileNode | _DirNode], removed: tuple[str, ...] = ()) -> None:
+        self.unsynced.append((added, removed))
+        for name in removed:
+            self.entries.pop(name, None)
+        self.entries.update(added)
+
+
+@dataclass(slots=True)
+class _Failure:
+    operation: str
+    error: int
+    path_contains: str
+    skip: int
+    count: int | None
+
+
+def _apply(data: bytearray, offset: int, change: bytes | None) -> None:
+    if change is None:
+        if offset < len(data):
+            del data[offset:]
+        else:
+            data.extend(bytes(offset - len(data)))
+        return
+    if offset > len(data):
+        data.extend(bytes(offset - len(data)))
+    data[offset : offset + len(change)] = change
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in ("", ".")]
+
+
+class MemoryDisk:
+    """A disk in memory that records its calls, loses power on demand and fails when told to.
+
+    `calls` is the record; `replay(calls[:n])` is the disk after the first n of them, and `power_loss(...)` gives the
+    disk that the next start would find. Both return new disks; the old one stays as it was.
+    """
+
+    def __init__(self, *, record: bool = True, capacity_bytes: int = 1 << 40) -> None:
+        self.calls: list[Call] = []
+        self.capacity_bytes = capacity_bytes
+        self._record = record
+        self._root = _DirNode()
+        self._files = 0
+        self._by_id: dict[int, _FileNode] = {}
+        self._used = 0
+        self._locks: set[str] = set()
+        self._failures: list[_Failure] = []
+
+    # -- faults
+
+    def fail_next(
+        self, operation: str, error: int = errno.EIO, *, path_contains: str = "", skip: int = 0, count: int | None = 1
+    ) -> None:
+        """Let `operation` raise: after `skip` calls, `count` times (None: for ever).
+
+        `operation` is one of `Call.operation`, or "open", "pread", "list".
+        """
+        self._failures.append(_Failure(operation, error, path_contains, skip, count))
+
+    def heal(self) -> None:
+        self._failures.clear()
+
+    def _check(self, operation: str, path: str) -> None:
+        for failure in self._failures:
+            if failure.operation != operation or failure.path_contains not in path:
+                continue
+            if failure.skip > 0:
+                failure.skip -= 1
+                continue
+            if failure.count is not None:
+                failure.count -= 1
+                if failure.count <= 0:
+                    self._failures.remove(failure)
+            raise OSError(failure.error, f"{operation} told to fail", path)
+
+    def power_loss(
+        self, survive: Survive = Survive.NOTHING, *, torn: bool = False, choose: Callable[[int], int] | None = None
+    ) -> MemoryDisk:
+        """The disk after the power came back. `torn`: of the last write, if it was not synced, the first half is
+        there.
+
+        `choose(n)` draws from [0, n) and is needed for `CHOSEN`.
+        """
+        torn_id = self.calls[-1].file_id if torn and self.calls and self.calls[-1].operation == "pwritev" else -1
+        after = MemoryDisk(record=self._record, capacity_bytes=self.capacity_bytes)
+        copies: dict[int, _FileNode] = {}
+
+        def pick(bound: int) -> int:
+            assert choose is not None, "CHOSEN needs choose"
+            return choose(bound)
+
+        def file(node: _FileNode) -> _FileNode:
+            if node.file_id in copies:
+                return copies[node.file_id]
+            data = bytearray(node.synced)
+            changes = node.unsynced
+            last_torn = bool(changes) and changes[-1][1] is not None and node.file_id == torn_id
+            match survive:
+                case Survive.NOTHING:
+                    kept = changes[-1:] if last_torn else []
+                case Survive.EVERYTHING:
+                    kept = changes
+                case Survive.CHOSEN:
+                    kept = changes[: pick(len(changes) + 1)]
+                    last_torn = bool(kept) and kept[-1][1] is not None and pick(2) == 1
+            for index, (offset, change) in enumerate(kept):
+                if change is not None and last_torn and index == len(kept) - 1:
+                    cut = pick(len(change) + 1) if survive is Survive.CHOSEN else len(change) // 2
+                    # A file system may have written the new size before the data: then the rest is zeros.
+                    zeros = bytes(len(change) - cut) if survive is Survive.CHOSEN and pick(4) == 0 else b""
+                    change = change[:cut] + zeros
+                _apply(data, offset, change)
+            copy = _FileNode(after._next_id(), data, bytearray(data))
+            after._by_id[copy.file_id] = copy
+            after._used += len(data)
+            copies[node.file_id] = copy
+            return copy
+
+        def folder(node: _DirNode) -> _DirNode:
+            entries = dict(node.synced)
+            for added, removed in node.unsynced:
+                if survive is Survive.EVERYTHING or (survive is Survive.CHOSEN and pick(2)):
+                    for name in removed:
+                        entries.pop(name, None)
+                    entries.update(added)
+            copied: dict[str, _FileNode | _DirNode] = {}
+            for name, child in sorted(entries.items()):
+                copied[name] = folder(child) if isinstance(child, _DirNode) else file(child)
+            return _DirNode(copied, dict(copied))
+
+        after._root = folder(self._root)
+        return after
+
+    @classmethod
+    def replay(cls, calls: Iterable[Call]) -> MemoryDisk:
+        disk = cls()
+        for call in calls:
+            disk.repeat(call)
+        return disk
+
+    def repeat(self, call: Call) -> None:
+        """Do one recorded call again; the calls before it must have been repeated already."""
+        match call.operation:
+            case "create":
+                assert self._create(call.path).file_id == call.file_id
+            case "make_dir":
+                self._make_dir(call.path)
+            case "pwritev":
+                self._write(self._by_id[call.file_id], call.path, call.data, call.offset)
+            case "truncate":
+                self._truncate(self._by_id[call.file_id], call.path, call.offset)
+            case "fsync":
+                self._fsync(self._by_id[call.file_id], call.path)
+            case "rename":
+                self.rename(call.path, call.target)
+            case "unlink":
+                self.unlink(call.path)
+            case "remove_dir":
+                self.remove_dir(call.path)
+            case "fsync_dir":
+                self.fsync_dir(call.path)
+            case _:
+                raise ValueError(call.operation)
+
+    # -- Disk
+
+    def open(self, path: str, *, create: bool = False) -> MemoryFile:
+        self._check("open", path)
+        node = self._find(path)
+        if node is None:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, "no such file", path)
+            self._check("create", path)
+            node = self._create(path)
+        if isinstance(node, _DirNode):
+            raise IsADirectoryError(errno.EISDIR, "is a directory", path)
+        return MemoryFile(self, node, path)
+
+    def exists(self, path: str) -> bool:
+        return self._find(path) is not None
+
+    def is_dir(self, path: str) -> bool:
+        return isinstance(self._find(path), _DirNode)
+
+    def list(self, path: str) -> list[str]:
+        self._check("list", path)
+        return sorted(self._dir(path).entries)
+
+    def make_dirs(self, path: str) -> None:
+        so_far = ""
+        for part in _parts(path):
+            so_far = f"{so_far}/{part}" if so_far or path.startswith("/") else part
+            if not self.exists(so_far):
+                self._check("make_dir", so_far)
+                self._make_dir(so_far)
+
+    def rename(self, source: str, target: str) -> None:
+        self._check("rename", source)
+        node = self._find(source)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", source)
+        source_dir, target_dir = self._dir(parent_of(source)), self._dir(parent_of(target))
+        source_name, target_name = _parts(source)[-1], _parts(target)[-1]
+        if isinstance(target_dir.entries.get(target_name), _DirNode):
+            raise OSError(errno.ENOTEMPTY, "directory exists", target)
+        if source_dir is target_dir:
+            source_dir.change({target_name: node}, (source_name,))
+        else:
+            target_dir.change({target_name: node})
+            source_dir.change({}, (source_name,))
+        self._note(Call("rename", source, target=target))
+
+    def unlink(self, path: str) -> None:
+        self._check("unlink", path)
+        node = self._find(path)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        if isinstance(node, _DirNode):
+            raise IsADirectoryError(errno.EISDIR, "is a directory", path)
+        self._dir(parent_of(path)).change({}, (_parts(path)[-1],))
+        self._used -= len(node.data)
+        self._note(Call("unlink", path))
+
+    def remove_dir(self, path: str) -> None:
+        self._check("remove_dir", path)
+        if self._dir(path).entries:
+            raise OSError(errno.ENOTEMPTY, "directory not empty", path)
+        self._dir(parent_of(path)).change({}, (_parts(path)[-1],))
+        self._note(Call("remove_dir", path))
+
+    def fsync_dir(self, path: str) -> None:
+        self._check("fsync_dir", path)
+        node = self._dir(path)
+        node.synced = dict(node.entries)
+        node.unsynced.clear()
+        self._note(Call("fsync_dir", path))
+
+    def lock(self, path: str) -> MemoryLock:
+        if path in self._locks:
+            raise BlockingIOError(errno.EAGAIN, "locked by this process", path)
+        self.open(path, create=True).close()
+        self._locks.add(path)
+        return MemoryLock(self, path)
+
+    def usage(self, path: str) -> tuple[int, int]:
+        return self.capacity_bytes, max(0, self.capacity_bytes - self._used)
+
+    # -- the parts
+
+    def _note(self, call: Call) -> None:
+        if self._record:
+            self.calls.append(call)
+
+    def _next_id(self) -> int:
+        self._files += 1
+        return self._files
+
+    def _find(self, path: str) -> _FileNode | _DirNode | None:
+        node: _FileNode | _DirNode = self._root
+        for part in _parts(path):
+            if not isinstance(node, _DirNode):
+                return None
+            child = node.entries.get(part)
+            if child is None:
+                return None
+            node = child
+        return node
+
+    def _dir(self, path: str) -> _DirNode:
+        node = self._find(path)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+        if not isinstance(node, _DirNode):
+            raise NotADirectoryError(errno.ENOTDIR, "not a directory", path)
+        return node
+
+    def _create(self, path: str) -> _FileNode:
+        node = _FileNode(self._next_id())
+        self._dir(parent_of(path)).change({_parts(path)[-1]: node})
+        self._by_id[node.file_id] = node
+        self._note(Call("create", path, node.file_id))
+        return node
+
+    def _make_dir(self, path: str) -> None:
+        self._dir(parent_of(path)).change({_parts(path)[-1]: _DirNode()})
+        self._note(Call("make_dir", path))
+
+    def _write(self, node: _FileNode, path: str, data: bytes, offset: int) -> None:
+        growth = max(0, offset + len(data) - len(node.data))
+        room = self.capacity_bytes - self._used
+        if growth > room:
+            # As the real thing: what still fits is written, then comes the error.
+            fits = max(0, len(data) - (growth - room))
+            if fits:
+                self._store(node, path, data[:fits], offset)
+            raise OSError(errno.ENOSPC, "no space left", path)
+        self._store(node, path, data, offset)
+
+    def _store(self, node: _FileNode, path: str, data: bytes, offset: int) -> None:
+        before = len(node.data)
+        _apply(node.data, offset, data)
+        self._used += len(node.data) - before
+        node.unsynced.append((offset, data))
+        self._note(Call("pwritev", path, node.file_id, offset, data))
+
+    def _truncate(self, node: _FileNode, path: str, size: int) -> None:
+        before = len(node.data)
+        _apply(node.data, size, None)
+        self._used += len(node.data) - before
+        node.unsynced.append((size, None))
+        self._note(Call("truncate", path, node.file_id, size))
+
+    def _fsync(self, node: _FileNode, path: str) -> None:
+        for offset, change in node.unsynced:
+            _apply(node.synced, offset, change)
+        node.unsynced.clear()
+        self._note(Call("fsync", path, node.file_id))
+
+
+class MemoryFile:
+    __slots__ = ("_disk", "_node", "_path")
+
+    def __init__(self, disk: MemoryDisk, node: _FileNode, path: str) -> None:
+        self._disk = disk
+        self._node = node
+        self._path = path
+
+    def pread(self, size: int, offset: int) -> bytes:
+        self._disk._check("pread", self._path)
+        return bytes(self._node.data[offset : offset + size])
+
+    def pwritev(self, buffers: Sequence[Buffer], offset: int) -> int:
+        data = b"".join(buffers)
+        try:
+            self._disk._check("pwritev", self._path)
+        except OSError:
+            # Half of it reaches the file, so that nobody comes to rely on a failed write having done nothing.
+            if len(data) > 1:
+                self._disk._store(self._node, self._path, data[: len(data) // 2], offset)
+            raise
+        self._disk._write(self._node, self._path, data, offset)
+        return len(data)
+
+    def truncate(self, size: int) -> None:
+        self._disk._check("truncate", self._path)
+        self._disk._truncate(self._node, self._path, size)
+
+    def fsync(self) -> None:
+        self._disk._check("fsync", self._path)
+        self._disk._fsync(self._node, self._path)
+
+    def size(self) -> int:
+        return len(self._node.data)
+
+    def map(self, length: int) -> memoryview | None:
+        return None
+
+    def close(self) -> None:
+        pass
+
+
+class MemoryLock:
+    __slots__ = ("_disk", "_path")
+
+    def __init__(self, disk: MemoryDisk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+
+    def release(self) -> None:
+        self._disk._locks.discard(self._path)
