@@ -1,0 +1,214 @@
+"""A whole node whose disk is full, or fails: what clients are told, and what is there afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, TypeVar
+
+import pytest
+
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.describe_log_dirs import DescribeLogDirsRequest
+from pykbroker_wire.messages.metadata import MetadataRequest
+from pykbroker_wire.records.batch import iter_batches
+from pykbroker_wire.records.record import iter_records
+from tests.node.sim import Sim
+
+T = TypeVar("T")
+Play = Callable[..., Any]
+STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
+TWO_DIRS = {"log.dirs": "/one,/two", "metadata.log.dir": "/meta"}
+
+
+@pytest.fixture
+def play() -> Iterator[Play]:
+    made: list[Sim] = []
+
+    def run(scenario: Callable[[Sim], Awaitable[T]], config: dict[str, str] | None = None) -> T:
+        made.append(Sim(config))
+        return made[-1].run(scenario)
+
+    yield run
+    for sim in made:
+        sim.close()
+
+
+async def values(sim: Sim, topic: str) -> list[bytes]:
+    """All that a consumer is given, with an offset for each."""
+    found: list[bytes] = []
+    while True:
+        answer = (await sim.fetch(topic, len(found))).responses[0].partitions[0]
+        assert answer.error_code == ErrorCode.NONE, answer
+        if not answer.records:
+            return found
+        for position, header in iter_batches(answer.records):
+            assert header.base_offset == len(found)
+            found += [bytes(record.value or b"") for record in iter_records(answer.records, position, header)]
+
+
+async def log_dirs(sim: Sim) -> dict[str, Any]:
+    return {result.log_dir: result for result in (await sim.call(DescribeLogDirsRequest(topics=None))).results}
+
+
+async def in_two_dirs(sim: Sim) -> tuple[str, str]:
+    """A topic with a record in /one and one in /two."""
+    for name in ("a", "b"):
+        await sim.create(name)
+        await sim.send(name, b"before")
+    one = next(name for name in ("a", "b") if f"{name}-0" in sim.disk.list("/one"))
+    two = next(name for name in ("a", "b") if f"{name}-0" in sim.disk.list("/two"))
+    return one, two
+
+
+# -- a full disk -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("idempotent", [False, True])
+def test_a_full_disk_takes_no_writes_and_loses_none(play: Play, idempotent: bool) -> None:
+    async def scenario(sim: Sim) -> None:
+        await sim.create("t")
+        await sim.create("other")
+        await sim.send("other", b"kept")
+        sequence = 0
+
+        async def produce(value: bytes) -> Any:
+            fields: dict[str, Any] = (
+                {"producer_id": 7, "producer_epoch": 0, "base_sequence": sequence} if idempotent else {}
+            )
+            return await sim.produce("t", sim.batch(value, **fields))
+
+        acknowledged: list[bytes] = []
+        for number in range(3):
+            answer = await produce(b"%d" % number * 1_000)
+            assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, number)
+            acknowledged.append(b"%d" % number * 1_000)
+            sequence += 1
+        sim.disk.capacity_bytes = sim.disk._used + 500
+        for _ in range(5):
+            answer = await produce(b"refused" * 1_000)
+            assert (answer.error_code, answer.base_offset) == (STORAGE, -1)
+            assert await values(sim, "t") == acknowledged
+            assert await values(sim, "other") == [b"kept"]
+            await asyncio.sleep(5)
+        # The directory is still in use.
+        assert [result.error_code for result in (await log_dirs(sim)).values()] == [ErrorCode.NONE]
+        assert (await sim.call(MetadataRequest(topics=None))).topics[0].partitions[0].offline_replicas == []
+        sim.disk.capacity_bytes = 1 << 40
+        answer = await produce(b"after")
+        assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 3)
+        again = await produce(b"after")
+        assert again.error_code == ErrorCode.NONE
+        acknowledged += [b"after"] if idempotent else [b"after", b"after"]
+        assert again.base_offset == len(acknowledged) - 1
+        assert await values(sim, "t") == acknowledged
+        assert sim.node.fatal is None
+        # Nothing of what was refused comes back with a restart either.
+        await sim.sim_node.stop()
+        await sim.sim_node.start()
+        assert await values(sim, "t") == acknowledged
+        assert await values(sim, "other") == [b"kept"]
+
+    play(scenario)
+
+
+def test_a_disk_that_fills_at_the_end_of_a_segment(play: Play) -> None:
+    """The new segment's files do not fit, or its first batch does not."""
+
+    async def scenario(sim: Sim) -> None:
+        await sim.create("t", {"internal.segment.bytes": "3000"})
+        acknowledged: list[bytes] = []
+        refused = 0
+        sim.disk.capacity_bytes = sim.disk._used + 10_000
+        for number in range(30):
+            answer = await sim.produce("t", sim.batch(b"%03d" % number * 300))
+            assert answer.error_code in (ErrorCode.NONE, STORAGE)
+            if answer.error_code == ErrorCode.NONE:
+                assert answer.base_offset == len(acknowledged)
+                acknowledged.append(b"%03d" % number * 300)
+            else:
+                refused += 1
+                if refused % 3 == 0:
+                    sim.disk.capacity_bytes += 2_500
+            assert await values(sim, "t") == acknowledged
+        assert refused > 3 < len(acknowledged)
+        sim.disk.capacity_bytes = 1 << 40
+        await sim.sim_node.stop()
+        await sim.sim_node.start()
+        assert await values(sim, "t") == acknowledged
+
+    play(scenario)
+
+
+# -- a directory that fails --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("operation", ["pwritev", "fsync"])
+def test_a_directory_that_fails_goes_alone(play: Play, operation: str) -> None:
+    async def scenario(sim: Sim) -> None:
+        lost, kept = await in_two_dirs(sim)
+        sim.disk.fail_next(operation, errno.EIO, path_contains="/one/", count=None)
+        answer = await sim.produce(lost, sim.batch(b"never"))
+        assert (answer.error_code, answer.base_offset) == (STORAGE, -1)
+        assert (await sim.produce(kept, sim.batch(b"goes on"))).error_code == ErrorCode.NONE
+        assert await values(sim, kept) == [b"before", b"goes on"]
+        found = await log_dirs(sim)
+        assert {path: result.error_code for path, result in found.items()} == {"/one": STORAGE, "/two": ErrorCode.NONE}
+        assert [topic.name for topic in found["/two"].topics] == [kept]
+        await asyncio.sleep(5)
+        answer = (await sim.fetch(lost)).responses[0].partitions[0]
+        assert answer.error_code in (STORAGE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        answer = await sim.produce(lost, sim.batch(b"never"))
+        assert answer.error_code in (STORAGE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        # New topics go where there is a directory.
+        await sim.create("new", partitions=3)
+        assert sorted(name for name in sim.disk.list("/two") if name.startswith("new-")) == ["new-0", "new-1", "new-2"]
+        await sim.send("new", b"x")
+        assert sim.node.fatal is None
+        # Repaired and started again, all that was acknowledged is there.
+        await sim.sim_node.stop()
+        sim.disk.heal()
+        await sim.sim_node.start()
+        assert (await values(sim, lost))[:1] == [b"before"]
+        assert await values(sim, kept) == [b"before", b"goes on"]
+
+    # Every batch is flushed before it is acknowledged, so that a failing fsync meets a request.
+    play(scenario, {**TWO_DIRS, "log.flush.interval.messages": "1"})
+
+
+def test_a_flush_in_the_background_that_fails(play: Play) -> None:
+    async def scenario(sim: Sim) -> None:
+        lost, kept = await in_two_dirs(sim)
+        sim.disk.fail_next("fsync", errno.EIO, path_contains="/one/", count=None)
+        await sim.send(lost, b"acknowledged")
+        await asyncio.sleep(10)
+        found = await log_dirs(sim)
+        assert {path: result.error_code for path, result in found.items()} == {"/one": STORAGE, "/two": ErrorCode.NONE}
+        assert await values(sim, kept) == [b"before"]
+        assert sim.node.fatal is None
+
+    play(scenario, {**TWO_DIRS, "log.flush.interval.ms": "1000", "log.flush.scheduler.interval.ms": "1000"})
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+@pytest.mark.parametrize("operation", ["pwritev", "fsync"])
+def test_a_node_whose_metadata_log_fails_stops(play: Play, operation: str, error: int) -> None:
+    async def scenario(sim: Sim) -> None:
+        lost, _ = await in_two_dirs(sim)
+        told: list[BaseException | None] = []
+        sim.node.on_fatal(lambda: told.append(sim.node.fatal))
+        sim.disk.fail_next(operation, error, path_contains="/meta/", count=None)
+        creating = asyncio.ensure_future(sim.try_create("new"))
+        await asyncio.sleep(2)
+        assert len(told) == 1
+        assert "/meta" in str(told[0])
+        creating.cancel()
+        # It can be stopped, and what was there is there when the disk is well.
+        await asyncio.wait_for(sim.sim_node.stop(), 60)
+        sim.disk.heal()
+        await sim.sim_node.start()
+        assert await values(sim, lost) == [b"before"]
+        assert "new" not in await sim.topics() or operation == "fsync"
+
+    play(scenario, TWO_DIRS)
