@@ -1,7 +1,7 @@
 """A raw load: prebuilt requests over plain sockets, the same for every broker.
 
-Produce 13 with idempotent batches and Fetch 18, pipelined to a fixed depth. Answers are counted and their error codes checked;
-nothing else is decoded, so that the driver costs little: it says how much of its core it used.
+Produce 13 with idempotent batches and Fetch 18, pipelined to a fixed depth. Answers are counted and their error codes
+checked; nothing else is decoded, so that the driver costs little: it says how much of its core it used.
 Not responsible for starting brokers or for what the numbers mean.
 """
 

@@ -1,8 +1,8 @@
 """`make bench`: Apache Kafka and pykbroker on this machine, the same load on both, rounds interleaved.
 
-Prints both sides and their ratio for every measurement, stores them in bench/out/, and with --readme writes the table of the README.
-Each figure is the median over the rounds. Which way is better stands with the measurement; the ratio is always "how many times
-better pykbroker is".
+Prints both sides and their ratio for every measurement, stores them in bench/out/, and with --readme writes the table
+of the README. Each figure is the median over the rounds. Which way is better stands with the measurement; the ratio is
+always "how many times better pykbroker is".
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent / part) for part in ("", "wire", "log", "raft")]
 
-from bench.measurements import MEASUREMENTS, Measurement, warm_up
-from bench.servers import KAFKA_VERSION, ROOT, ApacheKafka, Pykbroker, Server
+from bench.measurements import MEASUREMENTS, Measurement, warm_up  # noqa: E402
+from bench.servers import KAFKA_VERSION, ROOT, ApacheKafka, Pykbroker, Server  # noqa: E402
 
 OUT = ROOT / "bench" / "out"
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"

@@ -16,7 +16,6 @@ import time
 from pathlib import Path
 
 from bench.raw import Client
-
 from pykbroker_wire.messages.metadata import MetadataRequest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -53,7 +52,7 @@ class Server:
 
     def start(self) -> None:
         self.prepare()
-        log = open(self.directory / "server.log", "ab")
+        log = open(self.directory / "server.log", "ab")  # noqa: SIM115
         begin = time.perf_counter()
         self.process = subprocess.Popen(self.command(), stdout=log, stderr=log, cwd=ROOT, start_new_session=True)
         while True:

@@ -2,7 +2,7 @@
 
 The broker's half of controller/brokers.py; the two exchange only protocol messages over a Channel. Responsible for the
 states of BrokerState and when to say what; not responsible for recovery itself: the composition root calls
-`ready_to_unfence` when the logs are open and the listeners serve.
+`ready_to_unfence` when the logs are open; the listeners serve after that.
 
 No fixed waits: whatever may change the controller's answer (a leader of the quorum, our registration in the metadata,
 being ready) sends the next message at once. At most one message is in flight.

@@ -79,16 +79,21 @@ class _ServerSockets:
 def addresses_of(host: str) -> list[str]:
     """The addresses of a host name, as a connection's peer shows them; nothing for one that cannot be found."""
     try:
-        return list(dict.fromkeys(str(address[0]) for *_, address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)))
+        return list(
+            dict.fromkeys(str(address[0]) for *_, address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM))
+        )
     except OSError:
         return []
 
 
 def _bind(host: str, port: int, backlog: int) -> list[socket.socket]:
-    """A socket for every address `host` resolves to, all on the same port; a family that the machine lacks is left out."""
+    """A socket for every address `host` resolves to, all on the same port; a family that the machine lacks is left
+    out."""
     addresses = dict.fromkeys(
         (family, address[:2])
-        for family, _, _, _, address in socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, _, _, _, address in socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
     )
     # With port 0 the first address chooses, and another process may hold that port on the second: choose again then.
     for attempt in range(32):
@@ -150,7 +155,8 @@ class OsRuntime:
             sockets = _bind(host, port, backlog)
             chosen = sockets[0].getsockname()[1]
             servers = [
-                await self.loop.create_server(factory, sock=sock, backlog=backlog, start_serving=False) for sock in sockets
+                await self.loop.create_server(factory, sock=sock, backlog=backlog, start_serving=False)
+                for sock in sockets
             ]
             return _ServerSockets(servers, chosen)
 

@@ -1,9 +1,12 @@
-"""Formatting log directories, and reading how they were formatted: meta.properties, bootstrap.checkpoint, the first voters.
+"""Formatting log directories, and reading how they were formatted: meta.properties, bootstrap.checkpoint, the first
+voters.
 
-What `kafka-storage format --standalone` writes, to the byte. Not responsible for what is in a formatted directory (log/, raft/).
+What `kafka-storage format --standalone` writes, to the byte. Not responsible for what is in a formatted directory
+(log/, raft/).
 
-A directory is formatted by exactly one file, meta.properties, which is written last: a crash while formatting leaves a directory that
-is not formatted. A node never formats a directory that holds anything else: an unmounted disk must not become a new cluster.
+A directory is formatted by exactly one file, meta.properties, which is written last: a crash while formatting leaves a
+directory that is not formatted. A node never formats a directory that holds anything else: an unmounted disk must not
+become a new cluster.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ producers and epochs in step with the bytes. Not responsible for what a valid ba
 how far (the caller passes the upper bound), when to flush or to retire (the caller asks and decides), nor for
 moving the high watermark.
 
-Invariants (INVARIANTS L1, L2, P11, P12):
+Invariants:
 * log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset; recovery_point <= log_end_offset.
 * The offset of an append follows the last one without a gap; what is in memory about the log is never ahead of the
   file.
@@ -739,8 +739,8 @@ class PartitionLog:
     # ----------------------------------------------------------------------------------------------------------
 
     def flush_due(self, now_ms: int) -> bool:
-        """Whether `flush.messages` or `flush.ms` asks for a flush, or a segment ended that is not durable yet: a crash is
-        not to cost a scan of more than the active segment."""
+        """Whether `flush.messages` or `flush.ms` asks for a flush, or a segment ended that is not durable yet: a crash
+        is not to cost a scan of more than the active segment."""
         unflushed = self.log_end_offset - self.recovery_point
         if unflushed <= 0:
             self._last_flush_ms = now_ms

@@ -11,7 +11,7 @@ Not responsible for producer ids, sequences and transactions (`producers.py`), n
 Invariants: whatever the bytes, the result is a `Validated` or a `KafkaError`; a batch is decompressed chunk by chunk
 and never beyond `decompression_limit_bytes`; when an error is raised the caller's bytes are as they were.
 
-Where this is stricter than Kafka, because Kafka's answer harms its clients (docs in BADINPUT):
+Where this is stricter than Kafka, because Kafka's answer harms its clients:
 - uncompressed records whose offset deltas are not 0, 1, 2...: INVALID_RECORD (Kafka stores them wrong)
 - bytes that the codec cannot read, unknown codecs: INVALID_RECORD (Kafka: UNKNOWN_SERVER_ERROR). Not CORRUPT_MESSAGE,
   which clients retry: the CRC was right, so these bytes are what the client made, and it would make them again

@@ -1,7 +1,7 @@
 """The wire surface: one module per API, and this one explicit table.
 
-ApiVersions, the reference in the docs and the compatibility rows derive from TABLE: what is not here is not served and not
-advertised. Versions are those of the generated messages.
+ApiVersions, the reference in the docs and the compatibility rows derive from TABLE: what is not here is not served and
+not advertised. Versions are those of the generated messages.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class On(Flag):
 class Api:
     """One row. `module` is the file in this folder; it has `handle(ctx, request)`.
 
-    forward: a broker listener sends the request on to the active controller in an Envelope (KIP-590), where `handle` runs.
-    advertised_min: what ApiVersions says when that is not the lowest version served.
+    forward: a broker listener sends the request on to the active controller in an Envelope (KIP-590), where `handle`
+    runs. advertised_min: what ApiVersions says when that is not the lowest version served.
     """
 
     key: ApiKey
@@ -39,7 +39,8 @@ class Api:
 
 
 TABLE: tuple[Api, ...] = (
-    # Old librdkafka switches features off when Produce does not begin at 0; versions below 3 are still refused (KIP-896).
+    # Old librdkafka switches features off when Produce does not begin at 0; versions below 3 are still refused
+    # (KIP-896).
     Api(ApiKey.PRODUCE, On.BROKER, advertised_min=0),
     Api(ApiKey.FETCH, On.BOTH),
     Api(ApiKey.LIST_OFFSETS, On.BROKER),

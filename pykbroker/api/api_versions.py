@@ -1,7 +1,7 @@
 """ApiVersions, versions 0-4. KIP-35, KIP-511 (client software), KIP-584 (features).
 
-Lists the rows of TABLE that this kind of listener serves. Features are those that are served: metadata.version and kraft.version.
-An unknown version is answered by the dispatcher, in version 0.
+Lists the rows of TABLE that this kind of listener serves. Features are those that are served: metadata.version and
+kraft.version. An unknown version is answered by the dispatcher, in version 0.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ _ROWS = {side: _rows(side) for side in (On.BROKER, On.CONTROLLER)}
 
 def handle(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     if ctx.api_version >= 3:
-        if not (_SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)):
+        if not (
+            _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
+        ):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         ctx.peer.client_software_name = request.client_software_name
         ctx.peer.client_software_version = request.client_software_version
@@ -59,6 +61,7 @@ def handle(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersionsRespo
         finalized = finalized_features(image, ctx.services.quorum.kraft_version)
         response.finalized_features_epoch = image.offset
         response.finalized_features = [
-            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level) for name, level in finalized.items()
+            FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            for name, level in finalized.items()
         ]
     return response

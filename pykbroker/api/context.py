@@ -18,7 +18,7 @@ class Peer(Protocol):
     client_host: str
     client_software_name: str
     client_software_version: str
-    #: A transport that takes memory maps as they are (see replica/ and log/, decision 3 of the architecture).
+    #: A transport that takes memory maps as they are (log/README.md).
     zero_copy: bool
 
     @property

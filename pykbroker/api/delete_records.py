@@ -16,7 +16,8 @@ INVALID_LOW_WATERMARK = -1
 
 
 def handle(ctx: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    # A partition that stands there twice is asked once, for its last offset; a topic without partitions is not answered.
+    # A partition that stands there twice is asked once, for its last offset; a topic without partitions is not
+    # answered.
     offsets = {
         (topic.name, asked.partition_index): asked.offset for topic in request.topics for asked in topic.partitions
     }

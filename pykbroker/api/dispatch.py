@@ -1,10 +1,11 @@
 """From a frame to its handler and back to bytes.
 
-Responsible for: request headers, the row in TABLE, decoding, the context, one place after each handler (metrics under Kafka's
-names, throttling later), encoding. Not responsible for framing or order (net/) nor for any API (its own module).
+Responsible for: request headers, the row in TABLE, decoding, the context, one place after each handler (metrics under
+Kafka's names, throttling later), encoding. Not responsible for framing or order (net/) nor for any API (its own
+module).
 
-A frame that cannot be understood ends its connection, as Apache Kafka does: there is no version in which to answer. The one
-exception is ApiVersions in an unknown version, answered in version 0 with UNSUPPORTED_VERSION (KIP-511).
+A frame that cannot be understood ends its connection, as Apache Kafka does: there is no version in which to answer. The
+one exception is ApiVersions in an unknown version, answered in version 0 with UNSUPPORTED_VERSION (KIP-511).
 """
 
 from __future__ import annotations
@@ -105,7 +106,8 @@ class Dispatcher:
         self._errors = services.metrics.counter("kafka.network:type=RequestMetrics,name=InvalidRequestsPerSec")
 
     def __call__(self, peer: Any, frame: memoryview) -> Any:
-        """Dispatch one frame. Returns buffers, a PendingAnswer, or None when there is no answer; raises CloseConnection."""
+        """Dispatch one frame. Returns buffers, a PendingAnswer, or None when there is no answer; raises
+        CloseConnection."""
         try:
             header, position = RequestHeader.decode(frame)
             row = self.rows.get(header.api_key)

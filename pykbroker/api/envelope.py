@@ -1,6 +1,8 @@
-"""Envelope, version 0, on controller listeners. KIP-590: a broker passes on a client's request with the client's principal.
+"""Envelope, version 0, on controller listeners. KIP-590: a broker passes on a client's request with the client's
+principal.
 
-The request inside keeps its own header and version; what runs is the row of TABLE with `forward`. Anything else inside is INVALID_REQUEST.
+The request inside keeps its own header and version; what runs is the row of TABLE with `forward`. Anything else inside
+is INVALID_REQUEST.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A broker passes requests of TABLE's `forward` rows on to the active controller, as it received them (KIP-590).
 
 Not responsible for finding the controller: the channel does. While there is none, or it changes, the request is tried
-again until the client's patience (request.timeout.ms of the broker) ends; then the connection closes, as there is no
-answer to give.
+again for TIMEOUT_MS, about as long as a client waits; then the connection closes, as there is no answer to give.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """InitProducerId, versions 0-5. KIP-98, KIP-360.
 
-Works: idempotent producers. Gap: a transactional id is answered with UNSUPPORTED_VERSION until the transaction coordinator moves in;
-requests that Apache Kafka refuses are refused in its order before that.
+Works: idempotent producers. Gap: a transactional id is answered with UNSUPPORTED_VERSION until the transaction
+coordinator moves in; requests that Apache Kafka refuses are refused in its order before that.
 """
 
 from __future__ import annotations

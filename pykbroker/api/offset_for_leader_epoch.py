@@ -28,6 +28,8 @@ def handle(ctx: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetF
                 epoch, end_offset = partition.log.epoch_end_offset(asked.leader_epoch)
                 answers.append(EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset))
             except KafkaError as error:
-                answers.append(EpochEndOffset(partition=asked.partition, error_code=error.code, leader_epoch=-1, end_offset=-1))
+                answers.append(
+                    EpochEndOffset(partition=asked.partition, error_code=error.code, leader_epoch=-1, end_offset=-1)
+                )
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
     return OffsetForLeaderEpochResponse(topics=topics)

@@ -267,7 +267,7 @@ def _wait(
         if open_answers.pop(id(answer), None) is None:
             return
         if not code and partition is not None and not partition.has_enough_replicas:
-            # The replica set shrank meanwhile, and that is why it is committed (INVARIANTS P10).
+            # The replica set shrank meanwhile, and that is why it is committed.
             code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         if code:
             _fail(answer, KafkaError(code))

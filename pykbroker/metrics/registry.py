@@ -2,7 +2,8 @@
 
 Responsible for names and numbers. Not responsible for exporting them (a later room) nor for deciding what is counted.
 A counter is an object whose `value` is added to in place: the hot path never looks a name up.
-Names are Kafka's MBean names, e.g. `kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec`; a rate counts events since the start.
+Names are Kafka's MBean names, e.g. `kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec`; a rate counts events
+since the start.
 """
 
 from __future__ import annotations

@@ -44,7 +44,8 @@ KEEP_BUFFER_BYTES = 2 * 1024 * 1024
 DRAIN_SECONDS = 5.0
 
 
-#: Tests set this: a request's bytes are overwritten after its dispatch, so that whoever kept a view of them is found out.
+#: Tests set this: a request's bytes are overwritten after its dispatch, so that whoever kept a view of them is found
+#: out.
 POISON_RECEIVED = False
 
 

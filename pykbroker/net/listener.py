@@ -76,7 +76,7 @@ class WaitingMemory:
 
 
 class Listener:
-    """`start` binds and accepts; `close` ends every connection."""
+    """`bind` takes the port, `serve` accepts; `close` ends every connection."""
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ Responsible for: leader and follower roles as the metadata says, appends and rea
 watermark from the replica set and nothing else, telling waiters. Not responsible for the bytes (log/), nor for which
 partitions exist (table.py).
 
-Invariants (INVARIANTS P2, P7, P10): leader epoch only rises; the high watermark never moves back in a leader epoch;
+Invariants: leader epoch only rises; the high watermark never moves back in a leader epoch;
 acks=all is refused before the append while the ISR is below min.insync.replicas.
 """
 

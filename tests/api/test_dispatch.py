@@ -1,4 +1,5 @@
-"""From a frame to its handler and back: headers, versions, what cannot be decoded, and the one place after each handler."""
+"""From a frame to its handler and back: headers, versions, what cannot be decoded, and the one place after each
+handler."""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ def test_the_time_of_a_later_answer_is_counted(dispatcher: Dispatcher) -> None:
 def test_an_unknown_version_ends_the_connection(dispatcher: Dispatcher, version: int) -> None:
     data = bytearray(frame(HEART, 0))
     data[2:4] = version.to_bytes(2, "big", signed=True)
-    with pytest.raises(CloseConnection, match="version|decoded"):
+    with pytest.raises(CloseConnection, match=r"version|decoded"):
         dispatcher(None, memoryview(data))
 
 

@@ -92,7 +92,7 @@ def test_the_leadership_goes_meanwhile(half: Half) -> None:
 
 
 def test_the_replica_set_becomes_too_small_meanwhile(half: Half) -> None:
-    """It is committed, but not by as many as min.insync.replicas promises (INVARIANTS P10)."""
+    """It is committed, but not by as many as min.insync.replicas promises."""
     partition = half.world.create("t", replicas=(1, 2), min_insync_replicas="2")
     answer = waits(half, request("t"))
     half.world.change(partition, isr=[1])

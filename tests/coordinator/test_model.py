@@ -1,4 +1,4 @@
-"""Random conversations with a coordinator, compared with a model that only knows what must hold (INVARIANTS G1, G3).
+"""Random conversations with a coordinator, compared with a model that only knows what must hold.
 
 Clients behave as consumers do: join, sync, heartbeat, commit what they own, sometimes die, come back or start twice.
 Appends are refused and coordinators replaced at random. Checked after every step: at most one owner per partition and

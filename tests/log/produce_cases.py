@@ -1,4 +1,4 @@
-"""Produced batches, good and bad, by name: every row on Produce in BADINPUT and what lies around it.
+"""Produced batches, good and bad, by name: what clients get wrong and what lies around it.
 
 Bytes are put together here by hand, not by our builder, so that anything can be wrong in them. The same cases go to
 Apache Kafka's own validator (tests/golden/records/README.md) and to ours.

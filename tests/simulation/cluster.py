@@ -1,6 +1,7 @@
 """A node in the simulated world, clients that remember what they were told, and what must hold of both.
 
-Every client event goes into the world's trace. Checks cite INVARIANTS by letter.
+Every client event goes into the world's trace. Checks cite invariants by letter: P partitions, L logs, G groups, T
+transactions.
 """
 
 from __future__ import annotations
@@ -127,7 +128,8 @@ RETRY_PRODUCE = frozenset(
 
 
 class Producer(Client):
-    """Idempotent, one batch at a time, the same batch again until it is acknowledged. `acknowledged`: offset -> value."""
+    """Idempotent, one batch at a time, the same batch again until it is acknowledged. `acknowledged`: offset ->
+    value."""
 
     def __init__(self, world: World, name: str, topic: str, partition: int) -> None:
         super().__init__(world, name)

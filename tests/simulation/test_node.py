@@ -1,4 +1,5 @@
-"""Whole nodes on a virtual clock, through crashes of the process and of the power. A failing seed is printed by its parameter."""
+"""Whole nodes on a virtual clock, through crashes of the process and of the power. A failing seed is printed by its
+parameter."""
 
 from __future__ import annotations
 

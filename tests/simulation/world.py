@@ -1,10 +1,11 @@
-"""A world for whole nodes: a virtual clock, a network in memory, disks that lose power. The same seed gives the same run.
+"""A world for whole nodes: a virtual clock, a network in memory, disks that lose power. The same seed gives the same
+run.
 
 Responsible for the world only; what happens in it is cluster.py's and the tests'.
 
-A node gets a `SimRuntime`. Everything it schedules runs on one virtual loop for all nodes; time moves only when nothing is left to do at
-the present moment. A killed node keeps its objects, but its disk, its network and its threads are cut off: whatever it still does
-reaches nobody.
+A node gets a `SimRuntime`. Everything it schedules runs on one virtual loop for all nodes; time moves only when nothing
+is left to do at the present moment. A killed node keeps its objects, but its disk, its network and its threads are cut
+off: whatever it still does reaches nobody.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ class SimRuntime:
             try:
                 result = function(*args)
             except Exception as error:  # noqa: BLE001  # whatever a call raises is its result
-                outcome: Callable[[], None] = lambda error=error: future.set_exception(error)  # type: ignore[misc]
+                outcome: Callable[[], None] = lambda error=error: future.set_exception(error)  # type: ignore[misc]  # noqa: E731
             else:
                 outcome = lambda: future.set_result(result)  # noqa: E731
 
@@ -179,8 +180,8 @@ class SimRuntime:
         return self.world.network.connect(self, factory, port)
 
     def kill(self) -> None:
-        """The process is gone: no thread ends, no byte leaves or arrives. What it still writes goes to a disk that nobody reads
-        again: the next start gets a copy made now."""
+        """The process is gone: no thread ends, no byte leaves or arrives. What it still writes goes to a disk that
+        nobody reads again: the next start gets a copy made now."""
         self.alive = False
         self.world.network.cut(self)
 
@@ -325,7 +326,7 @@ class SimTransport(asyncio.Transport):
             if isinstance(protocol, asyncio.BufferedProtocol):
                 while data and not self.closed:
                     buffer = protocol.get_buffer(-1)
-                    count = min(len(buffer), len(data))
+                    count = min(len(cast(memoryview, buffer)), len(data))
                     cast(memoryview, buffer)[:count] = data[:count]
                     data = data[count:]
                     protocol.buffer_updated(count)

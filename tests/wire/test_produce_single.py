@@ -31,7 +31,9 @@ def make(version: int, name: str, records: bytes | None, acks: int = -1, index: 
     return ProduceRequest(transactional_id=None, acks=acks, timeout_ms=1234, topic_data=[topic])
 
 
-@given(st.sampled_from(VERSIONS), names, st.binary(max_size=40_000), st.integers(-2, 2), st.integers(-(2**31), 2**31 - 1))
+@given(
+    st.sampled_from(VERSIONS), names, st.binary(max_size=40_000), st.integers(-2, 2), st.integers(-(2**31), 2**31 - 1)
+)
 def test_reads_what_the_generated_reader_reads(version: int, name: str, records: bytes, acks: int, index: int) -> None:
     body = b"junk" + make(version, name, records, acks, index).encode_bytes(version)
     found = produce_single.parse(memoryview(body), 4, version)
@@ -60,7 +62,12 @@ def test_whatever_it_accepts_the_generated_reader_accepts(version: int, records:
         (topic,) = request.topic_data
         (partition,) = topic.partition_data
         assert request.transactional_id is None
-        assert found[:4] == (request.acks, request.timeout_ms, topic.topic_id if version >= 13 else topic.name, partition.index)
+        assert found[:4] == (
+            request.acks,
+            request.timeout_ms,
+            topic.topic_id if version >= 13 else topic.name,
+            partition.index,
+        )
         assert partition.records is not None
         assert bytes(found[4]) == bytes(partition.records)
 
@@ -73,7 +80,10 @@ def test_whatever_it_accepts_the_generated_reader_accepts(version: int, records:
         ProduceRequest(transactional_id=None, acks=1, timeout_ms=1, topic_data=[]),
         ProduceRequest(transactional_id=None, acks=1, timeout_ms=1, topic_data=[TopicProduceData()]),
         ProduceRequest(
-            transactional_id=None, acks=1, timeout_ms=1, topic_data=[TopicProduceData(partition_data=[PartitionProduceData(records=None)])]
+            transactional_id=None,
+            acks=1,
+            timeout_ms=1,
+            topic_data=[TopicProduceData(partition_data=[PartitionProduceData(records=None)])],
         ),
     ],
 )
@@ -81,7 +91,12 @@ def test_other_shapes_are_left_to_the_generated_reader(version: int, request_: P
     assert produce_single.parse(memoryview(request_.encode_bytes(version)), 0, version) is None
 
 
-@given(st.sampled_from(range(9, 14)), names, *[st.integers(-(2**31), 2**31 - 1)] * 2, *[st.integers(-(2**63), 2**63 - 1)] * 3)
+@given(
+    st.sampled_from(range(9, 14)),
+    names,
+    *[st.integers(-(2**31), 2**31 - 1)] * 2,
+    *[st.integers(-(2**63), 2**63 - 1)] * 3,
+)
 def test_writes_what_the_generated_writer_writes(
     version: int, name: str, correlation_id: int, index: int, base_offset: int, append_time: int, start: int
 ) -> None:

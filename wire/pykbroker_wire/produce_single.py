@@ -1,8 +1,10 @@
-"""The one shape of Produce that pipelining producers send, again and again: one topic, one partition, no transactional id.
+"""The one shape of Produce that pipelining producers send, again and again: one topic, one partition, no transactional
+id.
 
-A twin of the generated `messages/produce.py` for that shape in flexible versions (9-13): one `unpack` instead of a tree of readers,
-one `pack` instead of a tree of writers, at a third of the cost. Not responsible for any other shape: `parse` says None, and the
-generated reader judges. What it accepts, and what it writes, is the same to the byte (tests/wire/test_produce_single.py).
+A twin of the generated `messages/produce.py` for that shape in flexible versions (9-13): one `unpack` instead of a tree
+of readers, one `pack` instead of a tree of writers, at a third of the cost. Not responsible for any other shape:
+`parse` says None, and the generated reader judges. What it accepts, and what it writes, is the same to the byte
+(tests/wire/test_produce_single.py).
 """
 
 from __future__ import annotations

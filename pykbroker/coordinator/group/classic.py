@@ -17,7 +17,7 @@ What is in the log of all this is `stored`: the last GroupMetadata record, chang
 soft state: it follows requests and timers, runs ahead of the log while a rebalance is under way, and after a failover
 starts again from `stored`.
 
-Invariants (INVARIANTS G1): the generation only rises; the leader is a member; an instance id belongs to one member;
+Invariants: the generation only rises; the leader is a member; an instance id belongs to one member;
 in Empty there are no members; members await a sync only in CompletingRebalance.
 """
 

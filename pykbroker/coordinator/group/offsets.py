@@ -3,7 +3,7 @@
 Responsible for commit, fetch, delete and expiry of offsets, and for those that a transaction has not decided yet. Not
 responsible for who may commit (the group says) nor for when expiry runs (shard.py).
 
-Invariants (INVARIANTS G3, G4): `replay` and `end_transaction` are the only mutators; an undecided offset is never
+Invariants: `replay` and `end_transaction` are the only mutators; an undecided offset is never
 served; of a plain commit and a transaction's the one later in the log wins, whenever the transaction ends.
 """
 
