@@ -37,6 +37,7 @@ from pykbroker.net.listener import Listener, WaitingMemory
 from pykbroker.net.settings import admission_limits, limits_of, setup_timeout
 from pykbroker.quorum.channel import Channel, InMemoryChannel, LeaderChannel, SocketPeers
 from pykbroker.quorum.driver import QuorumConfig, QuorumDriver
+from pykbroker.replica.assignments import Assignments
 from pykbroker.replica.fetch_sessions import FetchSessions
 from pykbroker.replica.producer_ids import ProducerIds
 from pykbroker.replica.table import ReplicaTable
@@ -88,6 +89,7 @@ class Node:
         self._broker: BrokerServices | None = None
         self._lifecycle: BrokerLifecycle | None = None
         self._upkeep: Upkeep | None = None
+        self._assignments: Assignments | None = None
         self._registration: ControllerRegistration | None = None
         self._channel: Channel | None = None
         self._controller_dispatcher: Dispatcher | None = None
@@ -326,6 +328,10 @@ class Node:
             fatal=lambda reason: self._fail(RuntimeError(reason)),
         )
         producer_ids = ProducerIds(runtime, config.node_id, lambda: lifecycle.broker_epoch, channel.send)
+        assignments = self._assignments = Assignments(
+            runtime, config.node_id, lambda: lifecycle.broker_epoch, channel.send, loader
+        )
+        replicas.on_opened = assignments.opened
         services = self._broker = BrokerServices(
             config=config,
             runtime=runtime,
@@ -394,6 +400,8 @@ class Node:
             listener.close()
         if self._upkeep is not None:
             self._upkeep.stop()
+        if self._assignments is not None:
+            self._assignments.close()
         broker = self._broker
         broker_epoch = -1
         if broker is not None:

@@ -75,6 +75,8 @@ class ReplicaTable:
         self.parked = 0
         self.max_parked = config.int("pykbroker.max.parked.requests")
         self._on_directory_failure = on_directory_failure
+        #: told of each log that was opened, and where
+        self.on_opened: Callable[[Partition, LogDir], None] = lambda partition, log_dir: None
         self._partitions: dict[str, dict[int, Partition]] = {}
         self._image = MetadataImage()
         self._topic_configs: dict[str, LogConfig] = {}
@@ -247,6 +249,7 @@ class ReplicaTable:
                 log.recovery,
                 log.log_end_offset,
             )
+        self.on_opened(partition, log_dir)
         return log
 
     def _directory_of(self, partition: Partition) -> LogDir:

@@ -157,6 +157,10 @@ def test_a_directory_that_fails_goes_alone(play: Play, operation: str) -> None:
         assert {path: result.error_code for path, result in found.items()} == {"/one": STORAGE, "/two": ErrorCode.NONE}
         assert [topic.name for topic in found["/two"].topics] == [kept]
         await asyncio.sleep(5)
+        # The controller has been told: nobody leads what is gone.
+        answer = await sim.call(MetadataRequest(topics=None))
+        leaders = {topic.name: topic.partitions[0].leader_id for topic in answer.topics}
+        assert leaders == {lost: -1, kept: 1}
         answer = (await sim.fetch(lost)).responses[0].partitions[0]
         assert answer.error_code in (STORAGE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         answer = await sim.produce(lost, sim.batch(b"never"))
@@ -175,6 +179,34 @@ def test_a_directory_that_fails_goes_alone(play: Play, operation: str) -> None:
 
     # Every batch is flushed before it is acknowledged, so that a failing fsync meets a request.
     play(scenario, {**TWO_DIRS, "log.flush.interval.messages": "1"})
+
+
+def test_a_directory_that_fails_before_the_controller_knows_what_is_in_it(play: Play) -> None:
+    async def scenario(sim: Sim) -> None:
+        assignments = sim.node._assignments
+        assert assignments is not None
+        send, asked = assignments._send, []
+
+        def unheard(request: Any, timeout_ms: int) -> asyncio.Future[Any]:
+            asked.append(request)
+            future: asyncio.Future[Any] = sim.world.loop.create_future()
+            future.set_exception(ConnectionError("nobody"))
+            return future
+
+        assignments._send = unheard
+        lost, kept = await in_two_dirs(sim)
+        sim.disk.fail_next("pwritev", errno.EIO, path_contains="/one/", count=None)
+        assert (await sim.produce(lost, sim.batch(b"never"))).error_code == STORAGE
+        await asyncio.sleep(60)
+        # Less and less often.
+        assert 5 < len(asked) < 16
+        assignments._send = send
+        await asyncio.sleep(15)
+        answer = await sim.call(MetadataRequest(topics=None))
+        assert {topic.name: topic.partitions[0].leader_id for topic in answer.topics} == {lost: -1, kept: 1}
+        assert assignments._untold == {}
+
+    play(scenario, TWO_DIRS)
 
 
 def test_a_flush_in_the_background_that_fails(play: Play) -> None:
