@@ -76,7 +76,8 @@ def run(
                 print(format_row(row), flush=True)
             for name in sorted(set(values[Pykbroker.name]) - {figure.name for figure in measurement.figures}):
                 print(
-                    f"    {name}: {statistics.median(values[Pykbroker.name][name]):.3g} (Apache Kafka {statistics.median(values[ApacheKafka.name][name]):.3g})",
+                    f"    {name}: {statistics.median(values[Pykbroker.name][name]):.3g}"
+                    f" (Apache Kafka {statistics.median(values[ApacheKafka.name][name]):.3g})",
                     flush=True,
                 )
     finally:
@@ -93,7 +94,8 @@ def format_row(row: dict[str, object]) -> str:
     target = row["target"]
     mark = "" if not target else ("  ok" if row["ratio"] >= target else f"  MISSED (target {target}x)")  # type: ignore[operator]
     title = f"{row['measurement']}: {row['figure']}"
-    return f"{title:<72} Kafka {number(row['kafka']):>10}  pykbroker {number(row['pykbroker']):>10} {row['unit']:<8} {row['ratio']:.2f}x{mark}"  # type: ignore[arg-type]
+    kafka, ours = number(row["kafka"]), number(row["pykbroker"])  # type: ignore[arg-type]
+    return f"{title:<72} Kafka {kafka:>10}  pykbroker {ours:>10} {row['unit']:<8} {row['ratio']:.2f}x{mark}"
 
 
 def table(results: list[dict[str, object]]) -> str:
@@ -138,7 +140,10 @@ def main() -> int:
         text = readme.read_text()
         before, rest = text.split(BEGIN, 1)
         _, after = rest.split(END, 1)
-        note = f"Measured {started} by `make bench` on {record['machine']}, Python {record['python']}, Apache Kafka {KAFKA_VERSION}; medians of {options.rounds} interleaved rounds."
+        note = (
+            f"Measured {started} by `make bench` on {record['machine']}, Python {record['python']}, "
+            f"Apache Kafka {KAFKA_VERSION}; medians of {options.rounds} interleaved rounds."
+        )
         readme.write_text(f"{before}{BEGIN}\n{table(results)}\n\n{note}\n{END}{after}")
     return 0
 

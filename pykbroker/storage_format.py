@@ -119,7 +119,8 @@ def read_format(disk: Disk, config: Config) -> Formatted:
         file = f"{path}/{names.META_PROPERTIES}"
         if not disk.exists(file):
             raise StorageFormatError(
-                f"No `{names.META_PROPERTIES}` found in {path} (have you run `pykbroker format` to format the directory?)"
+                f"No `{names.META_PROPERTIES}` found in {path} "
+                "(have you run `pykbroker format` to format the directory?)"
             )
         try:
             properties = decode_properties(read_file(disk, file))

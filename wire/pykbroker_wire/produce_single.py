@@ -82,7 +82,22 @@ def encode_answer(
     # fmt: off
     if type(topic) is bytes:
         return _ANSWER_WITH_ID.pack(
-            62, correlation_id, 2, topic, 2, index, 0, base_offset, log_append_time_ms, log_start_offset, 1, 0, 0, 0, 0, 0
+            62,
+            correlation_id,
+            2,
+            topic,
+            2,
+            index,
+            0,
+            base_offset,
+            log_append_time_ms,
+            log_start_offset,
+            1,
+            0,
+            0,
+            0,
+            0,
+            0,
         )
     name = topic.encode()  # type: ignore[union-attr]
     return b"".join((
