@@ -6,7 +6,7 @@ exchange protocol messages over a channel: in memory when combined, a connection
 
 Start: directories locked and formatted -> quorum -> controller half -> broker half registered, its logs recovered ->
 unfenced -> ready.
-Stop: controlled shutdown -> listeners -> coordinators -> logs -> quorum -> directories.
+Stop: controlled shutdown -> listeners -> coordinators -> quorum -> directories, and with them their logs.
 """
 
 from __future__ import annotations

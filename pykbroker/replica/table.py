@@ -188,7 +188,8 @@ class ReplicaTable:
     # -- logs ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """The metadata is complete: set aside folders that it does not know. One bad folder raises nothing."""
+        """The metadata is complete: set aside folders that it does not know; `open_all` opens the logs. One bad folder
+        raises nothing."""
         self._started = True
         for log_dir in self.log_dirs:
             if not log_dir.offline:
