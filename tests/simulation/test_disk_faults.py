@@ -244,3 +244,22 @@ def test_a_node_whose_metadata_log_fails_stops(play: Play, operation: str, error
         assert "new" not in await sim.topics() or operation == "fsync"
 
     play(scenario, TWO_DIRS)
+
+
+def test_a_full_disk_with_the_metadata_log_on_it_stops_the_node(play: Play) -> None:
+    """As Apache Kafka: a replica of the metadata that cannot go on is not served from. A directory of its own helps."""
+
+    async def scenario(sim: Sim) -> None:
+        await sim.create("t")
+        await sim.send("t", b"kept")
+        sim.disk.capacity_bytes = sim.disk._used + 100
+        await asyncio.sleep(10)
+        assert "no space left" in str(sim.node.fatal)
+        await asyncio.wait_for(sim.sim_node.stop(), 60)
+        sim.disk.capacity_bytes = 1 << 40
+        await sim.sim_node.start()
+        assert await values(sim, "t") == [b"kept"]
+        await sim.send("t", b"more")
+
+    # The controller writes when there is nothing to write, too.
+    play(scenario, {"metadata.max.idle.interval.ms": "500"})
