@@ -50,9 +50,10 @@ def _versions(low: int, high: int) -> str:
 
 
 def _status(row: Api) -> str:
-    """What the module's head says in its first line, without the name and versions."""
+    """What the module's head says in its first paragraph, without the name and versions."""
     source = (_FOLDER / f"{row.module}.py").read_text(encoding="utf-8")
-    head = (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
+    # The first paragraph: a line may be too short for it.
+    head = " ".join((ast.get_docstring(ast.parse(source)) or "").partition("\n\n")[0].split())
     said = _PREFIX.sub("", head).strip().rstrip(":;,").replace("|", "\\|")
     return said[:1].upper() + said[1:]
 
