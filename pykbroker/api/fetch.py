@@ -151,7 +151,7 @@ class _Fetch:
     def park(self, missing_bytes: int) -> asyncio.Future[FetchResponse]:
         replicas = self.services.replicas
         wait_seconds = self.request.max_wait_ms / 1000
-        parked = ParkedFetch(self.services.runtime.loop, self.waiting_for, missing_bytes, wait_seconds, self.read)
+        parked = ParkedFetch(replicas.deadlines, self.waiting_for, missing_bytes, wait_seconds, self.read)
         self.parked = parked
         replicas.parked += 1
         parked.future.add_done_callback(replicas.unparked)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pykbroker.replica.deadlines import Deadlines
     from pykbroker.replica.partition import Partition
 
 
@@ -20,18 +21,18 @@ def _read_no_more(final: bool) -> Any:
 class ParkedFetch:
     """`missing_bytes` must become readable before it is worth reading again."""
 
-    __slots__ = ("_missing_bytes", "_partitions", "_read", "_timer", "future", "poked")
+    __slots__ = ("_deadline", "_missing_bytes", "_partitions", "_read", "future", "poked")
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        deadlines: Deadlines,
         partitions: Iterable[Partition],
         missing_bytes: int,
         wait_seconds: float,
         read: Callable[[bool], Any],
     ) -> None:
         """`read(final)` returns the response or, unless final, how many bytes are still missing."""
-        self.future: asyncio.Future[Any] = loop.create_future()
+        self.future: asyncio.Future[Any] = deadlines.loop.create_future()
         self._read = read
         self._missing_bytes = missing_bytes
         #: something has happened to a partition since it was read
@@ -39,7 +40,7 @@ class ParkedFetch:
         self._partitions = list(partitions)
         for partition in self._partitions:
             partition.fetch_waiters.add(self)
-        self._timer = loop.call_later(wait_seconds, self._complete, True)
+        self._deadline = deadlines.after(wait_seconds, self._expire)
         self.future.add_done_callback(self._done)
 
     def poke(self, arrived_bytes: int) -> None:
@@ -48,6 +49,9 @@ class ParkedFetch:
         self._missing_bytes -= arrived_bytes
         if self._missing_bytes <= 0:
             self._complete(False)
+
+    def _expire(self) -> None:
+        self._complete(True)
 
     def _complete(self, final: bool) -> None:
         if self.future.done():
@@ -64,7 +68,7 @@ class ParkedFetch:
 
     def _done(self, future: asyncio.Future[Any]) -> None:
         # Also when the connection closed and cancelled it: nothing of a parked fetch stays behind.
-        self._timer.cancel()
+        self._deadline.cancel()
         for partition in self._partitions:
             partition.fetch_waiters.discard(self)
         # Who reads knows this object: without the circle it goes at once, and not with the next collection.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from pykbroker.config.topic import resolve_topic
 from pykbroker.metadata.image import ConfigResource, MetadataImage, PartitionImage
 from pykbroker.metadata.names import INTERNAL_TOPICS
+from pykbroker.replica.deadlines import Deadlines
 from pykbroker.replica.partition import Partition
 from pykbroker_log.log_config import LogConfig, StorageError
 from pykbroker_log.log_dirs import LogDir
@@ -70,6 +71,8 @@ class ReplicaTable:
         self.config = config
         self.node_id = node_id
         self.log_dirs = log_dirs
+        #: of the fetches that are parked here
+        self.deadlines = Deadlines(runtime.loop)
         self.fetch_max_bytes = config.int("fetch.max.bytes")
         #: fetches that wait, and how many may
         self.parked = 0

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pykbroker.replica.deadlines import Deadlines
 from pykbroker.replica.parked import ParkedFetch
 from pykbroker.replica.partition import Partition
 from tests.coordinator.fakes import as_loop
@@ -26,7 +27,7 @@ class Reader:
 
 
 def park(world: World, partitions: list[Partition], reader: Reader, wait_seconds: float = 1.0) -> ParkedFetch:
-    return ParkedFetch(as_loop(world.loop), partitions, reader.missing, wait_seconds, reader)
+    return ParkedFetch(Deadlines(as_loop(world.loop)), partitions, reader.missing, wait_seconds, reader)
 
 
 @pytest.fixture
@@ -71,10 +72,14 @@ def test_at_its_deadline_it_is_answered_with_what_there_is(world: World) -> None
 
 def test_cancelled_it_leaves_nothing_behind(world: World) -> None:
     partition = world.create("t")
-    parked = park(world, [partition], Reader())
+    reader = Reader()
+    parked = park(world, [partition], reader)
     parked.future.cancel()
     world.loop.settle()
     assert not partition.fetch_waiters
+    # Its tick passes without it.
+    world.loop.advance(2)
+    assert not reader.reads
     assert not world.loop.sleeping()
 
 
@@ -127,7 +132,7 @@ def test_a_bug_in_one_read_keeps_no_other_fetch_waiting(world: World) -> None:
     def broken(final: bool) -> Any:
         raise ZeroDivisionError
 
-    first = ParkedFetch(as_loop(world.loop), [partition], 1, 1.0, broken)
+    first = ParkedFetch(Deadlines(as_loop(world.loop)), [partition], 1, 1.0, broken)
     reader = Reader()
     reader.enough = True
     second = park(world, [partition], reader)

@@ -1,0 +1,54 @@
+"""Deadlines of requests that wait, on a coarse clock: many share one timer of the loop.
+
+A thousand idle consumers end two thousand long polls a second; with a timer each, every one wakes the process up.
+A deadline is never early and at most one tick late, as those of Kafka's timing wheel are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+
+TICK_SECONDS = 0.005
+
+
+class Deadline:
+    """Made by `Deadlines.after`."""
+
+    __slots__ = ("_callback",)
+
+    def __init__(self, callback: Callable[[], object]) -> None:
+        self._callback: Callable[[], object] | None = callback
+
+    def cancel(self) -> None:
+        self._callback = None
+
+    def pass_by(self) -> None:
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback()
+
+
+class Deadlines:
+    """Those of one loop. A cancelled one stays in its tick until that is over."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._ticks: dict[int, list[Deadline]] = {}
+
+    def after(self, seconds: float, callback: Callable[[], object]) -> Deadline:
+        """`callback()` once, no earlier than in so many seconds."""
+        tick = math.ceil((self.loop.time() + seconds) / TICK_SECONDS)
+        deadline = Deadline(callback)
+        due = self._ticks.get(tick)
+        if due is None:
+            self._ticks[tick] = [deadline]
+            self.loop.call_at(tick * TICK_SECONDS, self._run, tick)
+        else:
+            due.append(deadline)
+        return deadline
+
+    def _run(self, tick: int) -> None:
+        for deadline in self._ticks.pop(tick):
+            deadline.pass_by()
