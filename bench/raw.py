@@ -355,6 +355,7 @@ class IdleConsumers:
             self._frames[client.socket] = [answer.session_id, 1]
             self._selector.register(client.socket, selectors.EVENT_READ)
         self._wait_ms = wait_ms
+        self._open = False
 
     def _poll(self, sock: socket.socket) -> None:
         state = self._frames[sock]
@@ -365,14 +366,17 @@ class IdleConsumers:
         state[1] += 1
 
     def run(self, seconds: float) -> None:
-        """Poll for a time; every connection always has one fetch open."""
-        for sock in self._sockets:
+        """Poll for a time; every connection always has one fetch open, between two calls too."""
+        for sock in self._sockets if not self._open else ():
             self._poll(sock)
+        self._open = True
         end = time.perf_counter() + seconds
         while time.perf_counter() < end:
             for key, _ in self._selector.select(1):
                 sock = key.fileobj
-                sock.recv(65536)
+                answer = sock.recv(65536)
+                if decode_response(1, FETCH_VERSION, memoryview(answer)[4:])[1].error_code:
+                    raise RuntimeError("a fetch of an idle consumer was refused")
                 self.polls += 1
                 self._poll(sock)
 
