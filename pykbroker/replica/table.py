@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Leadership = Callable[[Partition, bool, int], None]
-#: Logs opened in one turn of the loop after partitions were made: bounds how long the turn takes.
-OPEN_PER_TURN = 16
+#: Logs opened in one turn of the loop after partitions were made: an answer that is on its way takes a few turns.
+OPEN_PER_TURN = 1
 
 
 @dataclass(slots=True)
