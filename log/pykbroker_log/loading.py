@@ -206,9 +206,6 @@ class Loader:
 
     def _check_segments(self, epochs: LeaderEpochs) -> int:
         """Scan what must be scanned; returns the log end offset."""
-        if self.is_new:
-            # Nothing to check, and no index files yet: the first append makes them, or the clean end.
-            return self.segments[-1].base_offset
         count = len(self.segments)
         if self.clean:
             scan = [index for index, segment in enumerate(self.segments) if self._is_suspect(segment)]
