@@ -12,6 +12,10 @@ from pykbroker.metadata.image import MetadataImage, VersionRange
 
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
+#: 1: flexible records of the transaction log; 2: the epoch rises with every transaction (KIP-890).
+TRANSACTION_VERSION: Final = "transaction.version"
+#: 1: groups of the consumer protocol (KIP-848).
+GROUP_VERSION: Final = "group.version"
 
 #: 3.3-IV3, the first that Apache Kafka 4 still reads, and 4.3-IV0.
 METADATA_VERSION_MIN: Final = 7
@@ -27,16 +31,32 @@ _NAMES: Final = (
 SUPPORTED: Final[dict[str, VersionRange]] = {
     METADATA_VERSION: VersionRange(METADATA_VERSION_MIN, METADATA_VERSION_LATEST),
     KRAFT_VERSION: VersionRange(0, 1),
+    TRANSACTION_VERSION: VersionRange(0, 2),
+    GROUP_VERSION: VersionRange(0, 1),
 }
 
 #: What the first leader of a new cluster writes.
-BOOTSTRAP_LEVELS: Final[dict[str, int]] = {METADATA_VERSION: METADATA_VERSION_LATEST}
+BOOTSTRAP_LEVELS: Final[dict[str, int]] = {
+    METADATA_VERSION: METADATA_VERSION_LATEST,
+    TRANSACTION_VERSION: 2,
+    GROUP_VERSION: 1,
+}
 
 
 def metadata_version_name(level: int) -> str:
     """`4.3-IV0` for 30."""
     index = level - METADATA_VERSION_MIN
     return _NAMES[index] if 0 <= index < len(_NAMES) else str(level)
+
+
+def transaction_version(image: MetadataImage) -> int:
+    """0 when the feature is not finalised."""
+    return image.features.finalized.get(TRANSACTION_VERSION, 0)
+
+
+def group_version(image: MetadataImage) -> int:
+    """0 when the feature is not finalised."""
+    return image.features.finalized.get(GROUP_VERSION, 0)
 
 
 def finalized_features(image: MetadataImage, kraft_version: int) -> dict[str, int]:
