@@ -46,6 +46,7 @@ from pykbroker.runtime import Runtime
 from pykbroker.storage_format import (
     Formatted,
     StorageFormatError,
+    bootstrap_records,
     directories_of,
     format_directories,
     is_unused,
@@ -279,6 +280,7 @@ class Node:
             config=config,
             node_id=config.node_id,
             cluster_id=self._formatted.cluster_id,
+            bootstrap=bootstrap_records(self.runtime.disk, config),
             own_incarnation=self._incarnation if config.is_broker else None,
         )
         services = ControllerServices(

@@ -11,19 +11,24 @@ become a new cluster.
 
 from __future__ import annotations
 
+import logging
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pykbroker.config.load import Config
-from pykbroker.metadata.features import BOOTSTRAP_LEVELS, METADATA_VERSION_LATEST
-from pykbroker.metadata.records import encode_record
+from pykbroker.metadata.features import BOOTSTRAP_LEVELS, METADATA_VERSION, SUPPORTED
+from pykbroker.metadata.records import decode_record, encode_record
 from pykbroker_log import names
 from pykbroker_log.checkpoints import MalformedFile, decode_properties, decode_uuid, encode_properties, encode_uuid
 from pykbroker_log.disk import Disk, parent_of, read_file, write_atomic
-from pykbroker_raft.storage import format_voters, write_bootstrap
+from pykbroker_raft.storage import format_voters, read_bootstrap, write_bootstrap
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
+from pykbroker_wire.errors import DecodeError, KafkaError
+from pykbroker_wire.primitives import TopLevel
 from pykbroker_wire.stored.metadata import FeatureLevelRecord
+
+logger = logging.getLogger(__name__)
 
 
 class StorageFormatError(Exception):
@@ -59,9 +64,21 @@ def is_unused(disk: Disk, path: str) -> bool:
 
 
 def format_directories(
-    disk: Disk, config: Config, cluster_id: str, rng: random.Random, *, now_ms: int, ignore_formatted: bool = False
+    disk: Disk,
+    config: Config,
+    cluster_id: str,
+    rng: random.Random,
+    *,
+    now_ms: int,
+    ignore_formatted: bool = False,
+    levels: Mapping[str, int] = BOOTSTRAP_LEVELS,
+    standalone: bool = True,
 ) -> list[str]:
-    """Format what is not formatted yet; returns those paths. Raises StorageFormatError or OSError."""
+    """Format what is not formatted yet; returns those paths. Raises StorageFormatError or OSError.
+
+    `levels` are the features that the cluster begins with. `standalone`: a controller whose configuration names no
+    voters becomes the first voter of a new quorum; otherwise it knows of none until somebody adds it.
+    """
     done = []
     for path in directories_of(config):
         if disk.exists(f"{path}/{names.META_PROPERTIES}"):
@@ -72,8 +89,8 @@ def format_directories(
             continue
         _make_durable(disk, path)
         directory_id = random_uuid(rng)
-        write_bootstrap(disk, path, _bootstrap(), now_ms)
-        if path == config.metadata_log_dir and config.is_controller and not config.voters:
+        write_bootstrap(disk, path, _bootstrap(levels), now_ms)
+        if standalone and path == config.metadata_log_dir and config.is_controller and not config.voters:
             format_voters(disk, path, _first_voters(config, directory_id), now_ms)
         properties = {
             "cluster.id": cluster_id,
@@ -97,10 +114,10 @@ def _make_durable(disk: Disk, path: str) -> None:
         disk.fsync_dir(parent_of(directory))
 
 
-def _bootstrap() -> Iterable[bytes]:
+def _bootstrap(levels: Mapping[str, int]) -> Iterable[bytes]:
     """What the first controller of the new cluster will write."""
-    for name, level in BOOTSTRAP_LEVELS.items():
-        yield encode_record(FeatureLevelRecord(name=name, feature_level=level), METADATA_VERSION_LATEST)
+    for name, level in levels.items():
+        yield encode_record(FeatureLevelRecord(name=name, feature_level=level), levels[METADATA_VERSION])
 
 
 def _first_voters(config: Config, directory_id: bytes) -> VoterSet:
@@ -137,3 +154,30 @@ def read_format(disk: Disk, config: Config) -> Formatted:
     if len(found) != 1:
         raise StorageFormatError(f"The log directories belong to different clusters: {cluster_ids}")
     return Formatted(found.pop(), directory_ids)
+
+
+def bootstrap_records(disk: Disk, config: Config) -> list[TopLevel] | None:
+    """What the directories were formatted to begin with; None when nothing says it. Raises StorageFormatError."""
+    try:
+        values = read_bootstrap(disk, config.metadata_log_dir)
+        records = None if values is None else [decode_record(value) for value in values]
+    except (KafkaError, DecodeError, ValueError) as error:
+        where = f"{config.metadata_log_dir}/bootstrap.checkpoint"
+        raise StorageFormatError(f"{where} cannot be read: {error}") from error
+    if records is None:
+        return None
+    kept: list[TopLevel] = []
+    for record in records:
+        if isinstance(record, FeatureLevelRecord):
+            supported = SUPPORTED.get(record.name)
+            if supported is None:
+                # Apache Kafka's own format finalises features that are not served here: nobody needs to hear of them.
+                logger.warning("Feature %s of bootstrap.checkpoint is not served: left out", record.name)
+                continue
+            if not supported.min <= record.feature_level <= supported.max:
+                raise StorageFormatError(
+                    f"bootstrap.checkpoint asks for {record.name} {record.feature_level}; "
+                    f"this release serves {supported.min}-{supported.max}"
+                )
+        kept.append(record)
+    return kept

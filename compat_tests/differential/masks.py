@@ -49,10 +49,8 @@ MASKS: tuple[Mask, ...] = (
         sort_by="name",
         without=(
             "eligible.leader.replicas.version",
-            "group.version",
             "share.version",
             "streams.version",
-            "transaction.version",
         ),
     ),
     Mask("DescribeQuorum", "topics.partitions.leader_epoch", "a node on a busy machine may elect itself again"),

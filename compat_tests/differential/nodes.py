@@ -16,7 +16,7 @@ from compat_tests.oracle.kafka import SINGLE_NODE, ApacheKafka, free_ports
 
 CONFIG = {"offsets.topic.num.partitions": "3"}
 # What pykbroker does not serve yet is not finalised on Kafka's side either: its answers depend on it.
-FEATURES_AT_ZERO = ("transaction", "group", "share", "streams", "eligible.leader.replicas")
+FEATURES_AT_ZERO = ("share", "streams", "eligible.leader.replicas")
 FORMAT_ARGS = [
     "--release-version",
     "4.3-IV0",

@@ -50,6 +50,26 @@ def test_features_are_described(tools: Tools) -> None:
     assert found["kraft.version"][2] == "1"
 
 
+def test_features_go_down_and_up_while_the_node_runs(tools: Tools) -> None:
+    said = tools.run(
+        "FeatureCommand", "downgrade", "--feature", "transaction.version=1", "--feature", "group.version=0"
+    )
+    assert "transaction.version was downgraded to 1." in said
+    assert "group.version was downgraded to 0." in said
+    refused = tools.fail(
+        "FeatureCommand", "upgrade", "--feature", "transaction.version=3", "--feature", "group.version=1"
+    )
+    assert "Invalid update version 3 for feature transaction.version." in refused
+    described = tools.run("FeatureCommand", "describe")
+    assert re.search(r"transaction.version\s.*FinalizedVersionLevel: 1\s", described)
+    assert re.search(r"group.version\s.*FinalizedVersionLevel: 0\s", described)
+    dry = tools.run("FeatureCommand", "upgrade", "--dry-run", "--feature", "transaction.version=2")
+    assert "transaction.version can be upgraded to 2." in dry
+    said = tools.run("FeatureCommand", "upgrade", "--feature", "transaction.version=2", "--feature", "group.version=1")
+    assert "transaction.version was upgraded to 2." in said
+    assert "group.version was upgraded to 1." in said
+
+
 def test_the_cluster_has_one_id_everywhere(tools: Tools, broker: Node) -> None:
     said = re.search(r"^Cluster ID: ([A-Za-z0-9_-]{22})$", tools.run("ClusterTool", "cluster-id"), re.M)
     assert said is not None

@@ -1,4 +1,8 @@
-"""`pykbroker format`: what `kafka-storage format --standalone` does to the log directories of a properties file."""
+"""`pykbroker format`: what `kafka-storage format` does to the log directories of a properties file.
+
+`--standalone` is the default for a controller without `controller.quorum.voters`. Not here: `--initial-controllers`
+and `--add-scram`.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +22,34 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-g", "--ignore-formatted", action="store_true", help="leave directories that are formatted already as they are"
     )
+    parser.add_argument(
+        "-r",
+        "--release-version",
+        metavar="VERSION",
+        help="the release whose features the cluster begins with",
+    )
+    parser.add_argument(
+        "-f",
+        "--feature",
+        action="append",
+        default=[],
+        metavar="NAME=LEVEL",
+        help="the level of one feature, for example transaction.version=1 (may be repeated)",
+    )
+    voters = parser.add_mutually_exclusive_group()
+    voters.add_argument(
+        "-s", "--standalone", action="store_true", help="this controller is the first voter of a new quorum (default)"
+    )
+    voters.add_argument(
+        "-N",
+        "--no-initial-controllers",
+        action="store_true",
+        help="this node knows no voter until it finds a quorum",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
+    from pykbroker.metadata.features import METADATA_VERSION, chosen_levels, metadata_version_name
     from pykbroker.storage_format import StorageFormatError, format_directories, random_uuid
     from pykbroker_log.disk import OsDisk
 
@@ -29,6 +58,19 @@ def run(options: argparse.Namespace) -> int:
         config = settings.read(options, settings.default_data_dir(), None).config
         cluster_id = options.cluster_id or uuid_to_str(random_uuid(rng))
         uuid_from_str(cluster_id)
+        if options.standalone and config.voters:
+            raise ConfigError(
+                "You cannot specify controller.quorum.voters and format the node with --initial-controllers or "
+                "--standalone. If you want to use dynamic quorum, please remove controller.quorum.voters and specify "
+                "controller.quorum.bootstrap.servers instead."
+            )
+        if options.standalone and not config.is_controller:
+            raise ConfigError("You can only use --standalone on a controller.")
+        levels = chosen_levels(
+            options.release_version,
+            dict(_name_and_level(text) for text in options.feature),
+            dynamic_quorum=not config.voters,
+        )
         formatted = format_directories(
             OsDisk(),
             config,
@@ -36,10 +78,25 @@ def run(options: argparse.Namespace) -> int:
             rng,
             now_ms=time.time_ns() // 1_000_000,
             ignore_formatted=options.ignore_formatted,
+            levels=levels,
+            standalone=not options.no_initial_controllers,
         )
     except (ConfigError, StorageFormatError, OSError, ValueError) as error:
         print(f"pykbroker: {error}", file=sys.stderr)
         return 1
     for directory in formatted:
-        print(f"Formatting {directory} with metadata.version 4.3-IV0.")
+        print(f"Formatting {directory} with metadata.version {metadata_version_name(levels[METADATA_VERSION])}.")
     return 0
+
+
+def _name_and_level(text: str) -> tuple[str, int]:
+    name, equals, level = text.partition("=")
+    if not equals:
+        raise ValueError(f"Can't parse feature=level string {text}: equals sign not found.")
+    try:
+        number = int(level)
+    except ValueError:
+        number = 1 << 15
+    if not -(1 << 15) <= number < 1 << 15:
+        raise ValueError(f"Can't parse feature=level string {text}: unable to parse {level.strip()} as a short.")
+    return name.strip(), number

@@ -6,6 +6,7 @@ metadata records, and is joined in for clients only.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from pykbroker.metadata.image import MetadataImage, VersionRange
@@ -35,12 +36,85 @@ SUPPORTED: Final[dict[str, VersionRange]] = {
     GROUP_VERSION: VersionRange(0, 1),
 }
 
+#: metadata.version from which on a new cluster begins with a level of a feature; the position is the level.
+_DEFAULT_FROM: Final = {KRAFT_VERSION: (7, 21), TRANSACTION_VERSION: (7, 24, 24), GROUP_VERSION: (7, 22)}
+
+
+def default_levels(metadata_version: int) -> dict[str, int]:
+    """What a new cluster of that release finalises, `kraft.version` apart: the quorum has it from its first voters."""
+    levels = {METADATA_VERSION: metadata_version}
+    for name in sorted(_DEFAULT_FROM.keys() - {KRAFT_VERSION}):
+        levels[name] = max(level for level, since in enumerate(_DEFAULT_FROM[name]) if since <= metadata_version)
+    return levels
+
+
+def bootstrap_levels(levels: Mapping[str, int]) -> dict[str, int]:
+    """What is written of them: `metadata.version` first, the others by name, and a level 0 is the absence of one."""
+    others = {name: level for name, level in sorted(levels.items()) if level and name != METADATA_VERSION}
+    return {METADATA_VERSION: levels[METADATA_VERSION], **others}
+
+
 #: What the first leader of a new cluster writes.
-BOOTSTRAP_LEVELS: Final[dict[str, int]] = {
-    METADATA_VERSION: METADATA_VERSION_LATEST,
-    TRANSACTION_VERSION: 2,
-    GROUP_VERSION: 1,
-}
+BOOTSTRAP_LEVELS: Final[dict[str, int]] = bootstrap_levels(default_levels(METADATA_VERSION_LATEST))
+
+
+class FeatureError(ValueError):
+    """A feature or a level that does not exist here; the text is Apache Kafka's."""
+
+
+def chosen_levels(release: str | None, features: Mapping[str, int], *, dynamic_quorum: bool) -> dict[str, int]:
+    """The bootstrap levels of `kafka-storage format --release-version ... --feature name=level ...`."""
+    if METADATA_VERSION in features:
+        if release is not None:
+            raise FeatureError("Use --release-version instead of --feature metadata.version=X to avoid ambiguity.")
+        version = features[METADATA_VERSION]
+        if not METADATA_VERSION_MIN <= version <= METADATA_VERSION_LATEST:
+            raise FeatureError(
+                f"No MetadataVersion with feature level {version}. "
+                f"Valid feature levels are from {METADATA_VERSION_MIN} to {METADATA_VERSION_LATEST}."
+            )
+    else:
+        version = METADATA_VERSION_LATEST if release is None else metadata_version_level(release)
+    supported = sorted(SUPPORTED.keys() - {METADATA_VERSION})
+    levels = default_levels(version)
+    for name, level in features.items():
+        if name == METADATA_VERSION:
+            continue
+        if name not in supported:
+            raise FeatureError(f"Unsupported feature: {name}. Supported features are: {', '.join(supported)}")
+        if name == KRAFT_VERSION:
+            _check_kraft_version(level, dynamic_quorum=dynamic_quorum)
+        if not SUPPORTED[name].min <= level <= SUPPORTED[name].max:
+            raise FeatureError(f"No feature:{name} with feature level {level}")
+        levels[name] = level
+    levels.pop(KRAFT_VERSION, None)
+    return bootstrap_levels(levels)
+
+
+def _check_kraft_version(level: int, *, dynamic_quorum: bool) -> None:
+    flags = "one of the flags --standalone, --initial-controllers, or --no-initial-controllers is used."
+    if level == 0 and dynamic_quorum:
+        raise FeatureError(
+            f"Cannot set kraft.version to 0 if controller.quorum.voters is empty and {flags} "
+            "For dynamic controllers support, try removing the --feature flag for kraft.version."
+        )
+    if level != 0 and not dynamic_quorum:
+        raise FeatureError(
+            f"Cannot set kraft.version to {level} unless controller.quorum.voters is empty and {flags} "
+            "For dynamic controllers support, try using one of --standalone, --initial-controllers, or "
+            "--no-initial-controllers and removing controller.quorum.voters."
+        )
+
+
+def metadata_version_level(name: str) -> int:
+    """30 for `4.3-IV0`, `4.3` and `4.3.1`: a release's number is the last level that it has."""
+    if name in _NAMES:
+        return METADATA_VERSION_MIN + _NAMES.index(name)
+    release = ".".join(name.split("-")[0].split(".")[:2])
+    last = [index for index, known in enumerate(_NAMES) if known.startswith(f"{release}-IV") and "-" not in name]
+    if not last:
+        raise FeatureError(f"Unknown metadata.version '{name}'. Supported metadata.version are: {', '.join(_NAMES)}")
+    return METADATA_VERSION_MIN + last[-1]
 
 
 def metadata_version_name(level: int) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from pykbroker import __version__
 from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.api_versions import ApiVersionsRequest
 from pykbroker_wire.primitives import uuid_from_str
 from tests.acting import acts
 from tests.node.processes import Process, run, write_properties
@@ -140,6 +141,29 @@ def test_a_properties_file_formats_nothing_by_itself(tmp_path: Path) -> None:
     other = run("start", file, "--set", "node.id=2")
     assert other.returncode == 1
     assert "doesn't match the configured node.id 2" in other.stderr
+
+
+def test_format_chooses_features(tmp_path: Path) -> None:
+    """What it writes is what the cluster begins with; without the checkpoint it is the newest."""
+    file = str(write_properties(tmp_path / "server.properties", properties(tmp_path)))
+    for options, said in (
+        (("-f", "transaction.version"), "Can't parse feature=level string transaction.version: equals sign not found."),
+        (("-f", "group.version=x"), "Can't parse feature=level string group.version=x: unable to parse x as a short."),
+        (("-f", "group.version=2"), "No feature:group.version with feature level 2"),
+        (("-r", "3.9", "-f", "metadata.version=21"), "Use --release-version instead of --feature metadata.version=X"),
+        (("-s", "--set", "controller.quorum.voters=1@localhost:1"), "You cannot specify controller.quorum.voters and"),
+    ):
+        refused = run("format", file, *options)
+        assert refused.returncode == 1
+        assert said in refused.stderr
+    assert not (tmp_path / "data").exists()
+    formatted = run("format", file, "-r", "3.9", "--feature", "transaction.version=1", "-f", "group.version= 0")
+    assert formatted.stdout == f"Formatting {tmp_path / 'data'} with metadata.version 3.9-IV0.\n"
+    with Process(tmp_path / "log", file) as process, Wire(process.ready().address) as wire:
+        found = wire.call(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4)
+        levels = {feature.name: feature.max_version_level for feature in found.finalized_features}
+        assert levels == {"metadata.version": 21, "kraft.version": 1, "transaction.version": 1}
+        assert process.interrupt() == 0
 
 
 def test_format_on_request_but_never_over_something(tmp_path: Path) -> None:

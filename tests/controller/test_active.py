@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pykbroker.controller.result import Result
+from pykbroker.metadata.features import group_version, transaction_version
 from pykbroker.metadata.records import decode_record
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.stored.metadata import (
@@ -52,9 +53,11 @@ def test_the_first_leader_writes_the_bootstrap_records_once() -> None:
         world = World()
         await world.lead()
         await clock.advance(0.1)
-        assert kinds(world) == ["BeginTransactionRecord", "FeatureLevelRecord", "EndTransactionRecord"]
+        assert kinds(world) == ["BeginTransactionRecord", *3 * ["FeatureLevelRecord"], "EndTransactionRecord"]
         assert len(world.quorum.log) == 1
         assert world.loader.image.features.metadata_version == 30
+        assert transaction_version(world.loader.image) == 2
+        assert group_version(world.loader.image) == 1
         world.quorum.lead(None)
         await world.lead()
         await clock.advance(0.1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from compat_tests.differential.session import Session
+from pykbroker_wire.messages.api_versions import ApiVersionsRequest
 from pykbroker_wire.messages.create_acls import AclCreation, CreateAclsRequest
 from pykbroker_wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from pykbroker_wire.messages.describe_acls import DescribeAclsRequest
@@ -19,14 +20,6 @@ from pykbroker_wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsTopics,
 )
 from pykbroker_wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-
-LATER_FEATURES = (
-    "transaction.version",
-    "group.version",
-    "share.version",
-    "streams.version",
-    "eligible.leader.replicas.version",
-)
 
 
 def describe_cluster(s: Session) -> None:
@@ -125,6 +118,32 @@ def update_features(s: Session) -> None:
             validate_only=v > 0,
         ),
     )
+
+
+def other_features(s: Session) -> None:
+    """UpdateFeatures of transaction.version and group.version: up, down, and what clients are told of it."""
+
+    def ask(name: str, level: int, kind: int = 1, *, validate_only: bool = False) -> UpdateFeaturesRequest:
+        update = FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
+        return UpdateFeaturesRequest(timeout_ms=10000, feature_updates=[update], validate_only=validate_only)
+
+    for name, highest in (("transaction.version", 2), ("group.version", 1)):
+        for level in (highest, highest + 1, -1, 100):
+            for kind in (1, 2, 3):
+                s.call(f"{name} {level}, kind {kind}", ask(name, level, kind, validate_only=True), 1)
+        s.call(f"{name} down as an upgrade", ask(name, 0))
+        for level, kind in ((highest - 1, 2), (highest, 3), (0, 3), (0, 2), (highest, 1)):
+            s.call(f"{name} to {level}, kind {kind}", ask(name, level, kind), 2)
+            found = s.ask(ApiVersionsRequest(client_software_name="differential", client_software_version="1"), 4)
+            s.note(
+                f"finalised after {name} {level}",
+                sorted([one.name, one.max_version_level, one.min_version_level] for one in found.finalized_features),
+            )
+    both = [
+        FeatureUpdateKey(feature="group.version", max_version_level=1, upgrade_type=1),
+        FeatureUpdateKey(feature="transaction.version", max_version_level=3, upgrade_type=1),
+    ]
+    s.each("one good, one bad", lambda v: UpdateFeaturesRequest(timeout_ms=10000, feature_updates=both))
 
 
 def elect_leaders(s: Session) -> None:
@@ -339,6 +358,7 @@ SCRIPTS = (
     describe_cluster,
     describe_quorum,
     update_features,
+    other_features,
     elect_leaders,
     list_reassignments,
     client_quotas,
