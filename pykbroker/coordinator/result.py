@@ -4,9 +4,9 @@ An operation is a function `(shard, token, now_ms) -> Result` and touches neithe
 responsible for doing any of it: `runtime.py` appends, replays and answers.
 
 What a Result says happens in this order: records are appended as one batch (unless `atomic` is off) and replayed;
-timers move; answers leave when everything appended so far is committed. If the append is refused, nothing is
-replayed, every answer of the Result becomes that request's error answer, timers still move (they belong to soft
-state), and `append_failed` says how soft state follows.
+timers move; answers, then effects, leave when everything appended so far is committed. If the append is refused,
+nothing is replayed, every answer of the Result becomes that request's error answer, its effects are forgotten, timers
+still move (they belong to soft state), and `append_failed` says how soft state follows.
 """
 
 from __future__ import annotations
@@ -43,12 +43,14 @@ class Timer(NamedTuple):
 class Result:
     """Grows while an operation decides; read by the runtime once."""
 
-    __slots__ = ("append_failed", "atomic", "records", "replies", "timers")
+    __slots__ = ("append_failed", "atomic", "effects", "records", "replies", "timers")
 
     def __init__(self) -> None:
         self.records: list[Record] = []
         self.replies: list[tuple[Token, Any]] = []
         self.timers: list[Timer] = []
+        #: what the world is to do once this is committed, however late that is (`CoordinatorRuntime.on_effect`)
+        self.effects: list[Any] = []
         #: (error, now_ms) -> Result: soft state after a refused append
         self.append_failed: Callable[[ErrorCode, int], Result] | None = None
         #: False: the records may be written in several batches, and some of them only

@@ -14,6 +14,10 @@ undo.
 Grouping: operations submitted with `barrier=False` whose records nobody needs to see (offset commits) are collected
 for the rest of the loop turn, or for `linger_ms`, and written as one batch. Any other operation writes them first.
 
+Effects are what a shard wants done outside once its records are committed (a transaction's markers are sent when
+the log says that it is decided). They wait with the answers, but for no longer than it takes: only the end of the
+leadership drops them.
+
 Invariants: state only changes by `replay` and by operations; between an accepted append and its replay nothing runs;
 each request is answered once; answers of one shard's appends leave in log order; loading takes no loop turn longer
 than LOAD_TURN_SECONDS and a batch.
@@ -73,6 +77,8 @@ Answer = TypeVar("Answer")
 #: What an operation is given: the shard, its own token, the time.
 Operation = Callable[[S, Token, int], Result]
 Refusal = Callable[[ErrorCode], Answer]
+#: Partition, leader epoch, and what a shard wants done.
+OnEffect = Callable[[int, int, Any], None]
 
 
 class _Request:
@@ -119,6 +125,7 @@ class _Host(Generic[S]):
         "collected",
         "collected_bytes",
         "committed",
+        "effects",
         "epoch",
         "load",
         "loaded_records",
@@ -145,6 +152,8 @@ class _Host(Generic[S]):
         self.skipped_records = 0
         self.requests: dict[Token, _Request] = {}
         self.waiting: deque[_Replies] = deque()
+        #: (offset to be committed, effect)
+        self.effects: deque[tuple[int, Any]] = deque()
         self.reply_timer: asyncio.TimerHandle | None = None
         #: end of what this shard has seen, and of what of it is committed
         self.written = 0
@@ -181,6 +190,7 @@ class CoordinatorRuntime(Generic[S]):
         load_bytes: int = LOAD_BYTES,
         codec: Codec = Codec.NONE,
         linger_ms: int = -1,
+        on_effect: OnEffect | None = None,
     ) -> None:
         """`linger_ms`: -1 collects for the rest of the loop turn, 0 not at all."""
         self.topic = topic
@@ -192,6 +202,7 @@ class CoordinatorRuntime(Generic[S]):
         self._commit_timeout = commit_timeout_ms / 1000
         self._load_bytes = load_bytes
         self._linger_ms = linger_ms
+        self._on_effect = on_effect
         self._hosts: dict[int, _Host[S]] = {}
         self._loading: deque[_Host[S]] = deque()
         self._load_scheduled = False
@@ -237,6 +248,11 @@ class CoordinatorRuntime(Generic[S]):
         request.future = self._loop.create_future()
         return request.future
 
+    def leader_epoch(self, index: int) -> int | None:
+        """The coordinator epoch of a shard that is led here, loading or not."""
+        host = self._hosts.get(index)
+        return host.epoch if host is not None else None
+
     def led(self) -> list[int]:
         """The partitions whose coordinator this node is, loading or not."""
         return sorted(index for index, host in self._hosts.items() if host.ready or host.load is not None)
@@ -256,6 +272,8 @@ class CoordinatorRuntime(Generic[S]):
         if not result.records:
             if result.replies:
                 self._answer_when_committed(host, self._take_requests(host, result))
+            if result.effects:
+                self._await_effects(host, result)
             return
         encoded = [self._format.encode(record) for record in result.records]
         if collect and self._linger_ms and result.atomic and result.append_failed is None:
@@ -294,10 +312,14 @@ class CoordinatorRuntime(Generic[S]):
                 at += 1
         assert at == info.last_offset + 1
         host.written = at
+        for result in results:
+            if result.effects:
+                host.effects.extend((at, effect) for effect in result.effects)
         if host.partition.high_watermark >= at:
             # Alone in the replica set: committed already.
-            self._committed(host, at, ErrorCode.NONE)
+            self._advance(host, at)
             self._answer_when_committed(host, answers)
+            self._deliver_effects(host)
         else:
             self._answer_when_committed(host, answers)
             host.partition.when_committed(at, partial(self._committed, host, at))
@@ -317,6 +339,7 @@ class CoordinatorRuntime(Generic[S]):
             part.records = result.records[start:end]
             if end == len(encoded):
                 part.replies = result.replies
+                part.effects = result.effects
             if not self._write(host, [part], encoded[start:end]):
                 return
             start = end
@@ -369,6 +392,10 @@ class CoordinatorRuntime(Generic[S]):
             logger.info("%s-%d: no longer its coordinator: %s", self.topic, host.partition.index, code.name)
             self._unload(host)
             return
+        self._advance(host, offset)
+        self._deliver_effects(host)
+
+    def _advance(self, host: _Host[S], offset: int) -> None:
         host.committed = max(host.committed, offset)
         while host.waiting and host.waiting[0].offset <= host.committed:
             for request, answer in host.waiting.popleft().answers:
@@ -376,6 +403,17 @@ class CoordinatorRuntime(Generic[S]):
         if not host.waiting and host.reply_timer is not None:
             host.reply_timer.cancel()
             host.reply_timer = None
+
+    def _await_effects(self, host: _Host[S], result: Result) -> None:
+        host.effects.extend((host.written, effect) for effect in result.effects)
+        self._deliver_effects(host)
+
+    def _deliver_effects(self, host: _Host[S]) -> None:
+        """An effect may submit the next operation of this shard at once: whatever is committed by then follows here."""
+        while host.ready and host.effects and host.effects[0][0] <= host.committed:
+            _, effect = host.effects.popleft()
+            assert self._on_effect is not None
+            self._on_effect(host.partition.index, host.epoch, effect)
 
     def _replies_overdue(self, host: _Host[S]) -> None:
         host.reply_timer = None
@@ -417,6 +455,7 @@ class CoordinatorRuntime(Generic[S]):
         requests = [request for replies in host.waiting for request, _ in replies.answers]
         requests += host.requests.values()
         host.waiting.clear()
+        host.effects.clear()
         host.requests = {}
         host.collected = []
         for request in requests:
@@ -476,6 +515,7 @@ class CoordinatorRuntime(Generic[S]):
                 host.epoch,
                 skipped,
             )
+            self._deliver_effects(host)
         except (KafkaError, StorageError, ValueError, DecodeError) as error:
             # Whatever is wrong stays wrong until somebody repairs it: answer, and wait for the next election.
             self._silence(host)

@@ -32,6 +32,7 @@ class Counter:
         self.fired: list[tuple[TimerKey, Any]] = []
         self.is_loaded = False
         self.note = ""
+        self.effects_of_load: list[Any] = []
 
     def replay(self, record: Record, at: int, producer_id: int = -1) -> None:
         assert isinstance(record.key, GroupMetadataKey)
@@ -43,7 +44,9 @@ class Counter:
 
     def loaded(self, now_ms: int) -> Iterator[Result]:
         self.is_loaded = True
-        yield Result()
+        result = Result()
+        result.effects += self.effects_of_load
+        yield result
 
     def on_timer(self, key: TimerKey, event: Any, now_ms: int) -> Result:
         self.fired.append((key, event))
@@ -87,6 +90,8 @@ class Machine:
         self.loop = self.world.loop
         self.replicas = Replicas()
         self.shards: list[Counter] = []
+        self.effects: list[Any] = []
+        self.effects_of_load: list[Any] = []
         self.runtime: CoordinatorRuntime[Counter] = CoordinatorRuntime(
             TOPIC,
             as_runtime(self.world),
@@ -94,10 +99,12 @@ class Machine:
             self._make_shard,
             Format(),
             commit_timeout_ms=TIMEOUT_MS,
+            on_effect=lambda index, epoch, effect: self.effects.append((index, epoch, effect)),
         )
 
     def _make_shard(self, index: int) -> Counter:
         self.shards.append(Counter())
+        self.shards[-1].effects_of_load = self.effects_of_load
         return self.shards[-1]
 
     def lead(self) -> FakePartition:
@@ -203,6 +210,57 @@ def test_a_commit_that_takes_too_long_is_an_error_and_the_state_stays(machine: M
     assert done(reading) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     partition.commit()
     assert machine.submit(read) == ["a"]
+
+
+def effect(name: str, *names: str) -> Operation[Counter]:
+    def operation(shard: Counter, token: int, now_ms: int) -> Result:
+        result = add(*names)(shard, token, now_ms)
+        result.effects.append(name)
+        return result
+
+    return operation
+
+
+def test_effects_wait_for_the_commit_however_late_it_is(machine: Machine) -> None:
+    partition = machine.lead()
+    machine.submit(effect("at once", "a"))
+    assert [name for _, _, name in machine.effects] == ["at once"]
+    partition.hold = True
+    overdue = machine.submit(effect("late", "b"))
+    machine.submit(effect("without records"))
+    machine.loop.advance(TIMEOUT_MS / 1000)
+    assert done(overdue) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert len(machine.effects) == 1
+    partition.commit()
+    assert [name for _, _, name in machine.effects] == ["at once", "late", "without records"]
+    assert {(index, epoch) for index, epoch, _ in machine.effects} == {(0, machine.runtime.leader_epoch(0))}
+
+
+def test_effects_of_a_refused_append_and_of_a_lost_lead_are_forgotten(machine: Machine) -> None:
+    partition = machine.lead()
+    partition.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+    machine.submit(effect("refused", "a"))
+    partition.refuse = None
+    partition.hold = True
+    machine.submit(effect("lost", "b"))
+    machine.replicas.lose()
+    assert machine.effects == []
+    assert machine.runtime.leader_epoch(0) is None
+
+
+def test_effects_of_loading_come_when_operations_are_taken_again(machine: Machine) -> None:
+    machine.effects_of_load.append("left over")
+    took: list[Any] = []
+    machine.runtime._on_effect = lambda index, epoch, effect: took.append(machine.submit(add(effect)))
+    machine.lead()
+    assert took == ["0 before"]
+
+
+def test_an_effect_may_submit_the_next_operation_at_once(machine: Machine) -> None:
+    machine.lead()
+    machine.runtime._on_effect = lambda index, epoch, effect: machine.submit(add(effect))
+    assert machine.submit(effect("second", "first")) == "0 before"
+    assert machine.submit(read) == ["first", "second"]
 
 
 def test_losing_the_lead_ends_every_request_and_timer(machine: Machine) -> None:
