@@ -1,4 +1,4 @@
-"""What Apache Kafka takes from Java and clients can see: string hashes, and the order in which a HashMap is walked.
+"""What Apache Kafka takes from Java and clients can see: hashes, and the order of text, of ids and of a walked HashMap.
 
 Invariant: the same text gives the same number on every broker, whatever language it is written in.
 """
@@ -37,10 +37,31 @@ def topic_partition_hash(topic: str, partition: int) -> int:
     return 31 * (31 + partition) + java_hash(topic) & 0xFFFFFFFF
 
 
-def hash_map_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
+def java_order(text: str) -> bytes:
+    """Sorts as String.compareTo does: by UTF-16 units."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+def uuid_hash(uuid: bytes) -> int:
+    """Uuid.hashCode (Kafka's own class; java.util.UUID has the same)."""
+    bits = int.from_bytes(uuid)
+    half = bits >> 64 ^ bits
+    return (half >> 32 ^ half) & 0xFFFFFFFF
+
+
+def uuid_order(uuid: bytes) -> tuple[int, int]:
+    """Sorts as Uuid.compareTo does: its halves are signed numbers."""
+    return int.from_bytes(uuid[:8], signed=True), int.from_bytes(uuid[8:], signed=True)
+
+
+def collection_buckets(size: int) -> int:
+    """With how many buckets `new HashSet<>(collection)` starts: one more element than fits, where it fits exactly."""
+    return max(_BUCKETS, 1 << int(size / _LOAD_FACTOR).bit_length())
+
+
+def hash_map_order(keys: Iterable[K], hash_of: Callable[[K], int], *, buckets: int = _BUCKETS) -> list[K]:
     """The order of a java.util.HashMap to which these were added one by one (its buckets never become trees here)."""
     distinct = list(dict.fromkeys(keys))
-    buckets = _BUCKETS
     while len(distinct) > buckets * _LOAD_FACTOR:
         buckets *= 2
 

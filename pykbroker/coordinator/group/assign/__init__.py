@@ -1,0 +1,29 @@
+"""The server-side assignors of KIP-848: who of a consumer group shall own which partitions.
+
+Responsible for the target assignment alone, as pure functions of the members (their subscriptions and what is their
+target so far) and of the topics. Not responsible for when a target is computed, for epochs, nor for how the members
+get there (the group's state machine has those).
+
+The same input gives Apache Kafka 4.3.1's result, down to which member gets which partition (compat_tests/assignors
+compares them). Kafka walks Java's hash maps on the way, so their orders are part of the result: java.py has them.
+Neither assignor of 4.3.1 looks at racks.
+
+Invariants: every partition of a topic with at least one subscriber has exactly one owner, and that owner subscribes to
+the topic; every member is in the result; nothing that was handed in is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from pykbroker.coordinator.group.assign.group import Assignment, Subscriber, Topics
+from pykbroker.coordinator.group.assign.range_assignor import range_
+from pykbroker.coordinator.group.assign.uniform import uniform
+
+__all__ = ["ASSIGNORS", "Assignment", "Assignor", "Subscriber", "Topics", "range_", "uniform"]
+
+Assignor = Callable[[Mapping[str, Subscriber], Topics], Assignment]
+
+#: By the names that members ask for and group.consumer.assignors lists.
+ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": uniform, "range": range_}

@@ -1,0 +1,42 @@
+"""What an assignor is given and what it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+#: By member id: the partitions of each topic. A topic of which a member gets nothing is not there.
+Assignment = dict[str, dict[bytes, set[int]]]
+
+
+class Subscriber(NamedTuple):
+    instance_id: str | None
+    rack: str | None
+    topic_ids: frozenset[bytes]
+    assigned: Mapping[bytes, frozenset[int]]  # the member's target so far; disjoint from every other member's
+
+
+class Topics(Protocol):
+    def partition_count(self, topic_id: bytes) -> int:
+        """0 or less: there is no such topic, and nothing of it is given to anybody."""
+        ...
+
+    def racks(self, topic_id: bytes, partition: int) -> frozenset[str]: ...
+
+
+def partition_counts(members: Mapping[str, Subscriber], topics: Topics) -> dict[bytes, int]:
+    """Of the topics that anybody subscribes to and that exist. Members mostly share their subscription: each
+    different one is looked at once."""
+    counts = {}
+    for subscription in {member.topic_ids for member in members.values()}:
+        for topic_id in subscription:
+            if topic_id not in counts:
+                counts[topic_id] = topics.partition_count(topic_id)
+    return {topic_id: count for topic_id, count in counts.items() if count > 0}
+
+
+def still_there(partitions: frozenset[int], count: int) -> frozenset[int]:
+    """A target may name partitions that this broker has not heard of yet: another coordinator computed it."""
+    if partitions and max(partitions) >= count:
+        return frozenset(partition for partition in partitions if partition < count)
+    return partitions
