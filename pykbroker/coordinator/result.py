@@ -43,7 +43,7 @@ class Timer(NamedTuple):
 class Result:
     """Grows while an operation decides; read by the runtime once."""
 
-    __slots__ = ("append_failed", "atomic", "effects", "records", "replies", "timers")
+    __slots__ = ("append_failed", "atomic", "effects", "records", "replies", "timers", "transaction")
 
     def __init__(self) -> None:
         self.records: list[Record] = []
@@ -51,6 +51,8 @@ class Result:
         self.timers: list[Timer] = []
         #: what the world is to do once this is committed, however late that is (`CoordinatorRuntime.on_effect`)
         self.effects: list[Any] = []
+        #: (producer id, epoch): the records are one batch of that producer's transaction; its marker decides them
+        self.transaction: tuple[int, int] | None = None
         #: (error, now_ms) -> Result: soft state after a refused append
         self.append_failed: Callable[[ErrorCode, int], Result] | None = None
         #: False: the records may be written in several batches, and some of them only

@@ -18,6 +18,7 @@ from pykbroker.replica.isr import high_watermark
 from pykbroker_log.log_config import MAX_INT64, AppendOrigin, StorageError
 from pykbroker_log.partition_log import AppendInfo, PartitionLog, ReadResult
 from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.records.control import end_txn_marker
 
 if TYPE_CHECKING:
     from pykbroker.metadata.image import PartitionImage
@@ -164,6 +165,7 @@ class Partition:
         required_acks: int,
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        verification: object | None = None,
     ) -> AppendInfo:
         """Append as leader. Raises KafkaError; nothing was appended then."""
         if not self.is_leader:
@@ -175,7 +177,13 @@ class Partition:
                 f"{self}: {len(self.isr)} in-sync replicas, min.insync.replicas is {log.config.min_insync_replicas}",
             )
         try:
-            info = log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin)
+            info = log.append_as_leader(
+                records,
+                leader_epoch=self.leader_epoch,
+                now_ms=now_ms,
+                origin=origin,
+                producer_verification=verification,
+            )
             if log.config.flush_messages != MAX_INT64 and (
                 log.log_end_offset - log.recovery_point >= log.config.flush_messages
             ):
@@ -190,6 +198,26 @@ class Partition:
             table.bytes_in.value += size
             self._advance(size)
         return info
+
+    def append_marker(
+        self,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        coordinator_epoch: int,
+        transaction_version: int = 0,
+        now_ms: int,
+    ) -> AppendInfo:
+        """End a producer's transaction in this partition. Raises KafkaError; nothing was appended then."""
+        marker = end_txn_marker(
+            commit=commit,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+            timestamp=now_ms,
+        )
+        return self.append(marker, required_acks=-1, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
 
     def _advance(self, arrived_bytes: int = ENOUGH) -> None:
         """Move the high watermark to what the replica set has, and tell who waits."""

@@ -15,6 +15,7 @@ from pykbroker.runtime import Runtime
 from pykbroker_log.partition_log import AppendInfo, AppendOrigin
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.batch import BatchHeader, iter_batches, stamp
+from pykbroker_wire.records.control import end_txn_marker
 
 TOPIC = "__consumer_offsets"
 
@@ -141,8 +142,23 @@ class FakePartition:
         self.refuse: ErrorCode | None = None
         self.leads = True
         self.waiters: list[tuple[int, Callable[[ErrorCode], None]]] = []
+        #: what each append brought
+        self.verifications: list[object | None] = []
+        self.transaction_versions: list[int] = []
 
-    def append(self, records: bytes, *, required_acks: int, origin: AppendOrigin, now_ms: int) -> AppendInfo:
+    def __repr__(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+    def append(
+        self,
+        records: bytes,
+        *,
+        required_acks: int,
+        origin: AppendOrigin,
+        now_ms: int,
+        verification: object | None = None,
+    ) -> AppendInfo:
+        self.verifications.append(verification)
         assert required_acks == -1
         assert origin is AppendOrigin.COORDINATOR
         if not self.leads:
@@ -158,6 +174,26 @@ class FakePartition:
             last_offset = self.log.log_end_offset - 1
 
         return cast(AppendInfo, Info())
+
+    def append_marker(
+        self,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        coordinator_epoch: int,
+        transaction_version: int = 0,
+        now_ms: int,
+    ) -> AppendInfo:
+        self.transaction_versions.append(transaction_version)
+        marker = end_txn_marker(
+            commit=commit,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+            timestamp=now_ms,
+        )
+        return self.append(marker, required_acks=-1, origin=AppendOrigin.COORDINATOR, now_ms=now_ms)
 
     def when_committed(self, offset: int, callback: Callable[[ErrorCode], None]) -> None:
         if self.high_watermark >= offset:

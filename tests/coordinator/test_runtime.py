@@ -27,6 +27,7 @@ class Counter:
 
     def __init__(self) -> None:
         self.names: list[str] = []
+        self.producers: list[int] = []
         self.offsets: list[int] = []
         self.ended: list[tuple[int, bool]] = []
         self.fired: list[tuple[TimerKey, Any]] = []
@@ -37,6 +38,7 @@ class Counter:
     def replay(self, record: Record, at: int, producer_id: int = -1) -> None:
         assert isinstance(record.key, GroupMetadataKey)
         self.names.append(record.key.group)
+        self.producers.append(producer_id)
         self.offsets.append(at)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
@@ -383,6 +385,101 @@ def test_collected_operations_become_one_batch_at_the_end_of_the_turn(machine: M
     assert [header.record_count for header in partition.log.headers()] == [3]
     assert [done(answer) for answer in answers] == ["0 before"] * 3
     assert machine.submit(read) == ["a", "b", "c"]
+
+
+def in_transaction(producer_id: int, epoch: int, *names: str) -> Operation[Counter]:
+    def operation(shard: Counter, token: int, now_ms: int) -> Result:
+        result = add(*names)(shard, token, now_ms)
+        result.transaction = (producer_id, epoch)
+        return result
+
+    return operation
+
+
+def end(machine: Machine, producer_id: int = 7, *, commit: bool = True) -> Any:
+    return machine.runtime.end_transaction(
+        0,
+        producer_id=producer_id,
+        producer_epoch=1,
+        commit=commit,
+        coordinator_epoch=3,
+        transaction_version=2,
+        refusal=lambda code: code,
+    )
+
+
+def test_a_transactional_result_is_one_batch_of_its_producer(machine: Machine) -> None:
+    partition = machine.lead()
+    guard = object()
+    collected = machine.submit(add("before"), barrier=False)
+    answer = machine.runtime.submit(
+        0, in_transaction(7, 1, "a", "b"), lambda code: code, barrier=False, verification=guard
+    )
+    assert done(answer) == "0 before"
+    assert done(collected) == "0 before"
+    plain, transactional = partition.log.headers()
+    assert (plain.producer_id, plain.is_transactional, plain.record_count) == (-1, False, 1)
+    assert (transactional.producer_id, transactional.producer_epoch, transactional.base_sequence) == (7, 1, -1)
+    assert (transactional.is_transactional, transactional.is_control, transactional.record_count) == (True, False, 2)
+    assert partition.verifications == [None, guard]
+    assert machine.shards[0].names == ["before", "a", "b"]
+    assert machine.shards[0].producers == [-1, 7, 7]
+
+
+def test_a_marker_is_heard_at_once_and_answered_at_commit(machine: Machine) -> None:
+    partition = machine.lead()
+    partition.hold = True
+    writing = machine.submit(in_transaction(7, 1, "a"))
+    collected = machine.submit(add("b"), barrier=False)
+    marker = end(machine)
+    assert machine.shards[0].names == ["a", "b"]
+    assert machine.shards[0].ended == [(7, True)]
+    assert [header.is_control for header in partition.log.headers()] == [False, False, True]
+    assert partition.transaction_versions == [2]
+    reading = machine.submit(read)
+    assert not any(future.done() for future in (writing, collected, marker, reading))
+    partition.commit(2)
+    assert done(collected) == "1 before"
+    assert not marker.done()
+    partition.commit()
+    assert done(marker) is ErrorCode.NONE
+    assert done(reading) == ["a", "b"]
+    machine.replicas.lose()
+    machine.lead()
+    assert machine.shards[1].producers == [7, -1]
+    assert machine.shards[1].ended == [(7, True)]
+
+
+def test_a_marker_that_cannot_be_written_changes_nothing(machine: Machine) -> None:
+    assert end(machine) is ErrorCode.NOT_COORDINATOR
+    partition = machine.lead()
+    for code, answer in (
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.TRANSACTION_COORDINATOR_FENCED),
+    ):
+        partition.refuse = code
+        assert end(machine, commit=False) is answer
+    assert machine.shards[0].ended == []
+    partition.refuse = None
+    partition.hold = True
+    late, lost = end(machine, 8), end(machine, 9, commit=False)
+    machine.loop.advance(TIMEOUT_MS / 1000)
+    assert done(late) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    late, lost = end(machine, 8), end(machine, 9, commit=False)
+    machine.replicas.lose()
+    assert {done(late), done(lost)} == {ErrorCode.NOT_COORDINATOR}
+
+
+def test_no_marker_while_the_log_is_loaded(machine: Machine) -> None:
+    log = machine.lead().log
+    log.append(build_batch([(f"n{number}".encode(), b"v", (), 0) for number in range(2_000)]))
+    machine.replicas.lose()
+    machine.loop.cost_per_look = 0.001
+    machine.replicas.lead()
+    assert end(machine) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert len(log.batches) == 1
 
 
 def test_other_operations_see_what_was_collected(machine: Machine) -> None:

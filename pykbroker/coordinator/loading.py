@@ -1,0 +1,155 @@
+"""Reading a partition's log into its shard, in turns, while the loop serves others.
+
+Responsible for the order of loads, for how long each turn is, for records to inputs of the shard, and for a log that
+cannot be read. Not responsible for who leads what (runtime.py), nor for what records mean (the shard).
+
+Invariants: one host at a time, in the order of their elections, except that a request at a host that is not ready runs
+a turn of that one; a host is ready when its shard has seen the log to its end and nobody else could write to it
+meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Generic, Protocol
+
+from pykbroker.coordinator.host import Host, S
+from pykbroker.coordinator.result import Record, Result
+from pykbroker_log.partition_log import StorageError
+from pykbroker_wire.errors import DecodeError, KafkaError
+from pykbroker_wire.primitives import Buffer
+from pykbroker_wire.records.batch import iter_batches
+from pykbroker_wire.records.control import ControlType, parse_control
+from pykbroker_wire.records.record import iter_records
+
+logger = logging.getLogger(__name__)
+
+#: Loading reads this much at a time, and works this long before others have their turn.
+LOAD_BYTES = 256 * 1024
+LOAD_TURN_SECONDS = 0.002
+_LOAD_LOOK_AT_CLOCK = 32
+
+
+class RecordFormat(Protocol):
+    """The topic's records as bytes: a module (group/records.py) is one."""
+
+    def encode(self, record: Record) -> tuple[bytes, bytes | None]: ...
+    def decode(self, key: Buffer | None, value: Buffer | None) -> Record | None: ...
+
+
+class Loading(Generic[S]):
+    """The hosts of one runtime that are not ready yet."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        now_ms: Callable[[], int],
+        record_format: RecordFormat,
+        load_bytes: int,
+        *,
+        carry_out: Callable[[Host[S], Result], None],
+        finished: Callable[[Host[S]], None],
+    ) -> None:
+        """`carry_out` takes what the shard wants once it has seen everything; `finished` makes the host ready."""
+        self._loop = loop
+        self._now_ms = now_ms
+        self._format = record_format
+        self._load_bytes = load_bytes
+        self._carry_out = carry_out
+        self._finished = finished
+        self._waiting: deque[Host[S]] = deque()
+        self._is_scheduled = False
+
+    def begin(self, host: Host[S]) -> None:
+        host.load = self._read_log(host)
+        self._waiting.append(host)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._next)
+
+    def _next(self) -> None:
+        """One turn for the first that still loads; the loop serves others in between."""
+        self._is_scheduled = False
+        while self._waiting and self._waiting[0].load is None:
+            self._waiting.popleft()
+        if self._waiting:
+            self.turn(self._waiting[0])
+            self._schedule()
+
+    def turn(self, host: Host[S]) -> None:
+        """Some of it; afterwards the host is ready, or not yet, or (without `load`) never."""
+        load = host.load
+        if load is None:
+            return
+        until = self._loop.time() + LOAD_TURN_SECONDS
+        try:
+            for _ in load:
+                if self._loop.time() >= until:
+                    return
+            host.load = None
+            self._log_success(host)
+            self._finished(host)
+        except (KafkaError, StorageError, ValueError, DecodeError) as error:
+            # Whatever is wrong stays wrong until somebody repairs it: answer, and wait for the next election.
+            host.silence()
+            host.ready = False
+            logger.error("%r: cannot be loaded: %s", host.partition, error)
+
+    def _log_success(self, host: Host[S]) -> None:
+        skipped = f", {host.skipped_records} of types that are not served here" if host.skipped_records else ""
+        # Most of the 50 partitions hold nothing: their lines would bury the others.
+        logger.log(
+            logging.INFO if host.loaded_records else logging.DEBUG,
+            "%r: loaded %d records in leader epoch %d%s",
+            host.partition,
+            host.loaded_records,
+            host.epoch,
+            skipped,
+        )
+
+    def _read_log(self, host: Host[S]) -> Iterator[None]:
+        """Replay the log to its end; yields where a pause is possible."""
+        partition = host.partition
+        shard = host.shard
+        log = partition.log
+        offset = log.log_start_offset
+        end = log.log_end_offset
+        while offset < end:
+            data = b"".join(bytes(part) for part in log.read(offset, self._load_bytes, end).slices)
+            if not data:
+                # A crash took what was here: there are no records up to the end.
+                break
+            for position, header in iter_batches(data):
+                records = iter_records(data, position, header)
+                if header.is_control:
+                    for record in records:
+                        marker = parse_control(record).type
+                        if marker in (ControlType.COMMIT, ControlType.ABORT):
+                            shard.end_transaction(header.producer_id, commit=marker is ControlType.COMMIT)
+                else:
+                    producer_id = header.producer_id if header.is_transactional else -1
+                    while chunk := list(islice(records, _LOAD_LOOK_AT_CLOCK)):
+                        for record in chunk:
+                            self._replay(host, record.key, record.value, record.offset, producer_id)
+                        yield
+                offset = header.next_offset
+            yield
+        host.written = end
+        for result in shard.loaded(self._now_ms()):
+            self._carry_out(host, result)
+            yield
+
+    def _replay(self, host: Host[S], key: Buffer | None, value: Buffer | None, at: int, producer_id: int) -> None:
+        record = self._format.decode(key, value)
+        if record is None:
+            host.skipped_records += 1
+        else:
+            host.loaded_records += 1
+            host.shard.replay(record, at, producer_id)
