@@ -4,7 +4,7 @@ Responsible for the target assignment alone, as pure functions of the members (t
 target so far) and of the topics. Not responsible for when a target is computed, for epochs, nor for how the members
 get there (the group's state machine has those).
 
-The same input gives Apache Kafka 4.3.1's result, down to which member gets which partition (compat_tests/assignors
+The same input gives Apache Kafka 4.3.1's result, down to which member gets which partition (compat_tests/groups
 compares them). Kafka walks Java's hash maps on the way, so their orders are part of the result: java.py has them.
 Neither assignor of 4.3.1 looks at racks.
 

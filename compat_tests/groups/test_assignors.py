@@ -7,18 +7,14 @@ time Kafka's assignor and ours compute the next target from the last one.
 from __future__ import annotations
 
 import random
-import subprocess
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import pytest
 
-from compat_tests import needs
-from compat_tests.oracle.kafka import TOOL_JVM, kafka_libs
+from compat_tests.groups.oracle import Oracle
 from pykbroker.coordinator.group.assign import ASSIGNORS, Assignment, Subscriber
 from pykbroker_wire.primitives import uuid_to_str
 
-SOURCE = Path(__file__).with_name("Assign.java")
 SEEDS = 150
 STEPS = 8
 
@@ -34,42 +30,9 @@ class Topics:
         return frozenset()
 
 
-class Oracle:
-    def __init__(self, folder: Path) -> None:
-        classpath = f"{folder}:{kafka_libs()}/*"
-        subprocess.run(
-            [needs.program("javac"), "-cp", classpath, "-d", str(folder), str(SOURCE)],
-            check=True,
-            capture_output=True,
-            timeout=120,
-        )
-        self._process = subprocess.Popen(
-            [needs.java(), *TOOL_JVM, "-cp", classpath, "Assign"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            encoding="utf-8",
-        )
-
-    def ask(self, line: str) -> str:
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.write(line + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        assert answer, "Kafka's assignor threw"
-        return answer[:-1]
-
-    def close(self) -> None:
-        assert self._process.stdin
-        self._process.stdin.close()
-        self._process.wait(timeout=10)
-
-
 @pytest.fixture(scope="module")
 def oracle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
-    oracle = Oracle(tmp_path_factory.mktemp("assign"))
+    oracle = Oracle("Assign", tmp_path_factory.mktemp("assign"))
     yield oracle
     oracle.close()
 

@@ -1,0 +1,45 @@
+"""A small Java program over Apache Kafka's jars that answers line by line."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from compat_tests import needs
+from compat_tests.oracle.kafka import TOOL_JVM, kafka_libs
+
+
+class Oracle:
+    """`program`: the name of a .java file in this folder; its classes go to `folder`."""
+
+    def __init__(self, program: str, folder: Path) -> None:
+        classpath = f"{folder}:{kafka_libs()}/*"
+        source = Path(__file__).with_name(f"{program}.java")
+        subprocess.run(
+            [needs.program("javac"), "-cp", classpath, "-d", str(folder), str(source)],
+            check=True,
+            capture_output=True,
+            timeout=120,
+        )
+        self._process = subprocess.Popen(
+            [needs.java(), *TOOL_JVM, "-cp", classpath, program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            encoding="utf-8",
+        )
+
+    def ask(self, line: str) -> str:
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        assert answer, f"Apache Kafka's code threw at {line!r}"
+        return answer[:-1]
+
+    def close(self) -> None:
+        assert self._process.stdin
+        self._process.stdin.close()
+        self._process.wait(timeout=10)

@@ -1,0 +1,136 @@
+"""Topic names by regular expression (KIP-848): RE2's syntax, whole names, in time linear in their length.
+
+Responsible for what a pattern is and which names it matches. Not responsible for when groups resolve their patterns,
+nor for who may see which topic.
+
+Apache Kafka uses RE2/J; here it is RE2 itself (google-re2), imported when the first pattern arrives: a broker without
+such subscriptions does not pay for it. Both come from one syntax, and compat_tests/groups compares them. What differs:
+
+* `\\C` (one byte) and two groups of one name are errors in RE2/J, and so they are here; a backslash before a letter
+  that is not ASCII means that letter;
+* RE2 counts nested repetitions together: `(a{500}){3}` is over its limit of 1,000, and RE2/J looks at each alone;
+* a pattern whose program is over 8 MiB (`\\pL{1000}`) is refused, and RE2/J has no limit.
+
+Without the package every pattern is refused as invalid, and the message says why.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from pykbroker_wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    import re2
+
+#: How many names are compared in one go: about a millisecond.
+SLICE: Final = 1_000
+
+#: What RE2 says, in the words of RE2/J, which clients see. `)` is a surprise to RE2/J, too.
+_WORDS: Final = {
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "unexpected )": "regexp/syntax: internal error",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid named capture group": "invalid named capture",
+    "trailing \\": "trailing backslash at end of expression",
+}
+
+# What is looked for (an escaped letter, the name of a group), and where nothing must be looked for: quoted stretches
+# and classes.
+_PARTS: Final = re.compile(
+    r"\\Q.*?(?:\\E|\Z)|\[\^?\]?(?:\\.|\[:.*?:\]|[^\]\\])*\]|\\(?P<letter>.)|\(\?P?<(?P<name>\w+)>", re.DOTALL
+)
+
+
+class Pattern:
+    """A valid pattern."""
+
+    __slots__ = ("_match", "text")
+
+    def __init__(self, text: str, compiled: re2._Regexp) -> None:
+        self.text = text
+        self._match = compiled.fullmatch
+
+    def matches(self, name: str) -> bool:
+        return self._match(name.encode()) is not None  # bytes: of text, positions would be counted too
+
+
+@lru_cache(maxsize=1_024)
+def compile_pattern(text: str) -> Pattern:
+    """KafkaError(INVALID_REGULAR_EXPRESSION): it is none."""
+    try:
+        import re2
+    except ImportError as error:
+        raise _invalid(text, f"this broker has no google-re2 ({error})") from error
+    options = re2.Options()
+    options.never_capture = True  # only whether, never where
+    options.log_errors = False
+    try:
+        return Pattern(text, re2.compile(_as_re2(text), options))
+    except re2.error as error:
+        said = error.args[0].decode(errors="replace")
+        reason, _, where = said.partition(": ")
+        if where.startswith("(?<"):
+            reason = "invalid named capture group"
+        raise _invalid(text, _WORDS.get(reason, reason)) from error
+
+
+def _as_re2(text: str) -> str:
+    names: set[str] = set()
+
+    def part(found: re.Match[str]) -> str:
+        letter, name = found["letter"], found["name"]
+        if name is not None:
+            if name in names:
+                raise _invalid(text, "duplicate capture group name")
+            names.add(name)
+        if letter == "C":
+            raise _invalid(text, "invalid escape sequence")
+        return found[0] if letter is None or letter.isascii() else letter
+
+    return _PARTS.sub(part, text)
+
+
+def _invalid(text: str, reason: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_REGULAR_EXPRESSION,
+        f"SubscribedTopicRegex `{text}` is not a valid regular expression: {reason}.",
+    )
+
+
+def resolve(patterns: Iterable[str], topic_names: Sequence[str]) -> dict[str, frozenset[str]]:
+    """All at once. Of 10,000 names each pattern takes some 10 ms: a loop that has others to serve takes slices."""
+    slices = resolve_in_slices(patterns, topic_names)
+    while True:
+        try:
+            next(slices)
+        except StopIteration as end:
+            found: dict[str, frozenset[str]] = end.value
+            return found
+
+
+def resolve_in_slices(
+    patterns: Iterable[str], topic_names: Sequence[str]
+) -> Generator[None, None, dict[str, frozenset[str]]]:
+    """As `resolve`, and comes up for air after every SLICE names of a pattern. A pattern that is not valid matches
+    nothing: it came from a log that another broker wrote."""
+    resolved: dict[str, frozenset[str]] = {}
+    for text in dict.fromkeys(patterns):
+        found: list[str] = []
+        try:
+            matches = compile_pattern(text).matches
+        except KafkaError:
+            resolved[text] = frozenset()
+            continue
+        for start in range(0, len(topic_names), SLICE):
+            found += filter(matches, topic_names[start : start + SLICE])
+            yield
+        resolved[text] = frozenset(found)
+    return resolved
