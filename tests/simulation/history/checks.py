@@ -1,0 +1,55 @@
+"""The checkers by what they need, as a scenario calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tests.simulation.history import isolation, offsets, ownership, writes
+from tests.simulation.history.events import History, Log, Place
+
+
+class Violation(AssertionError):
+    """What does not hold, and with it the first few places."""
+
+
+def insist(*checks: Iterator[str]) -> None:
+    """Raise Violation when any check has something to say."""
+    found = [f"{check.__name__}: {text}" for check in checks for text in check]
+    if found:
+        more = f"\n… and {len(found) - 10} more" if len(found) > 10 else ""
+        raise Violation("\n".join(found[:10]) + more)
+
+
+def of_transactions(
+    history: History, logs: Mapping[Place, Log], stable: Mapping[Place, int], *, epochs_rise: bool
+) -> list[Iterator[str]]:
+    """All that must hold of producers and readers while nothing is lost."""
+    return [
+        writes.written_once(logs),
+        writes.acknowledged_is_there(history, logs),
+        writes.one_open_transaction(logs, epochs_rise=epochs_rise),
+        writes.fenced_stay_out(history),
+        writes.epochs_are_given_once(history),
+        writes.nothing_hangs(logs, stable),
+        isolation.reads_are_exact(history, logs),
+        isolation.nothing_is_read_before_its_commit(history),
+        isolation.stable_offsets_never_go_back(history),
+        isolation.transactions_are_atomic(history, logs),
+        isolation.offsets_go_with_their_transaction(history, logs),
+    ]
+
+
+def of_groups(history: History) -> list[Iterator[str]]:
+    return [
+        ownership.one_owner_per_generation(history),
+        ownership.one_leader_and_rising_generations(history),
+        ownership.old_generations_do_not_commit(history),
+        ownership.one_owner_at_a_time(history),
+        ownership.member_epochs_rise(history),
+        ownership.the_put_out_do_not_commit(history),
+    ]
+
+
+def of_offsets(history: History) -> list[Iterator[str]]:
+    """For committers whose offsets only rise."""
+    return [offsets.commits_are_kept(history), offsets.fetches_never_go_back(history)]

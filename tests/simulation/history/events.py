@@ -1,0 +1,217 @@
+"""What clients did and saw, and what a log held at the end: the material of the checkers.
+
+Responsible for the values only. A `History` is one list in the order in which things ended; `started` and `ended` are
+places in one count of all that happened, so "after the answer had come" is a comparison of numbers. An operation
+without an answer has `code` None: it may have happened or not.
+
+Every value that a producer sends, and every mark that a committer leaves as metadata of an offset, is unique in its
+run: what is read says who wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from pykbroker_wire.records.control import ControlType
+
+#: topic and partition
+Place = tuple[str, int]
+OK = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Event:
+    """`ended` is set by History.record."""
+
+    started: int
+    code: int | None
+    client: str = ""
+    ended: int = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class Identified(Event):
+    """InitProducerId of a transactional id."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Produced(Event):
+    """One attempt at one batch. `transaction` is the name that the client gave to its transaction."""
+
+    place: Place
+    producer_id: int
+    epoch: int
+    sequence: int
+    values: tuple[bytes, ...]
+    transactional_id: str | None = None
+    transaction: str | None = None
+    base_offset: int = -1
+    #: 1 for the first; a later one may be answered as a repetition of an earlier one
+    attempt: int = 1
+
+
+@dataclass(slots=True, kw_only=True)
+class Ended(Event):
+    """One attempt at EndTxn."""
+
+    transaction: str
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    commit: bool
+    attempt: int = 1
+
+
+@dataclass(slots=True, kw_only=True)
+class Read(Event):
+    """One fetch of one partition, and where the next one begins. Records are (offset, value)."""
+
+    place: Place
+    committed_only: bool
+    position: int
+    next_position: int
+    records: tuple[tuple[int, bytes], ...]
+    high_watermark: int
+    last_stable_offset: int
+
+
+@dataclass(slots=True, kw_only=True)
+class CommittedOffset(Event):
+    """One attempt at OffsetCommit or TxnOffsetCommit of one partition."""
+
+    group: str
+    place: Place
+    offset: int
+    mark: str
+    transaction: str | None = None
+    member: str = ""
+    generation: int = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class FetchedOffset(Event):
+    """`offset` -1: nothing was committed."""
+
+    group: str
+    place: Place
+    offset: int
+    mark: str
+    stable: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Joined(Event):
+    """A JoinGroup that was answered with a generation."""
+
+    group: str
+    member: str
+    generation: int
+    leader: str
+    instance: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Synced(Event):
+    """A SyncGroup that was answered with partitions."""
+
+    group: str
+    member: str
+    generation: int
+    partitions: frozenset[Place]
+    instance: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Beat(Event):
+    """A ConsumerGroupHeartbeat: what the member said it owns, and what it was told to own (None: no change)."""
+
+    group: str
+    member: str
+    sent_epoch: int
+    epoch: int
+    owned: frozenset[Place]
+    assigned: frozenset[Place] | None
+
+
+E = TypeVar("E", bound=Event)
+
+
+class History:
+    """Events in the order of their ends."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._count = 0
+
+    def now(self) -> int:
+        """A place in the order; each call gives a later one."""
+        self._count += 1
+        return self._count
+
+    def record(self, event: E) -> E:
+        event.ended = self.now()
+        self.events.append(event)
+        return event
+
+    def of(self, kind: type[E]) -> Iterator[E]:
+        return (event for event in self.events if isinstance(event, kind))
+
+
+@dataclass(slots=True, kw_only=True)
+class Batch:
+    """A batch as it stands in a log."""
+
+    base_offset: int
+    last_offset: int
+    producer_id: int = -1
+    epoch: int = -1
+    sequence: int = -1
+    is_transactional: bool = False
+    marker: ControlType | None = None
+    coordinator_epoch: int = -1
+    timestamp: int = 0
+    values: tuple[bytes, ...] = ()
+
+    def records(self) -> Iterator[tuple[int, bytes]]:
+        for number, value in enumerate(self.values):
+            yield self.base_offset + number, value
+
+
+Log = list[Batch]
+
+
+@dataclass(slots=True)
+class Fate:
+    """What became of the transactional batches of one log: by the place of a batch in it, the marker that ended its
+    transaction."""
+
+    log: Log
+    markers: dict[int, Batch] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, log: Log) -> Fate:
+        fate = cls(log)
+        open_batches: dict[int, list[int]] = {}
+        for index, batch in enumerate(log):
+            if batch.marker is not None:
+                for earlier in open_batches.pop(batch.producer_id, ()):
+                    fate.markers[earlier] = batch
+            elif batch.is_transactional:
+                open_batches.setdefault(batch.producer_id, []).append(index)
+        return fate
+
+    def is_committed(self, index: int) -> bool:
+        if not self.log[index].is_transactional:
+            return True
+        marker = self.markers.get(index)
+        return marker is not None and marker.marker is ControlType.COMMIT
+
+    def is_undecided(self, index: int) -> bool:
+        batch = self.log[index]
+        return batch.is_transactional and batch.marker is None and index not in self.markers

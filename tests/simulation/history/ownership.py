@@ -1,0 +1,136 @@
+"""G1, G2, and the fencing half of G3: who owns what, and who may commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pykbroker_wire.errors import ErrorCode
+from tests.simulation.history.events import OK, Beat, CommittedOffset, History, Joined, Place, Synced
+
+_FENCED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNRELEASED_INSTANCE_ID})
+
+
+def one_owner_per_generation(history: History) -> Iterator[str]:
+    """G1: two members never own the same partition in one generation. A static member hands its own on."""
+    owners: dict[tuple[str, int, Place], Synced] = {}
+    for event in history.of(Synced):
+        if event.code != OK:
+            continue
+        for place in sorted(event.partitions):
+            before = owners.setdefault((event.group, event.generation, place), event)
+            same = before.member == event.member or (
+                before.instance is not None and before.instance == event.instance
+            )
+            if not same:
+                yield (
+                    f"{event.group}: {place} belongs to {before.member} and to {event.member} "
+                    f"in generation {event.generation}"
+                )
+
+
+def one_leader_and_rising_generations(history: History) -> Iterator[str]:
+    """G1: everybody hears of the same leader of a generation; generations never go back. A static member that comes
+    back may take the leader's place under a new id."""
+    leaders: dict[tuple[str, int], set[str]] = {}
+    latest: dict[str, list[tuple[int, int]]] = {}
+    instances = {event.member: event.instance for event in history.of(Joined)}
+    for event in history.of(Joined):
+        if event.code != OK:
+            continue
+        known = leaders.setdefault((event.group, event.generation), set())
+        known.add(event.leader)
+        if len({instances.get(leader) or leader for leader in known}) > 1:
+            yield f"{event.group}: generation {event.generation} has the leaders {sorted(known)}"
+        earlier = latest.setdefault(event.group, [])
+        before = max((generation for ended, generation in earlier if ended < event.started), default=-1)
+        if event.generation < before:
+            yield f"{event.group}: {event.member} joined generation {event.generation} after {before}"
+        earlier.append((event.ended, event.generation))
+
+
+def old_generations_do_not_commit(history: History) -> Iterator[str]:
+    """G3: once a member was told of a generation, commits of earlier ones that are asked for later are refused."""
+    told: dict[str, list[tuple[int, int]]] = {}
+    for event in history.events:
+        if isinstance(event, Joined) and event.code == OK:
+            told.setdefault(event.group, []).append((event.ended, event.generation))
+        elif isinstance(event, CommittedOffset) and event.code == OK and event.generation >= 0:
+            newest = max(
+                (generation for ended, generation in told.get(event.group, ()) if ended < event.started), default=-1
+            )
+            if event.generation < newest:
+                yield f"{event.group}: {event.member} committed in generation {event.generation} after {newest}"
+
+
+def one_owner_at_a_time(history: History) -> Iterator[str]:
+    """G2: a partition is given to a member only when the one that had it has given it up, or is put out. Who is put
+    out may learn of it late; but nobody whose partition was given to somebody else is still taken for its owner."""
+    owners: dict[tuple[str, Place], str] = {}
+    #: (group, partition, former owner) -> when it was given to another
+    taken: dict[tuple[str, Place, str], tuple[int, str]] = {}
+    for event in history.of(Beat):
+        group, member = event.group, event.member
+        if event.code in _FENCED or event.sent_epoch < 0:
+            _forget(group, member, owners, taken)
+            continue
+        if event.code != OK:
+            continue
+        if event.sent_epoch == 0:
+            _forget(group, member, owners, taken)
+        for place in sorted(event.owned):
+            given = taken.get((group, place, member))
+            if given is not None and given[0] < event.started:
+                yield f"{group}: {place} was given to {given[1]} while {member} owned it"
+        for place in [place for (name, place), owner in owners.items() if name == group and owner == member]:
+            if place not in event.owned and (event.assigned is None or place not in event.assigned):
+                del owners[group, place]
+        for place in sorted(event.assigned or ()):
+            before = owners.get((group, place))
+            if before is not None and before != member:
+                taken[group, place, before] = event.ended, member
+            owners[group, place] = member
+            taken.pop((group, place, member), None)
+
+
+def _forget(
+    group: str,
+    member: str,
+    owners: dict[tuple[str, Place], str],
+    taken: dict[tuple[str, Place, str], tuple[int, str]],
+) -> None:
+    for key in [key for key, owner in owners.items() if key[0] == group and owner == member]:
+        del owners[key]
+    for other in [other for other in taken if other[0] == group and other[2] == member]:
+        del taken[other]
+
+
+def member_epochs_rise(history: History) -> Iterator[str]:
+    """G2: a member's epoch never goes back while it is a member."""
+    epochs: dict[tuple[str, str], int] = {}
+    for event in history.of(Beat):
+        key = event.group, event.member
+        if event.code != OK or event.sent_epoch < 0:
+            if event.code in _FENCED or event.sent_epoch < 0:
+                epochs.pop(key, None)
+            continue
+        if event.sent_epoch == 0:
+            epochs.pop(key, None)
+        if event.epoch < epochs.get(key, -1):
+            yield f"{event.group}: {event.member} went from epoch {epochs[key]} to {event.epoch}"
+        epochs[key] = max(event.epoch, epochs.get(key, -1))
+
+
+def the_put_out_do_not_commit(history: History) -> Iterator[str]:
+    """G3: who left, or was told that it is no member, does not commit."""
+    out: dict[tuple[str, str], int] = {}
+    for event in history.events:
+        if isinstance(event, Beat):
+            key = event.group, event.member
+            if event.code in _FENCED or (event.sent_epoch < 0 and event.code == OK):
+                out[key] = event.ended
+            elif event.code == OK:
+                out.pop(key, None)
+        elif isinstance(event, CommittedOffset) and event.code == OK and event.member:
+            when = out.get((event.group, event.member))
+            if when is not None and when < event.started and event.generation >= 0:
+                yield f"{event.group}: {event.member} committed after it was put out"
