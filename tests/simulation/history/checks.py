@@ -14,7 +14,7 @@ class Violation(AssertionError):
 
 def insist(*checks: Iterator[str]) -> None:
     """Raise Violation when any check has something to say."""
-    found = [f"{check.__name__}: {text}" for check in checks for text in check]
+    found = [f"{getattr(check, '__name__', '')}: {text}" for check in checks for text in check]
     if found:
         more = f"\n… and {len(found) - 10} more" if len(found) > 10 else ""
         raise Violation("\n".join(found[:10]) + more)
@@ -43,6 +43,7 @@ def of_groups(history: History) -> list[Iterator[str]]:
     return [
         ownership.one_owner_per_generation(history),
         ownership.one_leader_and_rising_generations(history),
+        ownership.written_generations_never_go_back(history),
         ownership.old_generations_do_not_commit(history),
         ownership.one_owner_at_a_time(history),
         ownership.member_epochs_rise(history),

@@ -117,6 +117,13 @@ class Joined(Event):
 
 
 @dataclass(slots=True, kw_only=True)
+class Restarted(Event):
+    """A node went down and came back: what it had not written is forgotten."""
+
+    node: int
+
+
+@dataclass(slots=True, kw_only=True)
 class Synced(Event):
     """A SyncGroup that was answered with partitions."""
 

@@ -65,9 +65,9 @@ def nothing_is_read_before_its_commit(history: History) -> Iterator[str]:
     """T3: a committed record was shown only after somebody had asked for the commit."""
     owner = {value: event.transaction for event in history.of(Produced) for value in event.values}
     asked: dict[str, int] = {}
-    for event in history.of(Ended):
-        if event.commit:
-            asked[event.transaction] = min(event.started, asked.get(event.transaction, event.started))
+    for ended in history.of(Ended):
+        if ended.commit:
+            asked[ended.transaction] = min(ended.started, asked.get(ended.transaction, ended.started))
     for event in history.of(Read):
         if not event.committed_only:
             continue

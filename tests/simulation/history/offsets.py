@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from tests.simulation.history.events import OK, CommittedOffset, Ended, FetchedOffset, Fate, History, Log, Place
+from tests.simulation.history.events import OK, CommittedOffset, Ended, Fate, FetchedOffset, History, Log, Place
 
 
 def commits_are_kept(history: History) -> Iterator[str]:

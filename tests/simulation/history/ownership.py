@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pykbroker_wire.errors import ErrorCode
-from tests.simulation.history.events import OK, Beat, CommittedOffset, History, Joined, Place, Synced
+from tests.simulation.history.events import OK, Beat, CommittedOffset, History, Joined, Place, Restarted, Synced
 
 _FENCED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNRELEASED_INSTANCE_ID})
 
@@ -18,9 +18,7 @@ def one_owner_per_generation(history: History) -> Iterator[str]:
             continue
         for place in sorted(event.partitions):
             before = owners.setdefault((event.group, event.generation, place), event)
-            same = before.member == event.member or (
-                before.instance is not None and before.instance == event.instance
-            )
+            same = before.member == event.member or (before.instance is not None and before.instance == event.instance)
             if not same:
                 yield (
                     f"{event.group}: {place} belongs to {before.member} and to {event.member} "
@@ -30,12 +28,16 @@ def one_owner_per_generation(history: History) -> Iterator[str]:
 
 def one_leader_and_rising_generations(history: History) -> Iterator[str]:
     """G1: everybody hears of the same leader of a generation; generations never go back. A static member that comes
-    back may take the leader's place under a new id."""
+    back may take the leader's place under a new id; and a generation is written with its first SyncGroup, so that a
+    coordinator that crashes before forgets it, as in Apache Kafka."""
     leaders: dict[tuple[str, int], set[str]] = {}
     latest: dict[str, list[tuple[int, int]]] = {}
     instances = {event.member: event.instance for event in history.of(Joined)}
-    for event in history.of(Joined):
-        if event.code != OK:
+    for event in history.events:
+        if isinstance(event, Restarted):
+            leaders.clear()
+            latest.clear()
+        if not isinstance(event, Joined) or event.code != OK:
             continue
         known = leaders.setdefault((event.group, event.generation), set())
         known.add(event.leader)
@@ -48,15 +50,31 @@ def one_leader_and_rising_generations(history: History) -> Iterator[str]:
         earlier.append((event.ended, event.generation))
 
 
+def written_generations_never_go_back(history: History) -> Iterator[str]:
+    """G1, also through restarts: what follows an assignment is of its generation or a later one."""
+    written: dict[str, list[tuple[int, int]]] = {}
+    for event in history.events:
+        if not isinstance(event, Synced | Joined) or event.code != OK:
+            continue
+        earlier = written.setdefault(event.group, [])
+        before = max((generation for ended, generation in earlier if ended < event.started), default=-1)
+        if event.generation < before:
+            yield f"{event.group}: {event.member} was told of generation {event.generation} after {before}"
+        if isinstance(event, Synced):
+            earlier.append((event.ended, event.generation))
+
+
 def old_generations_do_not_commit(history: History) -> Iterator[str]:
     """G3: once a member was told of a generation, commits of earlier ones that are asked for later are refused."""
-    told: dict[str, list[tuple[int, int]]] = {}
+    told: dict[str, list[tuple[int, int, bool]]] = {}
     for event in history.events:
-        if isinstance(event, Joined) and event.code == OK:
-            told.setdefault(event.group, []).append((event.ended, event.generation))
+        if isinstance(event, Restarted):
+            told = {group: [entry for entry in known if entry[2]] for group, known in told.items()}
+        elif isinstance(event, Joined | Synced) and event.code == OK:
+            told.setdefault(event.group, []).append((event.ended, event.generation, isinstance(event, Synced)))
         elif isinstance(event, CommittedOffset) and event.code == OK and event.generation >= 0:
             newest = max(
-                (generation for ended, generation in told.get(event.group, ()) if ended < event.started), default=-1
+                (generation for ended, generation, _ in told.get(event.group, ()) if ended < event.started), default=-1
             )
             if event.generation < newest:
                 yield f"{event.group}: {event.member} committed in generation {event.generation} after {newest}"

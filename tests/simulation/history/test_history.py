@@ -25,6 +25,7 @@ from tests.simulation.history.events import (
     Place,
     Produced,
     Read,
+    Restarted,
     Synced,
 )
 
@@ -110,7 +111,13 @@ class Story:
         return self.add(Read, client="c", **fields, high_watermark=4, last_stable_offset=4)
 
     def say(
-        self, member: str, sent: int, epoch: int, owned: frozenset[Place], assigned: frozenset[Place] | None, **more: Any
+        self,
+        member: str,
+        sent: int,
+        epoch: int,
+        owned: frozenset[Place],
+        assigned: frozenset[Place] | None,
+        **more: Any,
     ) -> Any:
         fields = {"group": "k", "sent_epoch": sent, "epoch": epoch, "owned": owned, "assigned": assigned}
         return self.add(Beat, member=member, **fields, **more)
@@ -281,6 +288,11 @@ def _generation_back(story: Story) -> None:
     story.add(Joined, group="g", member="n", generation=0, leader="m")
 
 
+def _written_generation_back(story: Story) -> None:
+    story.add(Restarted, node=1)
+    story.add(Joined, group="g", member="n", generation=0, leader="m")
+
+
 def _old_commit(story: Story) -> None:
     story.add(Joined, group="g", member="n", generation=2, leader="n")
     story.commit_offset(9, "9", member="m", generation=1)
@@ -358,6 +370,7 @@ PLANTED: list[tuple[Plant, Check]] = [
     (_two_owners, _h(ownership.one_owner_per_generation)),
     (_two_leaders, _h(ownership.one_leader_and_rising_generations)),
     (_generation_back, _h(ownership.one_leader_and_rising_generations)),
+    (_written_generation_back, _h(ownership.written_generations_never_go_back)),
     (_old_commit, _h(ownership.old_generations_do_not_commit)),
     (_taken, _h(ownership.one_owner_at_a_time)),
     (_member_epoch_back, _h(ownership.member_epochs_rise)),

@@ -82,16 +82,14 @@ def _marker(
 def fenced_stay_out(history: History) -> Iterator[str]:
     """T5, T6: once somebody was given an epoch, what an older epoch asks for the first time afterwards is refused."""
     given: dict[int, list[tuple[int, int]]] = {}
-    for event in history.of(Identified):
-        if event.code == OK:
-            given.setdefault(event.producer_id, []).append((event.ended, event.epoch))
+    for identified in history.of(Identified):
+        if identified.code == OK:
+            given.setdefault(identified.producer_id, []).append((identified.ended, identified.epoch))
     for event in history.events:
         if not isinstance(event, Produced | Ended) or event.code != OK or event.attempt > 1:
             continue
         newer = [
-            epoch
-            for ended, epoch in given.get(event.producer_id, ())
-            if ended < event.started and epoch > event.epoch
+            epoch for ended, epoch in given.get(event.producer_id, ()) if ended < event.started and epoch > event.epoch
         ]
         if newer:
             what = "produced" if isinstance(event, Produced) else "ended a transaction"
@@ -127,7 +125,9 @@ def nothing_hangs(logs: Mapping[Place, Log], last_stable_offsets: Mapping[Place,
             yield f"{place}: the last stable offset is {last_stable_offsets[place]}, the log ends at {end}"
 
 
-def ends_in_time(logs: Mapping[Place, Log], *, limit_ms: int, excused: Mapping[int, int] | None = None) -> Iterator[str]:
+def ends_in_time(
+    logs: Mapping[Place, Log], *, limit_ms: int, excused: Mapping[int, int] | None = None
+) -> Iterator[str]:
     """T7: no transaction was open for longer than its timeout and what the coordinator needs. `excused`: how much
     longer, by producer (because nobody was there to end it)."""
     for place, log in logs.items():

@@ -1,0 +1,205 @@
+"""What all simulated clients share: a connection per broker, lost answers, repeated requests, who leads, who
+coordinates.
+
+A request goes out until there is an answer, as clients do within their delivery timeout. `Trouble` says how often an
+answer is lost on its way (the connection is cut after the request was sent) and how often a request arrives a second
+time, late: what a retransmitting client or a connection that was given up leaves in the network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from pykbroker.net.client import BrokerConnection
+from pykbroker_log.memory_disk import MemoryDisk
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
+from pykbroker_wire.messages.metadata import MetadataRequest
+from pykbroker_wire.messages.offset_commit import OffsetCommitRequest
+from tests.simulation.brokers import PORTS, Cluster
+from tests.simulation.history.events import History, Place
+
+TIMEOUT_MS = 3_000
+GROUP, TRANSACTION = 0, 1
+
+
+@dataclass(slots=True, frozen=True)
+class Trouble:
+    """Probabilities per request."""
+
+    lost_answer: float = 0.0
+    late_repetition: float = 0.0
+
+
+QUIET = Trouble()
+MOVED = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+NO_COORDINATOR = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+
+
+class Peer:
+    """See the module. `name` is unique in a run: it seeds the client's chance."""
+
+    def __init__(self, cluster: Cluster, history: History, name: str, trouble: Trouble = QUIET) -> None:
+        self.cluster = cluster
+        self.world = cluster.world
+        self.history = history
+        self.name = name
+        self.trouble = trouble
+        self.runtime = self.world.runtime(name, MemoryDisk(record=False))
+        self.random = self.runtime.random
+        self._connections: dict[int, BrokerConnection] = {}
+        self._topic_ids: dict[str, bytes] = {}
+        self._leaders: dict[Place, int] = {}
+        self._coordinators: dict[tuple[int, str], int] = {}
+        self._late: set[asyncio.Task[None]] = set()
+
+    def note(self, *event: object) -> None:
+        self.world.trace.note(self.name, *event)
+
+    async def pause(self, least: float = 0.01, most: float = 0.1) -> None:
+        await asyncio.sleep(self.random.uniform(least, most))
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    def _connection(self, broker: int) -> BrokerConnection:
+        found = self._connections.get(broker)
+        if found is None:
+            found = self._connections[broker] = self._connect(broker)
+        return found
+
+    def _connect(self, broker: int) -> BrokerConnection:
+        return BrokerConnection(self.runtime, "localhost", PORTS[broker], self.name)
+
+    def hang_up(self, broker: int) -> None:
+        found = self._connections.pop(broker, None)
+        if found is not None:
+            found.close()
+
+    async def once(self, broker: int, request: Any, version: int | None = None) -> Any:
+        """One try; None when no answer came."""
+        # A late OffsetCommit takes an offset back, by right: nothing in it says that it is old.
+        if self.random.random() < self.trouble.late_repetition and not isinstance(request, OffsetCommitRequest):
+            self._repeat_late(broker, request, version)
+        sent = self._connection(broker).send(request, TIMEOUT_MS, version)
+        if self.random.random() < self.trouble.lost_answer:
+            asyncio.get_running_loop().call_later(self.random.uniform(0.0, 0.01), self.hang_up, broker)
+        try:
+            return await sent
+        except (ConnectionError, TimeoutError):
+            self.hang_up(broker)
+            return None
+        finally:
+            if not sent.done():
+                # This client was killed: so is its connection.
+                self.hang_up(broker)
+
+    def _repeat_late(self, broker: int, request: Any, version: int | None) -> None:
+        async def again() -> None:
+            await asyncio.sleep(self.random.uniform(0.0, 1.5))
+            connection = self._connect(broker)
+            try:
+                await connection.send(request, TIMEOUT_MS, version)
+            except (ConnectionError, TimeoutError):
+                pass
+            finally:
+                connection.close()
+
+        task = asyncio.ensure_future(again())
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)
+
+    async def anybody(self, request: Any, version: int | None = None) -> Any:
+        """An answer from whichever broker gives one."""
+        while True:
+            broker = self.random.choice(sorted(self.cluster.brokers))
+            answer = await self.once(broker, request, version)
+            if answer is not None:
+                return answer
+            await self.pause()
+
+    # -- metadata -----------------------------------------------------------------------------------------------------
+
+    async def create_topic(self, name: str, partitions: int, assignments: list[list[int]] | None = None) -> None:
+        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+        answer = (await self.anybody(CreateTopicsRequest(topics=[topic], timeout_ms=30_000))).topics[0]
+        assert answer.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS), answer
+        self.note("created", name, answer.error_code)
+
+    async def look(self) -> None:
+        answer = await self.anybody(MetadataRequest(topics=None))
+        self._topic_ids = {topic.name: topic.topic_id for topic in answer.topics}
+        self._leaders = {
+            (topic.name, partition.partition_index): partition.leader_id
+            for topic in answer.topics
+            for partition in topic.partitions
+            if partition.leader_id >= 0
+        }
+
+    async def topic_id(self, name: str) -> bytes:
+        while name not in self._topic_ids:
+            await self.look()
+        return self._topic_ids[name]
+
+    async def name_of(self, topic_id: bytes) -> str:
+        while topic_id not in self._topic_ids.values():
+            await self.look()
+        return next(name for name, known in self._topic_ids.items() if known == topic_id)
+
+    async def leader(self, place: Place) -> int:
+        while place not in self._leaders:
+            await self.pause()
+            await self.look()
+        return self._leaders[place]
+
+    def lost_leader(self, place: Place) -> None:
+        self._leaders.pop(place, None)
+
+    # -- coordinators -------------------------------------------------------------------------------------------------
+
+    async def coordinator(self, kind: int, key: str) -> int:
+        while (kind, key) not in self._coordinators:
+            answer = await self.anybody(FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]))
+            found = answer.coordinators[0]
+            if found.error_code == ErrorCode.NONE:
+                self._coordinators[kind, key] = found.node_id
+            else:
+                assert found.error_code in NO_COORDINATOR, found
+                await self.pause(0.02, 0.2)
+        return self._coordinators[kind, key]
+
+    async def ask_coordinator(self, kind: int, key: str, request: Any, version: int | None = None) -> Any:
+        """One try; None when no answer came, and then the coordinator is looked up again."""
+        answer = await self.once(await self.coordinator(kind, key), request, version)
+        if answer is None:
+            self._coordinators.pop((kind, key), None)
+            await self.pause()
+        return answer
+
+    async def moved(self, kind: int, key: str) -> None:
+        """The coordinator said that it is none, or not yet."""
+        self._coordinators.pop((kind, key), None)
+        await self.pause(0.02, 0.1)

@@ -1,0 +1,409 @@
+"""A transactional producer with the rules of a real client: what is tried again, what aborts, what is the end.
+
+Two flavours: version 1 of the protocol (AddPartitionsToTxn and AddOffsetsToTxn before the first write, epochs that
+last), version 2 (KIP-890: none of them, a new epoch with every end).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from pykbroker_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from pykbroker_wire.messages.end_txn import EndTxnRequest
+from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest
+from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from pykbroker_wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from pykbroker_wire.records.batch import build_batch
+from tests.simulation.brokers import Cluster
+from tests.simulation.clients.base import GROUP, MOVED, NO_COORDINATOR, QUIET, TRANSACTION, Peer, Trouble
+from tests.simulation.history.events import CommittedOffset, Ended, History, Identified, Place, Produced
+
+#: the newest versions of clients of transaction.version 0 and 1; of 2: the newest there are
+PRODUCE_V1, END_V1, ADD_PARTITIONS_V1, OFFSETS_V1 = 11, 4, 3, 4
+
+
+class Fenced(Exception):
+    """Another producer has this transactional id, or the coordinator gave up on this one: nothing more may be done."""
+
+
+class MustAbort(Exception):
+    """The transaction cannot be committed any more."""
+
+
+#: The end for a producer.
+FATAL = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+#: Of Produce and TxnOffsetCommit: to be aborted, and EndTxn will say whether it is the end.
+ABORTABLE = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.TRANSACTION_ABORTABLE,
+    }
+)
+#: Of TxnOffsetCommit: the group has moved on.
+LOST_GROUP = frozenset(
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+    }
+)
+
+
+@dataclass(slots=True)
+class Membership:
+    """On whose behalf offsets are committed."""
+
+    member: str = ""
+    generation: int = -1
+    instance: str | None = None
+
+
+@dataclass(slots=True)
+class _Transaction:
+    name: str
+    partitions: set[Place] = field(default_factory=set)
+    groups: set[str] = field(default_factory=set)
+    #: something was sent that may have begun it at the coordinator
+    started: bool = False
+    #: the sequences of what was sent may not be what the log has
+    in_doubt: bool = False
+
+
+class TransactionalProducer(Peer):
+    """`transactional_id` may be that of another producer: then one of the two is a zombie."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        history: History,
+        name: str,
+        transactional_id: str,
+        *,
+        version: int,
+        timeout_ms: int = 5_000,
+        trouble: Trouble = QUIET,
+    ) -> None:
+        super().__init__(cluster, history, name, trouble)
+        self.transactional_id = transactional_id
+        self.version = version
+        self.timeout_ms = timeout_ms
+        self.producer_id = -1
+        self.epoch = -1
+        self.count = 0
+        self.transaction: _Transaction | None = None
+        self._sequences: dict[Place, int] = {}
+        self._values = 0
+
+    # -- who it is ----------------------------------------------------------------------------------------------------
+
+    async def init(self, *, keep: bool = False) -> None:
+        """InitProducerId; `keep`: a new epoch of the producer that this is, instead of a new life."""
+        self.transaction = None
+        while True:
+            started = self.history.now()
+            request = InitProducerIdRequest(
+                transactional_id=self.transactional_id,
+                transaction_timeout_ms=self.timeout_ms,
+                producer_id=self.producer_id if keep else -1,
+                producer_epoch=self.epoch if keep else -1,
+            )
+            answer = await self.ask_coordinator(TRANSACTION, self.transactional_id, request, 5)
+            code = None if answer is None else answer.error_code
+            if answer is not None:
+                self.history.record(
+                    Identified(
+                        started=started,
+                        code=code,
+                        client=self.name,
+                        transactional_id=self.transactional_id,
+                        producer_id=answer.producer_id,
+                        epoch=answer.producer_epoch,
+                    )
+                )
+            self.note("init", code)
+            if code == ErrorCode.NONE:
+                self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+                self._sequences.clear()
+                return
+            await self._again(code, FATAL)
+
+    async def _again(self, code: int | None, fatal: frozenset[ErrorCode]) -> None:
+        """Wait before the next try of a request to the transaction coordinator, or raise."""
+        if code is None:
+            return
+        if code in fatal:
+            raise Fenced(ErrorCode(code).name)
+        if code in NO_COORDINATOR:
+            await self.moved(TRANSACTION, self.transactional_id)
+        else:
+            assert code == ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode(code)
+            await self.pause(0.02, 0.1)
+
+    # -- a transaction ------------------------------------------------------------------------------------------------
+
+    def begin(self) -> str:
+        assert self.transaction is None
+        self.count += 1
+        self.transaction = _Transaction(f"{self.name}/{self.count}")
+        return self.transaction.name
+
+    def values(self, count: int) -> list[bytes]:
+        assert self.transaction is not None
+        self._values += count
+        return [f"{self.transaction.name}:{self._values - count + number}".encode() for number in range(count)]
+
+    async def produce(self, place: Place, values: list[bytes]) -> int:
+        """One batch; returns its offset. Raises MustAbort or Fenced."""
+        transaction = self.transaction
+        assert transaction is not None
+        if self.version == 1 and place not in transaction.partitions:
+            await self._add_partition(transaction, place)
+        transaction.partitions.add(place)
+        transaction.started = True
+        attempt = 0
+        records = build_batch(
+            [(None, value, (), self.world.now_ms()) for value in values],
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            base_sequence=self._sequences.get(place, 0),
+            transactional=True,
+        )
+        transaction.in_doubt = True
+        while True:
+            attempt += 1
+            started = self.history.now()
+            answer = await self._send_batch(place, records)
+            event = Produced(
+                started=started,
+                code=None if answer is None else answer.error_code,
+                client=self.name,
+                place=place,
+                producer_id=self.producer_id,
+                epoch=self.epoch,
+                sequence=self._sequences.get(place, 0),
+                values=tuple(values),
+                transactional_id=self.transactional_id,
+                transaction=transaction.name,
+                base_offset=-1 if answer is None else answer.base_offset,
+                attempt=attempt,
+            )
+            self.history.record(event)
+            code = event.code
+            self.note("produced", place, code, event.base_offset)
+            if code == ErrorCode.NONE:
+                self._sequences[place] = self._sequences.get(place, 0) + len(values)
+                transaction.in_doubt = False
+                return event.base_offset
+            if code is None or code in MOVED:
+                self.lost_leader(place)
+                await self.pause()
+            elif code in (ErrorCode.CONCURRENT_TRANSACTIONS, *NO_COORDINATOR):
+                await self.pause()
+            else:
+                if code not in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID):
+                    # Nothing of it is in the log now, nor will a try that was lost have put it there.
+                    transaction.in_doubt = attempt > 1
+                assert code in ABORTABLE or code == ErrorCode.PRODUCER_FENCED, ErrorCode(code)
+                raise MustAbort(ErrorCode(code).name)
+
+    async def _send_batch(self, place: Place, records: bytes) -> Any:
+        topic, index = place
+        data = PartitionProduceData(index=index, records=records)
+        if self.version == 1:
+            topics = [TopicProduceData(name=topic, partition_data=[data])]
+        else:
+            topics = [TopicProduceData(topic_id=await self.topic_id(topic), partition_data=[data])]
+        request = ProduceRequest(transactional_id=self.transactional_id, acks=-1, timeout_ms=2_000, topic_data=topics)
+        answer = await self.once(await self.leader(place), request, PRODUCE_V1 if self.version == 1 else None)
+        return None if answer is None else answer.responses[0].partition_responses[0]
+
+    async def _add_partition(self, transaction: _Transaction, place: Place) -> None:
+        transaction.started = True
+        while True:
+            request = AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id=self.transactional_id,
+                v3_and_below_producer_id=self.producer_id,
+                v3_and_below_producer_epoch=self.epoch,
+                v3_and_below_topics=[AddPartitionsToTxnTopic(name=place[0], partitions=[place[1]])],
+            )
+            answer = await self.ask_coordinator(TRANSACTION, self.transactional_id, request, ADD_PARTITIONS_V1)
+            code = None
+            if answer is not None:
+                code = answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
+            self.note("added", place, code)
+            if code == ErrorCode.NONE:
+                return
+            if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                await self.pause()
+            else:
+                await self._again(code, FATAL)
+
+    async def commit_offset(self, group: str, place: Place, offset: int, by: Membership | None = None) -> None:
+        """TxnOffsetCommit of one partition. Raises MustAbort or Fenced."""
+        transaction = self.transaction
+        assert transaction is not None
+        if self.version == 1 and group not in transaction.groups:
+            await self._add_offsets(transaction, group)
+        transaction.groups.add(group)
+        transaction.started = True
+        by = by or Membership()
+        mark = f"{transaction.name}@{offset}"
+        part = TxnOffsetCommitRequestPartition(
+            partition_index=place[1], committed_offset=offset, committed_metadata=mark
+        )
+        request = TxnOffsetCommitRequest(
+            transactional_id=self.transactional_id,
+            group_id=group,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            generation_id=by.generation,
+            member_id=by.member,
+            group_instance_id=by.instance,
+            topics=[TxnOffsetCommitRequestTopic(name=place[0], partitions=[part])],
+        )
+        while True:
+            started = self.history.now()
+            answer = await self.ask_coordinator(GROUP, group, request, OFFSETS_V1 if self.version == 1 else 5)
+            code = None if answer is None else answer.topics[0].partitions[0].error_code
+            self.history.record(
+                CommittedOffset(
+                    started=started,
+                    code=code,
+                    client=self.name,
+                    group=group,
+                    place=place,
+                    offset=offset,
+                    mark=mark,
+                    transaction=transaction.name,
+                    member=by.member,
+                    generation=by.generation,
+                )
+            )
+            self.note("offset", group, place, offset, code)
+            if code == ErrorCode.NONE:
+                return
+            if code in NO_COORDINATOR:
+                await self.moved(GROUP, group)
+            elif code in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                await self.pause()
+            elif code is not None:
+                assert code in ABORTABLE | LOST_GROUP or code == ErrorCode.PRODUCER_FENCED, ErrorCode(code)
+                raise MustAbort(ErrorCode(code).name)
+
+    async def _add_offsets(self, transaction: _Transaction, group: str) -> None:
+        transaction.started = True
+        while True:
+            request = AddOffsetsToTxnRequest(
+                transactional_id=self.transactional_id,
+                producer_id=self.producer_id,
+                producer_epoch=self.epoch,
+                group_id=group,
+            )
+            answer = await self.ask_coordinator(TRANSACTION, self.transactional_id, request)
+            code = None if answer is None else answer.error_code
+            self.note("added group", group, code)
+            if code == ErrorCode.NONE:
+                return
+            await self._again(code, FATAL)
+
+    async def end(self, *, commit: bool) -> None:
+        """EndTxn, until it is answered. Raises Fenced."""
+        transaction = self.transaction
+        assert transaction is not None
+        if not transaction.started:
+            self.transaction = None
+            return
+        attempt = 0
+        while True:
+            attempt += 1
+            started = self.history.now()
+            request = EndTxnRequest(
+                transactional_id=self.transactional_id,
+                producer_id=self.producer_id,
+                producer_epoch=self.epoch,
+                committed=commit,
+            )
+            version = END_V1 if self.version == 1 else 5
+            answer = await self.ask_coordinator(TRANSACTION, self.transactional_id, request, version)
+            code = None if answer is None else answer.error_code
+            self.history.record(
+                Ended(
+                    started=started,
+                    code=code,
+                    client=self.name,
+                    transaction=transaction.name,
+                    transactional_id=self.transactional_id,
+                    producer_id=self.producer_id,
+                    epoch=self.epoch,
+                    commit=commit,
+                    attempt=attempt,
+                )
+            )
+            self.note("ended", transaction.name, commit, code)
+            if code == ErrorCode.NONE:
+                break
+            await self._again(code, FATAL)
+        self.transaction = None
+        if self.version == 2:
+            if (answer.producer_id, answer.producer_epoch) != (self.producer_id, self.epoch):
+                self._sequences.clear()
+            self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        elif transaction.in_doubt:
+            # A batch that was given up: its sequence may be taken (KIP-360).
+            await self.init(keep=True)
+
+    # -- a life -------------------------------------------------------------------------------------------------------
+
+    async def run(self, transactions: int, places: list[Place], groups: list[str]) -> None:
+        """Random transactions. Ends early when it is fenced."""
+        await self.init()
+        for _ in range(transactions):
+            await self.one(places, groups)
+            await self.pause(0.0, 0.05)
+
+    async def one(self, places: list[Place], groups: list[str]) -> None:
+        rng = self.random
+        self.begin()
+        commit = rng.random() < 0.75
+        try:
+            for _ in range(rng.randint(1, 3)):
+                chosen = rng.sample(places, rng.randint(1, min(3, len(places))))
+                for place in chosen:
+                    await self.produce(place, self.values(rng.randint(1, 3)))
+                if rng.random() < 0.3:
+                    await self.pause(0.0, 0.2)
+            if groups and rng.random() < 0.6:
+                await self.commit_offset(rng.choice(groups), (places[0][0], 0), self.next_offset())
+            if rng.random() < 0.05:
+                await asyncio.sleep(self.timeout_ms / 1000 * rng.uniform(0.5, 2.0))
+        except MustAbort as error:
+            self.note("must abort", str(error))
+            commit = False
+        await self.end(commit=commit)
+
+    def next_offset(self) -> int:
+        """Rises through the run, whoever commits."""
+        return self.history.now()

@@ -1,0 +1,262 @@
+"""Consumers without a group: one partition, one isolation level, from a position on. And the whole log at the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pykbroker_wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from pykbroker_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from pykbroker_wire.records.batch import iter_batches
+from pykbroker_wire.records.control import ControlType, parse_control
+from pykbroker_wire.records.record import iter_records
+from tests.simulation.brokers import Cluster
+from tests.simulation.clients.base import GROUP, MOVED, NO_COORDINATOR, QUIET, Peer, Trouble
+from tests.simulation.history.events import Batch, CommittedOffset, FetchedOffset, History, Log, Place, Read
+
+
+class Reader(Peer):
+    """Reads as a consumer does: it leaves out what control batches and the list of aborted transactions say."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        history: History,
+        name: str,
+        place: Place,
+        *,
+        committed_only: bool,
+        trouble: Trouble = QUIET,
+    ) -> None:
+        super().__init__(cluster, history, name, trouble)
+        self.place = place
+        self.committed_only = committed_only
+        self.position = 0
+        self.high_watermark = -1
+        self.last_stable_offset = -1
+
+    async def fetch(self, wait_ms: int, max_bytes: int = 1 << 20) -> Any:
+        """One fetch that was answered with records, or none; None when it has to be tried again."""
+        topic, index = self.place
+        asked = FetchPartition(
+            partition=index, fetch_offset=self.position, current_leader_epoch=-1, partition_max_bytes=max_bytes
+        )
+        request = FetchRequest(
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            max_bytes=max_bytes,
+            isolation_level=int(self.committed_only),
+            session_epoch=-1,
+            topics=[FetchTopic(topic_id=await self.topic_id(topic), partitions=[asked])],
+        )
+        answer = await self.once(await self.leader(self.place), request)
+        if answer is None or not answer.responses:
+            self.lost_leader(self.place)
+            return None
+        assert not answer.error_code, ErrorCode(answer.error_code)
+        found = answer.responses[0].partitions[0]
+        if found.error_code:
+            assert found.error_code in MOVED, ErrorCode(found.error_code)
+            self.lost_leader(self.place)
+            return None
+        return found
+
+    async def poll(self, wait_ms: int = 500, max_bytes: int = 1 << 20) -> tuple[tuple[int, bytes], ...]:
+        started = self.history.now()
+        found = await self.fetch(wait_ms, max_bytes)
+        if found is None:
+            await self.pause()
+            return ()
+        position, records = self._understand(found)
+        event = Read(
+            started=started,
+            code=int(ErrorCode.NONE),
+            client=self.name,
+            place=self.place,
+            committed_only=self.committed_only,
+            position=self.position,
+            next_position=position,
+            records=records,
+            high_watermark=found.high_watermark,
+            last_stable_offset=found.last_stable_offset,
+        )
+        self.history.record(event)
+        self.position = position
+        self.high_watermark, self.last_stable_offset = found.high_watermark, found.last_stable_offset
+        self.note(position, found.high_watermark, found.last_stable_offset)
+        return records
+
+    def _understand(self, found: Any) -> tuple[int, tuple[tuple[int, bytes], ...]]:
+        position = self.position
+        records: list[tuple[int, bytes]] = []
+        aborted = sorted(found.aborted_transactions or (), key=lambda one: one.first_offset)
+        inside: set[int] = set()
+        data = found.records or b""
+        for at, header in iter_batches(data):
+            while aborted and aborted[0].first_offset <= header.last_offset:
+                inside.add(aborted.pop(0).producer_id)
+            if header.is_control:
+                for record in iter_records(data, at, header):
+                    if parse_control(record).type is ControlType.ABORT:
+                        inside.discard(header.producer_id)
+            elif not (self.committed_only and header.is_transactional and header.producer_id in inside):
+                records += (
+                    (record.offset, bytes(record.value or b""))
+                    for record in iter_records(data, at, header)
+                    if record.offset >= self.position
+                )
+            position = max(position, header.next_offset)
+        return position, tuple(records)
+
+    async def forever(self) -> None:
+        """Polls small pieces, and starts again now and then, so that every range is read in different ways."""
+        while True:
+            await self.poll(self.random.choice([0, 200, 500]), self.random.choice([1, 300, 1_000, 1 << 20]))
+            if self.random.random() < 0.05:
+                self.position = self.random.randint(0, self.position)
+            await self.pause(0.0, 0.05)
+
+    async def read_all(self) -> None:
+        """From the start to the end, once."""
+        self.position, self.high_watermark = 0, -1
+        while self.position < self.high_watermark or self.high_watermark < 0:
+            if not await self.poll(0) and self.committed_only and self.position >= self.last_stable_offset >= 0:
+                return
+
+    async def whole_log(self) -> Log:
+        """Everything up to the high watermark, batch by batch."""
+        log: Log = []
+        self.position = 0
+        while True:
+            found = await self.fetch(0)
+            if found is None:
+                await self.pause()
+                continue
+            data = found.records or b""
+            for at, header in iter_batches(data):
+                records = list(iter_records(data, at, header))
+                control = parse_control(records[0]) if header.is_control else None
+                log.append(
+                    Batch(
+                        base_offset=header.base_offset,
+                        last_offset=header.last_offset,
+                        producer_id=header.producer_id,
+                        epoch=header.producer_epoch,
+                        sequence=header.base_sequence,
+                        is_transactional=header.is_transactional,
+                        marker=control.type if control is not None else None,
+                        coordinator_epoch=control.coordinator_epoch if control is not None else -1,
+                        timestamp=header.max_timestamp,
+                        values=() if header.is_control else tuple(bytes(record.value or b"") for record in records),
+                    )
+                )
+                self.position = header.next_offset
+            self.high_watermark, self.last_stable_offset = found.high_watermark, found.last_stable_offset
+            if self.position >= found.high_watermark:
+                return log
+
+
+class Offsets(Peer):
+    """OffsetFetch and plain OffsetCommit of a group without members."""
+
+    async def fetch(self, group: str, place: Place, *, stable: bool) -> FetchedOffset | None:
+        """None: the answer was that it must be asked again."""
+        topic, index = place
+        asked = OffsetFetchRequestTopics(topic_id=await self.topic_id(topic), partition_indexes=[index])
+        request = OffsetFetchRequest(
+            groups=[OffsetFetchRequestGroup(group_id=group, topics=[asked])], require_stable=stable
+        )
+        started = self.history.now()
+        answer = await self.ask_coordinator(GROUP, group, request)
+        if answer is None:
+            return None
+        found = answer.groups[0]
+        code = found.error_code or found.topics[0].partitions[0].error_code
+        part = found.topics[0].partitions[0] if not found.error_code else None
+        event = FetchedOffset(
+            started=started,
+            code=code,
+            client=self.name,
+            group=group,
+            place=place,
+            offset=part.committed_offset if part is not None else -1,
+            mark=(part.metadata or "") if part is not None else "",
+            stable=stable,
+        )
+        self.history.record(event)
+        self.note("fetched", group, place, code, event.offset)
+        if code in NO_COORDINATOR:
+            await self.moved(GROUP, group)
+            return None
+        if code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
+            assert stable
+            await self.pause()
+            return None
+        assert code == ErrorCode.NONE, ErrorCode(code)
+        return event
+
+    async def fetched(self, group: str, place: Place, *, stable: bool = True) -> FetchedOffset:
+        while True:
+            found = await self.fetch(group, place, stable=stable)
+            if found is not None:
+                return found
+
+    async def commit(
+        self,
+        group: str,
+        place: Place,
+        offset: int,
+        *,
+        member: str = "",
+        generation: int = -1,
+        instance: str | None = None,
+    ) -> int:
+        """Until it is answered; the code."""
+        mark = f"{self.name}@{offset}"
+        part = OffsetCommitRequestPartition(partition_index=place[1], committed_offset=offset, committed_metadata=mark)
+        topic = OffsetCommitRequestTopic(topic_id=await self.topic_id(place[0]), partitions=[part])
+        request = OffsetCommitRequest(
+            group_id=group,
+            generation_id_or_member_epoch=generation,
+            member_id=member,
+            group_instance_id=instance,
+            topics=[topic],
+        )
+        while True:
+            started = self.history.now()
+            answer = await self.ask_coordinator(GROUP, group, request)
+            code = None if answer is None else answer.topics[0].partitions[0].error_code
+            self.history.record(
+                CommittedOffset(
+                    started=started,
+                    code=code,
+                    client=self.name,
+                    group=group,
+                    place=place,
+                    offset=offset,
+                    mark=mark,
+                    member=member,
+                    generation=generation,
+                )
+            )
+            self.note("committed", group, place, offset, code)
+            if code in NO_COORDINATOR:
+                await self.moved(GROUP, group)
+            elif code is not None:
+                return int(code)
+
+    async def watch(self, groups: list[str], places: list[Place]) -> None:
+        while True:
+            await self.fetch(self.random.choice(groups), self.random.choice(places), stable=self.random.random() < 0.5)
+            await self.pause(0.0, 0.1)
+
+    async def commit_now_and_then(self, group: str, place: Place, count: int) -> None:
+        for _ in range(count):
+            code = await self.commit(group, place, self.history.now())
+            assert code == ErrorCode.NONE, ErrorCode(code)
+            await self.pause(0.0, 0.3)

@@ -1,0 +1,85 @@
+"""Scenarios of groups: members of both protocols that come, die and leave, and what they commit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from tests.simulation.clients.base import QUIET, Trouble
+from tests.simulation.clients.member import ClassicMember, ConsumerMember, Member
+from tests.simulation.clients.reader import Offsets
+from tests.simulation.history.checks import insist, of_groups, of_offsets
+from tests.simulation.history.events import Place
+from tests.simulation.stage import Stage
+
+TOPIC = "orders"
+PLACES: list[Place] = [(TOPIC, index) for index in range(4)]
+
+
+async def members(stage: Stage, kinds: list[type[Member]], *, power_loss: bool = False) -> None:
+    """Members come and go while nodes crash; at the end those who are left share all partitions."""
+    rng = stage.random
+    trouble = rng.choice([QUIET, Trouble(lost_answer=0.03, late_repetition=0.02)])
+    first = stage.peer("admin")
+    await first.create_topic(TOPIC, len(PLACES))
+    alive: list[tuple[Member, asyncio.Future[None]]] = []
+    made = 0
+
+    def come(kind: Callable[..., Member]) -> None:
+        nonlocal made
+        made += 1
+        # Two of one instance id: the second fences the first, or waits for it.
+        instance = f"i{made % 3}" if rng.random() < 0.25 else None
+        group = f"{kind.__name__}"
+        member = kind(
+            stage.cluster, stage.history, f"m{made}", group, PLACES, instance=instance, trouble=trouble
+        )
+        alive.append((member, stage.in_background(member.forever())))
+
+    watcher = Offsets(stage.cluster, stage.history, "watcher")
+    stage.in_background(watcher.watch([kind.__name__ for kind in kinds], PLACES))
+    if not power_loss:
+        stage.in_background(stage.look_now_and_then())
+
+    async def comings_and_goings() -> None:
+        for _ in range(rng.randint(6, 12)):
+            await asyncio.sleep(rng.uniform(0.1, 3.0))
+            gone = [index for index, (_, task) in enumerate(alive) if not task.done()]
+            if len(gone) > 3 or (gone and rng.random() < 0.4):
+                member, task = alive.pop(rng.choice(gone))
+                task.cancel()
+                await asyncio.wait([task])
+                if rng.random() < 0.5 and member.member:
+                    await member.leave()
+            else:
+                come(rng.choice(kinds))
+
+    for kind in kinds:
+        come(kind)
+    await stage.together(comings_and_goings(), stage.crashes(rng.randint(0, 3), power_loss=power_loss, pause=8.0))
+    # Whoever died is found out, and the others share what it had.
+    await asyncio.sleep(30)
+    left = [member for member, task in alive if not task.done()]
+    for group in sorted({member.group for member in left}):
+        owned = [place for member in left if member.group == group for place in sorted(member.owned)]
+        assert sorted(owned) == PLACES, f"{group}: {[(member.name, member.instance, member.member, member.generation, sorted(member.owned)) for member in left]}"
+    stage.agree()
+    await stage.hush()
+    if not power_loss:
+        insist(*of_groups(stage.history), *of_offsets(stage.history))
+
+
+def classic(seed: int, *, power_loss: bool = False, brokers: int = 1) -> Stage:
+    return _play(seed, [ClassicMember], power_loss, brokers)
+
+
+def consumer(seed: int, *, power_loss: bool = False, brokers: int = 1) -> Stage:
+    return _play(seed, [ConsumerMember], power_loss, brokers)
+
+
+def _play(seed: int, kinds: list[type[Member]], power_loss: bool, brokers: int) -> Stage:
+    from tests.simulation.stage import play
+
+    stage = Stage(seed, brokers)
+    play(lambda stage: members(stage, kinds, power_loss=power_loss), stage)
+    return stage

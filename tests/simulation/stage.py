@@ -1,0 +1,179 @@
+"""What every scenario with groups and transactions shares: a world, a cluster, its faults, and the end of a run.
+
+A scenario is a coroutine over a `Stage`. `play` runs it to its end on one seed; the same seed is the same trace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from pykbroker_log.memory_disk import Survive
+from tests.simulation.brokers import Cluster, SimBroker
+from tests.simulation.clients.base import Peer
+from tests.simulation.clients.reader import Reader
+from tests.simulation.history.events import History, Log, Place, Restarted
+from tests.simulation.rebuilt import contents_of_groups, coordinators_agree
+from tests.simulation.world import World
+
+SIMULATED_SECONDS = 900.0
+#: Small, so that a run rolls segments and crosses index entries; short, so that timeouts happen in it.
+OVERRIDES = {
+    "log.roll.ms": "1500",
+    "log.index.interval.bytes": "256",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "broker.heartbeat.interval.ms": "200",
+    "broker.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+}
+
+
+class Stage:
+    """One run."""
+
+    def __init__(self, seed: int, brokers: int = 1, overrides: dict[str, str] | None = None) -> None:
+        self.world = World(seed)
+        self.random = self.world.random
+        self.cluster = Cluster(self.world, brokers, {**OVERRIDES, **(overrides or {})})
+        self.history = History()
+        self._background: list[asyncio.Future[Any]] = []
+
+    # -- who plays ----------------------------------------------------------------------------------------------------
+
+    def in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
+        """Runs until `hush`, or until it is cancelled; what it raises is raised there."""
+        task = asyncio.ensure_future(work)
+        self._background.append(task)
+        return task
+
+    async def hush(self) -> None:
+        """End what is in the background."""
+        for task in self._background:
+            task.cancel()
+        results = await asyncio.gather(*self._background, return_exceptions=True)
+        self._background.clear()
+        for result in results:
+            if isinstance(result, BaseException) and not isinstance(result, asyncio.CancelledError):
+                raise result
+
+    async def together(self, *work: Awaitable[Any]) -> None:
+        """Until all have ended; the first failure of any of them, or of the background, at once."""
+        tasks = [asyncio.ensure_future(one) for one in work]
+        waiting: set[asyncio.Future[Any]] = set(tasks)
+        try:
+            while waiting:
+                watched = waiting | {task for task in self._background if not task.done()}
+                done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    if not task.cancelled():
+                        task.result()
+                waiting -= done
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -- faults -------------------------------------------------------------------------------------------------------
+
+    async def crashes(self, count: int, *, power_loss: bool = False, pause: float = 2.0) -> None:
+        """Nodes are killed, or stopped, and started again."""
+        rng = self.random
+        for _ in range(count):
+            await asyncio.sleep(rng.uniform(0.01, pause))
+            broker = rng.choice(list(self.cluster.brokers.values()))
+            self.agree()
+            if rng.random() < 0.15 and len(self.cluster.brokers) == 1:
+                await broker.stop()
+            elif power_loss:
+                broker.kill(rng.choice([Survive.NOTHING, Survive.CHOSEN, Survive.EVERYTHING]))
+            else:
+                broker.kill(Survive.EVERYTHING)
+            await asyncio.sleep(rng.uniform(0, 0.3))
+            started = self.history.now()
+            await broker.start()
+            self.history.record(Restarted(started=started, code=0, node=broker.number))
+            self.agree()
+
+    async def full_disks(self, count: int) -> None:
+        """A disk has no room for a while. The metadata log is on the same disk, which a node does not survive: only
+        appends of less than that are refused."""
+        rng = self.random
+        for _ in range(count):
+            await asyncio.sleep(rng.uniform(0.1, 2.0))
+            broker = rng.choice(list(self.cluster.brokers.values()))
+            folder = rng.choice(["__transaction_state", "__consumer_offsets", "orders"])
+            if broker.up:
+                broker.disk.fail_next(
+                    "pwritev", errno.ENOSPC, path_contains=f"/{folder}-", skip=rng.randint(0, 3), count=rng.randint(1, 4)
+                )
+                self.world.trace.note("full", broker.number, folder)
+
+    # -- what must hold at any moment ---------------------------------------------------------------------------------
+
+    def agree(self) -> None:
+        """A reload of any coordinator would change nothing."""
+        for broker in self.cluster.brokers.values():
+            if broker.up:
+                agree(broker)
+
+    async def look_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(self.random.uniform(0.05, 0.5))
+            self.agree()
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    async def logs(self, places: list[Place]) -> tuple[dict[Place, Log], dict[Place, int]]:
+        """What the logs hold, and their last stable offsets; read by consumers of both kinds as well."""
+        logs: dict[Place, Log] = {}
+        stable: dict[Place, int] = {}
+        for place in places:
+            name = f"last {place[0]}-{place[1]}"
+            for committed in (True, False):
+                await Reader(
+                    self.cluster, self.history, f"{name} {committed}", place, committed_only=committed
+                ).read_all()
+            reader = Reader(self.cluster, self.history, name, place, committed_only=False)
+            logs[place] = await reader.whole_log()
+            stable[place] = reader.last_stable_offset
+        return logs, stable
+
+    def peer(self, name: str) -> Peer:
+        return Peer(self.cluster, self.history, name)
+
+
+def agree(broker: SimBroker) -> None:
+    services = broker.node.services
+    now_ms = broker.world.now_ms()
+    coordinators_agree(services.groups.coordinator, contents_of_groups, now_ms)
+
+
+def play(scenario: Callable[[Stage], Awaitable[None]], stage: Stage) -> World:
+    """Run it to its end; raises AssertionError when something does not hold."""
+    asyncio.set_event_loop(None)
+    loop = stage.world.loop
+
+    async def run() -> None:
+        await stage.cluster.start()
+        await scenario(stage)
+        await stage.cluster.stop()
+
+    async def finish() -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    try:
+        loop.run_until_complete(asyncio.wait_for(run(), SIMULATED_SECONDS))
+    finally:
+        loop.run_until_complete(finish())
+        loop.close()
+    return stage.world
