@@ -10,7 +10,7 @@ from tests.simulation.clients.member import ClassicMember, ConsumerMember, Membe
 from tests.simulation.clients.reader import Offsets
 from tests.simulation.history.checks import insist, of_groups, of_offsets
 from tests.simulation.history.events import Place
-from tests.simulation.stage import Stage
+from tests.simulation.stage import Stage, play
 
 TOPIC = "orders"
 PLACES: list[Place] = [(TOPIC, index) for index in range(4)]
@@ -31,9 +31,7 @@ async def members(stage: Stage, kinds: list[type[Member]], *, power_loss: bool =
         # Two of one instance id: the second fences the first, or waits for it.
         instance = f"i{made % 3}" if rng.random() < 0.25 else None
         group = f"{kind.__name__}"
-        member = kind(
-            stage.cluster, stage.history, f"m{made}", group, PLACES, instance=instance, trouble=trouble
-        )
+        member = kind(stage.cluster, stage.history, f"m{made}", group, PLACES, instance=instance, trouble=trouble)
         alive.append((member, stage.in_background(member.forever())))
 
     watcher = Offsets(stage.cluster, stage.history, "watcher")
@@ -62,7 +60,9 @@ async def members(stage: Stage, kinds: list[type[Member]], *, power_loss: bool =
     left = [member for member, task in alive if not task.done()]
     for group in sorted({member.group for member in left}):
         owned = [place for member in left if member.group == group for place in sorted(member.owned)]
-        assert sorted(owned) == PLACES, f"{group}: {[(member.name, member.instance, member.member, member.generation, sorted(member.owned)) for member in left]}"
+        assert sorted(owned) == PLACES, (
+            f"{group}: {[(member.name, member.instance, member.member, member.generation, sorted(member.owned)) for member in left]}"
+        )
     stage.agree()
     await stage.hush()
     if not power_loss:
@@ -78,8 +78,6 @@ def consumer(seed: int, *, power_loss: bool = False, brokers: int = 1) -> Stage:
 
 
 def _play(seed: int, kinds: list[type[Member]], power_loss: bool, brokers: int) -> Stage:
-    from tests.simulation.stage import play
-
     stage = Stage(seed, brokers)
     play(lambda stage: members(stage, kinds, power_loss=power_loss), stage)
     return stage

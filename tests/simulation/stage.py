@@ -111,7 +111,11 @@ class Stage:
             folder = rng.choice(["__transaction_state", "__consumer_offsets", "orders"])
             if broker.up:
                 broker.disk.fail_next(
-                    "pwritev", errno.ENOSPC, path_contains=f"/{folder}-", skip=rng.randint(0, 3), count=rng.randint(1, 4)
+                    "pwritev",
+                    errno.ENOSPC,
+                    path_contains=f"/{folder}-",
+                    skip=rng.randint(0, 3),
+                    count=rng.randint(1, 4),
                 )
                 self.world.trace.note("full", broker.number, folder)
 

@@ -1,0 +1,202 @@
+"""Scenarios of transactions: producers and zombies, readers of both kinds, offsets, a transforming loop, and faults."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from tests.simulation.clients.base import QUIET, Trouble
+from tests.simulation.clients.producer import Fenced, TransactionalProducer
+from tests.simulation.clients.reader import Offsets, Reader
+from tests.simulation.clients.transform import Transform
+from tests.simulation.history.checks import insist, of_offsets, of_transactions
+from tests.simulation.history.events import Place, Read
+from tests.simulation.history.offsets import each_input_once
+from tests.simulation.stage import Stage, play
+
+TOPIC = "orders"
+PLACES: list[Place] = [(TOPIC, index) for index in range(3)]
+GROUPS = ["g0", "g1"]
+#: After this nothing of a killed client is open: its timeout, the coordinator's look round, and some tries.
+SETTLE_SECONDS = 12.0
+
+
+def trouble_of(stage: Stage, version: int) -> Trouble:
+    """A late EndTxn of version 1 may end the next transaction of the same epoch: that is what version 2 is for."""
+    chosen = stage.random.choice([QUIET, Trouble(lost_answer=0.05), Trouble(lost_answer=0.03, late_repetition=0.05)])
+    return chosen if version == 2 else Trouble(lost_answer=chosen.lost_answer)
+
+
+async def set_version(stage: Stage, level: int) -> None:
+    """transaction.version, while everything runs."""
+    update = FeatureUpdateKey(feature="transaction.version", max_version_level=level, upgrade_type=2)
+    peer = stage.peer(f"admin of {level}")
+    answer = await peer.anybody(UpdateFeaturesRequest(feature_updates=[update], timeout_ms=30_000))
+    assert answer.error_code == ErrorCode.NONE, answer
+
+
+async def producers(stage: Stage, version: int, *, power_loss: bool = False, full: bool = False) -> None:
+    """Producers with few transactional ids, so that some fence others; some are killed in the middle."""
+    rng = stage.random
+    trouble = trouble_of(stage, version)
+    if version == 1:
+        await set_version(stage, 1)
+    await stage.peer("admin").create_topic(TOPIC, len(PLACES))
+    for place in PLACES:
+        for committed in (True, False):
+            name = f"reader {place[1]} {committed}"
+            reader = Reader(
+                stage.cluster,
+                stage.history,
+                name,
+                place,
+                committed_only=committed,
+                trouble=Trouble(trouble.lost_answer),
+            )
+            if not power_loss:
+                stage.in_background(reader.forever())
+    offset_places = [PLACES[0]]
+    watcher = Offsets(stage.cluster, stage.history, "watcher")
+    stage.in_background(watcher.watch(GROUPS, offset_places))
+    if not power_loss:
+        stage.in_background(stage.look_now_and_then())
+
+    async def career(number: int) -> None:
+        """Several lives of an application; each begins with the transactional id of one before it."""
+        for life in range(rng.randint(1, 4)):
+            producer = TransactionalProducer(
+                stage.cluster,
+                stage.history,
+                f"p{number}.{life}",
+                f"t{rng.randint(0, 1)}",
+                version=version,
+                timeout_ms=rng.choice([1_500, 4_000]),
+                trouble=trouble,
+            )
+            task = asyncio.ensure_future(_live(producer, rng.randint(1, 8)))
+            done, _ = await asyncio.wait([task], timeout=rng.choice([0.5, 2.0, 1_000.0]))
+            if not done and rng.random() < 0.5:
+                # It goes on, as a zombie, when the next life has begun.
+                stage.in_background(_end_of(task))
+            else:
+                task.cancel()
+                await _end_of(task)
+
+    plain = Offsets(stage.cluster, stage.history, "plain")
+    faults = [stage.crashes(rng.randint(0, 4), power_loss=power_loss)]
+    if full:
+        faults.append(stage.full_disks(rng.randint(1, 4)))
+    await stage.together(
+        *(career(number) for number in range(3)), plain.commit_now_and_then("g0", PLACES[0], 8), *faults
+    )
+    await settle(stage)
+    logs, stable = await stage.logs(PLACES)
+    for group in GROUPS:
+        await watcher.fetched(group, PLACES[0])
+    if not power_loss:
+        insist(
+            *of_transactions(stage.history, logs, stable, epochs_rise=version == 2),
+            *(of_offsets(stage.history) if not full else []),
+        )
+
+
+async def _live(producer: TransactionalProducer, transactions: int) -> None:
+    try:
+        await producer.run(transactions, PLACES, GROUPS)
+    except Fenced as error:
+        producer.note("fenced", str(error))
+
+
+async def _end_of(task: asyncio.Future[None]) -> None:
+    try:
+        await task
+    except asyncio.CancelledError:
+        task.cancel()
+        if not task.cancelled() and not task.done():
+            raise
+
+
+async def settle(stage: Stage) -> None:
+    """Clients stop in the middle of what they do; what they left open is aborted."""
+    await stage.hush()
+    await asyncio.sleep(SETTLE_SECONDS)
+    stage.agree()
+
+
+async def transform(stage: Stage, version: int) -> None:
+    """An input that is itself written in transactions, and a loop that is killed, restarted and doubled."""
+    rng = stage.random
+    trouble = trouble_of(stage, version)
+    if version == 1:
+        await set_version(stage, 1)
+    source: Place = ("in", 0)
+    targets: list[Place] = [("out", index) for index in range(3)]
+    admin = stage.peer("admin")
+    await admin.create_topic("in", 1)
+    await admin.create_topic("out", len(targets))
+    stage.in_background(stage.look_now_and_then())
+    feeder = TransactionalProducer(stage.cluster, stage.history, "feeder", "feeder", version=version, trouble=trouble)
+    for target in targets:
+        reader = Reader(stage.cluster, stage.history, f"reader {target[1]}", target, committed_only=True)
+        stage.in_background(reader.forever())
+
+    def loop(number: int) -> Transform:
+        return Transform(
+            stage.cluster,
+            stage.history,
+            f"loop {number}",
+            transactional_id="loop",
+            source=source,
+            targets=targets,
+            group="g",
+            version=version,
+            trouble=trouble,
+            timeout_ms=rng.choice([1_500, 4_000]),
+        )
+
+    async def lives() -> None:
+        for number in range(rng.randint(2, 5)):
+            task = stage.in_background(loop(number).forever())
+            await asyncio.wait([task], timeout=rng.uniform(0.2, 3.0))
+            if rng.random() < 0.6:
+                task.cancel()
+
+    await stage.together(feeder.run(12, [source], []), lives(), stage.crashes(rng.randint(0, 4)))
+    # One more life, which does what is left.
+    last = loop(1_000)
+    stage.in_background(last.forever())
+    end = Reader(stage.cluster, stage.history, "end", source, committed_only=True)
+    await end.read_all()
+    watcher = Offsets(stage.cluster, stage.history, "watcher")
+    while (await watcher.fetched("g", source)).offset < end.last_stable_offset:
+        await asyncio.sleep(0.5)
+    await settle(stage)
+    logs, stable = await stage.logs([source, *targets])
+    # A zombie feeder there is none; what its transactions committed is what the loop had to read.
+    inputs = [value for event in stage.history.events for value in _read_by(event, "last in-0 True")]
+    insist(
+        *of_transactions(stage.history, logs, stable, epochs_rise=version == 2),
+        *of_offsets(stage.history),
+        each_input_once(inputs, {place: logs[place] for place in targets}),
+    )
+
+
+def _read_by(event: object, client: str) -> list[bytes]:
+    if isinstance(event, Read) and event.client == client:
+        return [value for _, value in event.records]
+    return []
+
+
+def run_producers(
+    seed: int, *, version: int = 2, brokers: int = 1, power_loss: bool = False, full: bool = False
+) -> Stage:
+    stage = Stage(seed, brokers)
+    play(lambda stage: producers(stage, version, power_loss=power_loss, full=full), stage)
+    return stage
+
+
+def run_transform(seed: int, *, version: int = 2, brokers: int = 1) -> Stage:
+    stage = Stage(seed, brokers)
+    play(lambda stage: transform(stage, version), stage)
+    return stage
