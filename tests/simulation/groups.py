@@ -60,9 +60,8 @@ async def members(stage: Stage, kinds: list[type[Member]], *, power_loss: bool =
     left = [member for member, task in alive if not task.done()]
     for group in sorted({member.group for member in left}):
         owned = [place for member in left if member.group == group for place in sorted(member.owned)]
-        assert sorted(owned) == PLACES, (
-            f"{group}: {[(member.name, member.instance, member.member, member.generation, sorted(member.owned)) for member in left]}"
-        )
+        who = [(member.name, member.instance, member.generation, sorted(member.owned)) for member in left]
+        assert sorted(owned) == PLACES, f"{group}: {who}"
     stage.agree()
     await stage.hush()
     if not power_loss:

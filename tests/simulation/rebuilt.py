@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from pykbroker.coordinator.group.offsets import Offsets
 from pykbroker.coordinator.group.shard import GroupShard
 from pykbroker.coordinator.runtime import CoordinatorRuntime
 from pykbroker_log.partition_log import PartitionLog
@@ -108,7 +109,12 @@ def contents_of_groups(shard: GroupShard) -> dict[object, object]:
     found: dict[object, object] = {
         ("group", name): freeze(group.stored) for name, group in shard.groups.items() if group.stored is not None
     }
-    offsets = shard.offsets
+    found.update(contents_of_offsets(shard.offsets))
+    return found
+
+
+def contents_of_offsets(offsets: Offsets) -> dict[object, object]:
+    found: dict[object, object] = {}
     for group, topics in offsets._by_group.items():
         for topic, partitions in topics.items():
             for partition, entry in partitions.items():

@@ -170,7 +170,7 @@ async def transform(stage: Stage, version: int) -> None:
     await end.read_all()
     watcher = Offsets(stage.cluster, stage.history, "watcher")
     while (await watcher.fetched("g", source)).offset < end.last_stable_offset:
-        await asyncio.sleep(0.5)
+        await watcher.pause(0.2, 0.5)
     await settle(stage)
     logs, stable = await stage.logs([source, *targets])
     # A zombie feeder there is none; what its transactions committed is what the loop had to read.

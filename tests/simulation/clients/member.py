@@ -63,6 +63,10 @@ class Member(Offsets):
     async def live(self) -> None:
         raise NotImplementedError
 
+    async def leave(self) -> None:
+        """Say so, and be no member any more."""
+        raise NotImplementedError
+
     def check_replaced(self, code: int) -> None:
         if code == ErrorCode.FENCED_INSTANCE_ID:
             raise Replaced
