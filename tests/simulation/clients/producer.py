@@ -194,11 +194,9 @@ class TransactionalProducer(Peer):
         transaction.in_doubt = True
         while True:
             attempt += 1
-            started = self.history.now()
-            answer = await self._send_batch(place, records)
             event = Produced(
-                started=started,
-                code=None if answer is None else answer.error_code,
+                started=self.history.now(),
+                code=None,
                 client=self.name,
                 place=place,
                 producer_id=self.producer_id,
@@ -207,10 +205,14 @@ class TransactionalProducer(Peer):
                 values=tuple(values),
                 transactional_id=self.transactional_id,
                 transaction=transaction.name,
-                base_offset=-1 if answer is None else answer.base_offset,
                 attempt=attempt,
             )
-            self.history.record(event)
+            try:
+                answer = await self._send_batch(place, records)
+                if answer is not None:
+                    event.code, event.base_offset = answer.error_code, answer.base_offset
+            finally:
+                self.history.record(event)
             code = event.code
             self.note("produced", place, code, event.base_offset)
             if code == ErrorCode.NONE:
@@ -285,23 +287,25 @@ class TransactionalProducer(Peer):
             topics=[TxnOffsetCommitRequestTopic(name=place[0], partitions=[part])],
         )
         while True:
-            started = self.history.now()
-            answer = await self.ask_coordinator(GROUP, group, request, OFFSETS_V1 if self.version == 1 else 5)
-            code = None if answer is None else answer.topics[0].partitions[0].error_code
-            self.history.record(
-                CommittedOffset(
-                    started=started,
-                    code=code,
-                    client=self.name,
-                    group=group,
-                    place=place,
-                    offset=offset,
-                    mark=mark,
-                    transaction=transaction.name,
-                    member=by.member,
-                    generation=by.generation,
-                )
+            event = CommittedOffset(
+                started=self.history.now(),
+                code=None,
+                client=self.name,
+                group=group,
+                place=place,
+                offset=offset,
+                mark=mark,
+                transaction=transaction.name,
+                member=by.member,
+                generation=by.generation,
             )
+            try:
+                answer = await self.ask_coordinator(GROUP, group, request, OFFSETS_V1 if self.version == 1 else 5)
+                if answer is not None:
+                    event.code = answer.topics[0].partitions[0].error_code
+            finally:
+                self.history.record(event)
+            code = event.code
             self.note("offset", group, place, offset, code)
             if code == ErrorCode.NONE:
                 return
@@ -339,29 +343,31 @@ class TransactionalProducer(Peer):
         attempt = 0
         while True:
             attempt += 1
-            started = self.history.now()
             request = EndTxnRequest(
                 transactional_id=self.transactional_id,
                 producer_id=self.producer_id,
                 producer_epoch=self.epoch,
                 committed=commit,
             )
-            version = END_V1 if self.version == 1 else 5
-            answer = await self.ask_coordinator(TRANSACTION, self.transactional_id, request, version)
-            code = None if answer is None else answer.error_code
-            self.history.record(
-                Ended(
-                    started=started,
-                    code=code,
-                    client=self.name,
-                    transaction=transaction.name,
-                    transactional_id=self.transactional_id,
-                    producer_id=self.producer_id,
-                    epoch=self.epoch,
-                    commit=commit,
-                    attempt=attempt,
-                )
+            event = Ended(
+                started=self.history.now(),
+                code=None,
+                client=self.name,
+                transaction=transaction.name,
+                transactional_id=self.transactional_id,
+                producer_id=self.producer_id,
+                epoch=self.epoch,
+                commit=commit,
+                attempt=attempt,
             )
+            version = END_V1 if self.version == 1 else 5
+            try:
+                answer = await self.ask_coordinator(TRANSACTION, self.transactional_id, request, version)
+                if answer is not None:
+                    event.code = answer.error_code
+            finally:
+                self.history.record(event)
+            code = event.code
             self.note("ended", transaction.name, commit, code)
             if code == ErrorCode.NONE:
                 break

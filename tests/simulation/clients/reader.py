@@ -228,22 +228,24 @@ class Offsets(Peer):
             topics=[topic],
         )
         while True:
-            started = self.history.now()
-            answer = await self.ask_coordinator(GROUP, group, request)
-            code = None if answer is None else answer.topics[0].partitions[0].error_code
-            self.history.record(
-                CommittedOffset(
-                    started=started,
-                    code=code,
-                    client=self.name,
-                    group=group,
-                    place=place,
-                    offset=offset,
-                    mark=mark,
-                    member=member,
-                    generation=generation,
-                )
+            event = CommittedOffset(
+                started=self.history.now(),
+                code=None,
+                client=self.name,
+                group=group,
+                place=place,
+                offset=offset,
+                mark=mark,
+                member=member,
+                generation=generation,
             )
+            try:
+                answer = await self.ask_coordinator(GROUP, group, request)
+                if answer is not None:
+                    event.code = answer.topics[0].partitions[0].error_code
+            finally:
+                self.history.record(event)
+            code = event.code
             self.note("committed", group, place, offset, code)
             if code in NO_COORDINATOR:
                 await self.moved(GROUP, group)
