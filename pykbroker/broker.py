@@ -316,7 +316,7 @@ class Node:
         replicas = ReplicaTable(
             runtime, self.live.current, config.node_id, data_dirs, self.metrics, self._directory_failed
         )
-        groups = GroupService(runtime, config, config.node_id, replicas, loader)
+        groups = GroupService(runtime, self.live, config.node_id, replicas, loader)
         lifecycle = self._lifecycle = BrokerLifecycle(
             runtime=runtime,
             config=config,

@@ -26,6 +26,7 @@ from pykbroker.api import (
     sync_group,
 )
 from pykbroker.api.context import RequestContext
+from pykbroker.config.live import LiveConfig
 from pykbroker.config.load import load
 from pykbroker.coordinator.group.java import hash_map_order, java_hash, partition_for, topic_partition_hash
 from pykbroker.coordinator.group.service import OFFSETS_TOPIC, GroupService
@@ -104,7 +105,7 @@ class Node:
             }
         )
         self.groups = GroupService(
-            as_runtime(self.world), config, 1, as_replicas(self.replicas), cast(Any, self.metadata)
+            as_runtime(self.world), LiveConfig(config), 1, as_replicas(self.replicas), cast(Any, self.metadata)
         )
         for index in range(PARTITIONS):
             self.replicas.lead(index)

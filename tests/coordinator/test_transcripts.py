@@ -63,7 +63,8 @@ class Conversation:
     # -- commands -----------------------------------------------------------------------------------------------------
 
     def do_settings(self, plain: list[str], options: dict[str, str]) -> None:
-        self.bench = Bench(GroupSettings(**{key: int(value) for key, value in options.items()}))
+        settings: dict[str, Any] = {key: int(value) for key, value in options.items()}
+        self.bench = Bench(GroupSettings(**settings))
 
     def do_join(self, plain: list[str], options: dict[str, str]) -> None:
         self.bench.join(

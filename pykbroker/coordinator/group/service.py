@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from pykbroker.coordinator.group import records
+from pykbroker.coordinator.group.configs import GroupConfigs
 from pykbroker.coordinator.group.java import hash_map_order, partition_for, topic_partition_hash
 from pykbroker.coordinator.group.rebalance import Client, join_refused
 from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker.coordinator.group.shard import GroupShard
 from pykbroker.coordinator.later import Later, gather, then
 from pykbroker.coordinator.runtime import CoordinatorRuntime
+from pykbroker.metadata.image import ConfigResource
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.delete_groups import DeletableGroupResult
 from pykbroker_wire.messages.describe_groups import DescribedGroup
@@ -38,7 +40,7 @@ from pykbroker_wire.messages.sync_group import SyncGroupRequest, SyncGroupRespon
 from pykbroker_wire.records.compression import Codec
 
 if TYPE_CHECKING:
-    from pykbroker.config.load import Config
+    from pykbroker.config.live import LiveConfig
     from pykbroker.metadata.delta import MetadataDelta
     from pykbroker.metadata.image import MetadataImage
     from pykbroker.metadata.loader import MetadataLoader
@@ -52,10 +54,14 @@ class GroupService:
     """What handlers find as `ctx.services.groups`."""
 
     def __init__(
-        self, runtime: Runtime, config: Config, node_id: int, replicas: ReplicaTable, metadata: MetadataLoader
+        self, runtime: Runtime, live: LiveConfig, node_id: int, replicas: ReplicaTable, metadata: MetadataLoader
     ) -> None:
+        config = live.current
         self.node_id = node_id
         self.settings = GroupSettings.from_config(config)
+        self.configs = GroupConfigs(
+            lambda: live.current, lambda group_id: metadata.image.configs.of(ConfigResource.GROUP, group_id)
+        )
         self._runtime = runtime
         self._metadata = metadata
         self._configured_partitions = config.int("offsets.topic.num.partitions")

@@ -1,0 +1,67 @@
+"""The configuration of a single group, as it is now: its own overrides within the broker's bounds, else the broker's.
+
+Responsible for looking it up quickly, by group id, while overrides (IncrementalAlterConfigs on a resource of type
+GROUP) and the broker's dynamic keys change under way. Not responsible for the layers and bounds themselves
+(config/group.py). Nobody is told of a change: a group asks whenever it needs a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from pykbroker.config.group import resolve_group
+
+if TYPE_CHECKING:
+    from pykbroker.config.kinds import Value
+    from pykbroker.config.load import Config
+
+
+class ConsumerGroupConfig(NamedTuple):
+    """What a group of the consumer protocol works with. Defaults are Apache Kafka's."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
+
+
+class GroupConfigs:
+    def __init__(self, config: Callable[[], Config], overrides: Callable[[str], Mapping[str, str]]) -> None:
+        """`config`: the broker's as it is now. `overrides`: of a group, empty for nearly all. Both give the same object
+        until something changed."""
+        self._config = config
+        self._overrides = overrides
+        self._seen: Config | None = None
+        self._defaults = ConsumerGroupConfig()
+        self._own: dict[str, tuple[Mapping[str, str], ConsumerGroupConfig]] = {}
+
+    def consumer(self, group_id: str) -> ConsumerGroupConfig:
+        config = self._config()
+        if config is not self._seen:
+            self._seen = config
+            self._defaults = _consumer(resolve_group(config))
+            self._own.clear()
+        overrides = self._overrides(group_id)
+        if not overrides:
+            self._own.pop(group_id, None)
+            return self._defaults
+        known = self._own.get(group_id)
+        if known is not None and known[0] is overrides:
+            return known[1]
+        own = _consumer(resolve_group(config, overrides))
+        self._own[group_id] = (overrides, own)
+        return own
+
+
+def _consumer(values: Mapping[str, Value]) -> ConsumerGroupConfig:
+    return ConsumerGroupConfig(
+        session_timeout_ms=_int(values, "consumer.session.timeout.ms"),
+        heartbeat_interval_ms=_int(values, "consumer.heartbeat.interval.ms"),
+        assignment_interval_ms=_int(values, "consumer.assignment.interval.ms"),
+    )
+
+
+def _int(values: Mapping[str, Value], name: str) -> int:
+    value = values[name]
+    assert isinstance(value, int), f"{name} is not a number"
+    return value
