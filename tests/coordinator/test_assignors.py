@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pykbroker.coordinator.group.assign import ASSIGNORS, Assignment, Subscriber, range_, uniform
@@ -66,6 +66,7 @@ subscriptions = st.frozensets(st.integers(1, 9).map(topic), max_size=9)  # topic
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ASSIGNORS)
+@settings(deadline=None)
 @given(counts=counts_of, names=member_ids, data=st.data())
 def test_every_partition_has_one_owner_who_subscribes_to_it(
     name: str, counts: dict[bytes, int], names: list[str], data: st.DataObject
@@ -80,6 +81,7 @@ def test_every_partition_has_one_owner_who_subscribes_to_it(
 
 
 @pytest.mark.slow
+@settings(deadline=None)
 @given(counts=counts_of, names=member_ids, data=st.data())
 def test_uniform_is_balanced_and_moves_no_more_than_it_must(
     counts: dict[bytes, int], names: list[str], data: st.DataObject
@@ -102,6 +104,7 @@ def test_uniform_is_balanced_and_moves_no_more_than_it_must(
 
 
 @pytest.mark.slow
+@settings(deadline=None)
 @given(counts=counts_of, names=member_ids, data=st.data())
 def test_the_same_group_again_moves_nothing(counts: dict[bytes, int], names: list[str], data: st.DataObject) -> None:
     members = {n: subscriber(*data.draw(subscriptions)) for n in names}
@@ -111,6 +114,7 @@ def test_the_same_group_again_moves_nothing(counts: dict[bytes, int], names: lis
         assert again == target
 
 
+@settings(deadline=None)
 @given(count=st.integers(1, 20), topics=st.integers(1, 4), names=member_ids)
 def test_range_puts_the_same_numbers_of_all_topics_together(count: int, topics: int, names: list[str]) -> None:
     counts = {topic(number): count for number in range(topics)}
