@@ -36,6 +36,7 @@ class Loaded:
     log_end_offset: int
     snapshots: list[int]
     recovery: str | None = None
+    aborts: bool = False
 
 
 @dataclass(slots=True)
@@ -83,6 +84,7 @@ class Loader:
         self.segments: list[Segment] = []
         self.snapshots: list[int] = []
         self.missing_index: set[int] = set()
+        self.with_aborts: set[int] = set()
         self.rewritten: set[int] = set()
 
     def load(self) -> Loaded:
@@ -107,7 +109,9 @@ class Loader:
             epochs = self._rebuild_epochs(LeaderEpochs() if epochs_lost else epochs, start)
         self._drop_stray_snapshots(log_end_offset)
         self._catch_up_producers(log_end_offset)
-        return Loaded(self.segments, epochs, log_end_offset, self.snapshots, self.work.summary())
+        return Loaded(
+            self.segments, epochs, log_end_offset, self.snapshots, self.work.summary(), bool(self.with_aborts)
+        )
 
     # -- files
 
@@ -178,6 +182,7 @@ class Loader:
         indexed = {entry.base_offset for entry in found if entry.kind == names.OFFSET_INDEX}
         timed = {entry.base_offset for entry in found if entry.kind == names.TIME_INDEX}
         known = set(bases)
+        self.with_aborts = known & {entry.base_offset for entry in found if entry.kind == names.TXN_INDEX}
         for entry in found:
             if entry.kind == names.SNAPSHOT:
                 self.snapshots.append(entry.base_offset)
@@ -233,8 +238,10 @@ class Loader:
         return found[1].next_offset if found else last.base_offset
 
     def _is_suspect(self, segment: Segment) -> bool:
-        """After a clean stop: an index that is missing, or points behind the segment's end."""
+        """After a clean stop: an index that is missing, points behind the segment's end, or is malformed."""
         last = segment.offset_index.last()
+        if segment.base_offset in self.with_aborts and not segment.txn_index.is_sane(segment.base_offset):
+            return True
         if segment.base_offset in self.missing_index:
             # Empty and just created, or lost.
             return segment.size > 0
@@ -255,7 +262,10 @@ class Loader:
             if header.partition_leader_epoch > epochs.latest:
                 epochs.assign(header.partition_leader_epoch, header.base_offset)
             if header.last_offset >= self.producers.map_end_offset:
-                self.producers.replay(header, batch)
+                aborted = self.producers.replay(header, batch)
+                if aborted is not None:
+                    self.with_aborts.add(segment.base_offset)
+                    segment.txn_index.append(aborted)
 
         result = segment.recover(visit)
         self.work.segments += 1

@@ -38,6 +38,11 @@ class OffsetIndex(SortedIndex):
         found = self.floor(position, by_value=True)
         return self.entry(found)[1] if found >= 0 else 0
 
+    def offset_from_position(self, position: int) -> int:
+        """The last offset of the first indexed batch that starts at or behind `position`; -1 if there is none."""
+        found = self.floor(position - 1, by_value=True) + 1
+        return self.base_offset + self.entry(found)[0] if found < len(self) else -1
+
     def truncate_to(self, offset: int) -> None:
         """Drop every entry at or after `offset`."""
         self.keep(self.floor(offset - self.base_offset - 1) + 1)

@@ -30,13 +30,14 @@ from pykbroker_log.disk import Buffer, Disk, parent_of
 from pykbroker_log.epochs import LeaderEpochs
 from pykbroker_log.loading import Loader
 from pykbroker_log.log_config import AppendOrigin, LogConfig, StorageError, is_full
-from pykbroker_log.producers import DEFAULT_EXPIRATION_MS, ProducerStates, parse_marker
+from pykbroker_log.producers import DEFAULT_EXPIRATION_MS, ProducerStates, marker_of
 from pykbroker_log.results import AppendInfo, ReadResult
 from pykbroker_log.retention import expired
 from pykbroker_log.segment import Mark, Segment
 from pykbroker_log.segments import Segments
 from pykbroker_log.side_files import InconsistentTopicId, SideFiles
 from pykbroker_log.slices import cut
+from pykbroker_log.txn_index import AbortedTxn
 from pykbroker_log.validate import validate_and_assign
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.batch import CONTROL, TRANSACTIONAL, BatchHeader, CorruptBatch, iter_batches, verify_crc
@@ -49,6 +50,7 @@ __all__ = ["AppendInfo", "AppendOrigin", "InconsistentTopicId", "PartitionLog", 
 
 class PartitionLog:
     __slots__ = (
+        "_aborts",
         "_active",
         "_closed",
         "_doomed",
@@ -99,6 +101,8 @@ class PartitionLog:
         #: and a stale log start would hide it from readers
         self.before_truncation: Callable[[PartitionLog], None] | None = None
         self._active: Segment
+        # Whether any segment's transaction index may say something.
+        self._aborts = False
         self._segments = Segments()
         self._side = SideFiles(disk, path)
         # Left by retention; their files wait for the log start to be durable, then for `file.delete.delay.ms`.
@@ -167,6 +171,7 @@ class PartitionLog:
             ).load()
             log._segments = Segments(loaded.segments)
             log._active = loaded.segments[-1]
+            log._aborts = loaded.aborts
             log._side.snapshots = loaded.snapshots
             log.epochs = loaded.epochs
             log.log_end_offset = loaded.log_end_offset
@@ -177,8 +182,8 @@ class PartitionLog:
                 log._active.preallocate(config.segment_bytes)
             log._flushed = (0, min(recovery_point, log.log_end_offset))
             log.high_watermark = log.log_start_offset
-            log.set_high_watermark(high_watermark)
             log._first_unstable = log.producers.first_unstable_offset()
+            log.set_high_watermark(high_watermark)
             if loaded.recovery is not None:
                 log._side.take_snapshot(log.producers, log.log_start_offset)
             log._side.write_epochs(log.epochs)
@@ -257,9 +262,14 @@ class PartitionLog:
         leader_epoch: int,
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
-        producer_verification: object = None,
+        verification: object | None = None,
+        transaction_version: int = 0,
     ) -> AppendInfo:
-        """Check one batch, give it the next offsets and write it. Raises KafkaError, RecordErrors, StorageError."""
+        """Check one batch, give it the next offsets and write it. Raises KafkaError, RecordErrors, StorageError.
+
+        `verification`: the guard of a batch that begins a transaction (ProducerStates.begin_verification).
+        `transaction_version`: by which rules a marker's epoch is judged.
+        """
         if self._failure is not None or self._closed:
             raise self._refusal()
         if origin is AppendOrigin.RAFT_LEADER:
@@ -286,14 +296,18 @@ class PartitionLog:
         size = len(data)
         last_offset = batch.last_offset
         producer_id = batch.producer_id
-        marker = None
+        marker = aborted = None
         if producer_id >= 0:
             attributes = batch.attributes
             last_sequence = batch.last_sequence
-            original = self.producers.check(
-                producer_id, batch.producer_epoch, batch.base_sequence, last_sequence, attributes, origin
-            )
-            if original is not None:
+            if attributes & CONTROL:
+                marker = marker_of(BatchHeader.parse(data), data)
+                if marker is not None:
+                    self.producers.check_marker(producer_id, batch.producer_epoch, marker, transaction_version)
+                    aborted = self.producers.aborted_by(producer_id, marker, offset)
+            elif original := self.producers.check(
+                producer_id, batch.producer_epoch, batch.base_sequence, last_sequence, attributes, origin, verification
+            ):
                 timestamp = original.timestamp
                 return AppendInfo(
                     original.first_offset,
@@ -305,15 +319,13 @@ class PartitionLog:
                     batch.record_count,
                     True,
                 )
-            if attributes & CONTROL:
-                marker = parse_marker(BatchHeader.parse(data), data)
-                if marker is not None:
-                    self.producers.check_marker(producer_id, marker)
         max_timestamp = batch.max_timestamp
         try:
             if leader_epoch > self.epochs.latest:
                 self.assign_epoch_start(leader_epoch, offset)
             segment = self._segment_for(size, last_offset, max_timestamp, now_ms)
+            if aborted is not None:
+                self._index_aborted(segment, aborted)
             segment.append_batch(data, size, last_offset, max_timestamp)
         except OSError as error:
             raise self._write_failed(error) from error
@@ -389,6 +401,11 @@ class PartitionLog:
             sum(header.record_count for _, header in batches),
         )
 
+    def _index_aborted(self, segment: Segment, aborted: AbortedTxn) -> None:
+        """Before the marker is written: an entry too much can be taken back, a marker cannot do without its entry."""
+        self._aborts = True
+        segment.txn_index.append(aborted)
+
     def _append_group(self, view: memoryview, batches: Sequence[tuple[int, BatchHeader]], now_ms: int) -> int:
         """Write as many batches as fit into one segment, with one write. Returns how many."""
         start, first = batches[0]
@@ -398,15 +415,24 @@ class PartitionLog:
         room = self.config.segment_bytes - segment.size
         marks: list[Mark] = []
         size = 0
-        for _, header in batches:
+        aborted = None
+        for position, header in batches:
             if marks and (size + header.size_in_bytes > room or not segment.can_hold(header.last_offset)):
                 break
+            marker = marker_of(header, view[position : position + header.size_in_bytes])
+            if marker is not None:
+                if marks:
+                    # What it ends is known when the batches before it are in.
+                    break
+                aborted = self.producers.aborted_by(header.producer_id, marker, header.base_offset)
             marks.append(Mark(header.size_in_bytes, header.last_offset, header.max_timestamp))
             size += header.size_in_bytes
         group = batches[: len(marks)]
         for _, header in group:
             if header.partition_leader_epoch > self.epochs.latest:
                 self.assign_epoch_start(header.partition_leader_epoch, header.base_offset)
+        if aborted is not None:
+            self._index_aborted(segment, aborted)
         segment.append((view[start : start + size],), size, marks)
         for position, header in group:
             self.producers.replay(header, view[position : position + header.size_in_bytes])
@@ -480,6 +506,8 @@ class PartitionLog:
         if segment.size:
             # Left over from a past that was truncated away.
             segment.reset()
+        else:
+            segment.txn_index.reset()
         if self.config.preallocate:
             segment.preallocate(self.config.segment_bytes)
         return segment
@@ -488,11 +516,19 @@ class PartitionLog:
     # -----------------------------------------------------------------------------------------------------------
 
     def read(
-        self, offset: int, max_bytes: int, upper_offset: int, *, min_one: bool = True, mapped: bool = True
+        self,
+        offset: int,
+        max_bytes: int,
+        upper_offset: int,
+        *,
+        min_one: bool = True,
+        mapped: bool = True,
+        with_aborted: bool = False,
     ) -> ReadResult:
         """Whole batches from the one that holds `offset` on, below `upper_offset`, at most `max_bytes` of them.
 
         `min_one`: the first batch comes even if it is larger. `mapped=False`: no slice is a map (see slices.py).
+        `with_aborted`: say which transactions the reader must leave out.
         Raises KafkaError OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE; StorageError.
         """
         end_offset = self.log_end_offset
@@ -506,13 +542,15 @@ class PartitionLog:
         if offset >= upper_offset or self._closed:
             return ReadResult([], 0, offset, offset, -1)
         try:
-            return self._read(offset, max_bytes, upper_offset, min_one, mapped)
+            return self._read(offset, max_bytes, upper_offset, min_one, mapped, with_aborted and self._aborts)
         except CorruptBatch as error:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
         except OSError as error:
             raise StorageError(parent_of(self.path), error) from error
 
-    def _read(self, offset: int, max_bytes: int, upper_offset: int, min_one: bool, mapped: bool) -> ReadResult:
+    def _read(
+        self, offset: int, max_bytes: int, upper_offset: int, min_one: bool, mapped: bool, with_aborted: bool
+    ) -> ReadResult:
         found = self._segments.locate(offset)
         if found is None:
             return ReadResult([], 0, offset, offset, -1)
@@ -536,7 +574,10 @@ class PartitionLog:
         if len(data) != end - start:
             raise OSError(errno.EIO, "segment is shorter than it was", segment.path(names.LOG))
         self._segments.remember(next_offset, segment, end)
-        return ReadResult([data], end - start, first_offset, next_offset, self.epochs.of_offset(next_offset - 1))
+        result = ReadResult([data], end - start, first_offset, next_offset, self.epochs.of_offset(next_offset - 1))
+        if with_aborted:
+            result.aborted = self._segments.aborted(offset, segment, end, self.log_end_offset)
+        return result
 
     # -- by time
     # --------------------------------------------------------------------------------------------------------
@@ -789,6 +830,9 @@ class PartitionLog:
             if segment is not active:
                 # The active segment is scanned after every crash; a sealed one only above the recovery point.
                 segment.fsync_indexes()
+            else:
+                # Sealing adds to the other indexes, and then they are fsynced; to this one it adds nothing.
+                segment.txn_index.fsync()
         if generation == self._generation:
             self._flushed = (generation, max(target, begin))
 
@@ -808,7 +852,7 @@ class PartitionLog:
         """Cut off what the write may have left, so that nothing unacknowledged can be read; else take no more
         appends."""
         try:
-            self._active.drop_tail()
+            self._active.drop_tail(self.log_end_offset)
         except OSError:
             self._failure = error
         return StorageError(parent_of(self.path), error)

@@ -1,7 +1,7 @@
 """What a log knows of its idempotent and transactional producers, and the `.snapshot` files that keep it.
 
-Responsible for: the verdict on a producer's next batch (KIP-98, KIP-360), the last five batches per producer id
-for which a repetition is answered with the original offsets, which transactions are open. Not responsible for
+Responsible for: the verdict on a producer's next batch (KIP-98, KIP-360, KIP-890), the last five batches per producer
+id for which a repetition is answered with the original offsets, which transactions are open. Not responsible for
 deciding transactions: their markers arrive as control batches.
 
 Invariants:
@@ -9,9 +9,11 @@ Invariants:
   applied as is.
 * Within a producer epoch the sequence of a batch follows the last one (2^31 - 1 is followed by 0); epochs only rise.
 * The state is a function of the log: replaying its batches from a snapshot gives what the running log held, except
-  that a snapshot knows only the last batch per producer.
+  that a snapshot knows only the last batch per producer. (Verifications are no such state: they are questions that
+  are under way, and a restart asks them again.)
 * The first unstable offset is the smallest first offset of a transaction that is undecided, or decided by a marker
   that is not below the high watermark yet.
+* No producer is forgotten while its transaction is open.
 """
 
 from __future__ import annotations
@@ -21,6 +23,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pykbroker_log.log_config import AppendOrigin
+from pykbroker_log.open_transactions import OpenTransactions
+from pykbroker_log.txn_index import AbortedTxn
+from pykbroker_log.verification import Verifications
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.batch import CONTROL, MAX_INT32, TRANSACTIONAL, BatchHeader
 from pykbroker_wire.records.control import ControlRecord, ControlType, parse_control
@@ -32,6 +37,9 @@ DEFAULT_EXPIRATION_MS = 86_400_000
 
 _NO_EPOCH = -1
 _NO_SEQUENCE = -1
+_LAST_EPOCH = 32767
+#: From this transaction.version on, every transaction ends with an epoch of its own (KIP-890).
+_EPOCH_PER_TRANSACTION = 2
 
 _SNAPSHOT_HEAD = struct.Struct(">hIi")  # version, CRC-32C of everything after it, count of entries
 _SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
@@ -83,27 +91,35 @@ class ProducerEntry:
             self.epoch = epoch
 
 
-class CompletedTxn(NamedTuple):
+class ActiveProducer(NamedTuple):
+    """What DescribeProducers says of one; -1 for what there is not."""
+
     producer_id: int
-    first_offset: int
-    last_offset: int
-    is_aborted: bool
+    epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
+    txn_first_offset: int
+
+
+#: What is known of a producer that was never seen.
+_NOBODY = ProducerEntry(-1)
 
 
 class ProducerStates:
     """The producers of one log. Offsets of the log's other facts (high watermark, start) are told, not asked."""
 
-    __slots__ = ("_completed", "_ongoing", "entries", "expiration_ms", "map_end_offset")
+    __slots__ = ("entries", "expiration_ms", "map_end_offset", "transactions", "verifications", "verify")
 
     def __init__(self, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> None:
         self.entries: dict[int, ProducerEntry] = {}
         self.expiration_ms = expiration_ms
+        #: whether a transaction may only begin with a guard (`transaction.partition.verification.enable`)
+        self.verify = False
+        self.verifications = Verifications()
         #: the state reflects the log up to here, exclusive
         self.map_end_offset = 0
-        # First offset -> producer id; in the order of the log, so the first one is the oldest.
-        self._ongoing: dict[int, int] = {}
-        # Decided, but the marker may not be replicated yet: first offset -> offset of the marker.
-        self._completed: dict[int, int] = {}
+        self.transactions = OpenTransactions()
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -118,34 +134,62 @@ class ProducerStates:
         last_sequence: int,
         attributes: int,
         origin: AppendOrigin,
+        guard: object | None = None,
     ) -> BatchMetadata | None:
         """None: append it. A batch: this one is a repetition of that. Otherwise raises KafkaError."""
         entry = self.entries.get(producer_id)
+        is_transactional = bool(attributes & TRANSACTIONAL)
         if entry is None:
-            return None
+            if not is_transactional and not self.verifications:
+                return None
+            entry = _NOBODY
         is_client = origin is AppendOrigin.CLIENT
         if is_client and epoch == entry.epoch:
             batches = entry.batches
-            if batches and first_sequence == batches[-1].last_sequence + 1 and entry.txn_first_offset < 0:
+            if (
+                batches
+                and first_sequence == batches[-1].last_sequence + 1
+                and (entry.txn_first_offset >= 0) is is_transactional
+                and not self.verifications
+            ):
                 # The next one in order, as nearly always: it repeats none of the kept ones.
                 return None
-            for batch in entry.batches:
+            for batch in batches:
                 if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:
                     return batch
         if epoch < entry.epoch:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"producer {producer_id} with epoch {epoch}, the last one seen is {entry.epoch}",
-            )
-        if attributes & CONTROL:
-            return None
+            raise _old_epoch(producer_id, epoch, entry)
+        if (
+            is_transactional
+            and self.verify
+            and not (entry.txn_first_offset >= 0 and epoch == entry.epoch)
+            and not self.verifications.is_current(producer_id, guard)
+        ):
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} has no verified transaction here")
         if is_client:
+            if self.verifications:
+                self.verifications.check_sequence(producer_id, first_sequence, knows_batches=bool(entry.batches))
             self._check_sequence(entry, epoch, first_sequence)
-        if entry.txn_first_offset >= 0 and not attributes & TRANSACTIONAL:
+        if entry.txn_first_offset >= 0 and not is_transactional:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} wrote outside of its ongoing transaction"
             )
         return None
+
+    def begin_verification(
+        self, producer_id: int, epoch: int, sequence: int, *, supports_epoch_bump: bool, now_ms: int
+    ) -> object | None:
+        """The guard with which a transactional batch may begin a transaction here, once its coordinator has said that
+        it may. None: nothing is to be asked, the transaction is open. Raises KafkaError."""
+        entry = self.entries.get(producer_id)
+        if entry is not None:
+            if epoch < entry.epoch:
+                raise _old_epoch(producer_id, epoch, entry)
+            if entry.txn_first_offset >= 0 and epoch == entry.epoch:
+                return None
+        return self.verifications.begin(
+            producer_id, epoch, sequence, supports_epoch_bump=supports_epoch_bump, now_ms=now_ms
+        )
 
     @staticmethod
     def _check_sequence(entry: ProducerEntry, epoch: int, first_sequence: int) -> None:
@@ -165,14 +209,33 @@ class ProducerStates:
                 f"producer {entry.producer_id} sent sequence number {first_sequence} after {last}",
             )
 
-    def check_marker(self, producer_id: int, marker: ControlRecord) -> None:
+    def check_marker(self, producer_id: int, epoch: int, marker: ControlRecord, transaction_version: int = 0) -> None:
+        """Whether a marker may be appended. Raises INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED."""
         entry = self.entries.get(producer_id)
-        if entry is not None and marker.coordinator_epoch < entry.coordinator_epoch:
+        if entry is None:
+            return
+        if transaction_version >= _EPOCH_PER_TRANSACTION:
+            # The marker raises the epoch. One that does not is a repetition if nothing is open any more (a lost
+            # answer), or comes from a producer that has used up its epochs.
+            is_repeated = epoch == entry.epoch and (entry.txn_first_offset < 0 or epoch == _LAST_EPOCH)
+            if epoch <= entry.epoch and not is_repeated:
+                raise _old_epoch(producer_id, epoch, entry)
+        elif epoch < entry.epoch:
+            raise _old_epoch(producer_id, epoch, entry)
+        if marker.coordinator_epoch < entry.coordinator_epoch:
             raise KafkaError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
                 f"a marker for producer {producer_id} of coordinator epoch {marker.coordinator_epoch}, "
                 f"the last one seen is {entry.coordinator_epoch}",
             )
+
+    def aborted_by(self, producer_id: int, marker: ControlRecord, offset: int) -> AbortedTxn | None:
+        """The transaction that this marker is about to abort; None if it commits, or no data belongs to it."""
+        entry = self.entries.get(producer_id)
+        if entry is None or entry.txn_first_offset < 0 or marker.type is not ControlType.ABORT:
+            return None
+        undecided = self.transactions.first_undecided_but(entry.txn_first_offset)
+        return AbortedTxn(producer_id, entry.txn_first_offset, offset, undecided if undecided >= 0 else offset + 1)
 
     # -- change
 
@@ -196,35 +259,35 @@ class ProducerStates:
             del batches[0]
         batches.append(BatchMetadata(last_sequence, last_offset, last_offset - first_offset, timestamp))
         entry.last_timestamp = timestamp
-        if is_transactional and entry.txn_first_offset < 0:
-            entry.txn_first_offset = first_offset
-            self._ongoing[first_offset] = producer_id
+        if is_transactional:
+            self.verifications.drop(producer_id)
+            if entry.txn_first_offset < 0:
+                entry.txn_first_offset = first_offset
+                self.transactions.begin(first_offset, producer_id)
 
-    def apply_marker(
-        self, producer_id: int, epoch: int, marker: ControlRecord, offset: int, timestamp: int
-    ) -> CompletedTxn | None:
-        """An end-transaction marker is in the log; returns the transaction that it ends, if any data belongs to it."""
+    def apply_marker(self, producer_id: int, epoch: int, marker: ControlRecord, offset: int, timestamp: int) -> None:
+        """An end-transaction marker is in the log."""
         entry = self.entries.get(producer_id)
         if entry is None:
             entry = self.entries[producer_id] = ProducerEntry(producer_id)
+        self.verifications.drop(producer_id)
         entry.raise_epoch(epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp = timestamp
         first_offset, entry.txn_first_offset = entry.txn_first_offset, -1
-        if first_offset < 0:
-            return None
-        self._ongoing.pop(first_offset, None)
-        self._completed[first_offset] = offset
-        return CompletedTxn(producer_id, first_offset, offset, marker.type is ControlType.ABORT)
+        if first_offset >= 0:
+            self.transactions.decide(first_offset, offset)
 
-    def replay(self, header: BatchHeader, batch: memoryview | bytes | None) -> CompletedTxn | None:
-        """Apply a batch that is already in the log. `batch` is needed for control batches only."""
-        completed = None
+    def replay(self, header: BatchHeader, batch: memoryview | bytes | None) -> AbortedTxn | None:
+        """Apply a batch that is already in the log; the transaction that it aborts, if it does. `batch` is needed for
+        control batches only."""
+        aborted = None
         if header.producer_id >= 0:
             if header.attributes & CONTROL:
-                marker = parse_marker(header, batch) if batch is not None else None
+                marker = marker_of(header, batch) if batch is not None else None
                 if marker is not None:
-                    completed = self.apply_marker(
+                    aborted = self.aborted_by(header.producer_id, marker, header.base_offset)
+                    self.apply_marker(
                         header.producer_id, header.producer_epoch, marker, header.base_offset, header.max_timestamp
                     )
             else:
@@ -238,30 +301,38 @@ class ProducerStates:
                     header.is_transactional,
                 )
         self.map_end_offset = header.next_offset
-        return completed
+        return aborted
 
     # -- transactions
 
     def first_unstable_offset(self) -> int:
         """-1 when everything is stable."""
-        if not self._ongoing and not self._completed:
-            return -1
-        oldest = next(iter(self._ongoing), -1)
-        decided = min(self._completed, default=-1)
-        if oldest < 0 or decided < 0:
-            return max(oldest, decided)
-        return min(oldest, decided)
-
-    def first_undecided_offset(self) -> int:
-        return next(iter(self._ongoing), -1)
+        return self.transactions.first_unstable()
 
     def on_high_watermark(self, offset: int) -> None:
-        if self._completed:
-            self._completed = {first: last for first, last in self._completed.items() if last >= offset}
+        self.transactions.replicated(offset)
 
     def on_log_start(self, offset: int) -> None:
-        self.on_high_watermark(offset)
+        self.transactions.replicated(offset)
         self.map_end_offset = max(self.map_end_offset, offset)
+
+    def oldest_transaction_ms(self) -> int:
+        """When the producer whose transaction is open for longest wrote its last batch; -1 when none is open."""
+        entry = self.entries.get(self.transactions.oldest_producer())
+        return -1 if entry is None else entry.last_timestamp
+
+    def active(self) -> list[ActiveProducer]:
+        return [
+            ActiveProducer(
+                producer_id,
+                entry.epoch,
+                entry.last_sequence,
+                entry.last_timestamp,
+                entry.coordinator_epoch,
+                entry.txn_first_offset,
+            )
+            for producer_id, entry in self.entries.items()
+        ]
 
     # -- life
 
@@ -270,14 +341,14 @@ class ProducerStates:
         self.entries = {
             producer_id: entry for producer_id, entry in self.entries.items() if not self._is_expired(entry, now_ms)
         }
+        self.verifications.remove_expired(now_ms, self.expiration_ms)
 
     def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
         return entry.txn_first_offset < 0 and now_ms - entry.last_timestamp >= self.expiration_ms
 
     def clear(self, map_end_offset: int) -> None:
         self.entries.clear()
-        self._ongoing.clear()
-        self._completed.clear()
+        self.transactions.clear()
         self.map_end_offset = map_end_offset
 
     # -- snapshots
@@ -307,8 +378,16 @@ class ProducerStates:
         for entry in entries:
             if not self._is_expired(entry, now_ms):
                 self.entries[entry.producer_id] = entry
-        ongoing = [(entry.txn_first_offset, entry.producer_id) for entry in entries if entry.txn_first_offset >= 0]
-        self._ongoing = dict(sorted(ongoing))
+        self.transactions.load(
+            (entry.txn_first_offset, entry.producer_id) for entry in entries if entry.txn_first_offset >= 0
+        )
+
+
+def _old_epoch(producer_id: int, epoch: int, entry: ProducerEntry) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"producer {producer_id} with epoch {epoch}, the last one seen is {entry.epoch}",
+    )
 
 
 def decode_snapshot(data: bytes) -> Iterator[ProducerEntry]:
@@ -333,8 +412,10 @@ def decode_snapshot(data: bytes) -> Iterator[ProducerEntry]:
         yield entry
 
 
-def parse_marker(header: BatchHeader, batch: memoryview | bytes) -> ControlRecord | None:
-    """The end-transaction marker of a control batch; None for other control records and for an emptied batch."""
+def marker_of(header: BatchHeader, batch: memoryview | bytes) -> ControlRecord | None:
+    """The end-transaction marker of a batch; None for data, other control records and an emptied batch."""
+    if not header.attributes & CONTROL or header.producer_id < 0:
+        return None
     record = next(iter(iter_records(batch, 0, header)), None)
     if record is None:
         return None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pykbroker_log.slices import Slice
+from pykbroker_log.txn_index import AbortedTxn
 
 
 class AppendInfo:
@@ -47,7 +46,7 @@ class AppendInfo:
 
 class ReadResult:
     """Whole batches. `next_offset` is where to read on; `last_epoch` the leader epoch of the last batch, -1 if
-    unknown."""
+    unknown; `aborted` the transactions whose records a read-committed reader leaves out."""
 
     __slots__ = ("aborted", "first_offset", "last_epoch", "next_offset", "size", "slices")
 
@@ -57,4 +56,4 @@ class ReadResult:
         self.first_offset = first_offset
         self.next_offset = next_offset
         self.last_epoch = last_epoch
-        self.aborted: list[Any] = []
+        self.aborted: list[AbortedTxn] = []

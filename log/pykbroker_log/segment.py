@@ -20,6 +20,7 @@ from pykbroker_log import names
 from pykbroker_log.disk import Buffer, Disk, File
 from pykbroker_log.offset_index import OffsetIndex
 from pykbroker_log.time_index import TimeIndex
+from pykbroker_log.txn_index import TxnIndex
 from pykbroker_wire.records.batch import (
     HEADER,
     HEADER_SIZE,
@@ -74,6 +75,7 @@ class Segment:
         "offset_index",
         "size",
         "time_index",
+        "txn_index",
     )
 
     def __init__(self, disk: Disk, folder: str, base_offset: int, *, index_interval_bytes: int, now_ms: int) -> None:
@@ -86,6 +88,7 @@ class Segment:
         self.size = self.file.size()
         self.offset_index = OffsetIndex(disk, self.path(names.OFFSET_INDEX), base_offset)
         self.time_index = TimeIndex(disk, self.path(names.TIME_INDEX), base_offset)
+        self.txn_index = TxnIndex(disk, self.path(names.TXN_INDEX))
         self._bytes_since_index = 0
         self._preallocated = False
         self._index_full: tuple[int, bool] | None = None
@@ -208,6 +211,7 @@ class Segment:
     def fsync_indexes(self) -> None:
         self.offset_index.fsync()
         self.time_index.fsync()
+        self.txn_index.fsync()
 
     # -- find
 
@@ -330,6 +334,7 @@ class Segment:
         self._index_full = None
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(offset)
         self.file.truncate(position)
         self.size = position
         self._bytes_since_index = 0
@@ -348,18 +353,21 @@ class Segment:
         self.file.truncate(0)
         self.offset_index.keep(0)
         self.time_index.keep(0)
+        self.txn_index.reset()
         self.size = 0
 
-    def drop_tail(self) -> None:
-        """Remove what a failed write may have left behind the end."""
+    def drop_tail(self, next_offset: int) -> None:
+        """Remove what a failed write may have left behind the end, which is `next_offset`."""
         self.file.truncate(self.size)
+        self.txn_index.drop_tail(next_offset)
 
     def recover(self, visit: Callable[[int, BatchHeader, memoryview], None]) -> Recovered:
         """Check every batch, rebuild the indexes, cut off what is no batch. `visit(position, header, batch)` sees
-        each."""
+        each, and adds to the transaction index, which it can tell from the producers only."""
         size = self.file.size()
         self.offset_index.keep(0)
         self.time_index.keep(0)
+        self.txn_index.reset()
         self._bytes_since_index = 0
         self._first_timestamp = _UNKNOWN
         self._max_timestamp, self._max_timestamp_offset = -1, self.base_offset
@@ -414,3 +422,4 @@ class Segment:
         self.file.close()
         self.offset_index.close()
         self.time_index.close()
+        self.txn_index.close()

@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
 from pykbroker_log.segment import Segment
+from pykbroker_log.txn_index import AbortedTxn
 from pykbroker_wire.records.batch import BatchHeader
 from pykbroker_wire.records.record import iter_records
 
@@ -90,6 +91,25 @@ class Segments(list[Segment]):
 
     def forget(self) -> None:
         self._positions.clear()
+
+    # -- transactions
+
+    def aborted(self, offset: int, segment: Segment, end: int, log_end_offset: int) -> list[AbortedTxn]:
+        """The aborted transactions that a reader must know of who got the bytes from `offset` on up to the position
+        `end` of this segment.
+
+        Perhaps a few too many: as in Apache Kafka, the index says where the bytes end.
+        """
+        found: list[AbortedTxn] = []
+        index = self.index_of(segment.base_offset)
+        upper = segment.offset_index.offset_from_position(end)
+        if upper < 0:
+            upper = log_end_offset if index + 1 == len(self) else self[index + 1].base_offset
+        # A marker may be many segments behind the records of its transaction.
+        for following in range(index, len(self)):
+            if self[following].txn_index.collect(offset, upper, found):
+                break
+        return found
 
     # -- by time
 

@@ -113,6 +113,7 @@ BROKER: frozenset[str] = frozenset(
         "socket.receive.buffer.bytes",
         "socket.request.max.bytes",
         "socket.send.buffer.bytes",
+        "transaction.partition.verification.enable",
     }
 )
 TOPIC: frozenset[str] = frozenset(

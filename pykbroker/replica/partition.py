@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from pykbroker.replica.isr import high_watermark
 from pykbroker_log.log_config import MAX_INT64, AppendOrigin, StorageError
 from pykbroker_log.partition_log import AppendInfo, PartitionLog, ReadResult
+from pykbroker_log.producers import ActiveProducer
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.control import end_txn_marker
 
@@ -166,8 +167,12 @@ class Partition:
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         verification: object | None = None,
+        transaction_version: int = 0,
     ) -> AppendInfo:
-        """Append as leader. Raises KafkaError; nothing was appended then."""
+        """Append as leader. Raises KafkaError; nothing was appended then.
+
+        `verification`: the guard of a batch that begins a transaction here (`start_verification`).
+        """
         if not self.is_leader:
             self.require_leader()
         log = self._log or self.log
@@ -182,7 +187,8 @@ class Partition:
                 leader_epoch=self.leader_epoch,
                 now_ms=now_ms,
                 origin=origin,
-                producer_verification=verification,
+                verification=verification,
+                transaction_version=transaction_version,
             )
             if log.config.flush_messages != MAX_INT64 and (
                 log.log_end_offset - log.recovery_point >= log.config.flush_messages
@@ -209,7 +215,8 @@ class Partition:
         transaction_version: int = 0,
         now_ms: int,
     ) -> AppendInfo:
-        """End a producer's transaction in this partition. Raises KafkaError; nothing was appended then."""
+        """End a producer's transaction in this log. Raises KafkaError; nothing was appended then. It has ended for
+        readers when it is committed (`when_committed(info.last_offset + 1, ...)`)."""
         marker = end_txn_marker(
             commit=commit,
             producer_id=producer_id,
@@ -217,7 +224,33 @@ class Partition:
             coordinator_epoch=coordinator_epoch,
             timestamp=now_ms,
         )
-        return self.append(marker, required_acks=-1, now_ms=now_ms, origin=AppendOrigin.COORDINATOR)
+        return self.append(
+            bytearray(marker),
+            required_acks=-1,
+            now_ms=now_ms,
+            origin=AppendOrigin.COORDINATOR,
+            transaction_version=transaction_version,
+        )
+
+    def start_verification(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, *, supports_epoch_bump: bool
+    ) -> object | None:
+        """The guard to append a transactional batch with, once the coordinator has verified its transaction; None: it
+        is open here, nothing is to be verified. Raises KafkaError. `supports_epoch_bump`: the producer gets a new epoch
+        for every transaction (transaction.version 2)."""
+        if not self.is_leader:
+            self.require_leader()
+        return self.log.producers.begin_verification(
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            supports_epoch_bump=supports_epoch_bump,
+            now_ms=self.table.runtime.now_ms(),
+        )
+
+    def active_producers(self) -> list[ActiveProducer]:
+        """Every producer that this log knows of."""
+        return self.log.producers.active()
 
     def _advance(self, arrived_bytes: int = ENOUGH) -> None:
         """Move the high watermark to what the replica set has, and tell who waits."""
@@ -266,7 +299,7 @@ class Partition:
         log = self._log or self.log
         upper = log.last_stable_offset if read_committed else log.high_watermark
         try:
-            return log.read(offset, max_bytes, upper, min_one=min_one, mapped=zero_copy)
+            return log.read(offset, max_bytes, upper, min_one=min_one, mapped=zero_copy, with_aborted=read_committed)
         except StorageError as error:
             raise self.storage_failed(error) from error
 

@@ -174,11 +174,13 @@ class ReplicaTable:
         self.config = config
         self._topic_configs.clear()
         expiration_ms = config.int("producer.id.expiration.ms")
+        verify = config.bool("transaction.partition.verification.enable")
         for partition in self:
             log = partition.log_if_open
             if log is not None:
                 log.config = self.topic_config(partition.topic)
                 log.producers.expiration_ms = expiration_ms
+                log.producers.verify = verify
 
     def topic_config(self, topic: str) -> LogConfig:
         """The configuration in effect: the topic's own over the broker's (`config` has the dynamic layers)."""
@@ -244,6 +246,7 @@ class ReplicaTable:
         except StorageError as error:
             self._fail_directory(log_dir, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        log.producers.verify = self.config.bool("transaction.partition.verification.enable")
         if log.recovery:
             # One line for each log in which there was something to check; the empty ones would bury them.
             logger.log(

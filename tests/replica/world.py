@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Any, cast
 
-from pykbroker.config.load import load
+from pykbroker.config.load import Config, load
 from pykbroker.metadata.delta import MetadataDelta
 from pykbroker.metadata.image import EMPTY_IMAGE, MetadataImage
 from pykbroker.metrics.registry import Metrics
@@ -62,15 +62,7 @@ class World:
         self.loop = TimerLoop()
         self.disk = MemoryDisk()
         self.runtime = cast(Runtime, FakeRuntime(self.loop, self.disk))
-        self.config = load(
-            {
-                "process.roles": "broker,controller",
-                "node.id": "1",
-                "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
-                "controller.listener.names": "CONTROLLER",
-                "controller.quorum.voters": "1@localhost:9093",
-            }
-        )
+        self.config = self.config_with({})
         self.metrics = Metrics()
         self.log_dirs = []
         for number in range(directories):
@@ -87,6 +79,19 @@ class World:
             lambda log_dir, error: self.failures.append((log_dir, error)),
         )
         self.replicas.start()
+
+    @staticmethod
+    def config_with(values: dict[str, str]) -> Config:
+        return load(
+            {
+                "process.roles": "broker,controller",
+                "node.id": "1",
+                "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+                "controller.listener.names": "CONTROLLER",
+                "controller.quorum.voters": "1@localhost:9093",
+                **values,
+            }
+        )
 
     def publish(self, *records: TopLevel) -> None:
         delta = MetadataDelta(self.image)

@@ -1,0 +1,70 @@
+"""Transactions of a log that are not stable yet: undecided, or decided by a marker that is not replicated.
+
+Responsible for the first unstable offset, at a cost that does not grow with the number of transactions. Not
+responsible for who may begin or end one (producers.py).
+
+Invariants:
+* Transactions begin in the order of their first offsets, as they stand in the log; they end in any order.
+* A decided transaction counts as long as its marker is not below the high watermark.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from heapq import heappop, heappush
+
+
+class OpenTransactions:
+    __slots__ = ("_decided", "_undecided")
+
+    def __init__(self) -> None:
+        # First offset -> producer id, the oldest first. (The first item of a plain dict is found by walking over all
+        # that were deleted before it.)
+        self._undecided: OrderedDict[int, int] = OrderedDict()
+        # A heap of (first offset, offset of the marker). Those that are not on top leave it late, but on top is only
+        # what counts.
+        self._decided: list[tuple[int, int]] = []
+
+    def begin(self, first_offset: int, producer_id: int) -> None:
+        self._undecided[first_offset] = producer_id
+
+    def decide(self, first_offset: int, marker_offset: int) -> None:
+        del self._undecided[first_offset]
+        heappush(self._decided, (first_offset, marker_offset))
+
+    def replicated(self, high_watermark: int) -> None:
+        """Everything below is on all in-sync replicas."""
+        decided = self._decided
+        while decided and decided[0][1] < high_watermark:
+            heappop(decided)
+
+    def first_unstable(self) -> int:
+        """-1 when everything is stable."""
+        undecided = next(iter(self._undecided), -1)
+        if not self._decided:
+            return undecided
+        decided = self._decided[0][0]
+        return decided if undecided < 0 or decided < undecided else undecided
+
+    def first_undecided(self) -> int:
+        return next(iter(self._undecided), -1)
+
+    def oldest_producer(self) -> int:
+        """Whose transaction is undecided for longest; -1 when none is."""
+        return next(iter(self._undecided.values()), -1)
+
+    def first_undecided_but(self, first_offset: int) -> int:
+        """The first undecided transaction that does not begin at `first_offset`; -1 when there is none."""
+        for offset in self._undecided:
+            if offset != first_offset:
+                return offset
+        return -1
+
+    def load(self, undecided: Iterable[tuple[int, int]]) -> None:
+        """Replace everything by (first offset, producer id)."""
+        self._undecided = OrderedDict(sorted(undecided))
+        self._decided.clear()
+
+    def clear(self) -> None:
+        self.load(())

@@ -1,0 +1,174 @@
+"""`.txnindex`: the transactions that a marker in this segment has aborted. Read-committed readers are told of those
+that overlap with what they read, and leave out their records.
+
+An entry is (int16 version 0, int64 producer id, int64 first offset, int64 offset of the marker, int64 last stable
+offset as of the marker). The file exists only where there is (or was) something to say.
+
+Responsible for the entries of one segment. Not responsible for which transactions were aborted (producers.py), nor for
+the search across segments (segments.py): a transaction's marker may be many segments behind its records.
+
+Invariants:
+* Marker offsets strictly increase from entry to entry; last stable offsets never decrease.
+* The entry is in the file before the marker is in the log; what a crash leaves of it above the log's end goes with the
+  scan of the segment.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from typing import NamedTuple
+
+from pykbroker_log.disk import Disk, File
+
+_VERSION = 0
+_ENTRY = struct.Struct(">hqqqq")
+_SIZE = _ENTRY.size
+# Entries that are read at once.
+_PAGE_ENTRIES = 4096 // _SIZE
+
+
+class AbortedTxn(NamedTuple):
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """Of the marker."""
+    last_stable_offset: int
+    """Before it nothing is undecided once the marker is replicated."""
+
+
+class TxnIndex:
+    """Knows nothing of its file before it is asked."""
+
+    __slots__ = ("_count", "_disk", "_file", "_last_offset", "_unsynced", "path")
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self.path = path
+        self._file: File | None = None
+        self._count = -1
+        self._last_offset = -1
+        self._unsynced = False
+
+    def __len__(self) -> int:
+        if self._count < 0:
+            self._look()
+        return self._count
+
+    # -- change
+
+    def append(self, aborted: AbortedTxn) -> None:
+        """When this raises, nothing of it counts."""
+        count = len(self)
+        assert aborted.last_offset > self._last_offset, (self.path, aborted, self._last_offset)
+        self._open().pwritev((_ENTRY.pack(_VERSION, *aborted),), count * _SIZE)
+        self._count = count + 1
+        self._last_offset = aborted.last_offset
+        # Behind the write: a flush that runs beside it may have missed it.
+        self._unsynced = True
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop every transaction whose marker is at or behind `offset`."""
+        if len(self) and self._last_offset >= offset:
+            self._keep(self._first_at_least(offset))
+
+    def drop_tail(self, log_end_offset: int) -> None:
+        """Undo what was written, or half written, for a marker that is not in the log."""
+        if self._file is not None:
+            self._keep(self._first_at_least(log_end_offset) if len(self) else 0)
+
+    def reset(self) -> None:
+        """Forget everything, whatever the file holds."""
+        self._count, self._last_offset = 0, -1
+        if self._disk.exists(self.path):
+            self._keep(0)
+
+    def _keep(self, count: int) -> None:
+        self._open().truncate(count * _SIZE)
+        self._unsynced = True
+        self._count = count
+        self._last_offset = self._entry(count - 1).last_offset if count else -1
+
+    def fsync(self) -> None:
+        if self._unsynced:
+            # Before the call: what is written beside it is for the next time.
+            self._unsynced = False
+            try:
+                self._open().fsync()
+            except OSError:
+                self._unsynced = True
+                raise
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    # -- find
+
+    def collect(self, start: int, end: int, found: list[AbortedTxn]) -> bool:
+        """Add the transactions that overlap with the offsets [start, end). False: the next segment may know more."""
+        if not len(self) or self._last_offset < start:
+            return False
+        position = self._first_at_least(start)
+        while position < self._count:
+            for aborted in self._read(position, min(_PAGE_ENTRIES, self._count - position)):
+                if aborted.first_offset < end:
+                    found.append(aborted)
+                if aborted.last_stable_offset >= end:
+                    return True
+            position += _PAGE_ENTRIES
+        return False
+
+    def entries(self) -> list[AbortedTxn]:
+        return self._read(0, len(self)) if len(self) else []
+
+    def is_sane(self, base_offset: int) -> bool:
+        """Whether the file is what `append` writes."""
+        if not self._disk.exists(self.path):
+            return True
+        file = self._open()
+        data = file.pread(file.size(), 0)
+        if len(data) % _SIZE:
+            return False
+        last = base_offset - 1
+        for version, _, first_offset, last_offset, _ in _ENTRY.iter_unpack(data):
+            if version != _VERSION or last_offset <= last or first_offset > last_offset:
+                return False
+            last = last_offset
+        return True
+
+    def _first_at_least(self, offset: int) -> int:
+        """The position of the first entry whose marker is at or behind `offset`."""
+        low, high = 0, self._count
+        while low < high:
+            middle = (low + high) // 2
+            if self._entry(middle).last_offset < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    # -- the file
+
+    def _entry(self, position: int) -> AbortedTxn:
+        return self._read(position, 1)[0]
+
+    def _read(self, position: int, count: int) -> list[AbortedTxn]:
+        data = self._open().pread(count * _SIZE, position * _SIZE)
+        if len(data) != count * _SIZE:
+            raise OSError(errno.EIO, "transaction index is shorter than it was", self.path)
+        return [AbortedTxn._make(fields[1:]) for fields in _ENTRY.iter_unpack(data)]
+
+    def _look(self) -> None:
+        if self._disk.exists(self.path):
+            self._count = self._open().size() // _SIZE
+            self._last_offset = self._entry(self._count - 1).last_offset if self._count else -1
+        else:
+            self._count = 0
+
+    def _open(self) -> File:
+        file = self._file
+        if file is None:
+            file = self._file = self._disk.open(self.path, create=True)
+        return file

@@ -1,0 +1,83 @@
+"""Transactional batches whose transaction is being verified with its coordinator, before they are appended (KIP-890).
+
+A transaction must not begin in a log that its coordinator does not know to take part: nobody would ever end it. So the
+leader asks the coordinator first, and a guard stands for the question: the batch is appended only with the guard that
+is still the current one. A marker that arrives meanwhile drops the guard, and with it the right to append.
+
+Responsible for the guards and for the lowest sequence number that was seen with them. Not responsible for asking, nor
+for who has an open transaction already (producers.py).
+
+Invariants: at most one guard per producer id; a guard that was dropped never becomes current again.
+"""
+
+from __future__ import annotations
+
+from pykbroker_wire.errors import ErrorCode, KafkaError
+
+
+class _Verification:
+    __slots__ = ("begun_ms", "epoch", "guard", "lowest_sequence", "supports_epoch_bump")
+
+    def __init__(self, epoch: int, sequence: int, supports_epoch_bump: bool, now_ms: int) -> None:
+        self.guard = object()
+        self.epoch = epoch
+        self.lowest_sequence = sequence
+        self.supports_epoch_bump = supports_epoch_bump
+        self.begun_ms = now_ms
+
+
+class Verifications:
+    __slots__ = ("_pending",)
+
+    def __init__(self) -> None:
+        self._pending: dict[int, _Verification] = {}
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def begin(self, producer_id: int, epoch: int, sequence: int, *, supports_epoch_bump: bool, now_ms: int) -> object:
+        """The guard to append with. A second batch that asks meanwhile shares it."""
+        pending = self._pending.get(producer_id)
+        if pending is None:
+            pending = _Verification(epoch, sequence, supports_epoch_bump, now_ms)
+            self._pending[producer_id] = pending
+        elif epoch == pending.epoch:
+            pending.lowest_sequence = min(pending.lowest_sequence, sequence)
+        elif epoch > pending.epoch:
+            pending.epoch, pending.lowest_sequence = epoch, sequence
+        return pending.guard
+
+    def is_current(self, producer_id: int, guard: object | None) -> bool:
+        pending = self._pending.get(producer_id)
+        return pending is not None and guard is pending.guard
+
+    def check_sequence(self, producer_id: int, first_sequence: int, *, knows_batches: bool) -> None:
+        """Keep the order of batches that were sent together: when the first of them is to be sent again because its
+        verification failed, the later ones must not be written before it. Raises OUT_OF_ORDER_SEQUENCE_NUMBER."""
+        pending = self._pending.get(producer_id)
+        if pending is None:
+            return
+        if pending.supports_epoch_bump and first_sequence and not knows_batches:
+            # transaction.version 2: every transaction has an epoch of its own, so its first batch is number 0.
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {producer_id} begins with sequence number {first_sequence}, not 0",
+            )
+        if first_sequence > pending.lowest_sequence:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {producer_id} sent sequence number {first_sequence} while {pending.lowest_sequence} is "
+                "still to be written",
+            )
+
+    def drop(self, producer_id: int) -> None:
+        self._pending.pop(producer_id, None)
+
+    def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
+        """Forget those that never came to an append."""
+        for producer_id, pending in list(self._pending.items()):
+            if now_ms - pending.begun_ms >= expiration_ms:
+                del self._pending[producer_id]
+
+    def clear(self) -> None:
+        self._pending.clear()
