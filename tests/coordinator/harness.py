@@ -48,10 +48,13 @@ class Bench:
     """One shard and its world."""
 
     def __init__(
-        self, settings: GroupSettings | None = None, log: list[tuple[bytes, bytes | None]] | None = None
+        self,
+        settings: GroupSettings | None = None,
+        log: list[tuple[bytes, bytes | None]] | None = None,
+        now_ms: int = START_MS,
     ) -> None:
         self.settings = settings or GroupSettings()
-        self.now_ms = START_MS
+        self.now_ms = now_ms
         self.log: list[tuple[bytes, bytes | None]] = []
         self.answers: dict[Token, Any] = {}
         self.refuse_next: ErrorCode | None = None
@@ -69,8 +72,7 @@ class Bench:
 
     def restart(self) -> Bench:
         """Another coordinator takes over what is in the log."""
-        other = Bench(self.settings, self.log)
-        other.now_ms = self.now_ms
+        other = Bench(self.settings, self.log, self.now_ms)
         other._ids = self._ids
         return other
 

@@ -16,10 +16,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from pykbroker.coordinator.group.classic import State
+from pykbroker.coordinator.group.records import encode, group_tombstone
 from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker.coordinator.result import Token
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.join_group import JoinGroupResponse
+from pykbroker_wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from pykbroker_wire.messages.sync_group import SyncGroupResponse
 from tests.coordinator.harness import Bench, Refused, subscription
 
@@ -27,6 +33,7 @@ pytestmark = pytest.mark.slow
 
 PARTITIONS = range(4)
 GROUP = "g"
+GROUP_KEY = encode(group_tombstone(GROUP))[0]
 
 
 class Consumer:
@@ -60,6 +67,9 @@ class Groups(RuleBasedStateMachine):
         #: commits that were refused by the log: they may not appear
         self.next_offset = 0
         self.owners: dict[tuple[int, int], str] = {}
+        #: days that passed altogether: offsets are kept for seven after the group became empty
+        self.idle_days = 0
+        self.written = 0
 
     # -- what clients do ----------------------------------------------------------------------------------------------
 
@@ -185,6 +195,81 @@ class Groups(RuleBasedStateMachine):
     def refuse(self) -> None:
         self.bench.refuse_next = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
+    # -- what administrators do, and time -----------------------------------------------------------------------------
+
+    @rule(partition=st.sampled_from(PARTITIONS), back=st.integers(0, 5))
+    def reset(self, partition: int, back: int) -> None:
+        """kafka-consumer-groups --reset-offsets: a commit of nobody, which only an empty group takes."""
+        empty = self._is_empty()
+        token = self.bench.commit(GROUP, {("t", partition): back})
+        answer = self.bench.answers.pop(token)
+        if isinstance(answer, Refused):
+            assert not empty or answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE, answer
+        else:
+            assert empty
+            self.acknowledged[partition] = back
+
+    @rule(partition=st.sampled_from(PARTITIONS))
+    def delete_offset(self, partition: int) -> None:
+        request = OffsetDeleteRequest(
+            group_id=GROUP,
+            topics=[
+                OffsetDeleteRequestTopic(name="t", partitions=[OffsetDeleteRequestPartition(partition_index=partition)])
+            ],
+        )
+        answer = self.bench.ask(lambda shard, token, now_ms: shard.delete_offsets(request, token, now_ms))
+        if isinstance(answer, Refused):
+            return
+        if answer.topics[0].partitions[0].error_code == ErrorCode.NONE:
+            self.acknowledged.pop(partition, None)
+        else:
+            assert not self._is_empty()
+
+    @rule()
+    def delete_group(self) -> None:
+        empty, there = self._is_empty(), GROUP in self.bench.shard.groups
+        answer = self.bench.ask(lambda shard, token, now_ms: shard.delete_groups([GROUP], token, now_ms))
+        if isinstance(answer, Refused):
+            return
+        code = answer[0].error_code
+        if not there:
+            assert code == ErrorCode.GROUP_ID_NOT_FOUND
+        elif empty:
+            assert code == ErrorCode.NONE
+            self._forget_offsets()
+        else:
+            assert code == ErrorCode.NON_EMPTY_GROUP
+
+    @rule(days=st.sampled_from([1, 6, 16]))
+    def let_days_pass(self, days: int) -> None:
+        """Everybody is forgotten at once; offsets after the week that they are kept, counted from when that was."""
+        self.bench.refuse_next = None
+        self.bench.advance(days * 86_400_000)
+        for consumer in self.consumers:
+            self._hear(consumer)
+            consumer.owns = frozenset()
+        self.idle_days += days
+        kept = self.bench.committed(GROUP)
+        if self.idle_days < 7:
+            assert kept == {("t", partition): offset for partition, offset in self.acknowledged.items()}
+        if days == 16:
+            assert not kept
+        self.acknowledged = {partition: offset for (_, partition), offset in kept.items()}
+        if GROUP not in self.bench.shard.groups:
+            assert not kept
+            self._forget_offsets()
+        else:
+            assert kept
+
+    def _is_empty(self) -> bool:
+        group = self.bench.shard.groups.get(GROUP)
+        return group is None or group.state is State.EMPTY
+
+    def _forget_offsets(self) -> None:
+        """The group is gone, and its offsets with it."""
+        self.acknowledged.clear()
+        self.owners.clear()
+
     @rule()
     def fail_over(self) -> None:
         """Requests that are parked are lost with the old coordinator; clients find the new one."""
@@ -247,6 +332,11 @@ class Groups(RuleBasedStateMachine):
 
     @invariant()
     def the_generation_rises(self) -> None:
+        written, self.written = self.bench.log[self.written :], len(self.bench.log)
+        if any(key == GROUP_KEY and value is None for key, value in written):
+            # It was empty and without offsets when the expiry came: another one of its name begins again.
+            self.generation = 0
+            self.owners.clear()
         group = self.bench.shard.groups.get(GROUP)
         if group is not None:
             assert group.generation >= self.generation
@@ -300,5 +390,5 @@ class Groups(RuleBasedStateMachine):
 
 TestGroups = Groups.TestCase
 TestGroups.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=100, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
