@@ -27,6 +27,9 @@ from pykbroker.config.live import LiveConfig
 from pykbroker.config.load import Config
 from pykbroker.controller.active import ActiveController
 from pykbroker.coordinator.group.service import GroupService
+from pykbroker.coordinator.transaction.marker_writer import MarkerWriter
+from pykbroker.coordinator.transaction.service import TransactionService
+from pykbroker.coordinator.transaction.verifier import Verifier
 from pykbroker.lifecycle import BrokerLifecycle, ControllerRegistration
 from pykbroker.metadata.image import Endpoint as MetadataEndpoint
 from pykbroker.metadata.live_config import LiveConfigPublisher
@@ -35,7 +38,7 @@ from pykbroker.metrics.registry import Metrics
 from pykbroker.net.admission import Admission
 from pykbroker.net.listener import Listener, WaitingMemory
 from pykbroker.net.settings import admission_limits, limits_of, setup_timeout
-from pykbroker.quorum.channel import Channel, InMemoryChannel, LeaderChannel, SocketPeers
+from pykbroker.quorum.channel import BrokerChannels, Channel, InMemoryChannel, LeaderChannel, SocketPeers
 from pykbroker.quorum.driver import QuorumConfig, QuorumDriver
 from pykbroker.replica.assignments import Assignments
 from pykbroker.replica.fetch_sessions import FetchSessions
@@ -93,6 +96,7 @@ class Node:
         self._assignments: Assignments | None = None
         self._registration: ControllerRegistration | None = None
         self._channel: Channel | None = None
+        self._channels: BrokerChannels | None = None
         self._controller_dispatcher: Dispatcher | None = None
         self._stopping = False
 
@@ -330,6 +334,14 @@ class Node:
             fatal=lambda reason: self._fail(RuntimeError(reason)),
         )
         producer_ids = ProducerIds(runtime, config.node_id, lambda: lifecycle.broker_epoch, channel.send)
+        channels = self._channels = BrokerChannels(
+            runtime, partial(self._address_of, loader), f"broker-{config.node_id}", setup_timeout(config)
+        )
+        markers = MarkerWriter(runtime, replicas, groups.coordinator, config.int("request.timeout.ms"))
+        transactions = TransactionService(
+            runtime, config, config.node_id, replicas, loader, producer_ids, markers.write, channels.send
+        )
+        verifier = Verifier(runtime, self.live.current, config.node_id, loader, transactions, channels.send)
         assignments = self._assignments = Assignments(
             runtime, config.node_id, lambda: lifecycle.broker_epoch, channel.send, loader
         )
@@ -344,6 +356,9 @@ class Node:
             metrics=self.metrics,
             replicas=replicas,
             groups=groups,
+            transactions=transactions,
+            verifier=verifier,
+            markers=markers,
             fetch_sessions=FetchSessions(
                 config.int("max.incremental.fetch.session.cache.slots"), runtime.random, self.metrics
             ),
@@ -356,7 +371,9 @@ class Node:
             listener.dispatch = dispatcher
         self.live.on_change(replicas.reconfigure)
         loader.add_publisher(replicas)
+        self.live.on_change(verifier.reconfigure)
         loader.add_publisher(groups)
+        loader.add_publisher(transactions)
         lifecycle.start(self._advertised(config.listeners.advertised_broker))
         await lifecycle.caught_up
         # The image has everything up to this broker's registration: what was there before is recovered before clients
@@ -366,9 +383,16 @@ class Node:
             await asyncio.sleep(0)
         self._upkeep = Upkeep(runtime, config, replicas)
         self._upkeep.start()
+        transactions.start()
         await lifecycle.ready_to_unfence()
         for listener in self._listeners_of(config.listeners.broker):
             await listener.serve()
+
+    def _address_of(self, loader: MetadataLoader, broker_id: int) -> tuple[str, int] | None:
+        """Where another broker listens for brokers."""
+        broker = loader.image.brokers.get(broker_id)
+        endpoint = None if broker is None else broker.endpoints.get(self.config.listeners.inter_broker_name)
+        return None if endpoint is None else (endpoint.host, endpoint.port)
 
     def _advertised(self, points: tuple[EndPoint, ...]) -> list[MetadataEndpoint]:
         return [
@@ -407,6 +431,7 @@ class Node:
         broker = self._broker
         broker_epoch = -1
         if broker is not None:
+            broker.transactions.close()
             broker.groups.close()
             broker.producer_ids.close()
             broker_epoch = broker.lifecycle.broker_epoch
@@ -419,6 +444,8 @@ class Node:
             await self._quorum.stop()
         if isinstance(self._channel, LeaderChannel):
             self._channel.close()
+        if self._channels is not None:
+            self._channels.close()
         for log_dir in self._log_dirs:
             try:
                 await self.runtime.run_blocking(_close, log_dir, clean and broker is not None, broker_epoch)

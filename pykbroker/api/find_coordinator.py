@@ -1,7 +1,7 @@
 """FindCoordinator, versions 0-6. KIP-699 (several keys, version 4), KIP-890 (5), KIP-932 (share groups, 6).
 
-Works: groups. The internal topic is made when first asked for, and the answer is COORDINATOR_NOT_AVAILABLE meanwhile.
-Not yet: transactional ids and share groups (COORDINATOR_NOT_AVAILABLE), whose coordinators are not here.
+Works: groups and transactional ids. Their internal topics are made when first asked for, and the answer is
+COORDINATOR_NOT_AVAILABLE meanwhile. Not yet: share groups (COORDINATOR_NOT_AVAILABLE), whose coordinator is not here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from pykbroker.api.auto_create import ensure_topic
 from pykbroker.api.context import RequestContext
 from pykbroker.api.group_helpers import broker, may
 from pykbroker.api.leaders import Node, node_on_listener
-from pykbroker.coordinator.group.service import OFFSETS_TOPIC
+from pykbroker.coordinator.group.service import GroupService
+from pykbroker.coordinator.transaction.service import TransactionService
+from pykbroker.metadata.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -65,7 +67,6 @@ def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Node:
     elif key_type == TRANSACTION:
         if not ctx.authorize(Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, key):
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     else:
         if key_type != SHARE or ctx.api_version < _SHARE_FROM:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
@@ -77,11 +78,16 @@ def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Node:
         )
     services = broker(ctx)
     topics = services.metadata.image.topics
-    if OFFSETS_TOPIC not in topics.by_name:
+    service: GroupService | TransactionService
+    if key_type == GROUP:
+        topic, service = GROUP_METADATA_TOPIC, services.groups
+    else:
+        topic, service = TRANSACTION_STATE_TOPIC, services.transactions
+    if topic not in topics.by_name:
         # The client asks again; the answer does not wait for the controller.
-        ensure_topic(services, OFFSETS_TOPIC)
+        ensure_topic(services, topic)
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    partition = topics.partition(OFFSETS_TOPIC, services.groups.partition_of(key))
+    partition = topics.partition(topic, service.partition_of(key))
     node = node_on_listener(services, partition.leader, ctx.listener_name) if partition is not None else None
     if node is None:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -1,7 +1,8 @@
-"""InitProducerId, versions 0-5. KIP-98, KIP-360.
+"""InitProducerId, versions 0-5. KIP-98, KIP-360 (an epoch to go on from, version 3), KIP-588 (PRODUCER_FENCED, 4).
 
-Works: idempotent producers. Gap: a transactional id is answered with UNSUPPORTED_VERSION until the transaction
-coordinator moves in; requests that Apache Kafka refuses are refused in its order before that.
+Works: idempotent producers, and transactional ones: a rising epoch, a new producer id when the epochs are used up, an
+open transaction that is aborted first (CONCURRENT_TRANSACTIONS meanwhile). Two-phase commit (KIP-939) needs version 6,
+which is not stable in 4.3 and is not served.
 """
 
 from __future__ import annotations
@@ -9,17 +10,20 @@ from __future__ import annotations
 import asyncio
 
 from pykbroker.api.context import RequestContext
+from pykbroker.api.transaction_helpers import known_to, may_write, transactions
+from pykbroker.coordinator.later import Later, then
+from pykbroker.coordinator.transaction.shard import Identity
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
+_FENCED_FROM = 4
 
-def handle(
-    ctx: RequestContext, request: InitProducerIdRequest
-) -> InitProducerIdResponse | asyncio.Future[InitProducerIdResponse]:
+
+def handle(ctx: RequestContext, request: InitProducerIdRequest) -> Later[InitProducerIdResponse]:
     transactional_id = request.transactional_id
     if transactional_id is not None:
-        if not ctx.authorize(Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id):
+        if not may_write(ctx, transactional_id):
             return _error(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     elif not ctx.authorize(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER, CLUSTER_NAME) and not any(
         ctx.authorize(Operation.WRITE, Resource.TOPIC, name) for name in ctx.broker.metadata.image.topics.by_name
@@ -27,12 +31,22 @@ def handle(
         return _error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         return _error(ErrorCode.INVALID_REQUEST)
-    if transactional_id is not None:
-        if not transactional_id:
-            return _error(ErrorCode.INVALID_REQUEST)
-        if not 0 < request.transaction_timeout_ms <= ctx.broker.config.int("transaction.max.timeout.ms"):
-            return _error(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
-        return _error(ErrorCode.UNSUPPORTED_VERSION)
+    if transactional_id is None:
+        return _idempotent(ctx)
+    expected = None if request.producer_id == -1 else (request.producer_id, request.producer_epoch)
+    identity = transactions(ctx).init_producer_id(transactional_id, request.transaction_timeout_ms, expected)
+    return then(identity, lambda answer: _answer(ctx.api_version, answer))
+
+
+def _answer(version: int, identity: Identity) -> InitProducerIdResponse:
+    return InitProducerIdResponse(
+        error_code=known_to(version, _FENCED_FROM, identity.error),
+        producer_id=identity.producer_id,
+        producer_epoch=identity.producer_epoch,
+    )
+
+
+def _idempotent(ctx: RequestContext) -> Later[InitProducerIdResponse]:
     taken = ctx.broker.producer_ids.take()
     if isinstance(taken, int):
         return InitProducerIdResponse(producer_id=taken, producer_epoch=0)

@@ -1,7 +1,7 @@
 """Produce, versions 3-13. KIP-98 (idempotence), KIP-467 (record errors), KIP-516 (topic ids), KIP-951 (leader hints).
 
-Works: acks 0, 1 and all, idempotent producers, every record checked. acks=0 with an error closes the connection, as in
-Apache Kafka: it is the only way to tell. Transactional batches are refused until the transaction coordinator moves in.
+Works: acks 0, 1 and all, idempotent producers, transactions (produce_in_transaction.py; KIP-98, KIP-890), every record
+checked. acks=0 with an error closes the connection, as in Apache Kafka: it is the only way to tell.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from pykbroker.api import produce_in_transaction
 from pykbroker.api.context import RequestContext
 from pykbroker.api.leaders import leader_hint, node_on_listener
+from pykbroker.api.produce_in_transaction import Unverified, Verified, is_transactional
 from pykbroker.metadata.names import INTERNAL_TOPICS
 from pykbroker.net.connection import CloseConnection
 from pykbroker.replica.partition import Partition
@@ -108,13 +110,23 @@ def handle_frame(
     ]
 
 
-def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
+def handle(ctx: RequestContext, request: ProduceRequest) -> Any:
+    refused, transactional = _judge(ctx, request)
+    if transactional and not refused:
+        return produce_in_transaction.handle(ctx, request, append)
+    return append(ctx, request, None, refused)
+
+
+def append(
+    ctx: RequestContext, request: ProduceRequest, verified: Verified | None, refused: ErrorCode = _NONE
+) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
+    """Append what may be appended. `verified`: what is known of the partitions of a transaction; `refused`: what is
+    wrong with all of it."""
     acks = request.acks
     services = ctx.broker
     now_ms = ctx.arrival_ms
     by_id = ctx.api_version >= _TOPIC_IDS_FROM
     before_zstd = ctx.api_version < _ZSTD_FROM
-    refused = _refuse(ctx, request)
     topics: list[TopicProduceResponse] = []
     waiting: _Waiting = []
     failed = False
@@ -147,8 +159,13 @@ def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | as
                     raise NotOneBatch(ErrorCode.INVALID_RECORD, "the records field is null")
                 if before_zstd and len(records) > _ATTRIBUTES_AT and records[_ATTRIBUTES_AT] & _CODEC == _ZSTD:
                     raise NotOneBatch(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+                guard = None
+                if verified is not None:
+                    guard = verified.get((name, index))
+                    if isinstance(guard, KafkaError):
+                        raise guard
                 partition = services.replicas.get(name, index)
-                info = partition.append(records, required_acks=acks, now_ms=now_ms)
+                info = partition.append(records, required_acks=acks, now_ms=now_ms, verification=guard)
             except KafkaError as error:
                 failed = True
                 answers.append(_failure(ctx, name, index, error, partition))
@@ -175,21 +192,18 @@ def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | as
     return _with_endpoints(ctx, response) if failed else response
 
 
-def _refuse(ctx: RequestContext, request: ProduceRequest) -> ErrorCode:
-    """What is wrong with the request as a whole. CVE-2018-17196: every batch of it tells if it is transactional."""
-    for topic in request.topic_data:
-        for asked in topic.partition_data:
-            # One batch: a partition with more of them is refused anyway.
-            records = asked.records
-            if records is not None and len(records) > _ATTRIBUTES_AT and records[_ATTRIBUTES_AT] & _TRANSACTIONAL:
-                transactional_id = request.transactional_id
-                if transactional_id is None or not ctx.authorize(
-                    Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id
-                ):
-                    return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-                # No transactional id was ever given out, so no producer can own this one.
-                return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    return _NONE if request.acks in _ACKS else ErrorCode.INVALID_REQUIRED_ACKS
+def _judge(ctx: RequestContext, request: ProduceRequest) -> tuple[ErrorCode, bool]:
+    """What is wrong with the request as a whole, and whether it belongs to a transaction. CVE-2018-17196: every batch
+    of it tells if it is transactional. One batch: a partition with more of them is refused anyway."""
+    transactional = any(
+        is_transactional(asked.records) for topic in request.topic_data for asked in topic.partition_data
+    )
+    if transactional and (
+        request.transactional_id is None
+        or not ctx.authorize(Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id)
+    ):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, True
+    return _NONE if request.acks in _ACKS else ErrorCode.INVALID_REQUIRED_ACKS, transactional
 
 
 def _each_once(asked: list[PartitionProduceData]) -> Iterable[PartitionProduceData]:
@@ -222,6 +236,8 @@ def _fail(answer: PartitionProduceResponse, error: KafkaError, partition: Partit
             for index, message in error.record_errors
         ]
         answer.error_message = error.message
+    elif isinstance(error, Unverified):
+        answer.error_message = error.message or None
     elif isinstance(error, NotOneBatch) and error.code == ErrorCode.CORRUPT_MESSAGE:
         # Apache Kafka fills the message of these two kinds only; the others carry null.
         answer.error_message = error.message or None

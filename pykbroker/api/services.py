@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from pykbroker.config.load import Config
     from pykbroker.controller.active import ActiveController
     from pykbroker.coordinator.group.service import GroupService
+    from pykbroker.coordinator.transaction.marker_writer import MarkerWriter
+    from pykbroker.coordinator.transaction.service import TransactionService
+    from pykbroker.coordinator.transaction.verifier import Verifier
     from pykbroker.lifecycle import BrokerLifecycle
     from pykbroker.metadata.loader import MetadataLoader
     from pykbroker.metrics.registry import Metrics
@@ -48,6 +51,9 @@ class BrokerServices(Services):
 
     replicas: ReplicaTable
     groups: GroupService
+    transactions: TransactionService
+    verifier: Verifier
+    markers: MarkerWriter
     fetch_sessions: FetchSessions
     producer_ids: ProducerIds
     controller_channel: Channel

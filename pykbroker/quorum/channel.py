@@ -5,6 +5,7 @@ the future (`ConnectionError` or `TimeoutError`), and whether to try again is th
 
 * `Channel` leads to one receiver, which may move: the active controller.
 * `Peers` lead to the nodes of the quorum, each request saying which.
+* `BrokerChannels` lead to any broker by its id.
 """
 
 from __future__ import annotations
@@ -167,6 +168,33 @@ class LeaderChannel:
         if destination is None:
             return _failed(self._runtime.loop, ConnectionError("no controller is known"))
         return self._peers.send(destination, request, timeout_ms)
+
+    def close(self) -> None:
+        self._peers.close()
+
+
+class BrokerChannels:
+    """Lead to the brokers by id, over the listener on which brokers talk to each other.
+
+    `address` says where a broker is now: None while it is not registered, or has no such listener.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        address: Callable[[int], tuple[str, int] | None],
+        client_id: str,
+        setup: SetupTimeout | None = None,
+    ) -> None:
+        self._runtime = runtime
+        self._address = address
+        self._peers = SocketPeers(runtime, client_id, setup)
+
+    def send(self, broker_id: int, request: Any, timeout_ms: int) -> asyncio.Future[Any]:
+        address = self._address(broker_id)
+        if address is None:
+            return _failed(self._runtime.loop, ConnectionError(f"broker {broker_id} cannot be reached"))
+        return self._peers.connection(*address).send(request, timeout_ms)
 
     def close(self) -> None:
         self._peers.close()

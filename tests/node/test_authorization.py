@@ -14,6 +14,8 @@ from pykbroker.security.authorizer import DenyAll, Operation, Resource
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     allocate_producer_ids,
     alter_configs,
     alter_partition,
@@ -37,9 +39,11 @@ from pykbroker_wire.messages import (
     describe_log_dirs,
     describe_quorum,
     describe_topic_partitions,
+    describe_transactions,
     describe_user_scram_credentials,
     elect_leaders,
     end_quorum_epoch,
+    end_txn,
     envelope,
     fetch,
     fetch_snapshot,
@@ -53,6 +57,7 @@ from pykbroker_wire.messages import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -63,6 +68,7 @@ from pykbroker_wire.messages import (
     update_features,
     update_raft_voter,
     vote,
+    write_txn_markers,
 )
 from pykbroker_wire.records.batch import build_batch
 from tests.node.sim import Sim
@@ -218,6 +224,21 @@ def requests(topic_id: bytes, cluster_id: str) -> Iterator[tuple[Any, int | None
     )
     yield init_producer_id.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=100), None, CLUSTER
     yield init_producer_id.InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=100), None, TRANSACTION
+    added = [add_partitions_to_txn.AddPartitionsToTxnTopic(name="t", partitions=[0])]
+    yield (
+        add_partitions_to_txn.AddPartitionsToTxnRequest(v3_and_below_transactional_id="x", v3_and_below_topics=added),
+        3,
+        TRANSACTION,
+    )
+    transaction = add_partitions_to_txn.AddPartitionsToTxnTransaction(transactional_id="x", topics=added)
+    yield add_partitions_to_txn.AddPartitionsToTxnRequest(transactions=[transaction]), None, CLUSTER
+    yield add_offsets_to_txn.AddOffsetsToTxnRequest(transactional_id="x", group_id="g"), None, TRANSACTION
+    yield end_txn.EndTxnRequest(transactional_id="x"), None, TRANSACTION
+    marked = [write_txn_markers.WritableTxnMarkerTopic(name="t", partition_indexes=[0])]
+    markers = [write_txn_markers.WritableTxnMarker(producer_id=1, topics=marked)]
+    yield write_txn_markers.WriteTxnMarkersRequest(markers=markers), None, CLUSTER
+    yield describe_transactions.DescribeTransactionsRequest(transactional_ids=["x"]), None, TRANSACTION
+    yield list_transactions.ListTransactionsRequest(), None, None
     yield (
         offset_for_leader_epoch.OffsetForLeaderEpochRequest(
             replica_id=-1,
@@ -349,7 +370,7 @@ def codes(value: Any) -> Iterator[int]:
     elif hasattr(value, "__slots__"):
         for name in value.__slots__:
             found = getattr(value, name)
-            if name == "error_code":
+            if name in ("error_code", "partition_error_code"):
                 if found:
                     yield found
             else:
@@ -410,7 +431,8 @@ def test_each_answers_kafkas_error(denied: dict[str, Any]) -> None:
 
 def test_what_has_no_error_shows_nothing(denied: dict[str, Any]) -> None:
     answers = {type(request): answer for request, answer, expected in denied.values() if expected is None}
-    assert len(answers) == 3
+    assert len(answers) == 4
+    assert answers[list_transactions.ListTransactionsRequest].transaction_states == []
     assert answers[metadata.MetadataRequest].topics == []
     assert answers[list_groups.ListGroupsRequest].groups == []
     assert answers[describe_cluster.DescribeClusterRequest].cluster_authorized_operations == 0

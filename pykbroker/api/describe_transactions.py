@@ -1,0 +1,54 @@
+"""DescribeTransactions, version 0: the state of transactional ids that this node coordinates. KIP-664.
+
+Works. Topics that the caller may not describe are left out.
+"""
+
+from __future__ import annotations
+
+from pykbroker.api.context import RequestContext
+from pykbroker.api.transaction_helpers import may_describe, transactions
+from pykbroker.coordinator.later import Later, gather, then
+from pykbroker.coordinator.transaction.records import Transaction
+from pykbroker.security.authorizer import Operation, Resource
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+
+def handle(ctx: RequestContext, request: DescribeTransactionsRequest) -> Later[DescribeTransactionsResponse]:
+    parts: list[Later[TransactionState]] = [_one(ctx, each) for each in request.transactional_ids]
+    states: Later[list[TransactionState]] = gather(parts)
+    return then(states, lambda answers: DescribeTransactionsResponse(transaction_states=answers))
+
+
+def _one(ctx: RequestContext, transactional_id: str) -> Later[TransactionState]:
+    if not may_describe(ctx, transactional_id):
+        return TransactionState(
+            transactional_id=transactional_id, error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        )
+    return then(transactions(ctx).describe(transactional_id), lambda answer: _state(ctx, transactional_id, *answer))
+
+
+def _state(ctx: RequestContext, transactional_id: str, code: ErrorCode, found: Transaction | None) -> TransactionState:
+    if found is None:
+        return TransactionState(transactional_id=transactional_id, error_code=code)
+    by_topic: dict[str, list[int]] = {}
+    for topic, index in sorted(found.partitions):
+        by_topic.setdefault(topic, []).append(index)
+    return TransactionState(
+        transactional_id=transactional_id,
+        transaction_state=found.state.kafka_name,
+        transaction_timeout_ms=found.timeout_ms,
+        transaction_start_time_ms=found.start_ms,
+        producer_id=found.producer_id,
+        producer_epoch=found.epoch,
+        topics=[
+            TopicData(topic=topic, partitions=partitions)
+            for topic, partitions in by_topic.items()
+            if ctx.authorize(Operation.DESCRIBE, Resource.TOPIC, topic)
+        ],
+    )

@@ -1,0 +1,33 @@
+"""EndTxn, versions 0-5. KIP-98; KIP-890 (version 5: the epoch rises, and the answer says the identity to go on with).
+
+Works: commit and abort, and the same end asked for again. The answer leaves when the decision is committed in
+`__transaction_state`; markers follow.
+"""
+
+from __future__ import annotations
+
+from pykbroker.api.context import RequestContext
+from pykbroker.api.transaction_helpers import known_to, may_write, transactions
+from pykbroker.coordinator.later import Later, then
+from pykbroker.coordinator.transaction.shard import Producer
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+_FENCED_FROM = 2
+_EPOCH_BUMP_FROM = 5
+
+
+def handle(ctx: RequestContext, request: EndTxnRequest) -> Later[EndTxnResponse]:
+    if not may_write(ctx, request.transactional_id):
+        return EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    version = ctx.api_version
+    producer = Producer(request.transactional_id, request.producer_id, request.producer_epoch)
+    ended = transactions(ctx).end(producer, request.committed, 2 if version >= _EPOCH_BUMP_FROM else 0)
+    return then(
+        ended,
+        lambda identity: EndTxnResponse(
+            error_code=known_to(version, _FENCED_FROM, identity.error),
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+        ),
+    )

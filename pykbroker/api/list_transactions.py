@@ -1,0 +1,59 @@
+"""ListTransactions, versions 0-2: what this node coordinates. KIP-664; KIP-994 (duration, 1); KIP-1152 (pattern, 2).
+
+Works: every filter. A state that nobody knows is told back, and the others filter as if it matched nothing. Only ids
+that the caller may describe are listed.
+"""
+
+from __future__ import annotations
+
+from pykbroker.api.context import RequestContext
+from pykbroker.api.transaction_helpers import may_describe, transactions
+from pykbroker.coordinator.group.regex import Pattern, compile_pattern
+from pykbroker.coordinator.later import Later, then
+from pykbroker.coordinator.transaction.records import Transaction
+from pykbroker.coordinator.transaction.states import BY_NAME
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+
+
+def handle(ctx: RequestContext, request: ListTransactionsRequest) -> Later[ListTransactionsResponse]:
+    wanted = list(dict.fromkeys(request.state_filters))
+    states = {BY_NAME[name] for name in wanted if name in BY_NAME}
+    unknown = [name for name in wanted if name not in BY_NAME]
+    pattern: Pattern | None = None
+    if request.transactional_id_pattern:
+        try:
+            pattern = compile_pattern(request.transactional_id_pattern)
+        except KafkaError as error:
+            return ListTransactionsResponse(error_code=error.code)
+    found = transactions(ctx).list_transactions(
+        states if wanted else None, frozenset(request.producer_id_filters), request.duration_filter
+    )
+    return then(found, lambda answer: _response(ctx, *answer, unknown, pattern))
+
+
+def _response(
+    ctx: RequestContext,
+    code: ErrorCode,
+    found: list[tuple[str, Transaction]],
+    unknown: list[str],
+    pattern: Pattern | None,
+) -> ListTransactionsResponse:
+    if code:
+        return ListTransactionsResponse(error_code=code)
+    return ListTransactionsResponse(
+        unknown_state_filters=unknown,
+        transaction_states=[
+            TransactionState(
+                transactional_id=transactional_id,
+                producer_id=transaction.producer_id,
+                transaction_state=transaction.state.kafka_name,
+            )
+            for transactional_id, transaction in found
+            if (pattern is None or pattern.matches(transactional_id)) and may_describe(ctx, transactional_id)
+        ],
+    )

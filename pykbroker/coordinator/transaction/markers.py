@@ -1,0 +1,191 @@
+"""Which markers go where: a value that is told of decisions, answers and leaders, and says what to send.
+
+Responsible for a queue per broker (markers of many transactions in one request), one request at a time to each broker,
+what an answer means, what waits for a leader or for its next attempt, and when a transaction has all of its markers.
+Not responsible for sending, for time, nor for what follows (sender.py).
+
+What an error means: most pass with time or with the metadata, and the marker is sent again, to whoever leads then. A
+partition that is gone needs no marker. INVALID_PRODUCER_EPOCH says that the log has seen this epoch's marker, or a
+later epoch, already: an answer was lost, the marker was not (with transaction.version 2 a repeated marker always ends
+like this). TRANSACTION_COORDINATOR_FENCED says that another coordinator sends them by now.
+
+Invariant: every partition of a job is in exactly one of: queued, sent, leaderless, resting, done; a job whose
+partitions are all done is in `completed` once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from pykbroker.coordinator.transaction.records import TopicPartition
+from pykbroker.coordinator.transaction.shard import Decided
+from pykbroker_wire.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+#: Which broker leads a partition: -1 while nobody does, None when there is no such partition.
+LeaderOf = Callable[[TopicPartition], "int | None"]
+
+_DONE: Final = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        ErrorCode.UNSUPPORTED_VERSION,
+    }
+)
+_PASSES: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+
+
+class Job:
+    """One decided transaction and the partitions that have no marker yet. Compared by identity."""
+
+    __slots__ = ("coordinator_epoch", "decided", "index", "remaining")
+
+    def __init__(self, index: int, coordinator_epoch: int, decided: Decided) -> None:
+        #: partition of `__transaction_state`, and the leader epoch in which it was decided or loaded
+        self.index = index
+        self.coordinator_epoch = coordinator_epoch
+        self.decided = decided
+        self.remaining = set(decided.partitions)
+
+    def __repr__(self) -> str:
+        return f"markers of {self.decided.producer} for {len(self.remaining)} partitions"
+
+
+class Sending(NamedTuple):
+    job: Job
+    partitions: list[TopicPartition]
+
+
+class MarkerQueue:
+    """See the module."""
+
+    def __init__(self, leader_of: LeaderOf) -> None:
+        self._leader_of = leader_of
+        #: by transactional id: the newest decision
+        self.jobs: dict[str, Job] = {}
+        self._queued: dict[int, dict[Job, list[TopicPartition]]] = {}
+        self._busy: set[int] = set()
+        self._leaderless: dict[Job, list[TopicPartition]] = {}
+        self._resting: dict[Job, list[TopicPartition]] = {}
+        self._completed: list[Job] = []
+
+    @property
+    def waits_for_leaders(self) -> bool:
+        return bool(self._leaderless)
+
+    @property
+    def rests(self) -> bool:
+        return bool(self._resting)
+
+    # -- inputs -------------------------------------------------------------------------------------------------------
+
+    def add(self, job: Job) -> None:
+        """A decision, or the same one again by a coordinator of a later epoch."""
+        self.jobs[job.decided.producer.transactional_id] = job
+        # Sorted, so that the same run sends the same requests.
+        self._route(job, sorted(job.remaining))
+        if not job.remaining:
+            self._complete(job)
+
+    def answered(self, broker: int, sent: list[Sending], codes: Mapping[tuple[Job, TopicPartition], ErrorCode]) -> None:
+        """A broker's verdicts on what `take` gave for it."""
+        self._busy.discard(broker)
+        for job, partitions in sent:
+            for partition in partitions:
+                self.settle(job, partition, codes.get((job, partition), ErrorCode.NETWORK_EXCEPTION))
+
+    def failed(self, broker: int, sent: list[Sending]) -> None:
+        """No answer came: the markers may be written, and are sent again."""
+        self.answered(broker, sent, {})
+
+    def settle(self, job: Job, partition: TopicPartition, code: ErrorCode) -> None:
+        """The verdict on one marker."""
+        if not self._is_current(job):
+            return
+        if code in _DONE:
+            self._done(job, partition)
+        elif code == ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+            logger.info("%r: given up, another coordinator has taken over", job)
+            self.discard(job)
+        else:
+            if code not in _PASSES:
+                logger.error("%r: the marker for %s-%d was refused: %s", job, *partition, code.name)
+            self._resting.setdefault(job, []).append(partition)
+
+    def leaders_changed(self) -> None:
+        """What has no leader is looked at again, and what rests too: it may have rested for that."""
+        waiting, self._leaderless = self._leaderless, {}
+        for job, partitions in waiting.items():
+            self._route(job, partitions)
+        self.rouse()
+
+    def rouse(self) -> None:
+        """What was refused, or not answered, has rested enough."""
+        resting, self._resting = self._resting, {}
+        for job, partitions in resting.items():
+            self._route(job, partitions)
+
+    def discard(self, job: Job) -> None:
+        """Its coordinator is no longer here."""
+        if self._is_current(job):
+            del self.jobs[job.decided.producer.transactional_id]
+
+    # -- outputs ------------------------------------------------------------------------------------------------------
+
+    def brokers(self) -> list[int]:
+        """To whom something may be sent now."""
+        return [broker for broker, queued in self._queued.items() if queued and broker not in self._busy]
+
+    def take(self, broker: int) -> list[Sending]:
+        """Everything for one broker; nothing more goes there before `answered` or `failed`."""
+        queued = self._queued.pop(broker, {})
+        self._busy.add(broker)
+        return [Sending(job, partitions) for job, partitions in queued.items() if self._is_current(job)]
+
+    def completed(self) -> list[Job]:
+        """Jobs that have become complete since somebody asked."""
+        done, self._completed = self._completed, []
+        return done
+
+    # -- within -------------------------------------------------------------------------------------------------------
+
+    def _is_current(self, job: Job) -> bool:
+        return self.jobs.get(job.decided.producer.transactional_id) is job
+
+    def _route(self, job: Job, partitions: list[TopicPartition]) -> None:
+        if not self._is_current(job):
+            return
+        for partition in partitions:
+            leader = self._leader_of(partition)
+            if leader is None:
+                # Deleted: nobody reads its transaction.
+                self._done(job, partition)
+            elif leader < 0:
+                self._leaderless.setdefault(job, []).append(partition)
+            else:
+                self._queued.setdefault(leader, {}).setdefault(job, []).append(partition)
+
+    def _done(self, job: Job, partition: TopicPartition) -> None:
+        if partition in job.remaining:
+            job.remaining.discard(partition)
+            if not job.remaining:
+                self._complete(job)
+
+    def _complete(self, job: Job) -> None:
+        if self._is_current(job):
+            del self.jobs[job.decided.producer.transactional_id]
+            self._completed.append(job)

@@ -1,0 +1,196 @@
+"""Markers on their way: the queue of markers.py with a clock, a network and this node's own partitions.
+
+Responsible for sending what the queue says, for trying again after a rest, and for telling when a transaction has all
+of its markers. A partition that is led here is written to directly, without a request: on one node a transaction is
+complete before its EndTxn is answered. Not responsible for what completion means (service.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from pykbroker.coordinator.later import Later
+from pykbroker.coordinator.transaction.marker_writer import Marker
+from pykbroker.coordinator.transaction.markers import Job, LeaderOf, MarkerQueue, Sending
+from pykbroker.coordinator.transaction.records import TopicPartition
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+if TYPE_CHECKING:
+    from pykbroker.runtime import Runtime
+
+logger = logging.getLogger(__name__)
+
+#: What was refused rests this long; a change of leaders wakes it before.
+REST_SECONDS: Final = 0.05
+
+Write = Callable[[TopicPartition, Marker], Later[ErrorCode]]
+#: To a broker, by id.
+Send = Callable[[int, Any, int], "asyncio.Future[Any]"]
+
+
+class MarkerSender:
+    """`is_current` says whether a coordinator epoch of a partition is still this node's; `completed` hears of each job
+    that has all of its markers."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        node_id: int,
+        leader_of: LeaderOf,
+        write: Write,
+        send: Send,
+        *,
+        is_current: Callable[[int, int], bool],
+        completed: Callable[[Job], None],
+        request_timeout_ms: int,
+    ) -> None:
+        self._runtime = runtime
+        self._node_id = node_id
+        self._write = write
+        self._send = send
+        self._is_current = is_current
+        self._completed = completed
+        self._request_timeout_ms = request_timeout_ms
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+        self.queue = MarkerQueue(leader_of)
+
+    def add(self, job: Job) -> None:
+        self.queue.add(job)
+        self._pump()
+
+    def leaders_changed(self) -> None:
+        if self.queue.waits_for_leaders or self.queue.rests:
+            self._drop_stale()
+            self.queue.leaders_changed()
+            self._pump()
+
+    def close(self) -> None:
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _pump(self) -> None:
+        """Send everything that can be sent, tell what is complete, and see to the rest."""
+        queue = self.queue
+        while not self._closed:
+            done = queue.completed()
+            brokers = queue.brokers()
+            if not done and not brokers:
+                break
+            for job in done:
+                self._completed(job)
+            for broker in brokers:
+                if broker == self._node_id:
+                    self._write_here(queue.take(broker))
+                else:
+                    self._request(broker, queue.take(broker))
+        if queue.rests and self._timer is None and not self._closed:
+            self._timer = self._runtime.loop.call_later(REST_SECONDS, self._rested)
+
+    def _rested(self) -> None:
+        self._timer = None
+        self._drop_stale()
+        self.queue.rouse()
+        self._pump()
+
+    def _drop_stale(self) -> None:
+        for job in list(self.queue.jobs.values()):
+            if not self._is_current(job.index, job.coordinator_epoch):
+                self.queue.discard(job)
+
+    # -- this node ----------------------------------------------------------------------------------------------------
+
+    def _write_here(self, sent: list[Sending]) -> None:
+        queue = self.queue
+        queue.answered(self._node_id, [], {})  # it is never busy: what is written here is not waited for
+        for job, partitions in sent:
+            marker = _marker(job)
+            for partition in partitions:
+                verdict = self._write(partition, marker)
+                if isinstance(verdict, asyncio.Future):
+                    verdict.add_done_callback(partial(self._written_here, job, partition))
+                else:
+                    queue.settle(job, partition, verdict)
+
+    def _written_here(self, job: Job, partition: TopicPartition, verdict: asyncio.Future[ErrorCode]) -> None:
+        self.queue.settle(job, partition, ErrorCode.REQUEST_TIMED_OUT if verdict.cancelled() else verdict.result())
+        self._pump()
+
+    # -- other brokers ------------------------------------------------------------------------------------------------
+
+    def _request(self, broker: int, sent: list[Sending]) -> None:
+        if not sent:
+            self.queue.answered(broker, [], {})
+            return
+        request = WriteTxnMarkersRequest(markers=[_message(job, partitions) for job, partitions in sent])
+        future = self._send(broker, request, self._request_timeout_ms)
+        future.add_done_callback(partial(self._answered, broker, sent))
+
+    def _answered(self, broker: int, sent: list[Sending], future: asyncio.Future[WriteTxnMarkersResponse]) -> None:
+        error = asyncio.CancelledError() if future.cancelled() else future.exception()
+        if error is None:
+            self.queue.answered(broker, sent, _verdicts(sent, future.result()))
+        else:
+            if not isinstance(error, ConnectionError | TimeoutError | asyncio.CancelledError):
+                logger.error("Markers could not be sent to broker %d", broker, exc_info=error)
+            self.queue.failed(broker, sent)
+        self._pump()
+
+
+def _marker(job: Job) -> Marker:
+    decided = job.decided
+    return Marker(
+        decided.producer.producer_id,
+        decided.producer.epoch,
+        decided.commit,
+        job.coordinator_epoch,
+        decided.transaction_version,
+    )
+
+
+def _message(job: Job, partitions: list[TopicPartition]) -> WritableTxnMarker:
+    by_topic: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        by_topic.setdefault(topic, []).append(index)
+    marker = _marker(job)
+    return WritableTxnMarker(
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+        transaction_result=marker.commit,
+        topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=indexes) for topic, indexes in by_topic.items()],
+        coordinator_epoch=marker.coordinator_epoch,
+        transaction_version=marker.transaction_version,
+    )
+
+
+def _verdicts(sent: list[Sending], response: WriteTxnMarkersResponse) -> dict[tuple[Job, TopicPartition], ErrorCode]:
+    """By job: a producer id stands for one transactional id, so it names one job of a request."""
+    jobs = {job.decided.producer.producer_id: job for job, _ in sent}
+    verdicts: dict[tuple[Job, TopicPartition], ErrorCode] = {}
+    for result in response.markers:
+        job = jobs.get(result.producer_id)
+        if job is None:
+            continue
+        for topic in result.topics:
+            for answer in topic.partitions:
+                verdicts[job, (topic.name, answer.partition_index)] = _code(answer.error_code)
+    return verdicts
+
+
+def _code(number: int) -> ErrorCode:
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        # A newer broker may know codes that we do not.
+        return ErrorCode.UNKNOWN_SERVER_ERROR

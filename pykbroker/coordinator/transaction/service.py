@@ -1,0 +1,343 @@
+"""Transactions as request handlers see them: one method per API, answers or futures of answers.
+
+Responsible for which partition of `__transaction_state` a transactional id belongs to, for the checks that need no
+transactional id, for new producer ids, for what the coordinator does by itself (markers, aborts of what is open too
+long, ids that expire), and for joining answers of many partitions. Not responsible for authorization and topics (api/),
+nor for anything a transaction decides (shard.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from pykbroker.coordinator.group.java import partition_for
+from pykbroker.coordinator.later import Later, gather, then
+from pykbroker.coordinator.runtime import CoordinatorRuntime
+from pykbroker.coordinator.transaction import records
+from pykbroker.coordinator.transaction.markers import Job
+from pykbroker.coordinator.transaction.records import TopicPartition, Transaction
+from pykbroker.coordinator.transaction.sender import MarkerSender, Send, Write
+from pykbroker.coordinator.transaction.settings import TransactionSettings
+from pykbroker.coordinator.transaction.shard import (
+    Decided,
+    Identity,
+    NeedsProducerId,
+    Producer,
+    TransactionShard,
+)
+from pykbroker.coordinator.transaction.states import TransactionState
+from pykbroker.metadata.features import transaction_version
+from pykbroker.metadata.names import TRANSACTION_STATE_TOPIC
+from pykbroker_wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from pykbroker.config.load import Config
+    from pykbroker.metadata.delta import MetadataDelta
+    from pykbroker.metadata.image import MetadataImage
+    from pykbroker.metadata.loader import MetadataLoader
+    from pykbroker.replica.producer_ids import ProducerIds
+    from pykbroker.replica.table import ReplicaTable
+    from pykbroker.runtime import Runtime
+
+logger = logging.getLogger(__name__)
+
+#: A completion that the log did not take is tried again after this long.
+RETRY_SECONDS: Final = 0.1
+
+T = TypeVar("T")
+
+
+class TransactionService:
+    """What handlers find as `ctx.broker.transactions`. `write` writes a marker on this node, `send` asks a broker."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: Config,
+        node_id: int,
+        replicas: ReplicaTable,
+        metadata: MetadataLoader,
+        producer_ids: ProducerIds,
+        write: Write,
+        send: Send,
+    ) -> None:
+        self.settings = TransactionSettings.from_config(config)
+        self._runtime = runtime
+        self._metadata = metadata
+        self._producer_ids = producer_ids
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._closed = False
+        self.coordinator: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
+            TRANSACTION_STATE_TOPIC,
+            runtime,
+            replicas,
+            lambda index: TransactionShard(self._transaction_version),
+            records,
+            commit_timeout_ms=config.int("request.timeout.ms"),
+            load_bytes=config.int("transaction.state.log.load.buffer.size"),
+            on_effect=self._decided,
+        )
+        self.sender = MarkerSender(
+            runtime,
+            node_id,
+            self._leader_of,
+            write,
+            send,
+            is_current=lambda index, epoch: self.coordinator.leader_epoch(index) == epoch,
+            completed=self._completed,
+            request_timeout_ms=self.settings.request_timeout_ms,
+        )
+
+    def start(self) -> None:
+        """Begin to look for transactions that are open too long, and for ids that nobody uses."""
+        self._every("abort", self.settings.abort_interval_ms, self._abort_overdue)
+        self._every("expire", self.settings.expiration_interval_ms, self._expire)
+
+    def close(self) -> None:
+        """Everything that waits is answered NOT_COORDINATOR."""
+        self._closed = True
+        for timer in self._timers.values():
+            timer.cancel()
+        self.sender.close()
+        self.coordinator.close()
+
+    def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
+        """Publisher of the metadata loader: markers that wait for a leader may have one."""
+        if delta.topics_changed or delta.topics_deleted or delta.brokers_changed:
+            self.sender.leaders_changed()
+
+    def partition_of(self, transactional_id: str) -> int:
+        """The partition whose leader coordinates the transactional id."""
+        topic = self._metadata.image.topics.by_name.get(TRANSACTION_STATE_TOPIC)
+        return partition_for(transactional_id, self.settings.partitions if topic is None else len(topic.partitions))
+
+    def _transaction_version(self) -> int:
+        return transaction_version(self._metadata.image)
+
+    def _leader_of(self, partition: TopicPartition) -> int | None:
+        image = self._metadata.image.topics.partition(*partition)
+        return None if image is None else image.leader
+
+    # -- producers ----------------------------------------------------------------------------------------------------
+
+    def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, expected: tuple[int, int] | None
+    ) -> Later[Identity]:
+        if not transactional_id:
+            return Identity(ErrorCode.INVALID_REQUEST)
+        if not 0 < timeout_ms <= self.settings.max_timeout_ms:
+            return Identity(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        index = self.partition_of(transactional_id)
+        return self._with_producer_id(
+            lambda new_id: self.coordinator.submit(
+                index,
+                lambda shard, token, now_ms: shard.init_producer_id(
+                    transactional_id, timeout_ms, expected, new_id, token, now_ms
+                ),
+                Identity,
+            ),
+            Identity,
+        )
+
+    def add_partitions(
+        self, producer: Producer, partitions: Collection[TopicPartition], client_version: int
+    ) -> Later[ErrorCode]:
+        if not producer.transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        return self.coordinator.submit(
+            self.partition_of(producer.transactional_id),
+            lambda shard, token, now_ms: shard.add_partitions(producer, partitions, client_version, token, now_ms),
+            _itself,
+        )
+
+    def verify_partitions(
+        self, producer: Producer, partitions: Collection[TopicPartition]
+    ) -> Later[dict[TopicPartition, ErrorCode]]:
+        def refuse(code: ErrorCode) -> dict[TopicPartition, ErrorCode]:
+            return dict.fromkeys(partitions, code)
+
+        if not producer.transactional_id:
+            return refuse(ErrorCode.INVALID_REQUEST)
+        return self.coordinator.submit(
+            self.partition_of(producer.transactional_id),
+            lambda shard, token, now_ms: shard.verify_partitions(producer, partitions, token),
+            refuse,
+        )
+
+    def end(self, producer: Producer, commit: bool, client_version: int) -> Later[Identity]:
+        if not producer.transactional_id:
+            return Identity(ErrorCode.INVALID_REQUEST)
+        index = self.partition_of(producer.transactional_id)
+        return self._with_producer_id(
+            lambda new_id: self.coordinator.submit(
+                index,
+                lambda shard, token, now_ms: shard.end(producer, commit, client_version, new_id, token, now_ms),
+                Identity,
+            ),
+            Identity,
+        )
+
+    def _with_producer_id(
+        self, attempt: Callable[[int | None], Later[T]], refusal: Callable[[ErrorCode], T]
+    ) -> Later[T]:
+        """Most operations need no new producer id; those that do are decided again with one."""
+        try:
+            return attempt(None)
+        except NeedsProducerId:
+            taken = self._producer_ids.take()
+        if isinstance(taken, int):
+            return attempt(taken)
+        outer: asyncio.Future[T] = self._runtime.loop.create_future()
+
+        def finish(answer: Later[T]) -> None:
+            if isinstance(answer, asyncio.Future):
+                answer.add_done_callback(lambda done: None if done.cancelled() else finish(done.result()))
+            elif not outer.done():
+                outer.set_result(answer)
+
+        def arrived(future: asyncio.Future[int]) -> None:
+            # Also when the client is gone: the id is lost, and what it was for may be repeated.
+            if future.cancelled():
+                outer.cancel()
+                return
+            error = future.exception()
+            if error is None:
+                finish(attempt(future.result()))
+            elif isinstance(error, KafkaError):
+                finish(refusal(error.code))
+            elif not outer.done():
+                outer.set_exception(error)
+
+        taken.add_done_callback(arrived)
+        return outer
+
+    # -- questions ----------------------------------------------------------------------------------------------------
+
+    def describe(self, transactional_id: str) -> Later[tuple[ErrorCode, Transaction | None]]:
+        def refuse(code: ErrorCode) -> tuple[ErrorCode, Transaction | None]:
+            return code, None
+
+        if not transactional_id:
+            return refuse(ErrorCode.INVALID_REQUEST)
+        return self.coordinator.submit(
+            self.partition_of(transactional_id),
+            lambda shard, token, now_ms: shard.describe(transactional_id, token),
+            refuse,
+        )
+
+    def list_transactions(
+        self, states: Collection[TransactionState] | None, producer_ids: Collection[int], duration_ms: int
+    ) -> Later[tuple[ErrorCode, list[tuple[str, Transaction]]]]:
+        """What this node coordinates. While a partition is loading it is an error: ids would be missing."""
+
+        def refuse(code: ErrorCode) -> tuple[ErrorCode, list[tuple[str, Transaction]]]:
+            return (ErrorCode.NONE if code is ErrorCode.NOT_COORDINATOR else code), []
+
+        parts: list[Later[tuple[ErrorCode, list[tuple[str, Transaction]]]]] = [
+            self.coordinator.submit(
+                index,
+                lambda shard, token, now_ms: shard.matching(states, producer_ids, duration_ms, token, now_ms),
+                refuse,
+            )
+            for index in self.coordinator.led()
+        ]
+        answers: Later[list[tuple[ErrorCode, list[tuple[str, Transaction]]]]] = gather(parts)
+        return then(answers, _joined)
+
+    # -- what the coordinator does by itself --------------------------------------------------------------------------
+
+    def _decided(self, index: int, epoch: int, effect: Decided) -> None:
+        """A decision is committed: only now may anybody hear of it (T8)."""
+        self.sender.add(Job(index, epoch, effect))
+
+    def _completed(self, job: Job) -> None:
+        if self._closed or self.coordinator.leader_epoch(job.index) != job.coordinator_epoch:
+            return
+        answer: Later[ErrorCode] = self.coordinator.submit(
+            job.index, lambda shard, token, now_ms: shard.complete(job.decided.producer, token, now_ms), _itself
+        )
+        if isinstance(answer, asyncio.Future):
+            answer.add_done_callback(lambda done: None if done.cancelled() else self._completion(job, done.result()))
+        else:
+            self._completion(job, answer)
+
+    def _completion(self, job: Job, code: ErrorCode) -> None:
+        if code is ErrorCode.NONE or code is ErrorCode.NOT_COORDINATOR:
+            return
+        logger.info("%r are written, but not yet that they are: %s", job, code.name)
+        self._runtime.loop.call_later(RETRY_SECONDS, self._completed, job)
+
+    def _abort_overdue(self) -> None:
+        for index in self.coordinator.led():
+            found: Later[list[Producer]] = self.coordinator.submit(
+                index, lambda shard, token, now_ms: shard.overdue(token, now_ms), lambda code: []
+            )
+            _soon(found, partial(self._abort, index))
+
+    def _abort(self, index: int, overdue: list[Producer]) -> None:
+        for producer in overdue:
+            answer = self._with_producer_id(partial(self._submit_abort, index, producer), _itself)
+            _soon(answer, partial(self._aborted, producer))
+
+    def _submit_abort(self, index: int, producer: Producer, new_id: int | None) -> Later[object]:
+        return self.coordinator.submit(
+            index, lambda shard, token, now_ms: shard.abort_overdue(producer, new_id, token, now_ms), _itself
+        )
+
+    @staticmethod
+    def _aborted(producer: Producer, answer: object) -> None:
+        if answer is True:
+            logger.info("Transaction of %s is open for longer than its timeout: aborted", producer)
+        elif isinstance(answer, ErrorCode):
+            logger.warning("Transaction of %s is open for too long, but: %s", producer, answer.name)
+
+    def _expire(self) -> None:
+        for index in self.coordinator.led():
+            expired: Later[int | ErrorCode] = self.coordinator.submit(
+                index,
+                lambda shard, token, now_ms: shard.expire(self.settings.expiration_ms, token, now_ms),
+                _itself,
+            )
+            _soon(expired, partial(self._expired, index))
+
+    @staticmethod
+    def _expired(index: int, answer: int | ErrorCode) -> None:
+        if isinstance(answer, ErrorCode):
+            logger.info("%s-%d: nothing expires now: %s", TRANSACTION_STATE_TOPIC, index, answer.name)
+        elif answer:
+            logger.info("%s-%d: %d transactional ids have expired", TRANSACTION_STATE_TOPIC, index, answer)
+
+    def _every(self, name: str, interval_ms: int, action: Callable[[], None]) -> None:
+        def run() -> None:
+            if not self._closed:
+                self._every(name, interval_ms, action)
+                action()
+
+        self._timers[name] = self._runtime.loop.call_later(interval_ms / 1000, run)
+
+
+def _itself(code: ErrorCode) -> Any:
+    return code
+
+
+def _soon(value: Later[T], callback: Callable[[T], None]) -> None:
+    """Call back with the answer, now or when it comes."""
+    if isinstance(value, asyncio.Future):
+        value.add_done_callback(lambda done: None if done.cancelled() else callback(done.result()))
+    else:
+        callback(value)
+
+
+def _joined(
+    answers: Iterable[tuple[ErrorCode, list[tuple[str, Transaction]]]],
+) -> tuple[ErrorCode, list[tuple[str, Transaction]]]:
+    found: list[tuple[str, Transaction]] = []
+    for code, part in answers:
+        if code:
+            return code, []
+        found += part
+    return ErrorCode.NONE, found
