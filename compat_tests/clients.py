@@ -16,6 +16,8 @@ T = TypeVar("T")
 Headers = tuple[tuple[str, bytes | None], ...]
 ALL_COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 PATIENCE_S = 60.0
+# Recent, so that retention leaves it alone, and not so recent that a second of clock skew would matter.
+NOW_MS = int(time.time() * 1000) - 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,8 @@ class Client(ABC):
     # What the client's own interface does not let an application write.
     null_header_values = True
     keyless_tombstones = True
+    # After how long its members are missed.
+    session_timeout_ms = 10_000
 
     @abstractmethod
     def produce(

@@ -81,6 +81,16 @@ def fresh_broker(against: str) -> Iterator[FreshBroker]:
 
 
 @pytest.fixture(scope="session")
+def quick_groups(against: str) -> Iterator[Node]:
+    """A node that misses a member as soon as the member likes, for members that are killed."""
+    node = make_node(against, {"group.min.session.timeout.ms": "500"})
+    try:
+        yield node.start()
+    finally:
+        node.close()
+
+
+@pytest.fixture(scope="session")
 def topics(broker: Node) -> Topics:
     """`topics.create(partitions=…, config=…)` makes a topic with a fresh name on the shared node."""
     return Topics(broker.bootstrap)

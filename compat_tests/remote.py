@@ -6,7 +6,8 @@ Bytes travel as base64, null as null. Records are
 [key, value, [[header, value], ...], timestamp_ms, partition, offset].
 
 Operations: produce (bootstrap, topic, compression, idempotent, max_request_bytes, records) -> [[partition, offset]];
-consume (bootstrap, topic, from_time_ms or null) -> records; join (bootstrap, topic, group) -> member;
+consume (bootstrap, topic, from_time_ms or null) -> records;
+join (bootstrap, topic, group, session_timeout_ms) -> member;
 partitions (member) -> [int]; records (member, from) -> records from that index; leave (member) -> null.
 """
 
@@ -16,7 +17,7 @@ import base64
 import json
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,11 @@ class Program:
             raise ProduceError(answer["error"]) if op == "produce" else AssertionError(f"{op}: {answer['error']}")
         return answer.get("result")
 
+    def kill(self) -> None:
+        """SIGKILL, for a program whose death is the test."""
+        self._process.kill()
+        self._process.wait(15)
+
     def close(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
@@ -86,10 +92,10 @@ class Program:
 
 
 class RemoteClient(Client):
-    def __init__(self, name: str, program: Program, options: Mapping[str, str] | None = None) -> None:
+    def __init__(self, name: str, program: Program, *, session_timeout_ms: int = 10_000) -> None:
         self.name = name
+        self.session_timeout_ms = session_timeout_ms
         self._program = program
-        self._options = dict(options or {})
 
     def produce(
         self,
@@ -117,13 +123,15 @@ class RemoteClient(Client):
         return [record_from_wire(row) for row in rows]
 
     def member(self, bootstrap: str, topic: str, group: str) -> Member:
-        return RemoteMember(self._program, bootstrap, topic, group)
+        return RemoteMember(self._program, bootstrap, topic, group, self.session_timeout_ms)
 
 
 class RemoteMember(Member):
-    def __init__(self, program: Program, bootstrap: str, topic: str, group: str) -> None:
+    def __init__(self, program: Program, bootstrap: str, topic: str, group: str, session_timeout_ms: int) -> None:
         self._program = program
-        self._member = program.ask("join", bootstrap=bootstrap, topic=topic, group=group)
+        self._member = program.ask(
+            "join", bootstrap=bootstrap, topic=topic, group=group, session_timeout_ms=session_timeout_ms
+        )
         self._read: list[Record] = []
         self._left = False
 

@@ -7,19 +7,16 @@ client wrote is also read by a client of another family.
 from __future__ import annotations
 
 import random
-import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import pytest
 
-from compat_tests.clients import ALL_COMPRESSIONS, Client, Member, ProduceError, Record, wait_until
+from compat_tests.clients import ALL_COMPRESSIONS, NOW_MS, Client, ProduceError, Record
 from compat_tests.flaky import FlakyProxy
+from compat_tests.groups import GroupSuite
 from compat_tests.node import Node
 from compat_tests.topics import Topics
-
-# Recent, so that retention leaves it alone, and not so recent that a second of clock skew would matter.
-NOW_MS = int(time.time() * 1000) - 3_600_000
 
 
 def sample(count: int, partitions: int, writer: Client) -> list[Record]:
@@ -57,12 +54,8 @@ def assert_same(written: Sequence[Record], read: Sequence[Record]) -> None:
         assert [record.offset for record in theirs[partition]] == list(range(len(records)))
 
 
-class ClientSuite:
+class ClientSuite(GroupSuite):
     """Subclasses give `client`; `other` is a client of another family that reads what this one wrote."""
-
-    @pytest.fixture
-    def client(self) -> Client:
-        raise NotImplementedError
 
     @pytest.fixture
     def other(self) -> Client:
@@ -169,61 +162,3 @@ class ClientSuite:
         flaky.lose(0)
         everything = [Record(None, b"%d" % i, (), NOW_MS + i, i % 2) for i in range(200)]
         assert_same(everything, client.consume(bootstrap, topic))
-
-    def test_members_join_and_leave(self, client: Client, broker: Node, topics: Topics, members: list[Member]) -> None:
-        topic = topics.create(partitions=4)
-        group = f"group-{topic}"
-
-        def write(start: int, count: int) -> set[bytes]:
-            batch = [Record(None, b"%d" % i, (), NOW_MS + i, i % 4) for i in range(start, start + count)]
-            client.produce(broker.bootstrap, topic, batch)
-            return {record.value or b"" for record in batch}
-
-        def join() -> Member:
-            member = client.member(broker.bootstrap, topic, group)
-            members.append(member)
-            return member
-
-        def values(*of: Member) -> list[bytes]:
-            return [record.value or b"" for member in of for record in member.records()]
-
-        expected = write(0, 40)
-        first = join()
-        wait_until(lambda: first.partitions() == {0, 1, 2, 3}, "a lone member has every partition")
-        wait_until(lambda: set(values(first)) == expected, "a lone member reads every record")
-
-        second = join()
-        wait_until(
-            lambda: (
-                len(first.partitions()) == len(second.partitions()) == 2
-                and first.partitions() | second.partitions() == {0, 1, 2, 3}
-            ),
-            "two members share the partitions",
-        )
-        more = write(40, 40)
-        expected |= more
-        wait_until(lambda: set(values(first, second)) == expected, "two members read every record")
-        halves = [
-            {record.partition for record in member.records() if record.value in more} for member in (first, second)
-        ]
-        assert sorted(map(len, halves)) == [2, 2]
-        assert halves[0].isdisjoint(halves[1])
-
-        first.leave()
-        wait_until(lambda: second.partitions() == {0, 1, 2, 3}, "who stays gets every partition")
-        expected |= write(80, 40)
-        wait_until(lambda: set(values(first, second)) == expected, "who stays reads every record")
-        second.leave()
-
-        third = join()
-        last = write(120, 8)
-        wait_until(lambda: last <= set(values(third)), "a later member reads what is new")
-        assert set(values(third)) == last, "a later member starts where the group had committed"
-        assert sorted(values(first, second, third)) == sorted(expected | last), "each record was read once"
-
-    @pytest.fixture
-    def members(self) -> Iterator[list[Member]]:
-        joined: list[Member] = []
-        yield joined
-        for member in joined:
-            member.leave()

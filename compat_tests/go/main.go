@@ -69,6 +69,8 @@ type request struct {
 	FromTimeMs      *int64   `json:"from_time_ms"`
 	Member          int      `json:"member"`
 	From            int      `json:"from"`
+
+	SessionTimeoutMs int64 `json:"session_timeout_ms"`
 }
 
 var codecs = map[string]kgo.CompressionCodec{
@@ -219,7 +221,7 @@ func join(r request) (*member, error) {
 		kgo.DisableAutoCommit(),
 		kgo.BlockRebalanceOnPoll(),
 		kgo.HeartbeatInterval(300*time.Millisecond),
-		kgo.SessionTimeout(10*time.Second),
+		kgo.SessionTimeout(time.Duration(r.SessionTimeoutMs)*time.Millisecond),
 		kgo.FetchMaxWait(100*time.Millisecond),
 		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
 			m.assign(partitions, true)
@@ -302,6 +304,10 @@ func handle(r request) (any, error) {
 }
 
 func main() {
+	if len(os.Args) > 2 && os.Args[1] == "copy" {
+		copier(os.Args[2])
+		return
+	}
 	in := bufio.NewReaderSize(os.Stdin, 1<<20)
 	out := json.NewEncoder(os.Stdout)
 	for {

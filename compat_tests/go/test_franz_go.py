@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from compat_tests import needs
+from compat_tests.built import go_program
 from compat_tests.clients import Client
+from compat_tests.groups import Spawn, spawner
 from compat_tests.remote import Program, RemoteClient
 from compat_tests.suite import ClientSuite
 
@@ -17,19 +17,22 @@ HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="session")
-def go_program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
-    go = needs.go(least=(1, 26))
-    binary = needs.CACHE / "go" / "client"
-    binary.parent.mkdir(parents=True, exist_ok=True)
-    # Go's own build cache makes this instant when nothing changed.
-    done = subprocess.run([go, "build", "-o", str(binary), "."], cwd=HERE, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    program = Program([str(binary)], tmp_path_factory.mktemp("go") / "stderr.log")
+def command() -> list[str]:
+    return [str(go_program(HERE))]
+
+
+@pytest.fixture(scope="session")
+def franz_go(command: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+    program = Program(command, tmp_path_factory.mktemp("go") / "stderr.log")
     yield program
     program.close()
 
 
 class TestFranzGo(ClientSuite):
     @pytest.fixture
-    def client(self, go_program: Program) -> Client:
-        return RemoteClient("franz-go", go_program)
+    def client(self, franz_go: Program) -> Client:
+        return RemoteClient("franz-go", franz_go)
+
+    @pytest.fixture
+    def spawn(self, command: list[str], tmp_path: Path) -> Iterator[Spawn]:
+        yield from spawner("franz-go", command, tmp_path)

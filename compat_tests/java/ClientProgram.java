@@ -197,7 +197,7 @@ public final class ClientProgram {
             config.put("group.id", request.get("group").asText());
             config.put("auto.offset.reset", "earliest");
             config.put("heartbeat.interval.ms", "300");
-            config.put("session.timeout.ms", "10000");
+            config.put("session.timeout.ms", request.get("session_timeout_ms").asText());
             consumer = new KafkaConsumer<>(config, new ByteArrayDeserializer(), new ByteArrayDeserializer());
             consumer.subscribe(List.of(request.get("topic").asText()), this);
             thread = new Thread(this::run, "member");

@@ -56,36 +56,55 @@ def kafka_libs(version: str = KAFKA) -> Path:
     wanted = hashlib.sha256(POM.read_bytes()).hexdigest()
     if libs.is_dir() and origin.is_file() and origin.read_text().strip() == wanted:
         return libs
-    maven = needs.program("mvn")
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if libs.is_dir() and origin.is_file() and origin.read_text().strip() == wanted:
             return libs
         fresh = folder / "libs.new"
-        shutil.rmtree(fresh, ignore_errors=True)
-        done = subprocess.run(
-            [
-                maven,
-                "-q",
-                "-B",
-                "-f",
-                str(POM),
-                f"-Dkafka.version={version}",
-                "dependency:copy-dependencies",
-                f"-DoutputDirectory={fresh}",
-            ],
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            timeout=900,
-        )
-        if done.returncode != 0:
-            raise RuntimeError(f"Maven could not resolve {POM.name}:\n{done.stdout}\n{done.stderr}")
+        _copy_dependencies(POM, version, fresh)
         shutil.rmtree(libs, ignore_errors=True)
         fresh.rename(libs)
         origin.write_text(wanted + "\n")
     return libs
+
+
+def resolved(pom: Path, version: str = KAFKA) -> Path:
+    """The folder with the jars that another pom names, beside Apache Kafka's own."""
+    name = hashlib.sha256(pom.read_bytes()).hexdigest()[:16]
+    libs = needs.CACHE / "jars" / f"{version}-{name}"
+    if libs.is_dir():
+        return libs
+    libs.parent.mkdir(parents=True, exist_ok=True)
+    with libs.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not libs.is_dir():
+            fresh = libs.with_suffix(".new")
+            _copy_dependencies(pom, version, fresh)
+            fresh.rename(libs)
+    return libs
+
+
+def _copy_dependencies(pom: Path, version: str, folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    done = subprocess.run(
+        [
+            needs.program("mvn"),
+            "-q",
+            "-B",
+            "-f",
+            str(pom),
+            f"-Dkafka.version={version}",
+            "dependency:copy-dependencies",
+            f"-DoutputDirectory={folder}",
+        ],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=900,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"Maven could not resolve {pom.name}:\n{done.stdout}\n{done.stderr}")
 
 
 def java_command(main: str, *, jvm: Sequence[str] = TOOL_JVM, extra_classpath: Sequence[Path] = ()) -> list[str]:
@@ -121,6 +140,13 @@ def run_tool(
         name = main.rpartition(".")[2]
         raise AssertionError(f"{name} {' '.join(args)} ended with {text.returncode}\n{text.stdout}\n{text.stderr}")
     return text
+
+
+def tool_command(main: str, args: Sequence[str]) -> list[str]:
+    """The command line of a tool that runs beside the test, for as long as it likes."""
+    archive = kafka_libs().parent / "tools.jsa"
+    sharing = [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
+    return [*java_command(main, jvm=[*TOOL_JVM, "-Xlog:disable", *sharing]), *args]
 
 
 def free_ports(count: int) -> list[int]:
@@ -173,7 +199,7 @@ class ApacheKafka:
             cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
             run_tool(
                 "kafka.tools.StorageTool",
-                ["format", "-t", cluster_id, "-c", str(properties), "--standalone", *self._format_args],
+                ["format", f"--cluster-id={cluster_id}", "-c", str(properties), "--standalone", *self._format_args],
             )
         before = self.log_file.stat().st_size if self.log_file.exists() else 0
         with self.log_file.open("ab") as log:

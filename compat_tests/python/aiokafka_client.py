@@ -139,11 +139,12 @@ class AiokafkaClient(Client):
             await admin.close()
 
     def member(self, bootstrap: str, topic: str, group: str) -> Member:
-        return AiokafkaMember(self._thread, bootstrap, topic, group)
+        return AiokafkaMember(self._thread, bootstrap, topic, group, self.session_timeout_ms)
 
 
 class AiokafkaMember(Member, ConsumerRebalanceListener):  # type: ignore[misc]
-    def __init__(self, thread: LoopThread, bootstrap: str, topic: str, group: str) -> None:
+    def __init__(self, thread: LoopThread, bootstrap: str, topic: str, group: str, session_timeout_ms: int) -> None:
+        self._session_timeout_ms = session_timeout_ms
         self._thread = thread
         self._read: list[Record] = []
         self._assigned: set[int] = set()
@@ -165,7 +166,7 @@ class AiokafkaMember(Member, ConsumerRebalanceListener):  # type: ignore[misc]
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             heartbeat_interval_ms=300,
-            session_timeout_ms=10_000,
+            session_timeout_ms=self._session_timeout_ms,
         )
         self._consumer.subscribe([topic], listener=self)
         await self._consumer.start()

@@ -115,7 +115,7 @@ class ConfluentClient(Client):
             consumer.close()
 
     def member(self, bootstrap: str, topic: str, group: str) -> Member:
-        return ConfluentMember(bootstrap, topic, group)
+        return ConfluentMember(bootstrap, topic, group, **{"session.timeout.ms": str(self.session_timeout_ms)})
 
 
 class ConfluentMember(Member):
@@ -127,7 +127,6 @@ class ConfluentMember(Member):
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "heartbeat.interval.ms": 300,
-                "session.timeout.ms": 10_000,
                 "topic.metadata.refresh.interval.ms": 1000,
                 **config,
             }

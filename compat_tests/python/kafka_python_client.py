@@ -94,11 +94,11 @@ class KafkaPythonClient(Client):
             consumer.close()
 
     def member(self, bootstrap: str, topic: str, group: str) -> Member:
-        return KafkaPythonMember(bootstrap, topic, group)
+        return KafkaPythonMember(bootstrap, topic, group, self.session_timeout_ms)
 
 
 class KafkaPythonMember(Member, ConsumerRebalanceListener):  # type: ignore[misc]
-    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, group: str, session_timeout_ms: int) -> None:
         self._consumer = KafkaConsumer(
             bootstrap_servers=bootstrap,
             group_id=group,
@@ -106,7 +106,7 @@ class KafkaPythonMember(Member, ConsumerRebalanceListener):  # type: ignore[misc
             # Its listeners run on the I/O thread, where a commit cannot block: it commits by itself before it rejoins.
             enable_auto_commit=True,
             heartbeat_interval_ms=300,
-            session_timeout_ms=10_000,
+            session_timeout_ms=session_timeout_ms,
         )
         self._read: list[Record] = []
         self._assigned: set[int] = set()

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the tests need beside Python, where this is Debian, we are root and something is missing:
-# a JDK and Maven (Apache Kafka itself, its tools, Spark), kcat, Go. Elsewhere it only says what is missing; the tests
+# a JDK and Maven (Apache Kafka itself, its tools, Spark), kcat, Go, Node. Elsewhere it only says what is missing; the tests
 # that need it skip and name it. Ends with 0 either way.
 set -u
 
@@ -11,6 +11,8 @@ want javac default-jdk-headless
 want mvn maven
 want kcat kcat
 want go golang
+want node nodejs
+want npm npm
 python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || missing+=(python3-venv)
 
 [ ${#missing[@]} -eq 0 ] && exit 0

@@ -309,6 +309,10 @@ class ProducerStates:
         """-1 when everything is stable."""
         return self.transactions.first_unstable()
 
+    def first_undecided_offset(self) -> int:
+        """-1 when every transaction is decided."""
+        return self.transactions.first_undecided()
+
     def on_high_watermark(self, offset: int) -> None:
         self.transactions.replicated(offset)
 

@@ -1,0 +1,79 @@
+"""Programs that tests build (Go, Java, npm): made once per content and kept in .cache/, whoever asks.
+
+The name of what is built is a hash of what it is built from, so that two checkouts that share a cache never take each
+other's program, and a folder that is there is whole: it gets its name when everything in it is done.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from compat_tests import needs
+from compat_tests.oracle.kafka import kafka_libs, resolved
+
+GO = (1, 26)
+
+
+def built(kind: str, sources: Sequence[Path], make: Callable[[Path], None]) -> Path:
+    """The folder that `make` filled from these sources, now or earlier."""
+    digest = hashlib.sha256()
+    for source in sorted(sources):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    folder = needs.CACHE / kind / digest.hexdigest()[:16]
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.is_dir():
+            fresh = folder.with_suffix(f".{os.getpid()}")
+            shutil.rmtree(fresh, ignore_errors=True)
+            fresh.mkdir()
+            make(fresh)
+            fresh.rename(folder)
+    return folder
+
+
+def run(command: Sequence[str], *, cwd: Path | None = None) -> None:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=900)
+    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"
+
+
+def go_program(module: Path) -> Path:
+    """The binary of a Go module's main package."""
+    go = needs.go(least=GO)
+    sources = [path for pattern in ("*.go", "go.mod", "go.sum") for path in module.glob(pattern)]
+    return built("go", sources, lambda folder: run([go, "build", "-o", str(folder / "program"), "."], cwd=module)) / (
+        "program"
+    )
+
+
+def java_classes(*sources: Path, pom: Path | None = None) -> list[Path]:
+    """The class path with compiled sources; `pom` names jars beyond Apache Kafka's own."""
+    more = [resolved(pom) / "*"] if pom is not None else []
+    path = os.pathsep.join([f"{kafka_libs()}/*", *map(str, more)])
+
+    def make(folder: Path) -> None:
+        javac = needs.program("javac")
+        run([javac, "-Xlint:all,-try,-processing", "-Werror", "-cp", path, "-d", str(folder), *map(str, sources)])
+
+    return [built("java", sources, make), *more]
+
+
+def npm_packages(folder: Path) -> Path:
+    """The `node_modules` of a folder with package.json and package-lock.json."""
+    npm = needs.program("npm")
+    sources = [folder / "package.json", folder / "package-lock.json"]
+
+    def make(fresh: Path) -> None:
+        for source in sources:
+            shutil.copy(source, fresh)
+        run([npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=fresh)
+
+    return built("npm", sources, make) / "node_modules"
