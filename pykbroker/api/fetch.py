@@ -193,8 +193,8 @@ class _Fetch:
                 elif entry.topic is not None and not self._may_read(entry.topic, authorized):
                     raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                 # Null and empty mean the same to clients; Kafka says null where a log was read without isolation, or
-                # could have been.
-                data.aborted_transactions = [] if committed else None
+                # could not be read.
+                data.aborted_transactions = None
                 partition.require_leader(max(NO_EPOCH, entry.current_leader_epoch))
                 if entry.last_fetched_epoch > NO_EPOCH:
                     self._require_no_divergence(partition, entry, data)
@@ -214,7 +214,7 @@ class _Fetch:
                 data.high_watermark = log.high_watermark
                 data.last_stable_offset = log.last_stable_offset
                 data.log_start_offset = log.log_start_offset
-                if found.aborted:
+                if committed:
                     data.aborted_transactions = [
                         AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
                         for aborted in found.aborted

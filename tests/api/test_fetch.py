@@ -352,6 +352,8 @@ def test_what_each_isolation_level_reads_and_is_told(half: Half, level: int) -> 
     end(partition, 8, commit=True)
     answer = only(half.ask(fetch, request((topic_id("t"), [asks(offset=4)]), isolation_level=level)))
     assert (answer.last_stable_offset, answer.aborted_transactions) == (5, [])
+    answer = only(half.ask(fetch, request((topic_id("t"), [asks(offset=6)]), isolation_level=level)))
+    assert (answer.error_code, answer.aborted_transactions) == (ErrorCode.OFFSET_OUT_OF_RANGE, None)
 
 
 def test_a_read_committed_fetch_waits_for_the_end_of_a_transaction_and_for_nothing_less(half: Half) -> None:
