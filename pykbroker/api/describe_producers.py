@@ -1,4 +1,4 @@
-"""DescribeProducers, version 0. KIP-664: the producers that partitions know, with the transactions that are open in them.
+"""DescribeProducers, version 0. KIP-664: the producers that partitions know, and their open transactions.
 
 Works: any replica of this node answers, as in Apache Kafka (clients ask the leader). With it `kafka-transactions` finds
 transactions that hang: open in a partition, unknown to their coordinator.

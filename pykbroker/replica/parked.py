@@ -19,8 +19,8 @@ def _read_no_more(final: bool) -> Any:
 
 
 class ParkedFetch:
-    """`missing_bytes` must become readable (for who reads only what is committed, if it does) before it is worth reading
-    again."""
+    """`missing_bytes` must become readable before it is worth reading again: below the last stable offset where only
+    what is committed is read."""
 
     __slots__ = ("_deadline", "_missing_bytes", "_partitions", "_read", "future", "poked", "read_committed")
 
