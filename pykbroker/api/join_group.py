@@ -1,6 +1,6 @@
 """JoinGroup, versions 0-9. KIP-62, -134, -345 (static members), -394 (member id required), -559, -800, -814.
 
-Works: everything of the classic protocol. Not yet: joining a group of the consumer protocol (KIP-848).
+Works: everything of the classic protocol, also in a group of the consumer protocol (KIP-848).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pykbroker.api.context import RequestContext
 from pykbroker.api.group_helpers import groups, may
 from pykbroker.coordinator.group.rebalance import join_refused
 from pykbroker.coordinator.later import Later, then
-from pykbroker.security.authorizer import Operation
+from pykbroker.security.authorizer import Operation, Resource
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -25,7 +25,11 @@ def handle(ctx: RequestContext, request: JoinGroupRequest) -> Later[JoinGroupRes
         return _in_version(join_refused(ErrorCode.GROUP_AUTHORIZATION_FAILED), version)
     if version < _REBALANCE_TIMEOUT_FROM:
         request.rebalance_timeout_ms = request.session_timeout_ms
-    answer = groups(ctx).join(request, ctx.client_id or "", ctx.client_host, version)
+
+    def may_describe(topic: str) -> bool:
+        return ctx.authorize(Operation.DESCRIBE, Resource.TOPIC, topic)
+
+    answer = groups(ctx).join(request, ctx.client_id or "", ctx.client_host, version, may_describe)
     return then(answer, lambda response: _in_version(response, version))
 
 

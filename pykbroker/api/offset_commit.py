@@ -1,7 +1,7 @@
 """OffsetCommit, versions 2-10. KIP-320 (leader epoch), KIP-345 (static members), KIP-848 (topic ids from version 10).
 
-Works: members of classic groups, and consumers that assign their partitions themselves; retention time up to version 4.
-Offsets are not compared with the log, as in Apache Kafka. Not yet: members of consumer groups (KIP-848).
+Works: members of classic and consumer groups (those from version 9), and consumers that assign their partitions
+themselves; retention time up to version 4. Offsets are not compared with the log, as in Apache Kafka.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """OffsetFetch, versions 1-10. KIP-447 (require stable), KIP-709 (several groups, from 8), KIP-848 (topic ids, from 10).
 
 Works: named partitions and all that a group has (null topics, from version 2). Undecided transactional offsets answer
-UNSTABLE_OFFSET_COMMIT when a stable answer is required. Not yet: member epochs of consumer groups (KIP-848).
+UNSTABLE_OFFSET_COMMIT when a stable answer is required. Members of consumer groups say their epoch (from version 9).
 """
 
 from __future__ import annotations
@@ -48,8 +48,11 @@ def handle(ctx: RequestContext, request: OffsetFetchRequest) -> Later[OffsetFetc
 def _fetch(ctx: RequestContext, group: OffsetFetchRequestGroup, stable: bool) -> Later[OffsetFetchResponseGroup]:
     if not may(ctx, Operation.DESCRIBE, group.group_id):
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    member_id, member_epoch = group.member_id, group.member_epoch
     if group.topics is None:
-        everything = groups(ctx).fetch_offsets(group.group_id, None, require_stable=stable)
+        everything = groups(ctx).fetch_offsets(
+            group.group_id, None, require_stable=stable, member_id=member_id, member_epoch=member_epoch
+        )
         return then(everything, lambda answer: _visible(ctx, answer))
     asked: list[OffsetFetchRequestTopics] = []
     refused: list[OffsetFetchResponseTopics] = []
@@ -67,7 +70,9 @@ def _fetch(ctx: RequestContext, group: OffsetFetchRequestGroup, stable: bool) ->
         asked.append(
             OffsetFetchRequestTopics(name=name, topic_id=topic.topic_id, partition_indexes=topic.partition_indexes)
         )
-    found = groups(ctx).fetch_offsets(group.group_id, asked, require_stable=stable)
+    found = groups(ctx).fetch_offsets(
+        group.group_id, asked, require_stable=stable, member_id=member_id, member_epoch=member_epoch
+    )
     return then(found, lambda answer: _with(answer, refused)) if refused else found
 
 

@@ -43,7 +43,7 @@ class Timer(NamedTuple):
 class Result:
     """Grows while an operation decides; read by the runtime once."""
 
-    __slots__ = ("append_failed", "atomic", "effects", "records", "replies", "timers", "transaction")
+    __slots__ = ("append_failed", "atomic", "collectable", "effects", "records", "replies", "timers", "transaction")
 
     def __init__(self) -> None:
         self.records: list[Record] = []
@@ -57,6 +57,8 @@ class Result:
         self.append_failed: Callable[[ErrorCode, int], Result] | None = None
         #: False: the records may be written in several batches, and some of them only
         self.atomic = True
+        #: False: what comes next must see the records, whatever was said when it was submitted
+        self.collectable = True
 
     def reply(self, token: Token, answer: Any) -> None:
         self.replies.append((token, answer))

@@ -236,9 +236,10 @@ class CoordinatorRuntime(Generic[S]):
             # A batch has one producer: what was collected before it has another, or none.
             self._write_collected(host)
             self._write(host, [result], encoded, result.transaction, verification)
-        elif collect and self._linger_ms and result.atomic and result.append_failed is None:
+        elif collect and self._linger_ms and result.atomic and result.collectable and result.append_failed is None:
             self._collect(host, result, encoded)
         elif result.atomic:
+            self._write_collected(host)
             self._write(host, [result], encoded)
         else:
             self._write_in_parts(host, result, encoded)

@@ -23,6 +23,8 @@ from pykbroker_wire.messages import (
     begin_quorum_epoch,
     broker_heartbeat,
     broker_registration,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     controller_registration,
     create_acls,
     create_partitions,
@@ -37,7 +39,6 @@ from pykbroker_wire.messages import (
     describe_configs,
     describe_groups,
     describe_log_dirs,
-    describe_producers,
     describe_quorum,
     describe_topic_partitions,
     describe_transactions,
@@ -193,6 +194,8 @@ def requests(topic_id: bytes, cluster_id: str) -> Iterator[tuple[Any, int | None
         GROUP,
     )
     yield heartbeat.HeartbeatRequest(group_id="g"), None, GROUP
+    yield consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(group_id="g", member_id="m"), None, GROUP
+    yield consumer_group_describe.ConsumerGroupDescribeRequest(group_ids=["g"]), None, GROUP
     yield leave_group.LeaveGroupRequest(group_id="g", members=[leave_group.MemberIdentity(member_id="m")]), None, GROUP
     yield sync_group.SyncGroupRequest(group_id="g", protocol_type="consumer", protocol_name="range"), None, GROUP
     yield describe_groups.DescribeGroupsRequest(groups=["g"]), None, GROUP
@@ -212,13 +215,6 @@ def requests(topic_id: bytes, cluster_id: str) -> Iterator[tuple[Any, int | None
     yield (
         delete_topics.DeleteTopicsRequest(
             topics=[delete_topics.DeleteTopicState(name=None, topic_id=topic_id)], timeout_ms=100
-        ),
-        None,
-        TOPIC,
-    )
-    yield (
-        describe_producers.DescribeProducersRequest(
-            topics=[describe_producers.TopicRequest(name="t", partition_indexes=[0])]
         ),
         None,
         TOPIC,

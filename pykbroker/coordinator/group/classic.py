@@ -26,6 +26,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from enum import Enum
+from typing import Final
 
 from pykbroker.coordinator.group.java import hash_map_order, java_hash
 from pykbroker.coordinator.result import Token
@@ -35,6 +36,8 @@ from pykbroker_wire.stored.group.group_metadata import GroupMetadataValue, Membe
 
 logger = logging.getLogger(__name__)
 
+#: What ListGroups calls this kind of group.
+CLASSIC: Final = "classic"
 #: The protocol type of consumers; Connect and schema registries have their own.
 CONSUMER = "consumer"
 
@@ -120,6 +123,8 @@ class Member:
 
 class ClassicGroup:
     """See the module. Mutators keep the invariants; they decide nothing."""
+
+    kind: Final = CLASSIC
 
     __slots__ = (
         "generation",
@@ -212,6 +217,15 @@ class ClassicGroup:
             ],
         )
 
+    def continue_from(self, generation: int) -> None:
+        """It was a consumer group (KIP-848): its members are there, and their assignments follow."""
+        assert self.state is State.EMPTY
+        assert self.members
+        self.generation = generation
+        self.previous_state, self.state = State.PREPARING_REBALANCE, State.STABLE
+        self.protocol_name = self.select_protocol()
+        self.subscribed_topics = self._read_subscriptions()
+
     # -- state --------------------------------------------------------------------------------------------------------
 
     def move_to(self, state: State, now_ms: int) -> None:
@@ -221,6 +235,10 @@ class ClassicGroup:
         self.previous_state = self.state
         self.state = state
         self.state_timestamp_ms = now_ms
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state is State.EMPTY
 
     @property
     def can_rebalance(self) -> bool:
@@ -396,8 +414,15 @@ class ClassicGroup:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
 
     def check_offset_commit(
-        self, member_id: str, instance_id: str | None, generation: int, *, transactional: bool = False
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        *,
+        transactional: bool = False,
+        api_version: int = -1,
     ) -> None:
+        """Commits are good for every partition or for none (see ConsumerGroup.check_offset_commit)."""
         if generation < 0 and self.state is State.EMPTY:
             # An admin client, or a consumer that assigns its partitions itself.
             return
@@ -410,6 +435,9 @@ class ClassicGroup:
         if not transactional and self.state is State.COMPLETING_REBALANCE:
             # The member knows the new generation and not yet its partitions.
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+
+    def check_offset_fetch(self, member_id: str | None, epoch: int) -> None:
+        """Member epochs are those of consumer groups: Apache Kafka does not look at them here."""
 
     def check_offset_delete(self) -> None:
         if self.state is not State.EMPTY and self.protocol_type != CONSUMER:

@@ -40,6 +40,10 @@ MEMBER_ID_REQUIRED_FROM = 4
 SKIP_ASSIGNMENT_FROM = 9
 
 
+def _everything(_topic: str) -> bool:
+    return True
+
+
 class Client(NamedTuple):
     """Who sent a request, as far as a group remembers it. `member_suffix` is a fresh uuid, should an id be needed."""
 
@@ -47,6 +51,8 @@ class Client(NamedTuple):
     client_host: str
     api_version: int
     member_suffix: str
+    #: which topics it may know of: matters when the group has regular expressions (KIP-848)
+    may_describe: Callable[[str], bool] = _everything
 
 
 def session_timer(group_id: str, member_id: str) -> TimerKey:
@@ -514,13 +520,39 @@ class Rebalance:
             elif group.state is State.PREPARING_REBALANCE:
                 self._complete_if_all_joined()
 
+    # -- groups of the consumer protocol ------------------------------------------------------------------------------
+
+    def expect_heartbeats(self) -> None:
+        """Of everybody, from now on."""
+        for member in self.group.members.values():
+            self._expect_heartbeat(member)
+
+    def rebalance(self, reason: str) -> None:
+        """Because of something that was no request of this protocol."""
+        self._prepare(reason)
+
+    def give_way(self) -> None:
+        """The group becomes a consumer group: its members rejoin that one."""
+        group = self.group
+        for member in group.members.values():
+            self._answer_join(member, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+            self._answer_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
+        self.result.cancel_timer(join_timer(group.group_id))
+        self.result.cancel_timer(sync_timer(group.group_id))
+
+    def unwritten(self, error: ErrorCode) -> None:
+        """The group never came to be: who waits for it hears why."""
+        for member in self.group.members.values():
+            self._drop_requests(member, error)
+            self.result.cancel_timer(session_timer(self.group.group_id, member.member_id))
+        self.result.cancel_timer(join_timer(self.group.group_id))
+
     # -- failover -----------------------------------------------------------------------------------------------------
 
     def resume(self) -> None:
         """After loading: nobody has been heard of yet."""
         group = self.group
-        for member in group.members.values():
-            self._expect_heartbeat(member)
+        self.expect_heartbeats()
         if len(group.members) > self.settings.max_size:
             self._prepare(f"it has {len(group.members)} members, group.max.size is {self.settings.max_size}")
 
@@ -542,9 +574,12 @@ class Rebalance:
         """Remove a member or an id that was given out; who waits for it hears why."""
         member = self.group.members.get(member_id)
         if member is not None:
-            self._answer_join(member, error)
-            self._answer_sync(member, error)
+            self._drop_requests(member, error)
         self._forget(member_id)
+
+    def _drop_requests(self, member: Member, error: ErrorCode) -> None:
+        self._answer_join(member, error)
+        self._answer_sync(member, error)
 
     def _forget(self, member_id: str) -> None:
         self.group.remove(member_id)

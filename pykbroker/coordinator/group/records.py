@@ -18,7 +18,32 @@ from typing import TYPE_CHECKING, Final
 
 from pykbroker.coordinator.result import Record
 from pykbroker_wire.errors import DecodeError
-from pykbroker_wire.primitives import ZERO_UUID, Buffer
+from pykbroker_wire.primitives import ZERO_UUID, Buffer, TopLevel
+from pykbroker_wire.stored.group.consumer_group_current_member_assignment import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+)
+from pykbroker_wire.stored.group.consumer_group_member_metadata import (
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+)
+from pykbroker_wire.stored.group.consumer_group_metadata import ConsumerGroupMetadataKey, ConsumerGroupMetadataValue
+from pykbroker_wire.stored.group.consumer_group_partition_metadata import (
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupPartitionMetadataValue,
+)
+from pykbroker_wire.stored.group.consumer_group_regular_expression import (
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+)
+from pykbroker_wire.stored.group.consumer_group_target_assignment_member import (
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+)
+from pykbroker_wire.stored.group.consumer_group_target_assignment_metadata import (
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
 from pykbroker_wire.stored.group.group_metadata import GroupMetadataKey, GroupMetadataValue
 from pykbroker_wire.stored.group.legacy_offset_commit import LegacyOffsetCommitKey
 from pykbroker_wire.stored.group.offset_commit import OffsetCommitKey, OffsetCommitValue
@@ -34,7 +59,20 @@ OFFSET_COMMIT_WITH_EXPIRY_VERSION: Final = 1
 
 _LEGACY_OFFSET_COMMIT: Final = LegacyOffsetCommitKey.API_KEY
 _OFFSET_COMMIT: Final = OffsetCommitKey.API_KEY
-_GROUP_METADATA: Final = GroupMetadataKey.API_KEY
+#: type -> key and value of the others
+_TYPES: Final[dict[int, tuple[type[TopLevel], type[TopLevel]]]] = {
+    key.API_KEY: (key, value)
+    for key, value in (
+        (GroupMetadataKey, GroupMetadataValue),
+        (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+        (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
+        (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
+        (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
+        (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
+        (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
+        (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+    )
+}
 
 
 def group_record(group: ClassicGroup, assignments: dict[str, bytes]) -> Record:
@@ -96,13 +134,14 @@ def decode(key: Buffer | None, value: Buffer | None) -> Record | None:
     if record_type in (_OFFSET_COMMIT, _LEGACY_OFFSET_COMMIT):
         offset_key, _ = OffsetCommitKey.decode(key, 2, 0)
         return Record(offset_key, None if value is None else bytes(value))
-    if record_type == _GROUP_METADATA:
-        group_key, _ = GroupMetadataKey.decode(key, 2, 0)
-        if value is None:
-            return Record(group_key, None)
-        version = _version(value)
-        return Record(group_key, GroupMetadataValue.decode(value, 2, version)[0], version)
-    return None
+    types = _TYPES.get(record_type)
+    if types is None:
+        return None
+    message_key, _ = types[0].decode(key, 2, 0)
+    if value is None:
+        return Record(message_key, None)
+    version = _version(value)
+    return Record(message_key, types[1].decode(value, 2, version)[0], version)
 
 
 def decode_offset(value: Buffer) -> OffsetCommitValue:

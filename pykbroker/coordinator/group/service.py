@@ -7,20 +7,31 @@ cannot. Not responsible for authorization and topics (api/), nor for anything a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from pykbroker.coordinator.group import records
 from pykbroker.coordinator.group.configs import GroupConfigs
+from pykbroker.coordinator.group.consumer import LEAVE_EPOCH, LEAVE_STATIC_EPOCH
+from pykbroker.coordinator.group.heartbeat import ConsumerClient
 from pykbroker.coordinator.group.java import hash_map_order, partition_for, topic_partition_hash
 from pykbroker.coordinator.group.rebalance import Client, join_refused
 from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker.coordinator.group.shard import GroupShard
+from pykbroker.coordinator.group.topics import GroupTopics
 from pykbroker.coordinator.later import Later, gather, then
+from pykbroker.coordinator.result import Result, Token
 from pykbroker.coordinator.runtime import CoordinatorRuntime
+from pykbroker.metadata.features import group_version
 from pykbroker.metadata.image import ConfigResource
-from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
+from pykbroker_wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from pykbroker_wire.messages.delete_groups import DeletableGroupResult
 from pykbroker_wire.messages.describe_groups import DescribedGroup
 from pykbroker_wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -58,10 +69,12 @@ class GroupService:
     ) -> None:
         config = live.current
         self.node_id = node_id
-        self.settings = GroupSettings.from_config(config)
         self.configs = GroupConfigs(
             lambda: live.current, lambda group_id: metadata.image.configs.of(ConfigResource.GROUP, group_id)
         )
+        self.settings = GroupSettings.from_config(config, self.configs.consumer)
+        self.topics = GroupTopics(metadata.image)
+        self._has_consumer_protocol = "consumer" in config.list("group.coordinator.rebalance.protocols")
         self._runtime = runtime
         self._metadata = metadata
         self._configured_partitions = config.int("offsets.topic.num.partitions")
@@ -69,7 +82,7 @@ class GroupService:
             OFFSETS_TOPIC,
             runtime,
             replicas,
-            lambda index: GroupShard(index, self.settings),
+            lambda index: GroupShard(index, self.settings, self.topics),
             records,
             commit_timeout_ms=config.int("offsets.commit.timeout.ms"),
             load_bytes=config.int("offsets.load.buffer.size"),
@@ -82,7 +95,10 @@ class GroupService:
         self.coordinator.close()
 
     def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
-        """Publisher of the metadata loader: offsets of deleted topics go."""
+        """Publisher of the metadata loader: groups look at topics that changed, offsets of deleted topics go."""
+        changed = self.topics.publish(delta, old, new)
+        if changed:
+            self.coordinator.input_all(lambda shard, now_ms: shard.topics_changed(changed, now_ms))
         deleted = [(topic.name, topic.id) for topic in delta.topics_deleted.values()]
         if deleted:
             self.coordinator.input_all(lambda shard, now_ms: shard.topics_deleted(deleted, now_ms))
@@ -100,10 +116,97 @@ class GroupService:
         order = hash_map_order(grouped, lambda index: topic_partition_hash(OFFSETS_TOPIC, index))
         return {index: grouped[index] for index in order}
 
-    # -- members ------------------------------------------------------------------------------------------------------
+    # -- members of consumer groups (KIP-848) -------------------------------------------------------------------------
+
+    @property
+    def consumer_protocol_enabled(self) -> bool:
+        """By configuration and by the cluster's feature level, which may change while the node runs."""
+        return self._has_consumer_protocol and group_version(self._metadata.image) > 0
+
+    def consumer_heartbeat(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        client_id: str,
+        client_host: str,
+        api_version: int,
+        may_describe: Callable[[str], bool],
+    ) -> Later[ConsumerGroupHeartbeatResponse]:
+        try:
+            self._check_consumer_heartbeat(request, api_version)
+        except KafkaError as error:
+            return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=_special(error))
+        new_member_id = "" if request.member_id else self._new_id()
+        client = ConsumerClient(client_id, f"/{client_host}", new_member_id, may_describe)
+        message: str | None = None
+
+        def operation(shard: GroupShard, token: Token, now_ms: int) -> Result:
+            nonlocal message
+            try:
+                result = shard.consumer_heartbeat(request, client, token, now_ms)
+            except KafkaError as error:
+                message = _special(error)
+                raise
+            result.collectable = False
+            return result
+
+        return self.coordinator.submit(
+            self.partition_of(request.group_id),
+            operation,
+            lambda code: ConsumerGroupHeartbeatResponse(error_code=code, error_message=message),
+            barrier=False,
+        )
+
+    def _check_consumer_heartbeat(self, request: ConsumerGroupHeartbeatRequest, api_version: int) -> None:
+        """What needs no group, in Apache Kafka's order."""
+        epoch = request.member_epoch
+        if (api_version >= 1 or epoch > 0 or epoch == LEAVE_EPOCH) and not request.member_id.strip():
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "MemberId can't be empty.")
+        for value, name in (
+            (request.group_id, "GroupId"),
+            (request.instance_id, "InstanceId"),
+            (request.rack_id, "RackId"),
+        ):
+            if value is not None and not value.strip():
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} can't be empty.")
+        if epoch == 0:
+            if request.rebalance_timeout_ms == -1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "RebalanceTimeoutMs must be provided in first request.")
+            if request.topic_partitions is None or request.topic_partitions:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "TopicPartitions must be empty when (re-)joining.")
+            if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
+                )
+        elif epoch == LEAVE_STATIC_EPOCH and request.instance_id is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "InstanceId can't be null.")
+        elif epoch < LEAVE_STATIC_EPOCH:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "MemberEpoch is invalid.")
+        supported = self.settings.consumer_assignors
+        if request.server_assignor is not None and request.server_assignor not in supported:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_ASSIGNOR,
+                f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: "
+                f"{', '.join(supported)}.",
+            )
+
+    def _new_id(self) -> str:
+        """A random uuid as Apache Kafka writes it: base64, and no dash in front."""
+        while True:
+            raw = UUID(int=self._runtime.random.getrandbits(128), version=4).bytes
+            text = urlsafe_b64encode(raw).decode("ascii").rstrip("=")
+            if not text.startswith("-"):
+                return text
+
+    # -- members of classic groups, also of consumer groups by the classic protocol -----------------------------------
 
     def join(
-        self, request: JoinGroupRequest, client_id: str, client_host: str, api_version: int
+        self,
+        request: JoinGroupRequest,
+        client_id: str,
+        client_host: str,
+        api_version: int,
+        may_describe: Callable[[str], bool],
     ) -> Later[JoinGroupResponse]:
         if not request.group_id:
             return join_refused(ErrorCode.INVALID_GROUP_ID, request.member_id)
@@ -115,7 +218,7 @@ class GroupService:
             return join_refused(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
         suffix = str(UUID(int=self._runtime.random.getrandbits(128), version=4))
         # Apache Kafka stores addresses as Java prints them.
-        client = Client(client_id, f"/{client_host}", api_version, suffix)
+        client = Client(client_id, f"/{client_host}", api_version, suffix, may_describe)
         return self.coordinator.submit(
             self.partition_of(request.group_id),
             lambda shard, token, now_ms: shard.join(request, client, token, now_ms),
@@ -194,7 +297,13 @@ class GroupService:
         )
 
     def fetch_offsets(
-        self, group_id: str, topics: list[OffsetFetchRequestTopics] | None, *, require_stable: bool
+        self,
+        group_id: str,
+        topics: list[OffsetFetchRequestTopics] | None,
+        *,
+        require_stable: bool,
+        member_id: str | None = None,
+        member_epoch: int = -1,
     ) -> Later[OffsetFetchResponseGroup]:
         """`topics` None: all. The answer's form is that of version 8 and later."""
 
@@ -206,7 +315,9 @@ class GroupService:
 
         return self.coordinator.submit(
             self.partition_of(group_id),
-            lambda shard, token, now_ms: shard.fetch_offsets(group_id, topics, require_stable, token, now_ms),
+            lambda shard, token, now_ms: shard.fetch_offsets(
+                group_id, topics, require_stable, token, now_ms, member_id, member_epoch
+            ),
             refuse,
         )
 
@@ -262,6 +373,26 @@ class GroupService:
             lambda code: [DescribedGroup(group_id=group_id, error_code=code) for group_id in group_ids],
         )
 
+    def describe_consumer_groups(self, group_ids: Iterable[str]) -> Later[list[DescribedConsumerGroup]]:
+        nameless: list[DescribedConsumerGroup] = []
+        named: list[str] = []
+        for group_id in group_ids:
+            if group_id:
+                named.append(group_id)
+            else:
+                nameless.append(DescribedConsumerGroup(error_code=ErrorCode.INVALID_GROUP_ID))
+        parts: list[Later[list[DescribedConsumerGroup]]] = []
+        for index, members in self._by_partition(named).items():
+            parts.append(self._describe_consumers(index, members))
+        return then(gather(parts), lambda answers: nameless + [group for answer in answers for group in answer])
+
+    def _describe_consumers(self, index: int, group_ids: list[str]) -> Later[list[DescribedConsumerGroup]]:
+        return self.coordinator.submit(
+            index,
+            lambda shard, token, now_ms: shard.describe_consumer_groups(group_ids, token, now_ms),
+            lambda code: [DescribedConsumerGroup(group_id=group_id, error_code=code) for group_id in group_ids],
+        )
+
     def delete_groups(self, group_ids: Iterable[str]) -> Later[list[DeletableGroupResult]]:
         parts: list[Later[list[DeletableGroupResult]]] = []
         for index, members in self._by_partition(dict.fromkeys(group_ids)).items():
@@ -274,3 +405,8 @@ class GroupService:
             lambda shard, token, now_ms: shard.delete_groups(group_ids, token, now_ms),
             lambda code: [DeletableGroupResult(group_id=group_id, error_code=code) for group_id in group_ids],
         )
+
+
+def _special(error: KafkaError) -> str | None:
+    """A message is sent when it says more than the code."""
+    return None if error.message == error.code.message else error.message

@@ -1,14 +1,42 @@
-"""The configuration that group state machines use, as plain numbers read once."""
+"""The configuration that group state machines use, as plain numbers read once.
+
+What may change while the node runs, and what groups may have of their own (GROUP configuration resources), is asked
+of `consumer_config` each time it is needed (configs.py).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from pykbroker.config.checks import assignors
+from pykbroker.coordinator.group.configs import ConsumerGroupConfig
 
 if TYPE_CHECKING:
     from pykbroker.config.load import Config
+
+
+class Migration(Enum):
+    """group.consumer.migration.policy: which kind of group may become one of the other kind with its members."""
+
+    DISABLED = "disabled"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    BIDIRECTIONAL = "bidirectional"
+
+    @property
+    def upgrades(self) -> bool:
+        return self in (Migration.UPGRADE, Migration.BIDIRECTIONAL)
+
+    @property
+    def downgrades(self) -> bool:
+        return self in (Migration.DOWNGRADE, Migration.BIDIRECTIONAL)
+
+
+def _defaults(_group_id: str) -> ConsumerGroupConfig:
+    return ConsumerGroupConfig()
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -24,11 +52,15 @@ class GroupSettings:
     offsets_retention_check_interval_ms: int = 600_000
     consumer_max_size: int = 2**31 - 1
     consumer_assignors: tuple[str, ...] = ("uniform", "range")  # the first is the one for whoever asks for none
-    consumer_migration_policy: str = "bidirectional"
+    migration: Migration = Migration.BIDIRECTIONAL
     consumer_regex_refresh_interval_ms: int = 600_000
+    #: by group id
+    consumer_config: Callable[[str], ConsumerGroupConfig] = _defaults
 
     @classmethod
-    def from_config(cls, config: Config) -> GroupSettings:
+    def from_config(
+        cls, config: Config, consumer_config: Callable[[str], ConsumerGroupConfig] = _defaults
+    ) -> GroupSettings:
         return cls(
             initial_rebalance_delay_ms=config.int("group.initial.rebalance.delay.ms"),
             min_session_timeout_ms=config.int("group.min.session.timeout.ms"),
@@ -39,6 +71,7 @@ class GroupSettings:
             offsets_retention_check_interval_ms=config.int("offsets.retention.check.interval.ms"),
             consumer_max_size=config.int("group.consumer.max.size"),
             consumer_assignors=assignors(config, "group.consumer.assignors"),
-            consumer_migration_policy=config.str("group.consumer.migration.policy").lower(),
+            migration=Migration(config.str("group.consumer.migration.policy").lower()),
             consumer_regex_refresh_interval_ms=config.int("group.consumer.regex.refresh.interval.ms"),
+            consumer_config=consumer_config,
         )

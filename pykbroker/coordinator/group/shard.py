@@ -1,12 +1,14 @@
 """The groups of one partition of `__consumer_offsets`: all that requests, timers and the metadata can ask of them.
 
 Responsible for finding the group, for the operations that are about several groups or about groups and offsets
-together, for replay, and for what happens when loading is over. Not responsible for the protocol of members
-(rebalance.py), for futures, the log or the clock (runtime.py), nor for requests that need no group (service.py).
+together, for replay, and for what happens when loading is over. Not responsible for the protocols of members
+(rebalance.py; heartbeat.py and mixed.py), for what administrators see (admin.py), for futures, the log or the clock
+(runtime.py), nor for requests that need no group (service.py).
 
 Each operation is pure: `(…, token, now_ms) -> Result`, or KafkaError when it was refused whole and nothing changed.
-Room is kept for other kinds of groups (KIP-848 in consumer.py): `groups` would hold them too, and each operation look
-at the kind first.
+`groups` has the classic groups, `consumers` those of KIP-848; an id is in one of them at most. A group of one kind
+becomes one of the other in one Result: tombstones of what it was, records of what it is. A classic group that comes of
+it has soft state already when its record is replayed: it waits in `_pending` until then.
 """
 
 from __future__ import annotations
@@ -14,19 +16,26 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 
+from pykbroker.coordinator.group import admin
 from pykbroker.coordinator.group.classic import ClassicGroup, State
+from pykbroker.coordinator.group.consumer import ConsumerGroup
+from pykbroker.coordinator.group.consumer_records import group_tombstones
+from pykbroker.coordinator.group.consumer_replay import CONSUMER_KEYS, replay_consumer
+from pykbroker.coordinator.group.heartbeat import ConsumerClient
+from pykbroker.coordinator.group.migration import upgrade
+from pykbroker.coordinator.group.mixed import ClassicInput
 from pykbroker.coordinator.group.offsets import NO_PRODUCER_ID, Offsets
 from pykbroker.coordinator.group.rebalance import UNKNOWN_MEMBER, Client, Rebalance, join_refused
 from pykbroker.coordinator.group.records import group_tombstone, offset_record
 from pykbroker.coordinator.group.settings import GroupSettings
+from pykbroker.coordinator.group.topics import GroupTopics
 from pykbroker.coordinator.result import Record, Result, TimerKey, Token
 from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from pykbroker_wire.messages.delete_groups import DeletableGroupResult
-from pykbroker_wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from pykbroker_wire.messages.heartbeat import HeartbeatRequest
 from pykbroker_wire.messages.join_group import JoinGroupRequest
 from pykbroker_wire.messages.leave_group import LeaveGroupRequest
-from pykbroker_wire.messages.list_groups import ListedGroup
 from pykbroker_wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -47,9 +56,6 @@ from pykbroker_wire.stored.group.offset_commit import OffsetCommitKey
 
 logger = logging.getLogger(__name__)
 
-#: "Which kind" in ListGroups, version 5 and later.
-CLASSIC = "classic"
-
 _EXPIRE: TimerKey = ("expire",)
 _END_OF_TIME_MS = (1 << 63) - 1
 #: Groups and offsets that one turn of the expiry looks at: some milliseconds' worth.
@@ -58,19 +64,21 @@ _EXPIRE_OFFSETS = 1_000
 
 #: OffsetCommit answers GROUP_ID_NOT_FOUND from this version on where it said ILLEGAL_GENERATION before.
 _GROUP_ID_NOT_FOUND_FROM = 9
-#: DescribeGroups says so from this version on; before, a missing group is described as Dead.
-_MISSING_GROUP_IS_ERROR_FROM = 6
 
 
 class GroupShard:
     """See the module. `index` is the partition."""
 
-    __slots__ = ("_loading", "groups", "index", "offsets", "settings")
+    __slots__ = ("_loading", "_pending", "consumers", "groups", "index", "offsets", "settings", "topics")
 
-    def __init__(self, index: int, settings: GroupSettings) -> None:
+    def __init__(self, index: int, settings: GroupSettings, topics: GroupTopics | None = None) -> None:
         self.index = index
         self.settings = settings
+        self.topics = GroupTopics() if topics is None else topics
         self.groups: dict[str, ClassicGroup] = {}
+        self.consumers: dict[str, ConsumerGroup] = {}
+        #: classic groups whose first record is being written
+        self._pending: dict[str, ClassicGroup] = {}
         self.offsets = Offsets()
         #: what was read of each group so far; None when loading is over
         self._loading: dict[str, GroupMetadataValue] | None = {}
@@ -83,13 +91,25 @@ class GroupShard:
         if isinstance(key, OffsetCommitKey):
             assert value is None or isinstance(value, bytes)
             self.offsets.replay(key, value, at, producer_id)
-            if value is not None and self._loading is None and key.group not in self.groups:
+            if (
+                value is not None
+                and self._loading is None
+                and key.group not in self.groups
+                and key.group not in self.consumers
+            ):
                 # A consumer that assigns its partitions itself: a group without members or protocol, whose own time is
                 # of no consequence: its offsets expire each from its commit.
                 self.groups[key.group] = ClassicGroup(key.group, -1)
         elif isinstance(key, GroupMetadataKey):
             assert value is None or isinstance(value, GroupMetadataValue)
             self._replay_group(key.group, value)
+        elif isinstance(key, CONSUMER_KEYS):
+            if value is not None:
+                # Nobody but a consumer that assigned its partitions itself had this group: see `replay` of offsets.
+                self.groups.pop(key.group_id, None)
+                if self._loading is not None:
+                    self._loading.pop(key.group_id, None)
+            replay_consumer(self.consumers, record)
         else:
             raise AssertionError(f"no record of {type(key).__name__} is written here")
 
@@ -99,12 +119,16 @@ class GroupShard:
                 self._loading.pop(group_id, None)
             else:
                 self._loading[group_id] = value
+                self.consumers.pop(group_id, None)
         elif value is None:
             group = self.groups.pop(group_id, None)
             if group is not None:
                 group.move_to(State.DEAD, group.state_timestamp_ms)
         else:
-            self.groups[group_id].stored = value
+            group = self.groups.get(group_id)
+            if group is None:
+                group = self.groups[group_id] = self._pending.pop(group_id)
+            group.stored = value
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """A transaction marker in the log (WriteTxnMarkers): the other input that changes replicated state."""
@@ -121,8 +145,13 @@ class GroupShard:
                 result = Result()
                 Rebalance(group, self.settings, now_ms, result).resume()
                 yield result
+        for consumer_group in self.consumers.values():
+            if consumer_group.members:
+                result = Result()
+                self._input(consumer_group, now_ms, result).resume()
+                yield result
         for number, group_id in enumerate(self.offsets.groups()):
-            if group_id not in self.groups:
+            if group_id not in self.groups and group_id not in self.consumers:
                 self.groups[group_id] = ClassicGroup(group_id, now_ms)
             if number % _EXPIRE_GROUPS == 0:
                 yield Result()
@@ -135,9 +164,15 @@ class GroupShard:
     def on_timer(self, key: TimerKey, event: object, now_ms: int) -> Result:
         result = Result()
         if key == _EXPIRE:
-            self._expire(list(self.groups) if event is None else event, now_ms, result)  # type: ignore[arg-type]
+            self._expire([*self.groups, *self.consumers] if event is None else event, now_ms, result)  # type: ignore[arg-type]
             return result
         kind, group_id = key[0], key[1]
+        consumer_group = self.consumers.get(group_id)
+        if consumer_group is not None:
+            step = self._input(consumer_group, now_ms, result)
+            step.timer(key, event)
+            self._settle(step)
+            return result
         group = self.groups.get(group_id)
         if group is None:
             return result
@@ -147,6 +182,9 @@ class GroupShard:
         elif kind == "sync":
             assert isinstance(event, int)
             rebalance.sync_overdue(event)
+        elif kind != "join":
+            # Of the consumer group that this one was.
+            pass
         elif event is None:
             rebalance.join_overdue()
         else:
@@ -162,7 +200,7 @@ class GroupShard:
             group_id = group_ids.pop()
             groups += 1
             offsets += self.offsets.size(group_id)
-            group = self.groups.get(group_id)
+            group = self._find(group_id)
             retained_from_ms = group.offsets_expire_from_ms() if group is not None else None
             if group is None or retained_from_ms is None:
                 continue
@@ -172,12 +210,19 @@ class GroupShard:
             if records:
                 logger.info("Group %s: %d offsets expired", group_id, len(records))
             result.records += records
-            if everything and group.state is State.EMPTY:
-                result.records.append(group_tombstone(group_id))
+            if everything and group.is_empty:
+                result.records += self._tombstones(group)
         if group_ids:
             result.set_timer(_EXPIRE, 0, group_ids)
         else:
             result.set_timer(_EXPIRE, self.settings.offsets_retention_check_interval_ms)
+
+    def topics_changed(self, names: set[str], now_ms: int) -> Result:
+        """Created, deleted, more partitions, other replicas: whoever subscribes looks at its next heartbeat."""
+        for group in self.consumers.values():
+            if not group.subscribers.keys().isdisjoint(names):
+                group.refresh_topics()
+        return Result()
 
     def topics_deleted(self, deleted: Iterable[tuple[str, bytes]], now_ms: int) -> Result:
         """Names and ids of topics that the metadata no longer has."""
@@ -186,33 +231,126 @@ class GroupShard:
         result.records += self.offsets.delete_topics(deleted)
         return result
 
-    # -- members ------------------------------------------------------------------------------------------------------
+    # -- both kinds ---------------------------------------------------------------------------------------------------
+
+    def _find(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
+        return self.groups.get(group_id) or self.consumers.get(group_id)
+
+    def _tombstones(self, group: ClassicGroup | ConsumerGroup) -> list[Record]:
+        if isinstance(group, ClassicGroup):
+            return [group_tombstone(group.group_id)]
+        return group_tombstones(group)
+
+    def _input(self, group: ConsumerGroup, now_ms: int, result: Result) -> ClassicInput:
+        return ClassicInput(group, self.settings, self.topics, now_ms, result)
+
+    def _settle(self, step: ClassicInput) -> None:
+        if step.became_classic is not None:
+            self._await_record(step.became_classic, step.result)
+
+    def _await_record(self, group: ClassicGroup, result: Result) -> None:
+        """The group is there as soon as its record is; if that is refused it never was."""
+        self._pending[group.group_id] = group
+        before = result.append_failed
+
+        def failed(error: ErrorCode, now_ms: int) -> Result:
+            del self._pending[group.group_id]
+            undone = Result() if before is None else before(error, now_ms)
+            Rebalance(group, self.settings, now_ms, undone).unwritten(error)
+            return undone
+
+        result.append_failed = failed
+
+    # -- members of consumer groups -----------------------------------------------------------------------------------
+
+    def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, client: ConsumerClient, token: Token, now_ms: int
+    ) -> Result:
+        result = Result()
+        group_id = request.group_id
+        classic = self.groups.get(group_id)
+        group = self.consumers.get(group_id)
+        joins = request.member_epoch == 0
+        if group is None:
+            if classic is not None and not joins:
+                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+            if not joins:
+                which = "Group" if request.member_epoch < 0 else "Consumer group"
+                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{which} {group_id} not found.")
+            if classic is None:
+                group = ConsumerGroup(group_id)
+            elif classic.is_empty:
+                logger.info("Group %s: the empty classic group becomes a consumer group", group_id)
+                result.records.append(group_tombstone(group_id))
+                group = ConsumerGroup(group_id)
+            else:
+                group, records = upgrade(classic, self.topics, self.settings, result)
+                result.records += records
+        step = self._input(group, now_ms, result)
+        if request.member_epoch < 0:
+            step.leave(request, token)
+        else:
+            step.heartbeat(request, client, token)
+        if classic is not None:
+            Rebalance(classic, self.settings, now_ms, result).give_way()
+        self._settle(step)
+        return result
+
+    # -- members of classic groups ------------------------------------------------------------------------------------
 
     def join(self, request: JoinGroupRequest, client: Client, token: Token, now_ms: int) -> Result:
         result = Result()
-        group = self.groups.get(request.group_id)
+        group_id = request.group_id
+        consumer_group = self.consumers.get(group_id)
+        if consumer_group is not None and consumer_group.members:
+            step = self._input(consumer_group, now_ms, result)
+            step.join(request, client, token)
+            self._settle(step)
+            return result
+        group = self.groups.get(group_id)
         is_new = group is None
         if group is None:
             if request.member_id != UNKNOWN_MEMBER:
                 result.reply(token, join_refused(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
                 return result
-            group = self.groups[request.group_id] = ClassicGroup(request.group_id, now_ms)
+            group = ClassicGroup(group_id, now_ms)
+            if consumer_group is None:
+                self.groups[group_id] = group
+            else:
+                logger.info("Group %s: the empty consumer group becomes a classic group", group_id)
+                result.records += group_tombstones(consumer_group)
         Rebalance(group, self.settings, now_ms, result).join(request, client, token, group_is_new=is_new)
+        if consumer_group is not None:
+            self._await_record(group, result)
         return result
 
     def sync(self, request: SyncGroupRequest, token: Token, now_ms: int) -> Result:
         result = Result()
-        Rebalance(self._group_of_member(request.group_id), self.settings, now_ms, result).sync(request, token)
+        consumer_group = self.consumers.get(request.group_id)
+        if consumer_group is not None:
+            self._input(consumer_group, now_ms, result).sync(request, token)
+        else:
+            Rebalance(self._group_of_member(request.group_id), self.settings, now_ms, result).sync(request, token)
         return result
 
     def heartbeat(self, request: HeartbeatRequest, token: Token, now_ms: int) -> Result:
         result = Result()
-        Rebalance(self._group_of_member(request.group_id), self.settings, now_ms, result).heartbeat(request, token)
+        consumer_group = self.consumers.get(request.group_id)
+        if consumer_group is not None:
+            self._input(consumer_group, now_ms, result).classic_heartbeat(request, token)
+        else:
+            Rebalance(self._group_of_member(request.group_id), self.settings, now_ms, result).heartbeat(request, token)
         return result
 
     def leave(self, request: LeaveGroupRequest, token: Token, now_ms: int) -> Result:
         result = Result()
-        Rebalance(self._group_of_member(request.group_id), self.settings, now_ms, result).leave(request, token)
+        consumer_group = self.consumers.get(request.group_id)
+        if consumer_group is not None:
+            step = self._input(consumer_group, now_ms, result)
+            step.classic_leave(request, token)
+            self._settle(step)
+        else:
+            Rebalance(self._group_of_member(request.group_id), self.settings, now_ms, result).leave(request, token)
         return result
 
     def _group_of_member(self, group_id: str) -> ClassicGroup:
@@ -235,10 +373,13 @@ class GroupShard:
         group_id = request.group_id
         generation = request.generation_id_or_member_epoch
         result = Result()
-        group = self.groups.get(group_id)
+        group = self._find(group_id)
+        check = None
         if group is not None:
-            group.check_offset_commit(request.member_id, request.group_instance_id, generation)
-            if generation >= 0:
+            check = group.check_offset_commit(
+                request.member_id, request.group_instance_id, generation, api_version=api_version
+            )
+            if generation >= 0 and isinstance(group, ClassicGroup):
                 Rebalance(group, self.settings, now_ms, result).commit_keeps_session(request.member_id)
         elif generation >= 0:
             if api_version >= _GROUP_ID_NOT_FOUND_FROM:
@@ -257,6 +398,8 @@ class GroupShard:
                 if len(metadata) > limit:
                     answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
                     continue
+                if check is not None:
+                    check(topic.name, topic.topic_id, asked.partition_index)
                 result.records.append(
                     offset_record(
                         group_id,
@@ -283,8 +426,13 @@ class GroupShard:
         require_stable: bool,
         token: Token,
         now_ms: int,
+        member_id: str | None = None,
+        member_epoch: int = -1,
     ) -> Result:
         """`topics` None: everything that the group has."""
+        group = self.consumers.get(group_id)
+        if group is not None:
+            group.check_offset_fetch(member_id, member_epoch)
         if topics is None:
             found = self.offsets.fetch_all(group_id, require_stable=require_stable)
         else:
@@ -294,7 +442,7 @@ class GroupShard:
         return result
 
     def delete_offsets(self, request: OffsetDeleteRequest, token: Token, now_ms: int) -> Result:
-        group = self.groups.get(request.group_id)
+        group = self._find(request.group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
         group.check_offset_delete()
@@ -319,52 +467,33 @@ class GroupShard:
     def list_groups(self, states: frozenset[str], types: frozenset[str], token: Token, now_ms: int) -> Result:
         """Filters are lower case; an empty one lets everything through."""
         result = Result()
-        result.reply(
-            token,
-            [
-                ListedGroup(
-                    group_id=group.group_id,
-                    protocol_type=group.protocol_type or "",
-                    group_state=group.state.value,
-                    group_type=CLASSIC,
-                )
-                for group in self.groups.values()
-                if (not states or group.state.value.lower() in states) and (not types or CLASSIC in types)
-            ],
-        )
+        result.reply(token, admin.list_groups((*self.groups.values(), *self.consumers.values()), states, types))
         return result
 
     def describe_groups(self, group_ids: Iterable[str], api_version: int, token: Token, now_ms: int) -> Result:
         result = Result()
-        result.reply(token, [self._describe(group_id, api_version) for group_id in group_ids])
-        return result
-
-    def _describe(self, group_id: str, api_version: int) -> DescribedGroup:
-        group = self.groups.get(group_id)
-        if group is None:
-            missing = DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
-            if api_version >= _MISSING_GROUP_IS_ERROR_FROM:
-                missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-                missing.error_message = f"Group {group_id} not found."
-            return missing
-        stable = group.state is State.STABLE
-        return DescribedGroup(
-            group_id=group_id,
-            group_state=group.state.value,
-            protocol_type=group.protocol_type or "",
-            protocol_data=(group.protocol_name or "") if stable else "",
-            members=[
-                DescribedGroupMember(
-                    member_id=member.member_id,
-                    group_instance_id=member.instance_id,
-                    client_id=member.client_id,
-                    client_host=member.client_host,
-                    member_metadata=member.metadata(group.protocol_name) if stable else b"",
-                    member_assignment=member.assignment,
-                )
-                for member in group.members.values()
+        result.reply(
+            token,
+            [
+                admin.describe_classic(group_id, self.groups.get(group_id), group_id in self.consumers, api_version)
+                for group_id in group_ids
             ],
         )
+        return result
+
+    def describe_consumer_groups(self, group_ids: Iterable[str], token: Token, now_ms: int) -> Result:
+        result = Result()
+        default = self.settings.consumer_assignors[0]
+        result.reply(
+            token,
+            [
+                admin.describe_consumer(
+                    group_id, self.consumers.get(group_id), group_id in self.groups, default, self.topics
+                )
+                for group_id in group_ids
+            ],
+        )
+        return result
 
     def delete_groups(self, group_ids: Iterable[str], token: Token, now_ms: int) -> Result:
         result = Result()
@@ -372,13 +501,13 @@ class GroupShard:
         for group_id in group_ids:
             answer = DeletableGroupResult(group_id=group_id)
             answers.append(answer)
-            group = self.groups.get(group_id)
+            group = self._find(group_id)
             if group is None:
                 answer.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            elif group.state is not State.EMPTY:
+            elif not group.is_empty:
                 answer.error_code = ErrorCode.NON_EMPTY_GROUP
             else:
                 result.records += self.offsets.delete_group(group_id)
-                result.records.append(group_tombstone(group_id))
+                result.records += self._tombstones(group)
         result.reply(token, answers)
         return result

@@ -1,0 +1,240 @@
+"""Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup (KIP-848, upgrade).
+
+Responsible for translating: a JoinGroup is a heartbeat that says everything (the embedded subscription has topics,
+rack and owned partitions), a generation is the member's epoch, an assignment is that of the coordinator in the embedded
+protocol. Nobody waits for others: each member is asked to rejoin (REBALANCE_IN_PROGRESS) when there is something for
+it, on its own. There is no leader. Not responsible for the steps themselves (heartbeat.py).
+
+A member that was told to rejoin, or has joined and does not sync, is waited for as long as its rebalance timeout says.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from pykbroker.coordinator.group.consumer import CONSUMER, ClassicMetadata, ConsumerMember, MemberState
+from pykbroker.coordinator.group.heartbeat import (
+    ConsumerClient,
+    ConsumerInput,
+    rejoin_timer,
+    resync_timer,
+    session_timer,
+)
+from pykbroker.coordinator.group.migration import can_downgrade, read_subscription, to_classic, write_assignment
+from pykbroker.coordinator.group.rebalance import MEMBER_ID_REQUIRED_FROM, UNKNOWN_MEMBER, Client, join_refused
+from pykbroker.coordinator.group.reconcile import Goal, Owned
+from pykbroker.coordinator.group.settings import Migration
+from pykbroker.coordinator.result import Token
+from pykbroker_wire.errors import DecodeError, ErrorCode, KafkaError
+from pykbroker_wire.messages.consumer_protocol import ConsumerProtocolSubscription
+from pykbroker_wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from pykbroker_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from pykbroker_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+from pykbroker_wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+logger = logging.getLogger(__name__)
+
+
+class ClassicInput(ConsumerInput):
+    """One request of the classic protocol to a consumer group."""
+
+    __slots__ = ()
+
+    # -- JoinGroup ----------------------------------------------------------------------------------------------------
+
+    def join(self, request: JoinGroupRequest, client: Client, token: Token) -> None:
+        group = self.group
+        if self.settings.migration is Migration.DISABLED:
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        is_unknown = request.member_id == UNKNOWN_MEMBER
+        member_id = client.member_suffix if is_unknown else request.member_id
+        instance_id = request.group_instance_id
+        self.check_room(member_id)
+        if not group.supports_classic(request.protocol_type, [protocol.name for protocol in request.protocols]):
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if is_unknown and instance_id is None and client.api_version >= MEMBER_ID_REQUIRED_FROM:
+            self.result.reply(token, join_refused(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+            return
+        replaced = group.static_member(instance_id)
+        if instance_id is None:
+            member = group.members.get(member_id) or ConsumerMember(member_id)
+        else:
+            member = self.static_member(member_id, instance_id, joins=is_unknown, classic=True, epoch=-1, owned=None)
+        downgrade = (
+            replaced is not None
+            and replaced.classic is None
+            and can_downgrade(group, [replaced], self.settings, joining=1)
+        )
+        subscription = _subscription(request)
+        updated = _updated(member, request, subscription, client)
+        changed = self.write_member(member, updated)
+        # The regular expressions of others, should they be due, are resolved for whoever asked last.
+        regex = self.update_regex(member, updated, _as_consumer(client))
+        changed = changed or regex.changed
+        epoch = group.epoch
+        if changed or group.topics_are_stale(self.now_ms):
+            epoch = self.refresh_epoch(member, updated, bump=changed)
+        owned = self._owned(subscription)
+        if downgrade:
+            rebalance = group.target_epoch < epoch
+            if not rebalance:
+                target = group.target_of(updated.member_id, updated.instance_id)
+                updated = self.reconcile(updated, Goal(group.target_epoch, target, changed), owned)
+            self.became_classic = to_classic(
+                group, self.topics, self.settings, self.now_ms, self.result, joining=updated, rebalance=rebalance
+            )
+        else:
+            target_epoch, target = self.update_target(epoch, member, updated)
+            updated = self.reconcile(updated, Goal(target_epoch, target, changed), owned)
+            group_id = group.group_id
+            self.result.cancel_timer(rejoin_timer(group_id, updated.member_id))
+            group.rejoin_timers.discard(updated.member_id)
+            self.result.set_timer(session_timer(group_id, updated.member_id), request.session_timeout_ms)
+            self.result.set_timer(resync_timer(group_id, updated.member_id), request.rebalance_timeout_ms)
+        self.result.reply(
+            token,
+            JoinGroupResponse(
+                generation_id=updated.epoch,
+                protocol_type=CONSUMER,
+                protocol_name=request.protocols[0].name,
+                member_id=updated.member_id,
+            ),
+        )
+
+    def _owned(self, subscription: ConsumerProtocolSubscription) -> Owned:
+        return [
+            (topic_id, owned.partitions)
+            for owned in subscription.owned_partitions
+            if (topic_id := self.topics.id_of(owned.topic)) is not None
+        ]
+
+    # -- SyncGroup ----------------------------------------------------------------------------------------------------
+
+    def sync(self, request: SyncGroupRequest, token: Token) -> None:
+        group = self.group
+        member = self._classic_member(request.member_id, request.group_instance_id)
+        metadata = member.classic
+        assert metadata is not None
+        if request.generation_id != member.epoch:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        name, subscription = metadata.protocols[0]
+        if request.protocol_type not in (None, CONSUMER) or request.protocol_name not in (None, name):
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if group.target_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+            self._expect_rejoin(member)
+            self.result.reply(token, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+            return
+        self.result.cancel_timer(resync_timer(group.group_id, member.member_id))
+        self.result.set_timer(session_timer(group.group_id, member.member_id), metadata.session_timeout_ms)
+        try:
+            assignment = write_assignment(member.assigned.items(), self.topics, subscription)
+        except DecodeError as error:
+            logger.warning("Group %s: subscription of %s: %s", group.group_id, member.member_id, error)
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+        self.result.reply(
+            token,
+            SyncGroupResponse(
+                protocol_type=request.protocol_type, protocol_name=request.protocol_name, assignment=assignment
+            ),
+        )
+
+    # -- Heartbeat ----------------------------------------------------------------------------------------------------
+
+    def classic_heartbeat(self, request: HeartbeatRequest, token: Token) -> None:
+        group = self.group
+        member = self._classic_member(request.member_id, request.group_instance_id)
+        metadata = member.classic
+        assert metadata is not None
+        if request.generation_id != member.epoch:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        self.result.set_timer(session_timer(group.group_id, member.member_id), metadata.session_timeout_ms)
+        has_news = (
+            member.epoch < group.target_epoch
+            or member.state is MemberState.UNREVOKED_PARTITIONS
+            or (member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_others(member))
+        )
+        if has_news:
+            self._expect_rejoin(member)
+        self.result.reply(
+            token, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if has_news else ErrorCode.NONE)
+        )
+
+    def _expect_rejoin(self, member: ConsumerMember) -> None:
+        """From the first time that it is told."""
+        group = self.group
+        if member.member_id not in group.rejoin_timers:
+            group.rejoin_timers.add(member.member_id)
+            self.result.set_timer(rejoin_timer(group.group_id, member.member_id), member.rebalance_timeout_ms)
+
+    def _classic_member(self, member_id: str, instance_id: str | None) -> ConsumerMember:
+        group = self.group
+        if instance_id is None:
+            member = group.member(member_id)
+        else:
+            member = self.check_static(group.static_member(instance_id), member_id, instance_id)
+        if member.classic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} does not use the classic protocol.")
+        return member
+
+    # -- LeaveGroup ---------------------------------------------------------------------------------------------------
+
+    def classic_leave(self, request: LeaveGroupRequest, token: Token) -> None:
+        """Also of members of the consumer protocol: administrators remove them so."""
+        answers: list[MemberResponse] = []
+        left: dict[str, ConsumerMember] = {}
+        for leaver in request.members:
+            answer = MemberResponse(member_id=leaver.member_id, group_instance_id=leaver.group_instance_id)
+            answers.append(answer)
+            try:
+                member = self._leaver(leaver)
+            except KafkaError as error:
+                answer.error_code = error.code
+                continue
+            logger.info(
+                "Group %s: %s left: %s", self.group.group_id, member.member_id, leaver.reason or "no reason given"
+            )
+            left[member.member_id] = member
+        self.fence(list(left.values()))
+        self.result.reply(token, LeaveGroupResponse(members=answers))
+
+    def _leaver(self, leaver: MemberIdentity) -> ConsumerMember:
+        if leaver.group_instance_id is None:
+            return self.group.member(leaver.member_id)
+        member = self.group.static_member(leaver.group_instance_id)
+        if member is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        if leaver.member_id != UNKNOWN_MEMBER:
+            self.check_fenced(member, leaver.member_id, leaver.group_instance_id)
+        return member
+
+
+def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
+    try:
+        return read_subscription(request.protocols[0].metadata)
+    except DecodeError as error:
+        logger.warning("Group %s: subscription of %s: %s", request.group_id, request.member_id, error)
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from None
+
+
+def _updated(
+    member: ConsumerMember, request: JoinGroupRequest, subscription: ConsumerProtocolSubscription, client: Client
+) -> ConsumerMember:
+    return member._replace(
+        instance_id=member.instance_id if request.group_instance_id is None else request.group_instance_id,
+        rack_id=subscription.rack_id or member.rack_id,
+        rebalance_timeout_ms=(
+            member.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms
+        ),
+        topics=frozenset(subscription.topics),
+        regex="",
+        client_id=client.client_id,
+        client_host=client.client_host,
+        classic=ClassicMetadata(
+            request.session_timeout_ms,
+            tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
+        ),
+    )
+
+
+def _as_consumer(client: Client) -> ConsumerClient:
+    return ConsumerClient(client.client_id, client.client_host, client.member_suffix, client.may_describe)
