@@ -556,11 +556,11 @@ class PartitionLog:
             return ReadResult([], 0, offset, offset, -1)
         segment, start, first_offset = found
         limit, next_offset = self._segments.limit(segment, upper_offset, self.log_end_offset)
+        end = limit
         if start >= limit:
             # The batch that holds `offset` reaches above the bound.
-            return ReadResult([], 0, offset, offset, -1)
-        end = limit
-        if limit - start > max_bytes:
+            end = start
+        elif limit - start > max_bytes:
             boundary = segment.boundary(start, start + max_bytes)
             if boundary is not None:
                 end, next_offset = boundary
@@ -568,13 +568,16 @@ class PartitionLog:
                 header = segment.header_at(start)
                 end, next_offset = start + header.size_in_bytes, header.next_offset
             else:
-                return ReadResult([], 0, offset, offset, -1)
-        stable_end = limit if upper_offset <= self.high_watermark else 0
-        data = cut(segment.file, start, end, stable_end, mapped)
-        if len(data) != end - start:
-            raise OSError(errno.EIO, "segment is shorter than it was", segment.path(names.LOG))
-        self._segments.remember(next_offset, segment, end)
-        result = ReadResult([data], end - start, first_offset, next_offset, self.epochs.of_offset(next_offset - 1))
+                end = start
+        if end == start:
+            result = ReadResult([], 0, offset, offset, -1)
+        else:
+            stable_end = limit if upper_offset <= self.high_watermark else 0
+            data = cut(segment.file, start, end, stable_end, mapped)
+            if len(data) != end - start:
+                raise OSError(errno.EIO, "segment is shorter than it was", segment.path(names.LOG))
+            self._segments.remember(next_offset, segment, end)
+            result = ReadResult([data], end - start, first_offset, next_offset, self.epochs.of_offset(next_offset - 1))
         if with_aborted:
             result.aborted = self._segments.aborted(offset, segment, end, self.log_end_offset)
         return result

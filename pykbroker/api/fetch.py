@@ -19,6 +19,7 @@ from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
@@ -32,6 +33,7 @@ from pykbroker_wire.primitives import ZERO_UUID
 
 _TOPIC_IDS_FROM = 13
 NO_EPOCH = -1
+READ_COMMITTED = 1
 
 
 def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | asyncio.Future[FetchResponse]:
@@ -39,7 +41,7 @@ def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | asynci
     if not isinstance(services, BrokerServices):
         return _read_metadata_log(ctx, request)
     replica_id = request.replica_state.replica_id if ctx.api_version >= 15 else request.replica_id
-    if request.isolation_level not in (0, 1):
+    if request.isolation_level not in (0, READ_COMMITTED):
         return FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
     uses_ids = ctx.api_version >= _TOPIC_IDS_FROM
     now = services.runtime.loop.time()
@@ -151,7 +153,10 @@ class _Fetch:
     def park(self, missing_bytes: int) -> asyncio.Future[FetchResponse]:
         replicas = self.services.replicas
         wait_seconds = self.request.max_wait_ms / 1000
-        parked = ParkedFetch(replicas.deadlines, self.waiting_for, missing_bytes, wait_seconds, self.read)
+        committed = self.request.isolation_level == READ_COMMITTED and self.replica_id < 0
+        parked = ParkedFetch(
+            replicas.deadlines, self.waiting_for, missing_bytes, wait_seconds, self.read, read_committed=committed
+        )
         self.parked = parked
         replicas.parked += 1
         parked.future.add_done_callback(replicas.unparked)
@@ -162,7 +167,7 @@ class _Fetch:
         if final and self.empty is not None and self.parked is not None and not self.parked.poked:
             return self._respond(self.empty)
         request = self.request
-        committed = request.isolation_level == 1
+        committed = request.isolation_level == READ_COMMITTED
         replicas = self.services.replicas
         left = min(request.max_bytes, replicas.fetch_max_bytes)
         min_bytes = min(request.min_bytes, left)
@@ -188,8 +193,8 @@ class _Fetch:
                 elif entry.topic is not None and not self._may_read(entry.topic, authorized):
                     raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                 # Null and empty mean the same to clients; Kafka says null where a log was read without isolation, or
-                # could have been.
-                data.aborted_transactions = [] if committed else None
+                # could not be read.
+                data.aborted_transactions = None
                 partition.require_leader(max(NO_EPOCH, entry.current_leader_epoch))
                 if entry.last_fetched_epoch > NO_EPOCH:
                     self._require_no_divergence(partition, entry, data)
@@ -210,7 +215,10 @@ class _Fetch:
                 data.last_stable_offset = log.last_stable_offset
                 data.log_start_offset = log.log_start_offset
                 if committed:
-                    data.aborted_transactions = []
+                    data.aborted_transactions = [
+                        AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+                        for aborted in found.aborted
+                    ]
                 data.records = found.slices
                 total += found.size
                 left = max(0, left - found.size)
@@ -235,8 +243,7 @@ class _Fetch:
         if total < min_bytes and waiting_for and not final and not urgent:
             self.waiting_for = waiting_for
             self.empty = None if total else results
-            # What read_committed is waiting for may be the end of a transaction: a marker is small.
-            return 1 if committed else min_bytes - total
+            return min_bytes - total
         if self.replica_id < 0:
             replicas.bytes_out.value += total
         return self._respond(results)

@@ -19,9 +19,10 @@ def _read_no_more(final: bool) -> Any:
 
 
 class ParkedFetch:
-    """`missing_bytes` must become readable before it is worth reading again."""
+    """`missing_bytes` must become readable before it is worth reading again: below the last stable offset where only
+    what is committed is read."""
 
-    __slots__ = ("_deadline", "_missing_bytes", "_partitions", "_read", "future", "poked")
+    __slots__ = ("_deadline", "_missing_bytes", "_partitions", "_read", "future", "poked", "read_committed")
 
     def __init__(
         self,
@@ -30,10 +31,13 @@ class ParkedFetch:
         missing_bytes: int,
         wait_seconds: float,
         read: Callable[[bool], Any],
+        *,
+        read_committed: bool = False,
     ) -> None:
         """`read(final)` returns the response or, unless final, how many bytes are still missing."""
         self.future: asyncio.Future[Any] = deadlines.loop.create_future()
         self._read = read
+        self.read_committed = read_committed
         self._missing_bytes = missing_bytes
         #: something has happened to a partition since it was read
         self.poked = False

@@ -264,12 +264,21 @@ class Partition:
             reached = high_watermark(current, log.log_end_offset, self._followers, self.isr, self.leader_id)
         if reached <= current:
             return
-        log.set_high_watermark(reached)
+        if self.fetch_waiters:
+            stable_before = log.last_stable_offset
+            log.set_high_watermark(reached)
+            stable = log.last_stable_offset
+            if stable == reached and stable_before == current:
+                stable_bytes = arrived_bytes
+            else:
+                # A transaction is open, or was: how much its end makes readable was not counted.
+                stable_bytes = ENOUGH if stable > stable_before else 0
+            self.table.changed(self, arrived_bytes, stable_bytes)
+        else:
+            log.set_high_watermark(reached)
         waiters = self._commit_waiters
         while waiters and waiters[0][0] <= reached:
             heapq.heappop(waiters)[2](ErrorCode.NONE)
-        if self.fetch_waiters:
-            self.table.changed(self, arrived_bytes)
 
     def when_committed(self, offset: int, callback: Committed) -> None:
         """Call back once everything before `offset` is committed (at once if it is), or with why it will not be."""
@@ -288,7 +297,7 @@ class Partition:
         for _, _, callback in sorted(waiters, key=lambda entry: entry[1]):
             callback(code)
         if self.fetch_waiters:
-            self.table.changed(self, ENOUGH)
+            self.table.changed(self, ENOUGH, ENOUGH)
 
     # -- read ---------------------------------------------------------------------------------------------------------
 

@@ -84,8 +84,9 @@ class ReplicaTable:
         self._image = MetadataImage()
         self._topic_configs: dict[str, LogConfig] = {}
         self._leadership: list[Leadership] = []
-        # Bytes that became readable, of partitions that parked fetches wait for.
-        self._changed: dict[Partition, int] = {}
+        # Bytes that became readable, for all readers and for read-committed ones, of partitions that parked fetches
+        # wait for.
+        self._changed: dict[Partition, tuple[int, int]] = {}
         self._to_open: list[Partition] = []
         self._started = False
         name = "kafka.server:type=BrokerTopicMetrics,name="
@@ -312,12 +313,17 @@ class ReplicaTable:
 
     # -- what happens to partitions -----------------------------------------------------------------------------------
 
-    def changed(self, partition: Partition, arrived_bytes: int) -> None:
-        """Parked fetches of this partition want to know; they are told once in this turn of the loop."""
+    def changed(self, partition: Partition, arrived_bytes: int, stable_bytes: int) -> None:
+        """So much became readable, and for who reads only what is committed. Parked fetches of this partition want to
+        know; they are told once in this turn of the loop."""
         changed = self._changed
         if not changed:
             self.runtime.loop.call_soon(self._wake)
-        changed[partition] = changed.get(partition, 0) + arrived_bytes
+        before = changed.get(partition)
+        if before is None:
+            changed[partition] = (arrived_bytes, stable_bytes)
+        else:
+            changed[partition] = (before[0] + arrived_bytes, before[1] + stable_bytes)
 
     def unparked(self, future: object) -> None:
         self.parked -= 1
@@ -326,9 +332,9 @@ class ReplicaTable:
         changed, self._changed = self._changed, {}
         # Once for each fetch, however many of its partitions changed: it reads them all.
         arrived: dict[ParkedFetch, int] = {}
-        for partition, count in changed.items():
+        for partition, counts in changed.items():
             for parked in partition.fetch_waiters:
-                arrived[parked] = arrived.get(parked, 0) + count
+                arrived[parked] = arrived.get(parked, 0) + counts[parked.read_committed]
         for parked, count in arrived.items():
             parked.poke(count)
 

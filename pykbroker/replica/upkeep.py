@@ -155,7 +155,7 @@ class Upkeep:
         now_ms = self._runtime.now_ms()
         for partition in self._open_partitions():
             log = partition.log_if_open
-            if log is not None and log.producers.entries:
+            if log is not None and (log.producers.entries or log.producers.verifications):
                 log.producers.remove_expired(now_ms)
 
     # -- flush --------------------------------------------------------------------------------------------------------

@@ -314,3 +314,80 @@ def test_a_topic_that_was_deleted_and_created_again_by_name(half: Half) -> None:
     again.session_epoch = 2
     answer = half.ask(fetch, again, 12)
     assert [header.base_offset for _, header in iter_batches(answer.responses[0].partitions[0].records)] == [0]
+
+
+# -- transactions -----------------------------------------------------------------------------------------------------
+
+
+def write_open(partition: Partition, pid: int) -> None:
+    """A record of a transaction that stays open."""
+    guard = partition.start_verification(pid, 0, 0, supports_epoch_bump=False)
+    made = batch(b"x" * 100, producer_id=pid, producer_epoch=0, base_sequence=0, transactional=True)
+    partition.append(made, required_acks=1, now_ms=NOW_MS, verification=guard)
+
+
+def end(partition: Partition, pid: int, *, commit: bool) -> None:
+    partition.append_marker(producer_id=pid, producer_epoch=0, commit=commit, coordinator_epoch=0, now_ms=NOW_MS)
+
+
+def only(answer: Any) -> Any:
+    return answer.responses[0].partitions[0]
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_what_each_isolation_level_reads_and_is_told(half: Half, level: int) -> None:
+    partition = half.world.create("t")
+    write(partition)
+    write_open(partition, 7)
+    write_open(partition, 8)
+    end(partition, 7, commit=False)
+    answer = only(half.ask(fetch, request((topic_id("t"), [asks()]), isolation_level=level)))
+    assert (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset) == (4, 2, 0)
+    if level == 0:
+        assert answer.aborted_transactions is None
+        assert len(answer.records) > 3 * SIZE
+        return
+    assert len(answer.records) == 2 * SIZE
+    assert [(one.producer_id, one.first_offset) for one in answer.aborted_transactions] == [(7, 1)]
+    end(partition, 8, commit=True)
+    answer = only(half.ask(fetch, request((topic_id("t"), [asks(offset=4)]), isolation_level=level)))
+    assert (answer.last_stable_offset, answer.aborted_transactions) == (5, [])
+    answer = only(half.ask(fetch, request((topic_id("t"), [asks(offset=6)]), isolation_level=level)))
+    assert (answer.error_code, answer.aborted_transactions) == (ErrorCode.OFFSET_OUT_OF_RANGE, None)
+
+
+def test_a_read_committed_fetch_waits_for_the_end_of_a_transaction_and_for_nothing_less(half: Half) -> None:
+    partition = half.world.create("t")
+    write_open(partition, 7)
+    asked = request((topic_id("t"), [asks()]), max_wait_ms=1_000, isolation_level=1, min_bytes=3 * SIZE)
+    answer = waits(half, asked)
+    reads = half.replicas.bytes_out.value
+    write(partition, 10)
+    half.loop.settle()
+    assert not answer.done()
+    assert half.replicas.bytes_out.value == reads
+    end(partition, 7, commit=True)
+    half.loop.settle()
+    assert len(only(came(answer)).records) > 11 * SIZE
+
+
+def test_a_read_committed_fetch_counts_bytes_where_no_transaction_is_open(half: Half) -> None:
+    partition = half.world.create("t")
+    answer = waits(half, request((topic_id("t"), [asks()]), max_wait_ms=1_000, isolation_level=1, min_bytes=3 * SIZE))
+    write(partition, 2)
+    half.loop.settle()
+    assert not answer.done()
+    write(partition)
+    half.loop.settle()
+    assert sizes(came(answer)) == {0: 3 * SIZE}
+
+
+def test_a_read_committed_fetch_whose_time_is_up_tells_of_the_high_watermark_that_moved(half: Half) -> None:
+    partition = half.world.create("t")
+    write_open(partition, 7)
+    answer = waits(half, request((topic_id("t"), [asks()]), max_wait_ms=1_000, isolation_level=1))
+    write(partition)
+    half.loop.settle()
+    half.loop.advance(2)
+    found = only(came(answer))
+    assert (found.high_watermark, found.last_stable_offset, len(found.records)) == (2, 0, 0)

@@ -39,6 +39,7 @@ from pykbroker_wire.messages import (
     describe_configs,
     describe_groups,
     describe_log_dirs,
+    describe_producers,
     describe_quorum,
     describe_topic_partitions,
     describe_transactions,
@@ -215,6 +216,13 @@ def requests(topic_id: bytes, cluster_id: str) -> Iterator[tuple[Any, int | None
     yield (
         delete_topics.DeleteTopicsRequest(
             topics=[delete_topics.DeleteTopicState(name=None, topic_id=topic_id)], timeout_ms=100
+        ),
+        None,
+        TOPIC,
+    )
+    yield (
+        describe_producers.DescribeProducersRequest(
+            topics=[describe_producers.TopicRequest(name="t", partition_indexes=[0])]
         ),
         None,
         TOPIC,

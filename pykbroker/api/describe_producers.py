@@ -1,0 +1,66 @@
+"""DescribeProducers, version 0. KIP-664: the producers that partitions know, and their open transactions.
+
+Works: any replica of this node answers, as in Apache Kafka (clients ask the leader). With it `kafka-transactions` finds
+transactions that hang: open in a partition, unknown to their coordinator.
+"""
+
+from __future__ import annotations
+
+from pykbroker.api.context import RequestContext
+from pykbroker.coordinator.group.java import hash_map_order
+from pykbroker.metadata.names import check_topic_name
+from pykbroker.security.authorizer import Operation, Resource
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+
+def handle(ctx: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
+    topics = []
+    for topic in request.topics:
+        try:
+            _check_topic(ctx, topic.name)
+        except KafkaError as error:
+            partitions = [
+                PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
+                for index in topic.partition_indexes
+            ]
+        else:
+            partitions = [_describe(ctx, topic.name, index) for index in topic.partition_indexes]
+        topics.append(TopicResponse(name=topic.name, partitions=partitions))
+    return DescribeProducersResponse(topics=topics)
+
+
+def _check_topic(ctx: RequestContext, name: str) -> None:
+    check_topic_name(name)
+    if not ctx.authorize(Operation.READ, Resource.TOPIC, name):
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+    if name not in ctx.broker.metadata.image.topics.by_name:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+
+
+def _describe(ctx: RequestContext, name: str, index: int) -> PartitionResponse:
+    try:
+        found = {producer.producer_id: producer for producer in ctx.broker.replicas.get(name, index).active_producers()}
+    except KafkaError as error:
+        # Without a message, as in Apache Kafka: it has one for topics only.
+        return PartitionResponse(partition_index=index, error_code=error.code)
+    return PartitionResponse(
+        partition_index=index,
+        active_producers=[
+            ProducerState(
+                producer_id=producer_id,
+                producer_epoch=found[producer_id].epoch,
+                last_sequence=found[producer_id].last_sequence,
+                last_timestamp=found[producer_id].last_timestamp,
+                coordinator_epoch=found[producer_id].coordinator_epoch,
+                current_txn_start_offset=found[producer_id].txn_first_offset,
+            )
+            for producer_id in hash_map_order(found, lambda value: value ^ value >> 32)
+        ],
+    )
