@@ -57,6 +57,11 @@ class Loop:
         heapq.heappush(self._scheduled, (when, self._count, handle))
         return handle
 
+    def call_later(
+        self, delay: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self.now + delay, callback, *args, context=context)
+
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         pass
 
@@ -214,7 +219,8 @@ class FakePartition:
 class Replicas:
     """One partition per index, each with a log that outlives its leaderships."""
 
-    def __init__(self) -> None:
+    def __init__(self, topic: str = TOPIC) -> None:
+        self.topic = topic
         self.logs: dict[int, Log] = {}
         self.partitions: dict[int, FakePartition] = {}
         self.epoch = 0
@@ -225,6 +231,7 @@ class Replicas:
 
     def lead(self, index: int = 0) -> FakePartition:
         partition = FakePartition(index, self.logs.setdefault(index, Log()))
+        partition.topic = self.topic
         self.partitions[index] = partition
         self.epoch += 1
         for callback in self._callbacks:

@@ -32,11 +32,6 @@ NODE = 1
 NOW_MS = 1_700_000_000_000
 
 
-class TimerLoop(Loop):
-    def call_later(self, delay: float, callback: Callable[..., Any], *args: Any) -> asyncio.TimerHandle:
-        return self.call_at(self.now + delay, callback, *args)
-
-
 class FakeRuntime:
     def __init__(self, loop: Loop, disk: MemoryDisk) -> None:
         self.loop = as_loop(loop)
@@ -59,7 +54,7 @@ class World:
     """Node 1. `publish` replays records; `loop.settle()` runs what they caused."""
 
     def __init__(self, directories: int = 1) -> None:
-        self.loop = TimerLoop()
+        self.loop = Loop()
         self.disk = MemoryDisk()
         self.runtime = cast(Runtime, FakeRuntime(self.loop, self.disk))
         self.config = self.config_with({})

@@ -66,18 +66,19 @@ def transaction_record(transactional_id: str, transaction: Transaction, transact
         assert not transaction.partitions
     value = TransactionLogValue(
         producer_id=transaction.producer_id,
-        previous_producer_id=transaction.previous_producer_id,
-        next_producer_id=transaction.next_producer_id,
         producer_epoch=transaction.epoch,
         transaction_timeout_ms=transaction.timeout_ms,
         transaction_status=int(transaction.state),
         transaction_partitions=partitions,
         transaction_last_update_timestamp_ms=transaction.update_ms,
         transaction_start_timestamp_ms=transaction.start_ms,
-        client_transaction_version=transaction.client_version,
     )
-    version = 1 if transaction_version >= _FLEXIBLE_FROM_TRANSACTION_VERSION else 0
-    return Record(TransactionLogKey(transactional_id=transactional_id), value, version)
+    if transaction_version < _FLEXIBLE_FROM_TRANSACTION_VERSION:
+        return Record(TransactionLogKey(transactional_id=transactional_id), value, 0)
+    value.previous_producer_id = transaction.previous_producer_id
+    value.next_producer_id = transaction.next_producer_id
+    value.client_transaction_version = transaction.client_version
+    return Record(TransactionLogKey(transactional_id=transactional_id), value, 1)
 
 
 def tombstone(transactional_id: str) -> Record:

@@ -71,6 +71,8 @@ class TransactionService:
         self._producer_ids = producer_ids
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._closed = False
+        #: aborts that wait for a producer id, or for their commit
+        self._aborting: set[Producer] = set()
         self.coordinator: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
             TRANSACTION_STATE_TOPIC,
             runtime,
@@ -280,6 +282,9 @@ class TransactionService:
 
     def _abort(self, index: int, overdue: list[Producer]) -> None:
         for producer in overdue:
+            if producer in self._aborting:
+                continue
+            self._aborting.add(producer)
             answer = self._with_producer_id(partial(self._submit_abort, index, producer), _itself)
             _soon(answer, partial(self._aborted, producer))
 
@@ -288,8 +293,8 @@ class TransactionService:
             index, lambda shard, token, now_ms: shard.abort_overdue(producer, new_id, token, now_ms), _itself
         )
 
-    @staticmethod
-    def _aborted(producer: Producer, answer: object) -> None:
+    def _aborted(self, producer: Producer, answer: object) -> None:
+        self._aborting.discard(producer)
         if answer is True:
             logger.info("Transaction of %s is open for longer than its timeout: aborted", producer)
         elif isinstance(answer, ErrorCode):

@@ -139,6 +139,11 @@ class TransactionShard:
         self._last_epochs[transactional_id] = after.last_epoch
         result.records.append(transaction_record(transactional_id, after, self._transaction_version()))
 
+    def _check_version(self, client_version: int) -> None:
+        """Records of transaction.version 0 cannot say what a client of version 2 needs to be remembered."""
+        if client_version >= EPOCH_BUMP_FROM and self._transaction_version() == 0:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "transaction.version is 0")
+
     def _find(self, producer: Producer) -> Transaction:
         found = self.transactions.get(producer.transactional_id)
         if found is None:
@@ -235,6 +240,7 @@ class TransactionShard:
         result.reply(token, ErrorCode.NONE)
         if present.state is ONGOING and present.partitions.issuperset(partitions):
             return result
+        self._check_version(client_version)
         after = present._replace(
             previous_producer_id=present.producer_id,
             state=ONGOING,
@@ -281,6 +287,7 @@ class TransactionShard:
                 self._prepare(result, producer.transactional_id, present, commit, 0, None, now_ms)
             result.reply(token, Identity(ErrorCode.NONE))
         elif self._may_end_and_rise(present, producer, commit):
+            self._check_version(client_version)
             after = self._prepare(
                 result, producer.transactional_id, present, commit, client_version, new_producer_id, now_ms
             )
