@@ -6,9 +6,12 @@ Bytes travel as base64, null as null. Records are
 [key, value, [[header, value], ...], timestamp_ms, partition, offset].
 
 Operations: produce (bootstrap, topic, compression, idempotent, max_request_bytes, records) -> [[partition, offset]];
-consume (bootstrap, topic, from_time_ms or null) -> records;
-join (bootstrap, topic, group, session_timeout_ms) -> member;
-partitions (member) -> [int]; records (member, from) -> records from that index; leave (member) -> null.
+consume (bootstrap, topic, from_time_ms or null) -> records; join (bootstrap, topic, group,
+session_timeout_ms) -> member; partitions (member) -> [int]; assignment (member) -> [[topic, partition]];
+records (member, from) -> records from that index; leave (member) -> null.
+
+join may also have: protocol ("classic" or "consumer"), pattern (in place of the topic: a regular expression), instance
+(group.instance.id), assignor (the server's).
 """
 
 from __future__ import annotations
@@ -83,6 +86,8 @@ class Program:
 
     def close(self) -> None:
         assert self._process.stdin is not None
+        if self._process.poll() is not None:
+            return
         self._process.stdin.close()
         try:
             self._process.wait(15)
@@ -127,16 +132,21 @@ class RemoteClient(Client):
 
 
 class RemoteMember(Member):
-    def __init__(self, program: Program, bootstrap: str, topic: str, group: str, session_timeout_ms: int) -> None:
+    def __init__(
+        self, program: Program, bootstrap: str, topic: str, group: str, session_timeout_ms: int, **options: str
+    ) -> None:
         self._program = program
         self._member = program.ask(
-            "join", bootstrap=bootstrap, topic=topic, group=group, session_timeout_ms=session_timeout_ms
+            "join", bootstrap=bootstrap, topic=topic, group=group, session_timeout_ms=session_timeout_ms, **options
         )
         self._read: list[Record] = []
         self._left = False
 
     def partitions(self) -> set[int]:
         return set(self._program.ask("partitions", member=self._member))
+
+    def assignment(self) -> set[tuple[str, int]]:
+        return {(topic, partition) for topic, partition in self._program.ask("assignment", member=self._member)}
 
     def records(self) -> list[Record]:
         if not self._left:

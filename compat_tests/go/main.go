@@ -69,6 +69,10 @@ type request struct {
 	FromTimeMs      *int64   `json:"from_time_ms"`
 	Member          int      `json:"member"`
 	From            int      `json:"from"`
+	Protocol        string   `json:"protocol"`
+	Pattern         string   `json:"pattern"`
+	Instance        string   `json:"instance"`
+	Assignor        string   `json:"assignor"`
 
 	SessionTimeoutMs int64 `json:"session_timeout_ms"`
 }
@@ -177,11 +181,16 @@ func consume(ctx context.Context, r request) (any, error) {
 	return rows, nil
 }
 
+type place struct {
+	topic     string
+	partition int32
+}
+
 // member polls on a goroutine of its own; it commits before partitions are taken away and when it leaves.
 type member struct {
 	mutex    sync.Mutex
 	client   *kgo.Client
-	assigned map[int32]bool
+	assigned map[place]bool
 	rows     [][]any
 	failure  error
 	cancel   context.CancelFunc
@@ -191,12 +200,12 @@ type member struct {
 func (m *member) assign(partitions map[string][]int32, is bool) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	for _, numbers := range partitions {
+	for topic, numbers := range partitions {
 		for _, number := range numbers {
 			if is {
-				m.assigned[number] = true
+				m.assigned[place{topic, number}] = true
 			} else {
-				delete(m.assigned, number)
+				delete(m.assigned, place{topic, number})
 			}
 		}
 	}
@@ -212,17 +221,18 @@ func (m *member) fail(err error) {
 
 func join(r request) (*member, error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	m := &member{assigned: map[int32]bool{}, rows: [][]any{}, cancel: cancel, done: make(chan struct{})}
-	client, err := kgo.NewClient(
+	m := &member{assigned: map[place]bool{}, rows: [][]any{}, cancel: cancel, done: make(chan struct{})}
+	options := []kgo.Opt{
 		kgo.SeedBrokers(r.Bootstrap),
 		kgo.ConsumerGroup(r.Group),
-		kgo.ConsumeTopics(r.Topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.DisableAutoCommit(),
 		kgo.BlockRebalanceOnPoll(),
-		kgo.HeartbeatInterval(300*time.Millisecond),
-		kgo.SessionTimeout(time.Duration(r.SessionTimeoutMs)*time.Millisecond),
-		kgo.FetchMaxWait(100*time.Millisecond),
+		kgo.HeartbeatInterval(300 * time.Millisecond),
+		kgo.SessionTimeout(time.Duration(r.SessionTimeoutMs) * time.Millisecond),
+		kgo.FetchMaxWait(100 * time.Millisecond),
+		kgo.MetadataMinAge(100 * time.Millisecond),
+		kgo.MetadataMaxAge(time.Second),
 		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
 			m.assign(partitions, true)
 		}),
@@ -235,7 +245,23 @@ func join(r request) (*member, error) {
 		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
 			m.assign(partitions, false)
 		}),
-	)
+	}
+	if r.Pattern != "" {
+		options = append(options, kgo.ConsumeRegex(), kgo.ConsumeTopics(r.Pattern))
+	} else {
+		options = append(options, kgo.ConsumeTopics(r.Topic))
+	}
+	if r.Instance != "" {
+		options = append(options, kgo.InstanceID(r.Instance))
+	}
+	if r.Protocol == "consumer" {
+		balancer := kgo.StickyBalancer()
+		if r.Assignor == "range" {
+			balancer = kgo.RangeBalancer()
+		}
+		options = append(options, kgo.ServerSideBalancer(), kgo.Balancers(balancer))
+	}
+	client, err := kgo.NewClient(options...)
 	if err != nil {
 		return nil, err
 	}
@@ -292,11 +318,17 @@ func handle(r request) (any, error) {
 	switch r.Op {
 	case "partitions":
 		numbers := []int{}
-		for number := range m.assigned {
-			numbers = append(numbers, int(number))
+		for one := range m.assigned {
+			numbers = append(numbers, int(one.partition))
 		}
 		sort.Ints(numbers)
 		return numbers, m.failure
+	case "assignment":
+		places := [][2]any{}
+		for one := range m.assigned {
+			places = append(places, [2]any{one.topic, one.partition})
+		}
+		return places, m.failure
 	case "records":
 		return m.rows[r.From:], m.failure
 	}

@@ -13,10 +13,11 @@ import java.util.ArrayList;
 import java.util.Base64;
 import java.util.Collection;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
-import java.util.TreeSet;
+import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
@@ -27,10 +28,12 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndTimestamp;
+import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
@@ -73,6 +76,8 @@ public final class ClientProgram {
                 return JSON.getNodeFactory().numberNode(lastMember);
             case "partitions":
                 return JSON.valueToTree(member(request).partitions());
+            case "assignment":
+                return JSON.valueToTree(member(request).assignment());
             case "records":
                 return toJson(member(request).recordsFrom(request.get("from").asInt()));
             case "leave":
@@ -186,7 +191,7 @@ public final class ClientProgram {
     /** A group member that polls on a thread of its own; commits when partitions are taken away and when it leaves. */
     private static final class GroupMember implements ConsumerRebalanceListener {
         private final List<ConsumerRecord<byte[], byte[]>> read = new ArrayList<>();
-        private final TreeSet<Integer> assigned = new TreeSet<>();
+        private final Set<TopicPartition> assigned = new HashSet<>();
         private final Consumer<byte[], byte[]> consumer;
         private final Thread thread;
         private volatile boolean leaving = false;
@@ -196,10 +201,25 @@ public final class ClientProgram {
             Properties config = consumerConfig(request);
             config.put("group.id", request.get("group").asText());
             config.put("auto.offset.reset", "earliest");
-            config.put("heartbeat.interval.ms", "300");
-            config.put("session.timeout.ms", request.get("session_timeout_ms").asText());
+            config.put("metadata.max.age.ms", "1000");
+            if (request.has("instance")) {
+                config.put("group.instance.id", request.get("instance").asText());
+            }
+            if (request.path("protocol").asText().equals("consumer")) {
+                config.put("group.protocol", "consumer");
+                if (request.has("assignor")) {
+                    config.put("group.remote.assignor", request.get("assignor").asText());
+                }
+            } else {
+                config.put("heartbeat.interval.ms", "300");
+                config.put("session.timeout.ms", request.get("session_timeout_ms").asText());
+            }
             consumer = new KafkaConsumer<>(config, new ByteArrayDeserializer(), new ByteArrayDeserializer());
-            consumer.subscribe(List.of(request.get("topic").asText()), this);
+            if (request.has("pattern")) {
+                consumer.subscribe(new SubscriptionPattern(request.get("pattern").asText()), this);
+            } else {
+                consumer.subscribe(List.of(request.get("topic").asText()), this);
+            }
             thread = new Thread(this::run, "member");
             thread.setDaemon(true);
             thread.start();
@@ -221,15 +241,25 @@ public final class ClientProgram {
 
         @Override
         public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
-            consumer.commitSync();
+            try {
+                consumer.commitSync(Duration.ofSeconds(5));
+            } catch (TimeoutException error) {
+                // Of a topic that was deleted nothing can be committed any more.
+                error.printStackTrace();
+            }
             synchronized (this) {
-                partitions.forEach(part -> assigned.remove(part.partition()));
+                assigned.removeAll(partitions);
             }
         }
 
         @Override
+        public synchronized void onPartitionsLost(Collection<TopicPartition> partitions) {
+            assigned.removeAll(partitions);
+        }
+
+        @Override
         public synchronized void onPartitionsAssigned(Collection<TopicPartition> partitions) {
-            partitions.forEach(part -> assigned.add(part.partition()));
+            assigned.addAll(partitions);
         }
 
         private void check() {
@@ -240,7 +270,12 @@ public final class ClientProgram {
 
         synchronized List<Integer> partitions() {
             check();
-            return new ArrayList<>(assigned);
+            return assigned.stream().map(TopicPartition::partition).sorted().toList();
+        }
+
+        synchronized List<List<Object>> assignment() {
+            check();
+            return assigned.stream().map(part -> List.<Object>of(part.topic(), part.partition())).toList();
         }
 
         synchronized List<ConsumerRecord<byte[], byte[]>> recordsFrom(int index) {

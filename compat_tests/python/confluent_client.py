@@ -119,20 +119,23 @@ class ConfluentClient(Client):
 
 
 class ConfluentMember(Member):
-    def __init__(self, bootstrap: str, topic: str, group: str, **config: str) -> None:
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": group,
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "heartbeat.interval.ms": 300,
-                "topic.metadata.refresh.interval.ms": 1000,
-                **config,
-            }
-        )
+    """`config`: librdkafka's, over what is set here; None takes a key away."""
+
+    def __init__(self, bootstrap: str, topic: str, group: str, **config: str | int | None) -> None:
+        wanted: dict[str, str | int | bool | None] = {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "heartbeat.interval.ms": 300,
+            "topic.metadata.refresh.interval.ms": 1000,
+            **config,
+        }
+        self._consumer = Consumer({key: value for key, value in wanted.items() if value is not None})
+        # The callbacks of incremental protocols are told what changes, the others everything.
+        self._incremental = "consumer" in wanted.values() or "cooperative-sticky" in wanted.values()
         self._read: list[Record] = []
-        self._assigned: set[int] = set()
+        self._assigned: set[tuple[str, int]] = set()
         self._leave = threading.Event()
         self._failure: BaseException | None = None
         self._consumer.subscribe([topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
@@ -140,14 +143,16 @@ class ConfluentMember(Member):
         self._thread.start()
 
     def _on_assign(self, _: Consumer, partitions: list[TopicPartition]) -> None:
-        self._assigned = {part.partition for part in partitions}
+        new = {(part.topic, part.partition) for part in partitions}
+        self._assigned = self._assigned | new if self._incremental else new
 
-    def _on_revoke(self, consumer: Consumer, _: list[TopicPartition]) -> None:
+    def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._commit(consumer)
-        self._assigned = set()
+        self._on_lost(consumer, partitions)
 
-    def _on_lost(self, _: Consumer, __: list[TopicPartition]) -> None:
-        self._assigned = set()
+    def _on_lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        gone = {(part.topic, part.partition) for part in partitions}
+        self._assigned = self._assigned - gone if self._incremental else set()
 
     def _commit(self, consumer: Consumer) -> None:
         try:
@@ -176,6 +181,10 @@ class ConfluentMember(Member):
             raise AssertionError("the member failed") from self._failure
 
     def partitions(self) -> set[int]:
+        self._check()
+        return {partition for _, partition in self._assigned}
+
+    def assignment(self) -> set[tuple[str, int]]:
         self._check()
         return set(self._assigned)
 

@@ -1,4 +1,4 @@
-"""What the assignors of consumer groups promise. compat_tests/groups shows that they agree with Apache Kafka's."""
+"""What the assignors of consumer groups promise. compat_tests/consumer_groups compares them with Apache Kafka's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patterns of topic names. compat_tests/groups compares them with RE2/J, pattern by pattern."""
+"""Patterns of topic names. compat_tests/consumer_groups compares them with RE2/J, pattern by pattern."""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ Responsible for what a pattern is and which names it matches. Not responsible fo
 nor for who may see which topic.
 
 Apache Kafka uses RE2/J; here it is RE2 itself (google-re2), imported when the first pattern arrives: a broker without
-such subscriptions does not pay for it. Both come from one syntax, and compat_tests/groups compares them. What differs:
+such subscriptions does not pay for it. Both come from one syntax (compat_tests/consumer_groups has a comparison). What
+differs:
 
 * `\\C` (one byte) and two groups of one name are errors in RE2/J, and so they are here; a backslash before a letter
   that is not ASCII means that letter;

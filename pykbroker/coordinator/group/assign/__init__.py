@@ -4,9 +4,9 @@ Responsible for the target assignment alone, as pure functions of the members (t
 target so far) and of the topics. Not responsible for when a target is computed, for epochs, nor for how the members
 get there (the group's state machine has those).
 
-The same input gives Apache Kafka 4.3.1's result, down to which member gets which partition (compat_tests/groups
-compares them). Kafka walks Java's hash maps on the way, so their orders are part of the result: java.py has them.
-Neither assignor of 4.3.1 looks at racks.
+The same input gives Apache Kafka 4.3.1's result, down to which member gets which partition (compared in
+compat_tests/consumer_groups). Kafka walks Java's hash maps on the way, so their orders are part of the result: java.py
+has them. Neither assignor of 4.3.1 looks at racks.
 
 Invariants: every partition of a topic with at least one subscriber has exactly one owner, and that owner subscribes to
 the topic; every member is in the result; nothing that was handed in is changed.

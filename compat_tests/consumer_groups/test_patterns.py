@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from compat_tests import needs
-from compat_tests.groups.oracle import Oracle
+from compat_tests.consumer_groups.oracle import Oracle
 from pykbroker.coordinator.group.regex import compile_pattern
 from pykbroker_wire.errors import KafkaError
 
