@@ -65,6 +65,7 @@ TABLE: tuple[Api, ...] = (
     Api(ApiKey.ADD_OFFSETS_TO_TXN, On.BROKER),
     Api(ApiKey.END_TXN, On.BROKER),
     Api(ApiKey.WRITE_TXN_MARKERS, On.BROKER),
+    Api(ApiKey.TXN_OFFSET_COMMIT, On.BROKER),
     Api(ApiKey.DESCRIBE_ACLS, On.BOTH),
     Api(ApiKey.CREATE_ACLS, On.BOTH, forward=True),
     Api(ApiKey.DELETE_ACLS, On.BOTH, forward=True),

@@ -1,6 +1,6 @@
 """Answers that are there already, or come later.
 
-Handlers return a response or a future of one; these two keep that choice open when answers are changed or joined.
+Handlers return a response or a future of one; these keep that choice open when answers are changed, followed or joined.
 Not responsible for errors: an answer is always an answer, its error a field of it.
 """
 
@@ -33,6 +33,40 @@ def then(value: Later[T], transform: Callable[[T], U]) -> Later[U]:
 
     inner.add_done_callback(done)
     outer.add_done_callback(lambda future: inner.cancel() if future.cancelled() else None)
+    return outer
+
+
+def and_then(value: Later[T], follow: Callable[[T], Later[U]]) -> Later[U]:
+    """What `follow` answers to it, which may come later still; cancelling the outer cancels what runs."""
+    if not isinstance(value, asyncio.Future):
+        return follow(value)
+    outer: asyncio.Future[U] = value.get_loop().create_future()
+    running: asyncio.Future[T] | asyncio.Future[U] = value
+
+    def done(finished: asyncio.Future[T]) -> None:
+        nonlocal running
+        if outer.done():
+            return
+        if finished.cancelled():
+            outer.cancel()
+            return
+        second = follow(finished.result())
+        if isinstance(second, asyncio.Future):
+            running = second
+            second.add_done_callback(complete)
+        else:
+            outer.set_result(second)
+
+    def complete(finished: asyncio.Future[U]) -> None:
+        if outer.done():
+            return
+        if finished.cancelled():
+            outer.cancel()
+        else:
+            outer.set_result(finished.result())
+
+    value.add_done_callback(done)
+    outer.add_done_callback(lambda future: running.cancel() if future.cancelled() else None)
     return outer
 
 

@@ -150,6 +150,9 @@ class FakePartition:
         #: what each append brought
         self.verifications: list[object | None] = []
         self.transaction_versions: list[int] = []
+        #: what `start_verification` gives, or raises
+        self.guard: object | None = None
+        self.unverifiable: ErrorCode | None = None
 
     def __repr__(self) -> str:
         return f"{self.topic}-{self.index}"
@@ -179,6 +182,13 @@ class FakePartition:
             last_offset = self.log.log_end_offset - 1
 
         return cast(AppendInfo, Info())
+
+    def start_verification(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, *, supports_epoch_bump: bool
+    ) -> object | None:
+        if self.unverifiable is not None:
+            raise KafkaError(self.unverifiable)
+        return self.guard
 
     def append_marker(
         self,
@@ -228,6 +238,10 @@ class Replicas:
 
     def on_leadership(self, callback: Callable[[Partition, bool, int], None]) -> None:
         self._callbacks.append(callback)
+
+    def get(self, topic: str, index: int) -> FakePartition:
+        assert topic == TOPIC
+        return self.partitions[index]
 
     def lead(self, index: int = 0) -> FakePartition:
         partition = FakePartition(index, self.logs.setdefault(index, Log()))

@@ -72,10 +72,8 @@ class Model:
         return any(self._decision(at) is None for at, _ in self._alive(key))
 
     def has_open_transaction(self, group: str) -> bool:
-        return any(
-            entry.key is not None and entry.key[0] == group and self._decision(at) is None
-            for at, entry in enumerate(self.log)
-        )
+        """As in Apache Kafka: of what a tombstone has buried nothing is open."""
+        return any(self.is_pending(key) for key in self.written() if key[0] == group)
 
     def written(self) -> set[Key]:
         return {entry.key for entry in self.log if entry.key is not None}

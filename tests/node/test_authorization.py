@@ -68,6 +68,7 @@ from pykbroker_wire.messages import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
     update_features,
     update_raft_voter,
     vote,
@@ -249,6 +250,14 @@ def requests(topic_id: bytes, cluster_id: str) -> Iterator[tuple[Any, int | None
     marked = [write_txn_markers.WritableTxnMarkerTopic(name="t", partition_indexes=[0])]
     markers = [write_txn_markers.WritableTxnMarker(producer_id=1, topics=marked)]
     yield write_txn_markers.WriteTxnMarkersRequest(markers=markers), None, CLUSTER
+    pending = txn_offset_commit.TxnOffsetCommitRequestTopic(
+        name="t", partitions=[txn_offset_commit.TxnOffsetCommitRequestPartition()]
+    )
+    yield (
+        txn_offset_commit.TxnOffsetCommitRequest(transactional_id="x", group_id="g", topics=[pending]),
+        None,
+        TRANSACTION,
+    )
     yield describe_transactions.DescribeTransactionsRequest(transactional_ids=["x"]), None, TRANSACTION
     yield list_transactions.ListTransactionsRequest(), None, None
     yield (

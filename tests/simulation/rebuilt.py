@@ -122,8 +122,9 @@ def contents_of_offsets(offsets: Offsets) -> dict[object, object]:
     for producer, pending in offsets._pending.items():
         for place, entry in pending.items():
             found["pending", producer, *place] = bytes(entry)
-    for group, producers in offsets._open_producers.items():
-        found["open", group] = frozenset(producers)
+    for group, undecided in offsets._open.items():
+        for (topic, partition), producers in undecided.items():
+            found["open", group, topic, partition] = frozenset(producers)
     return found
 
 

@@ -61,44 +61,58 @@ _Topics = dict[str, _Partitions]
 class Offsets:
     """By group, topic, partition."""
 
-    __slots__ = ("_by_group", "_open_producers", "_pending")
+    __slots__ = ("_by_group", "_open", "_pending")
 
     def __init__(self) -> None:
         self._by_group: dict[str, _Topics] = {}
         #: producer id -> what its open transaction committed
         self._pending: dict[int, dict[tuple[str, str, int], bytes]] = {}
-        #: group -> producers with an open transaction that commits for it
-        self._open_producers: dict[str, set[int]] = {}
+        #: the same from the other side: group -> (topic, partition) -> producers
+        self._open: dict[str, dict[tuple[str, int], set[int]]] = {}
 
     # -- replay -------------------------------------------------------------------------------------------------------
 
     def replay(self, key: OffsetCommitKey, value: bytes | None, at: int, producer_id: int = NO_PRODUCER_ID) -> None:
         if value is None:
             self._remove(key.group, key.topic, key.partition)
-            for producer in self._open_producers.get(key.group, ()):
+            # The tombstone is later in the log than what is undecided: that will not count, however it is decided.
+            for producer in self._open.get(key.group, {}).get((key.topic, key.partition), ()):
                 self._pending[producer].pop((key.group, key.topic, key.partition), None)
+            self._close(key.group, key.topic, key.partition)
         elif producer_id == NO_PRODUCER_ID:
             self._put(key.group, key.topic, key.partition, at.to_bytes(_AT_BYTES, "big") + value)
         else:
             entry = at.to_bytes(_AT_BYTES, "big") + value
             self._pending.setdefault(producer_id, {})[key.group, key.topic, key.partition] = entry
-            self._open_producers.setdefault(key.group, set()).add(producer_id)
+            self._open.setdefault(key.group, {}).setdefault((key.topic, key.partition), set()).add(producer_id)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """The marker of a transaction: what it committed counts, or never happened."""
         pending = self._pending.pop(producer_id, None)
         if pending is None:
             return
-        for group, producers in list(self._open_producers.items()):
+        for group, topic, partition in pending:
+            producers = self._open[group][topic, partition]
             producers.discard(producer_id)
             if not producers:
-                del self._open_producers[group]
+                self._close(group, topic, partition)
         if commit:
             for (group, topic, partition), entry in pending.items():
                 before = self._by_group.get(group, {}).get(topic, {}).get(partition)
                 # The place in the log stands in front: entries compare by it.
                 if before is None or before < entry:
                     self._put(group, topic, partition, entry)
+
+    def _close(self, group: str, topic: str, partition: int) -> None:
+        undecided = self._open.get(group)
+        if undecided is not None:
+            undecided.pop((topic, partition), None)
+            if not undecided:
+                del self._open[group]
+
+    def partitions_of(self, group: str, topic: str) -> dict[int, bytes]:
+        """The entries of one topic, to be put there by whoever loads (bulk.py): place in the log, then value."""
+        return self._by_group.setdefault(group, {}).setdefault(topic, {})
 
     def _put(self, group: str, topic: str, partition: int, entry: bytes) -> None:
         topics = self._by_group.get(group)
@@ -123,7 +137,8 @@ class Offsets:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def groups(self) -> Iterable[str]:
-        return self._by_group.keys()
+        """Every group that has offsets, decided or not."""
+        return [*self._by_group, *(group for group in self._open if group not in self._by_group)]
 
     def count(self) -> int:
         return sum(len(partitions) for topics in self._by_group.values() for partitions in topics.values())
@@ -133,13 +148,11 @@ class Offsets:
         return None if entry is None else Committed(entry)
 
     def has_open_transaction(self, group: str) -> bool:
-        return group in self._open_producers
+        return group in self._open
 
     def is_pending(self, group: str, topic: str, partition: int) -> bool:
-        producers = self._open_producers.get(group)
-        return producers is not None and any(
-            (group, topic, partition) in self._pending[producer] for producer in producers
-        )
+        undecided = self._open.get(group)
+        return undecided is not None and (topic, partition) in undecided
 
     def fetch(
         self, group: str, topics: Iterable[OffsetFetchRequestTopics], *, require_stable: bool
@@ -193,12 +206,8 @@ class Offsets:
             for topic, partitions in self._by_group.get(group, {}).items()
             for partition in partitions
         ]
-        known = set(keys)
-        for producer in self._open_producers.get(group, ()):
-            for owner, topic, partition in self._pending[producer]:
-                if owner == group and (topic, partition) not in known:
-                    known.add((topic, partition))
-                    keys.append((topic, partition))
+        decided = set(keys)
+        keys += (key for key in self._open.get(group, ()) if key not in decided)
         return [offset_tombstone(group, topic, partition) for topic, partition in keys]
 
     def delete_topics(self, deleted: Iterable[tuple[str, bytes]]) -> list[Record]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from pykbroker.coordinator.group import records
+from pykbroker.coordinator.group.bulk import BulkLoad
 from pykbroker.coordinator.group.configs import GroupConfigs
 from pykbroker.coordinator.group.consumer import LEAVE_EPOCH, LEAVE_STATIC_EPOCH
 from pykbroker.coordinator.group.heartbeat import ConsumerClient
@@ -21,6 +22,7 @@ from pykbroker.coordinator.group.rebalance import Client, join_refused
 from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker.coordinator.group.shard import GroupShard
 from pykbroker.coordinator.group.topics import GroupTopics
+from pykbroker.coordinator.group.transactional import TransactionalOffsets, Verifier, refused
 from pykbroker.coordinator.later import Later, gather, then
 from pykbroker.coordinator.result import Result, Token
 from pykbroker.coordinator.runtime import CoordinatorRuntime
@@ -48,6 +50,11 @@ from pykbroker_wire.messages.offset_commit import (
 from pykbroker_wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from pykbroker_wire.messages.offset_fetch import OffsetFetchRequestTopics, OffsetFetchResponseGroup
 from pykbroker_wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from pykbroker_wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
 from pykbroker_wire.records.compression import Codec
 
 if TYPE_CHECKING:
@@ -88,7 +95,9 @@ class GroupService:
             load_bytes=config.int("offsets.load.buffer.size"),
             codec=Codec(config.int("offsets.topic.compression.codec")),
             linger_ms=config.int("group.coordinator.append.linger.ms"),
+            bulk=BulkLoad,
         )
+        self._transactional = TransactionalOffsets(OFFSETS_TOPIC, self.coordinator, replicas)
 
     def close(self) -> None:
         """Everything that waits is answered NOT_COORDINATOR."""
@@ -295,6 +304,19 @@ class GroupService:
             ),
             barrier=False,
         )
+
+    def commit_in_transaction(
+        self,
+        request: TxnOffsetCommitRequest,
+        topics: list[TxnOffsetCommitRequestTopic],
+        api_version: int,
+        verifier: Verifier,
+    ) -> Later[TxnOffsetCommitResponse]:
+        """`topics`: those of the request that may be committed."""
+        if not request.group_id:
+            code = ErrorCode.INVALID_GROUP_ID
+            return TxnOffsetCommitResponse(topics=[refused(topic, code) for topic in topics])
+        return self._transactional.commit(self.partition_of(request.group_id), request, topics, api_version, verifier)
 
     def fetch_offsets(
         self,

@@ -200,7 +200,7 @@ class GroupShard:
             group_id = group_ids.pop()
             groups += 1
             offsets += self.offsets.size(group_id)
-            group = self._find(group_id)
+            group = self.find(group_id)
             retained_from_ms = group.offsets_expire_from_ms() if group is not None else None
             if group is None or retained_from_ms is None:
                 continue
@@ -233,7 +233,7 @@ class GroupShard:
 
     # -- both kinds ---------------------------------------------------------------------------------------------------
 
-    def _find(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
+    def find(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
         return self.groups.get(group_id) or self.consumers.get(group_id)
 
     def _tombstones(self, group: ClassicGroup | ConsumerGroup) -> list[Record]:
@@ -373,7 +373,7 @@ class GroupShard:
         group_id = request.group_id
         generation = request.generation_id_or_member_epoch
         result = Result()
-        group = self._find(group_id)
+        group = self.find(group_id)
         check = None
         if group is not None:
             check = group.check_offset_commit(
@@ -442,7 +442,7 @@ class GroupShard:
         return result
 
     def delete_offsets(self, request: OffsetDeleteRequest, token: Token, now_ms: int) -> Result:
-        group = self._find(request.group_id)
+        group = self.find(request.group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
         group.check_offset_delete()
@@ -501,7 +501,7 @@ class GroupShard:
         for group_id in group_ids:
             answer = DeletableGroupResult(group_id=group_id)
             answers.append(answer)
-            group = self._find(group_id)
+            group = self.find(group_id)
             if group is None:
                 answer.error_code = ErrorCode.GROUP_ID_NOT_FOUND
             elif not group.is_empty:

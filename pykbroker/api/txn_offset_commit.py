@@ -1,0 +1,83 @@
+"""TxnOffsetCommit, versions 0-5. KIP-98, KIP-447 (members, from version 3), KIP-890 (adds its partition, version 5).
+
+Works: offsets of any group as part of a transaction, invisible until its marker; the member's generation is checked
+from version 3 on. The transaction's coordinator is asked whether it knows of the group's partition, or, by clients of
+transaction version 2, told so.
+"""
+
+from __future__ import annotations
+
+from pykbroker.api.context import RequestContext
+from pykbroker.api.group_helpers import broker, groups, may, may_read_topic
+from pykbroker.coordinator.group.transactional import refused
+from pykbroker.coordinator.later import Later, then
+from pykbroker.security.authorizer import Operation, Resource
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponseTopic,
+)
+
+#: Before, producers could crash on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296).
+_LOADING_IS_KNOWN_FROM = 2
+
+
+def handle(ctx: RequestContext, request: TxnOffsetCommitRequest) -> Later[TxnOffsetCommitResponse]:
+    if not ctx.authorize(Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
+        return _refuse(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not may(ctx, Operation.READ, request.group_id):
+        return _refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    image = broker(ctx).metadata.image.topics
+    answered: list[TxnOffsetCommitResponseTopic] = []
+    accepted: list[TxnOffsetCommitRequestTopic] = []
+    for topic in request.topics:
+        known = image.by_name.get(topic.name)
+        if not may_read_topic(ctx, topic.name):
+            answered.append(refused(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        elif known is None:
+            answered.append(refused(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        else:
+            there = [asked for asked in topic.partitions if asked.partition_index in known.partitions]
+            if len(there) < len(topic.partitions):
+                missing = [asked for asked in topic.partitions if asked.partition_index not in known.partitions]
+                answered.append(
+                    refused(
+                        TxnOffsetCommitRequestTopic(name=topic.name, partitions=missing),
+                        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    )
+                )
+            if there:
+                accepted.append(TxnOffsetCommitRequestTopic(name=topic.name, partitions=there))
+    if not accepted:
+        return TxnOffsetCommitResponse(topics=answered)
+    committed = groups(ctx).commit_in_transaction(request, accepted, ctx.api_version, broker(ctx).verifier)
+    version = ctx.api_version
+    return then(committed, lambda response: _answer(answered, response, version))
+
+
+def _refuse(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(topics=[refused(topic, code) for topic in request.topics])
+
+
+def _answer(
+    answered: list[TxnOffsetCommitResponseTopic], response: TxnOffsetCommitResponse, version: int
+) -> TxnOffsetCommitResponse:
+    """What was refused first comes first; a topic of it stands in the answer once."""
+    if version < _LOADING_IS_KNOWN_FROM:
+        for topic in response.topics:
+            for answer in topic.partitions:
+                if answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                    answer.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if not answered:
+        return response
+    by_name = {topic.name: topic for topic in answered}
+    for topic in response.topics:
+        before = by_name.get(topic.name)
+        if before is None:
+            by_name[topic.name] = topic
+            answered.append(topic)
+        else:
+            before.partitions += topic.partitions
+    return TxnOffsetCommitResponse(topics=answered)

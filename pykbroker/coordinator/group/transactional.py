@@ -1,0 +1,181 @@
+"""Offsets that belong to a transaction: TxnOffsetCommit (KIP-98), of members too (KIP-447), verified (KIP-890).
+
+Responsible for what such a commit asks of its group, for the record that its transaction's coordinator must have of
+it, and for the answers when there is none. Not responsible for what becomes of pending offsets (offsets.py), for the
+marker (runtime.py), nor for talking to the transaction's coordinator (coordinator/transaction/verifier.py).
+
+An offset that its transaction's coordinator does not know would wait for a marker that never comes, and whoever needs
+stable offsets with it. So the log asks for proof where the first batch of a transaction begins: it gives a guard, the
+coordinator is asked, or told, that the partition takes part, and the batch brings the guard along.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from pykbroker.coordinator.group.records import offset_record
+from pykbroker.coordinator.later import Later, and_then
+from pykbroker.coordinator.result import Result, Token
+from pykbroker.coordinator.runtime import CoordinatorRuntime, client_code
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from pykbroker.coordinator.group.shard import GroupShard
+    from pykbroker.replica.table import ReplicaTable
+
+#: The client knows TRANSACTION_ABORTABLE from this version on (KIP-1050), and is of transaction version 2 from that.
+_ABORTABLE_FROM: Final = 4
+_ADDS_FROM: Final = 5
+
+
+class Verifier(Protocol):
+    """coordinator/transaction/verifier.py. `enabled`: transaction.partition.verification.enable, as it is now."""
+
+    @property
+    def enabled(self) -> bool: ...
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: list[tuple[str, int]],
+        *,
+        add: bool,
+    ) -> Later[dict[tuple[str, int], ErrorCode]]: ...
+
+
+def commit(
+    shard: GroupShard,
+    request: TxnOffsetCommitRequest,
+    topics: list[TxnOffsetCommitRequestTopic],
+    token: Token,
+    now_ms: int,
+) -> Result:
+    """`topics` are those of the request that exist and may be read."""
+    group = shard.find(request.group_id)
+    check = None
+    if group is not None:
+        check = group.check_offset_commit(
+            request.member_id, request.group_instance_id, request.generation_id, transactional=True
+        )
+    elif request.generation_id >= 0:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    result = Result()
+    result.transaction = (request.producer_id, request.producer_epoch)
+    response = TxnOffsetCommitResponse()
+    for topic in topics:
+        answers: list[TxnOffsetCommitResponsePartition] = []
+        topic_id = shard.topics.id_of(topic.name) if check is not None else None
+        if check is not None and topic_id is None:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        for asked in topic.partitions:
+            metadata = asked.committed_metadata or ""
+            answer = TxnOffsetCommitResponsePartition(partition_index=asked.partition_index)
+            answers.append(answer)
+            if len(metadata) > shard.settings.offset_metadata_max_bytes:
+                answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                continue
+            if check is not None and topic_id is not None:
+                check(topic.name, topic_id, asked.partition_index)
+            result.records.append(
+                offset_record(
+                    request.group_id,
+                    topic.name,
+                    asked.partition_index,
+                    offset=asked.committed_offset,
+                    leader_epoch=asked.committed_leader_epoch,
+                    metadata=metadata,
+                    commit_ms=now_ms,
+                    expire_ms=-1,
+                )
+            )
+        response.topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=answers))
+    result.reply(token, response)
+    return result
+
+
+class TransactionalOffsets:
+    """The part of the group service that TxnOffsetCommit reaches."""
+
+    def __init__(
+        self,
+        topic: str,
+        coordinator: CoordinatorRuntime[GroupShard],
+        replicas: ReplicaTable,
+    ) -> None:
+        self._topic = topic
+        self._coordinator = coordinator
+        self._replicas = replicas
+
+    def commit(
+        self,
+        index: int,
+        request: TxnOffsetCommitRequest,
+        topics: list[TxnOffsetCommitRequestTopic],
+        api_version: int,
+        verifier: Verifier,
+    ) -> Later[TxnOffsetCommitResponse]:
+        def refuse(code: ErrorCode) -> TxnOffsetCommitResponse:
+            return TxnOffsetCommitResponse(topics=[refused(topic, code) for topic in topics])
+
+        def submit(guard: object | None) -> Later[TxnOffsetCommitResponse]:
+            return self._coordinator.submit(
+                index,
+                lambda shard, token, now_ms: commit(shard, request, topics, token, now_ms),
+                refuse,
+                verification=guard,
+            )
+
+        if self._coordinator.leader_epoch(index) is None:
+            return refuse(ErrorCode.NOT_COORDINATOR)
+        adds = api_version >= _ADDS_FROM
+        if not adds and not verifier.enabled:
+            return submit(None)
+        try:
+            guard = self._replicas.get(self._topic, index).start_verification(
+                request.producer_id, request.producer_epoch, -1, supports_epoch_bump=adds
+            )
+        except KafkaError as error:
+            return refuse(_for_client(error.code, api_version))
+        if guard is None:
+            return submit(None)
+        partition = (self._topic, index)
+        verdicts = verifier.verify(
+            request.transactional_id, request.producer_id, request.producer_epoch, [partition], add=adds
+        )
+
+        def follow(verdicts: dict[tuple[str, int], ErrorCode]) -> Later[TxnOffsetCommitResponse]:
+            code = verdicts[partition]
+            return refuse(_for_client(code, api_version)) if code else submit(guard)
+
+        return and_then(verdicts, follow)
+
+
+def refused(topic: TxnOffsetCommitRequestTopic, code: ErrorCode) -> TxnOffsetCommitResponseTopic:
+    return TxnOffsetCommitResponseTopic(
+        name=topic.name,
+        partitions=[
+            TxnOffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=code)
+            for asked in topic.partitions
+        ],
+    )
+
+
+def _for_client(code: ErrorCode, api_version: int) -> ErrorCode:
+    """What a refused verification is to a client."""
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code is ErrorCode.TRANSACTION_ABORTABLE and api_version < _ABORTABLE_FROM:
+        return ErrorCode.INVALID_TXN_STATE
+    if code is ErrorCode.NETWORK_EXCEPTION:
+        # Retried without looking for the coordinator again; older clients would not expect the other.
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return client_code(code)
