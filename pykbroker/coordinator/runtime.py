@@ -36,7 +36,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from pykbroker.coordinator.host import Encoded, Host, Replies, Request, S
-from pykbroker.coordinator.loading import LOAD_BYTES, Loading, RecordFormat
+from pykbroker.coordinator.loading import LOAD_BYTES, Bulk, Loading, RecordFormat
 from pykbroker.coordinator.result import Result, TimerKey, Token
 from pykbroker.coordinator.timers import Timers
 from pykbroker.replica.partition import Partition
@@ -73,6 +73,10 @@ _TRANSLATION = {
 }
 
 
+def client_code(code: ErrorCode) -> ErrorCode:
+    return _TRANSLATION.get(code, code)
+
+
 class CoordinatorRuntime(Generic[S]):
     """See the module. One per internal topic."""
 
@@ -89,6 +93,7 @@ class CoordinatorRuntime(Generic[S]):
         codec: Codec = Codec.NONE,
         linger_ms: int = -1,
         on_effect: OnEffect | None = None,
+        bulk: Callable[[S], Bulk] | None = None,
     ) -> None:
         """`linger_ms`: -1 collects for the rest of the loop turn, 0 not at all."""
         self.topic = topic
@@ -106,6 +111,7 @@ class CoordinatorRuntime(Generic[S]):
             runtime.now_ms,
             record_format,
             load_bytes,
+            bulk=bulk,
             carry_out=self._carry_out,
             finished=self._loaded,
         )
@@ -179,7 +185,7 @@ class CoordinatorRuntime(Generic[S]):
             )
         except KafkaError as error:
             logger.warning("%r: the marker of producer %d could not be written: %s", host.partition, producer_id, error)
-            return refusal(_TRANSLATION.get(error.code, error.code))
+            return refusal(client_code(error.code))
         host.shard.end_transaction(producer_id, commit=commit)
         self._written(host, info.last_offset + 1, [(request, refusal(ErrorCode.NONE))])
         answer: Answer | asyncio.Future[Answer] = self._answer_of(request)
@@ -278,7 +284,7 @@ class CoordinatorRuntime(Generic[S]):
             logger.warning(
                 "%s-%d: %d records could not be written: %s", self.topic, host.partition.index, len(encoded), error
             )
-            code = _TRANSLATION.get(error.code, error.code)
+            code = client_code(error.code)
             for request, _ in answers:
                 request.refuse(code)
             for result in results:

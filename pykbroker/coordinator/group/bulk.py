@@ -1,0 +1,160 @@
+"""Committed offsets out of the log, many at a time: what loading does a million times.
+
+Responsible for the one loop that runs per record when `__consumer_offsets` is loaded. It does what `records.decode`
+and `GroupShard.replay` do to a plain commit, without making an object of anything: the name of group and topic is
+looked up as the bytes that it is in the key, and the value stays bytes. Everything else (groups, tombstones, records
+that are long or have headers) is one record of `iter_encoded`, and goes the ordinary way.
+
+Not for batches of a transaction, which are undecided, nor for control batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from pykbroker.coordinator.group.records import decode
+from pykbroker_wire.records.record import InvalidRecord, iter_encoded, read_varint
+from pykbroker_wire.stored.group.offset_commit import OffsetCommitKey
+
+if TYPE_CHECKING:
+    from pykbroker.coordinator.group.shard import GroupShard
+
+#: Records between two looks at the clock: some 50 microseconds' worth.
+_AT_ONCE: Final = 32
+_PARTITION: Final = Struct(">i").unpack_from
+#: A key of an offset that has no names at all: type, two lengths, partition.
+_LEAST_KEY: Final = 10
+
+
+class BulkLoad:
+    """For one load of one shard."""
+
+    __slots__ = ("_known", "_shard")
+
+    def __init__(self, shard: GroupShard) -> None:
+        self._shard = shard
+        #: a key without its partition -> the offsets of that group and topic
+        self._known: dict[bytes, dict[int, bytes]] = {}
+
+    def forget(self) -> None:
+        """Offsets were removed in another way: what is known of them may be gone."""
+        self._known.clear()
+
+    def load(self, data: bytes, count: int, base_offset: int, base_timestamp: int) -> Iterator[tuple[int, int]]:
+        """The records of a batch; yields where a pause is possible: how many were read, and skipped, since."""
+        position = done = 0
+        while done < count:
+            until = min(count, done + _AT_ONCE)
+            read, skipped = until - done, 0
+            while done < until:
+                position, ran = self._plain(data, position, until - done, base_offset)
+                done += ran
+                if done < until:
+                    position, known = self._other(data, position, base_offset, base_timestamp)
+                    skipped += not known
+                    done += 1
+            yield read - skipped, skipped
+        if position != len(data):
+            raise InvalidRecord(f"{len(data) - position} bytes are left after the last record of the batch")
+
+    def _plain(self, data: bytes, position: int, most: int, base_offset: int) -> tuple[int, int]:
+        """Records from `position` on that are plain commits: where the first other one begins, and how many.
+
+        A plain one has no headers, lengths of at most two bytes, and a known key of type 0 or 1. Nothing is kept of a
+        record before its lengths have been found to add up.
+        """
+        known = self._known
+        start = position
+        done = 0
+        try:
+            while done < most:
+                start = position
+                byte = data[position]
+                if byte > 127:
+                    second = data[position + 1]
+                    if second > 127:
+                        break
+                    stop = position + 2 + ((byte & 127 | second << 7) >> 1)
+                    position += 3  # and the attributes
+                else:
+                    stop = position + 1 + (byte >> 1)
+                    position += 2
+                while data[position] > 127:  # the timestamp, which nobody needs
+                    position += 1
+                position += 1
+                delta = data[position]
+                position += 1
+                if delta > 127:
+                    second = data[position]
+                    if second > 127:
+                        break
+                    delta = delta & 127 | second << 7
+                    position += 1
+                if delta & 1:
+                    break
+                byte = data[position]
+                position += 1
+                if byte > 127:
+                    second = data[position]
+                    if second > 127:
+                        break
+                    byte = byte & 127 | second << 7
+                    position += 1
+                key_end = position + (byte >> 1)
+                partitions = known.get(data[position : key_end - 4])
+                if partitions is None:
+                    if byte & 1 or key_end > stop:
+                        break
+                    partitions = self._look_up(data[position:key_end])
+                    if partitions is None:
+                        break
+                position = key_end
+                byte = data[position]
+                position += 1
+                if byte > 127:
+                    second = data[position]
+                    if second > 127:
+                        break
+                    byte = byte & 127 | second << 7
+                    position += 1
+                value_end = position + (byte >> 1)
+                if byte & 1 or data[value_end] or value_end + 1 != stop:
+                    break
+                partitions[_PARTITION(data, key_end - 4)[0]] = (base_offset + (delta >> 1)).to_bytes(8, "big") + data[
+                    position:value_end
+                ]
+                position = stop
+                done += 1
+                start = position
+        except IndexError:
+            # The batch ends early: the ordinary way says how.
+            pass
+        return start, done
+
+    def _look_up(self, key: bytes) -> dict[int, bytes] | None:
+        """Where the offsets of this key's group and topic are; None when it is not the key of an offset."""
+        if len(key) < _LEAST_KEY or key[0] or key[1] > 1:
+            return None
+        decoded, end = OffsetCommitKey.decode(key, 2, 0)
+        if end != len(key):
+            return None
+        partitions = self._shard.offsets.partitions_of(decoded.group, decoded.topic)
+        self._known[key[:-4]] = partitions
+        return partitions
+
+    def _other(self, data: bytes, position: int, base_offset: int, base_timestamp: int) -> tuple[int, bool]:
+        """One record the ordinary way: where it ends, and whether it is of a type that is known here."""
+        size, start = read_varint(data, position)
+        end = start + size
+        if size < 0 or end > len(data):
+            raise InvalidRecord(f"a record of {size} bytes, {len(data) - start} are left in the batch")
+        for found in iter_encoded(data[position:end], 1, base_offset, base_timestamp):
+            record = decode(found.key, found.value)
+            if record is None:
+                return end, False
+            if record.value is None:
+                self.forget()
+            self._shard.replay(record, found.offset)
+        return end, True
