@@ -88,7 +88,9 @@ class ProducerIds:
 
 
 class TransactionBench:
-    def __init__(self, properties: dict[str, str] | None = None, previous: TransactionBench | None = None) -> None:
+    def __init__(
+        self, properties: dict[str, str] | None = None, previous: TransactionBench | None = None, *, start: bool = True
+    ) -> None:
         config = load(
             {
                 "process.roles": "broker,controller",
@@ -126,7 +128,8 @@ class TransactionBench:
             self._write,
             self._send,
         )
-        self.service.start()
+        if start:
+            self.service.start()
         self.partition = self.lead()
 
     def lead(self) -> FakePartition:
@@ -134,11 +137,11 @@ class TransactionBench:
         self.loop.settle()
         return partition
 
-    def restart(self) -> TransactionBench:
-        """Another coordinator takes over what is in the log."""
+    def restart(self, *, start: bool = True) -> TransactionBench:
+        """Another coordinator takes over what is in the log. Without `start` its metadata is not whole yet."""
         self.replicas.lose()
         self.service.close()
-        return TransactionBench(self.properties, self)
+        return TransactionBench(self.properties, self, start=start)
 
     @property
     def shard(self) -> TransactionShard:

@@ -70,6 +70,7 @@ class TransactionService:
         self._metadata = metadata
         self._producer_ids = producer_ids
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._started = False
         self._closed = False
         #: aborts that wait for a producer id, or for their commit
         self._aborting: set[Producer] = set()
@@ -95,7 +96,10 @@ class TransactionService:
         )
 
     def start(self) -> None:
-        """Begin to look for transactions that are open too long, and for ids that nobody uses."""
+        """The metadata is whole: markers may leave. Begin to look for transactions that are open too long, and for ids
+        that nobody uses."""
+        self._started = True
+        self.sender.leaders_changed()
         self._every("abort", self.settings.abort_interval_ms, self._abort_overdue)
         self._every("expire", self.settings.expiration_interval_ms, self._expire)
 
@@ -121,6 +125,10 @@ class TransactionService:
         return transaction_version(self._metadata.image)
 
     def _leader_of(self, partition: TopicPartition) -> int | None:
+        if not self._started:
+            # While the metadata log is replayed the image is an old one, and the transaction log is ahead of it: a
+            # topic that is not there yet must not count as deleted, or its marker would never be written.
+            return -1
         image = self._metadata.image.topics.partition(*partition)
         return None if image is None else image.leader
 

@@ -1,0 +1,58 @@
+"""The transaction coordinator around its shards: what no transcript says in one line."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykbroker.coordinator.transaction.shard import Producer
+from pykbroker.coordinator.transaction.states import (
+    COMPLETE_COMMIT,
+    PREPARE_COMMIT,
+    IllegalTransition,
+    TransactionState,
+    check_transition,
+)
+from pykbroker_wire.errors import ErrorCode
+from tests.coordinator.transaction_bench import TransactionBench
+
+
+def state(bench: TransactionBench) -> TransactionState:
+    return bench.shard.transactions["x"].state
+
+
+def test_a_topic_that_the_old_image_does_not_have_yet_is_not_deleted() -> None:
+    """A restarting broker leads by an old image, and its transaction log is ahead of it: tests/simulation found it."""
+    bench = TransactionBench()
+    bench.leader(("t", 0), 2)
+    identity = bench.init("x")
+    producer = Producer("x", identity.producer_id, identity.producer_epoch)
+    bench.add(producer, ("t", 0))
+    bench.end(producer, True)
+    assert state(bench) is PREPARE_COMMIT
+    del bench.cluster.leaders["t", 0]
+    bench = bench.restart(start=False)
+    bench.service.sender.leaders_changed()
+    assert state(bench) is PREPARE_COMMIT
+    bench.cluster.leaders["t", 0] = 1
+    bench.service.start()
+    assert [partition for partition, _ in bench.written] == [("t", 0)]
+    assert state(bench) is COMPLETE_COMMIT
+
+
+def test_a_transition_that_is_not_in_the_table_raises() -> None:
+    with pytest.raises(IllegalTransition, match="COMPLETE_COMMIT is not followed by PREPARE_COMMIT"):
+        check_transition(COMPLETE_COMMIT, PREPARE_COMMIT)
+
+
+def test_nobody_answers_for_a_partition_that_is_led_elsewhere() -> None:
+    bench = TransactionBench()
+    bench.init("x")
+    bench.replicas.lose()
+    producer = Producer("x", 1000, 0)
+    assert bench.init("x").error is ErrorCode.NOT_COORDINATOR
+    assert bench.add(producer, ("t", 0)) is ErrorCode.NOT_COORDINATOR
+    assert bench.end(producer, True).error is ErrorCode.NOT_COORDINATOR
+    assert bench.service.verify_partitions(producer, [("t", 0)]) == {("t", 0): ErrorCode.NOT_COORDINATOR}
+    assert bench.service.describe("x") == (ErrorCode.NOT_COORDINATOR, None)
+    # Listing is asked of every broker: what others lead is theirs to tell.
+    assert bench.service.list_transactions(None, (), -1) == (ErrorCode.NONE, [])
