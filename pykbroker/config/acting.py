@@ -32,6 +32,19 @@ BROKER: frozenset[str] = frozenset(
         "default.replication.factor",
         "delete.topic.enable",
         "fetch.max.bytes",
+        "group.consumer.assignment.interval.ms",
+        "group.consumer.assignors",
+        "group.consumer.heartbeat.interval.ms",
+        "group.consumer.max.assignment.interval.ms",
+        "group.consumer.max.heartbeat.interval.ms",
+        "group.consumer.max.session.timeout.ms",
+        "group.consumer.max.size",
+        "group.consumer.migration.policy",
+        "group.consumer.min.assignment.interval.ms",
+        "group.consumer.min.heartbeat.interval.ms",
+        "group.consumer.min.session.timeout.ms",
+        "group.consumer.regex.refresh.interval.ms",
+        "group.consumer.session.timeout.ms",
         "group.coordinator.append.linger.ms",
         "group.coordinator.rebalance.protocols",
         "group.initial.rebalance.delay.ms",
@@ -153,4 +166,6 @@ TOPIC: frozenset[str] = frozenset(
         "segment.ms",
     }
 )
-GROUP: frozenset[str] = frozenset()
+GROUP: frozenset[str] = frozenset(
+    {"consumer.assignment.interval.ms", "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms"}
+)
