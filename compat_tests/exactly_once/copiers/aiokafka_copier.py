@@ -1,0 +1,64 @@
+"""Consume, transform, produce with aiokafka, whose producer knows a group by its name only (no KIP-447)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaError, ProducerFenced
+
+from compat_tests.exactly_once.copiers.task import Task, say, wants_abort
+
+
+async def run() -> None:
+    task = Task.from_arguments()
+    assert task.protocol == "assign", "without the group's metadata only who has partitions of its own is safe"
+    producer = AIOKafkaProducer(
+        bootstrap_servers=task.bootstrap,
+        transactional_id=task.transactional_id,
+        transaction_timeout_ms=task.transaction_timeout_ms,
+    )
+    await producer.start()
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=task.bootstrap,
+        group_id=task.group,
+        isolation_level="read_committed",
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        fetch_max_wait_ms=50,
+    )
+    await consumer.start()
+    consumer.assign([TopicPartition(task.source, number) for number in task.partitions])
+    while True:
+        polled = await consumer.getmany(timeout_ms=50, max_records=task.at_most)
+        if polled:
+            await copy(task, producer, consumer, polled)
+
+
+async def copy(
+    task: Task, producer: AIOKafkaProducer, consumer: AIOKafkaConsumer, polled: dict[TopicPartition, list[Any]]
+) -> None:
+    await producer.begin_transaction()
+    try:
+        for part, messages in polled.items():
+            for message in messages:
+                await producer.send(task.target, message.value + b"!", partition=part.partition)
+        offsets = {part: messages[-1].offset + 1 for part, messages in polled.items()}
+        await producer.send_offsets_to_transaction(offsets, task.group)
+        if not wants_abort():
+            await producer.commit_transaction()
+            say("committed", records=sum(map(len, polled.values())))
+            return
+    except ProducerFenced:
+        raise
+    except KafkaError as error:
+        say("failed", error=repr(error))
+    await producer.abort_transaction()
+    say("aborted")
+    for part, messages in polled.items():
+        consumer.seek(part, messages[0].offset)
+
+
+if __name__ == "__main__":
+    asyncio.run(run())

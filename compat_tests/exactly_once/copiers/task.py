@@ -1,0 +1,43 @@
+"""What every copier is asked to do, in whatever language, and what it says.
+
+A copier is started with one argument, a JSON object with the fields below. It reads the input with read_committed, and
+for each handful of records: begins a transaction, writes every value with "!" behind it to the same partition of the
+output, adds the offsets of its group, and commits; one transaction in four it aborts on purpose and reads again what it
+had read. It prints a line of JSON for each: {"did": "committed", "records": 7}, {"did": "aborted"}, and
+{"did": "assigned", "partitions": [0]}. An error that the client calls abortable it aborts; on every other it ends
+with 1.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    bootstrap: str
+    source: str
+    target: str
+    group: str
+    transactional_id: str
+    #: "classic", "consumer" (KIP-848), or "assign": these partitions and no membership
+    protocol: str
+    partitions: list[int] = field(default_factory=list)
+    session_timeout_ms: int = 2000
+    transaction_timeout_ms: int = 30_000
+    at_most: int = 20
+
+    @classmethod
+    def from_arguments(cls) -> Task:
+        return cls(**json.loads(sys.argv[1]))
+
+
+def say(did: str, **fields: object) -> None:
+    print(json.dumps({"did": did, **fields}), flush=True)
+
+
+def wants_abort() -> bool:
+    return random.random() < 0.25

@@ -1,0 +1,155 @@
+"""Apache Kafka's TransactionalMessageCopier under SIGKILL of the broker and of the copiers.
+
+VerifiableProducer writes the input meanwhile, VerifiableConsumer reads the output meanwhile, every third transaction is
+aborted by the copier itself. At the end each partition of the output, as read_committed shows it, is the input: every
+record once, in its order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from compat_tests.clients import wait_until
+from compat_tests.conftest import FreshBroker
+from compat_tests.exactly_once import reading
+from compat_tests.exactly_once.kills import Kills
+from compat_tests.exactly_once.workers import Event, Slot
+from compat_tests.node import Node
+from compat_tests.oracle.kafka import kafka_libs, tool_command
+from compat_tests.topics import Topics
+
+TOOLS = "org.apache.kafka.tools"
+PARTITIONS = 2
+#: A transaction that a killed copier left open ends when its time is over: a copier asks for its committed offsets
+#: before it starts its producer, and they are not stable until then.
+TRANSACTION_TIMEOUT_MS = 3000
+BROKER = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
+
+
+def copied(events: list[Event]) -> int:
+    """Records in committed transactions: each worker in a slot begins to count again."""
+    total = last = 0
+    for event in list(events):
+        now = int(event["totalProcessed"])
+        total += max(0, now - last) if now >= last else now
+        last = now
+    return total
+
+
+class Copy:
+    """Input, output, and everything that runs around them."""
+
+    def __init__(self, node: Node, folder: Path, *, in_groups: bool) -> None:
+        self.node = node
+        topics = Topics(node.bootstrap)
+        self.source = topics.create(partitions=PARTITIONS)
+        self.target = topics.create(partitions=PARTITIONS)
+        self._folder = folder
+        idempotent, committed = folder / "producer.properties", folder / "consumer.properties"
+        idempotent.write_text(
+            "retries=2147483647\nenable.idempotence=true\nlinger.ms=5\nreconnect.backoff.max.ms=200\n"
+        )
+        committed.write_text("isolation.level=read_committed\nreconnect.backoff.max.ms=200\nmax.poll.records=5000\n")
+        self.feeder = self._slot(
+            "feeder", "VerifiableProducer", "--bootstrap-server", node.bootstrap, "--topic", self.source,
+            "--throughput", "1500", "--command-config", str(idempotent),
+        )  # fmt: skip
+        self.watcher = self._slot(
+            "watcher", "VerifiableConsumer", "--bootstrap-server", node.bootstrap, "--topic", self.target,
+            "--group-id", f"watch-{self.target}", "--verbose", "--command-config", str(committed),
+        )  # fmt: skip
+        wait_until(lambda: any(e["name"] == "producer_send_success" for e in self.feeder.events), "there is input")
+        how = ["--group-mode", "--use-group-metadata"] if in_groups else []
+        self.copiers = [
+            self._slot(
+                f"copier-{number}", "TransactionalMessageCopier", "--broker-list", node.bootstrap,
+                "--input-topic", self.source, "--input-partition", str(number), "--output-topic", self.target,
+                "--consumer-group", f"copy-{self.source}", "--transactional-id", f"copier-{self.source}-{number}",
+                "--transaction-size", "25", "--transaction-timeout", str(TRANSACTION_TIMEOUT_MS),
+                "--enable-random-aborts", *how, may_end=True,
+            )
+            for number in range(PARTITIONS)
+        ]  # fmt: skip
+
+    def _slot(self, name: str, main: str, *args: str, may_end: bool = False) -> Slot:
+        return Slot(name, tool_command(f"{TOOLS}.{main}", args), self._folder, may_end=may_end)
+
+    def progress(self) -> int:
+        return sum(copied(slot.events) for slot in self.copiers)
+
+    def finish(self) -> None:
+        """No more input; the copiers go on until there is nothing left to copy."""
+        self.feeder.worker.terminate()
+        self.feeder.worker.wait()
+        source = reading.values(self.node.bootstrap, self.source)
+        total = sum(map(len, source.values()))
+
+        def whole() -> bool:
+            for slot in self.copiers:
+                slot.tend()
+            now = reading.values(self.node.bootstrap, self.target)
+            return sum(map(len, now.values())) >= total
+
+        wait_until(whole, f"all {total} records are copied", timeout_s=90)
+        for slot in self.copiers:
+            slot.close()
+        target = reading.placed(self.node.bootstrap, self.target)
+        for number in range(PARTITIONS):
+            found = [value for _, value in target[number]]
+            assert found == source[number], f"partition {number}: {different(source[number], found)}"
+        acked = {
+            (e["partition"], e["value"].encode()) for e in self.feeder.events if e["name"] == "producer_send_success"
+        }
+        assert acked <= {(number, value) for number in source for value in source[number]}, "what was acked is there"
+
+        everything = {(number, offset): value for number in target for offset, value in target[number]}
+
+        def watched() -> dict[tuple[int, int], bytes]:
+            read = [event for event in list(self.watcher.events) if event["name"] == "record_data"]
+            return {(e["partition"], e["offset"]): e["value"].encode() for e in read}
+
+        wait_until(lambda: len(watched()) >= total, "the consumer beside it has seen the whole output")
+        assert watched() == everything
+        print(
+            f"{total} records copied; copiers ended by themselves {sum(len(slot.ends) for slot in self.copiers)} times"
+        )
+
+    def close(self) -> None:
+        for slot in [self.feeder, self.watcher, *self.copiers]:
+            slot.close()
+
+
+def different(wanted: list[bytes], found: list[bytes]) -> str:
+    missing, extra = sorted(set(wanted) - set(found)), sorted(set(found) - set(wanted))
+    first = next((i for i, pair in enumerate(zip(wanted, found, strict=False)) if pair[0] != pair[1]), -1)
+    return (
+        f"{len(wanted)} in, {len(found)} out, {len(found) - len(set(found))} twice, missing {missing[:10]}, "
+        f"unknown {extra[:10]}, first difference at {first}: {wanted[first : first + 3]} {found[first : first + 3]}"
+    )
+
+
+@pytest.fixture
+def copy(killable: FreshBroker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Copy]:
+    kafka_libs()
+    made = Copy(killable(BROKER), tmp_path, in_groups=request.param)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("copy", [False], indirect=True, ids=["assigned"])
+@pytest.mark.parametrize("rounds", [16, pytest.param(200, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
+def test_every_record_is_copied_once_under_kills(copy: Copy, rounds: int) -> None:
+    """Each copier has its partition."""
+    Kills(copy.node, copy.copiers).run(rounds, copy.progress, least=100)
+    copy.finish()
+
+
+@pytest.mark.parametrize("copy", [True], indirect=True, ids=["group"])
+@pytest.mark.parametrize("rounds", [6, pytest.param(60, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
+def test_every_record_is_copied_once_by_a_group_under_kills(copy: Copy, rounds: int) -> None:
+    """The copiers are members of a group and commit with its metadata (KIP-447); who was killed is missed for 10 s."""
+    Kills(copy.node, copy.copiers, broker_share=0.75).run(rounds, copy.progress, least=100)
+    copy.finish()

@@ -1,0 +1,110 @@
+"""Kafka Streams counts words with processing.guarantee=exactly_once_v2, while its instances and the broker are killed.
+
+The lines go through a repartition topic, the counts through a changelog, and the results into a topic: three
+transactional hops. At the end the last count of every word is how often it was written, and the counts of each word
+went up by one, with none missing and none twice.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from compat_tests.built import java_classes
+from compat_tests.clients import NOW_MS, Record, wait_until
+from compat_tests.conftest import FreshBroker
+from compat_tests.exactly_once import reading
+from compat_tests.exactly_once.kills import Kills
+from compat_tests.exactly_once.workers import Slot
+from compat_tests.node import Node
+from compat_tests.oracle.kafka import TOOL_JVM, java_command, kafka_libs
+from compat_tests.python.confluent_client import ConfluentClient
+from compat_tests.topics import Topics
+
+HERE = Path(__file__).parent / "streams"
+WORDS = [f"word{number}" for number in range(20)]
+BROKER = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "group.min.session.timeout.ms": "500",
+}
+
+
+class WordCount:
+    def __init__(self, node: Node, folder: Path) -> None:
+        self.node = node
+        topics = Topics(node.bootstrap)
+        self.source = topics.create(partitions=2)
+        self.target = topics.create(partitions=2)
+        self._random = random.Random(1)
+        self.written: Counter[str] = Counter()
+        self._lines = 0
+        self.write(100)
+        self.slots = []
+        for number in range(2):
+            command = java_command(
+                "WordCount", jvm=TOOL_JVM, extra_classpath=java_classes(HERE / "WordCount.java", pom=HERE / "pom.xml")
+            )
+            # A directory that stays when its instance is killed, as on a real machine.
+            arguments = [node.bootstrap, self.source, self.target, str(folder / f"state-{number}")]
+            self.slots.append(Slot(f"instance-{number}", [*command, *arguments], folder))
+
+    def write(self, lines: int) -> None:
+        records = []
+        for _ in range(lines):
+            words = self._random.choices(WORDS, k=5)
+            self.written.update(words)
+            records.append(Record(b"%d" % self._lines, " ".join(words).encode(), (), NOW_MS, self._lines % 2))
+            self._lines += 1
+        ConfluentClient().produce(self.node.bootstrap, self.source, records, idempotent=True)
+
+    def progress(self) -> int:
+        """Words that were counted, in transactions that came to pass or not; there is always more to count."""
+        done = sum(e["records"] for slot in self.slots for e in list(slot.events) if e["did"] == "counted")
+        if done + 500 > self.written.total():
+            self.write(200)
+        return done
+
+    def counts(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = defaultdict(list)
+        for results in reading.values(self.node.bootstrap, self.target).values():
+            for result in results:
+                word, _, count = result.decode().partition("=")
+                found[word].append(int(count))
+        return found
+
+    def finish(self) -> None:
+        def whole() -> bool:
+            for slot in self.slots:
+                slot.tend()
+            return sum(map(len, self.counts().values())) >= self.written.total()
+
+        wait_until(whole, f"all {self.written.total()} words are counted", timeout_s=90)
+        found = self.counts()
+        assert {word: counts[-1] for word, counts in found.items()} == dict(self.written)
+        for word, counts in found.items():
+            assert counts == list(range(1, len(counts) + 1)), f"{word}: each count once"
+        print(f"{self.written.total()} words in {self._lines} lines")
+
+    def close(self) -> None:
+        for slot in self.slots:
+            slot.close()
+
+
+@pytest.fixture
+def word_count(killable: FreshBroker, tmp_path: Path) -> Iterator[WordCount]:
+    kafka_libs()
+    made = WordCount(killable(BROKER), tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("rounds", [3, pytest.param(40, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
+def test_the_counts_are_the_words(word_count: WordCount, rounds: int) -> None:
+    Kills(word_count.node, word_count.slots, broker_share=0.3).run(
+        rounds, word_count.progress, least=100, timeout_s=90
+    )
+    word_count.finish()

@@ -1,0 +1,100 @@
+"""Programs that run beside the test, say what they do in lines of JSON, and are killed with SIGKILL.
+
+Nothing here judges. Every process is ended by its own pid, at the latest by `Workers.close`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+Event = dict[str, Any]
+
+
+class Worker:
+    """One running program; a thread collects what it prints."""
+
+    def __init__(self, name: str, command: Sequence[str], log: Path, on_event: Callable[[Event], None]) -> None:
+        self.name = name
+        self.events: list[Event] = []
+        self._on_event = on_event
+        self._log = log
+        with log.open("ab") as stderr:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, text=True, bufsize=1
+            )
+        self._reader = threading.Thread(target=self._read, name=f"reader of {name}", daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            # What a killed program had begun to print is no event.
+            if line.startswith("{") and line.endswith("}\n"):
+                event = json.loads(line)
+                self.events.append(event)
+                self._on_event(event)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def kill(self) -> None:
+        """SIGKILL; everything that it printed before is an event when this returns."""
+        self._process.kill()
+        self.wait()
+
+    def terminate(self) -> None:
+        """SIGTERM: what a program does that is asked to end."""
+        self._process.terminate()
+
+    def wait(self, timeout_s: float = 60) -> int:
+        code = self._process.wait(timeout_s)
+        self._reader.join(timeout_s)
+        return code
+
+    def tail(self, size: int = 3000) -> str:
+        return self._log.read_text(errors="replace")[-size:]
+
+
+class Slot:
+    """A place where one worker after another runs the same command: who was killed or has ended comes back."""
+
+    def __init__(self, name: str, command: Sequence[str], folder: Path, *, may_end: bool = True) -> None:
+        self.name = name
+        self.kills = 0
+        self.ends: list[int] = []
+        #: everything that any worker in this place said
+        self.events: list[Event] = []
+        self._command = command
+        self._folder = folder
+        self._may_end = may_end
+        self.worker = self._start()
+
+    def _start(self) -> Worker:
+        return Worker(self.name, self._command, self._folder / f"{self.name}.log", self.events.append)
+
+    def kill(self) -> None:
+        self.worker.kill()
+        self.kills += 1
+        self.worker = self._start()
+
+    def tend(self) -> None:
+        """Start again who has ended by itself: some end at the end of their input, some when an error is fatal."""
+        if not self.worker.alive():
+            code = self.worker.wait()
+            self.ends.append(code)
+            assert self._may_end, f"{self.name} ended with {code}:\n{self.worker.tail()}"
+            assert len(self.ends) < 200, f"{self.name} ends again and again:\n{self.worker.tail()}"
+            self.worker = self._start()
+
+    def close(self) -> None:
+        if self.worker.alive():
+            self.worker.kill()
