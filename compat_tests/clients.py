@@ -79,8 +79,19 @@ class Client(ABC):
         """Write with acks=all; returns partition and offset per record, in the order given."""
 
     @abstractmethod
-    def consume(self, bootstrap: str, topic: str, *, from_time_ms: int | None = None) -> list[Record]:
-        """Everything from the start (or from the first record at or after a time) to the end as it was at the call."""
+    def transact(
+        self, bootstrap: str, topic: str, transactional_id: str, transactions: Sequence[tuple[bool, Sequence[Record]]]
+    ) -> None:
+        """One producer's transactions in a row: committed where the first of the pair says so, else aborted."""
+
+    @abstractmethod
+    def consume(
+        self, bootstrap: str, topic: str, *, from_time_ms: int | None = None, committed: bool = False
+    ) -> list[Record]:
+        """Everything from the start (or from the first record at or after a time) to the end as it was at the call.
+
+        With `committed` it reads with read_committed, and the end is the last stable offset.
+        """
 
     @abstractmethod
     def member(self, bootstrap: str, topic: str, group: str) -> Member:

@@ -6,9 +6,10 @@ Bytes travel as base64, null as null. Records are
 [key, value, [[header, value], ...], timestamp_ms, partition, offset].
 
 Operations: produce (bootstrap, topic, compression, idempotent, max_request_bytes, records) -> [[partition, offset]];
-consume (bootstrap, topic, from_time_ms or null) -> records; join (bootstrap, topic, group,
-session_timeout_ms) -> member; partitions (member) -> [int]; assignment (member) -> [[topic, partition]];
-records (member, from) -> records from that index; leave (member) -> null.
+transact (bootstrap, topic, transactional_id, transactions: [[commit, records]]) -> null;
+consume (bootstrap, topic, from_time_ms or null, committed) -> records;
+join (bootstrap, topic, group, session_timeout_ms) -> member; partitions (member) -> [int];
+assignment (member) -> [[topic, partition]]; records (member, from) -> records from that index; leave (member) -> null.
 
 join may also have: protocol ("classic" or "consumer"), pattern (in place of the topic: a regular expression), instance
 (group.instance.id), assignor (the server's).
@@ -123,8 +124,20 @@ class RemoteClient(Client):
         )
         return [(partition, offset) for partition, offset in placed]
 
-    def consume(self, bootstrap: str, topic: str, *, from_time_ms: int | None = None) -> list[Record]:
-        rows = self._program.ask("consume", bootstrap=bootstrap, topic=topic, from_time_ms=from_time_ms)
+    def transact(
+        self, bootstrap: str, topic: str, transactional_id: str, transactions: Sequence[tuple[bool, Sequence[Record]]]
+    ) -> None:
+        rows = [[commit, [record_to_wire(record) for record in records]] for commit, records in transactions]
+        self._program.ask(
+            "transact", bootstrap=bootstrap, topic=topic, transactional_id=transactional_id, transactions=rows
+        )
+
+    def consume(
+        self, bootstrap: str, topic: str, *, from_time_ms: int | None = None, committed: bool = False
+    ) -> list[Record]:
+        rows = self._program.ask(
+            "consume", bootstrap=bootstrap, topic=topic, from_time_ms=from_time_ms, committed=committed
+        )
         return [record_from_wire(row) for row in rows]
 
     def member(self, bootstrap: str, topic: str, group: str) -> Member:

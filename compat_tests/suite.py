@@ -11,8 +11,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 import pytest
+from confluent_kafka import Producer
 
-from compat_tests.clients import ALL_COMPRESSIONS, NOW_MS, Client, ProduceError, Record
+from compat_tests.clients import ALL_COMPRESSIONS, NOW_MS, Client, ProduceError, Record, wait_until
 from compat_tests.flaky import FlakyProxy
 from compat_tests.groups import GroupSuite
 from compat_tests.node import Node
@@ -162,3 +163,39 @@ class ClientSuite(GroupSuite):
         flaky.lose(0)
         everything = [Record(None, b"%d" % i, (), NOW_MS + i, i % 2) for i in range(200)]
         assert_same(everything, client.consume(bootstrap, topic))
+
+    def test_aborted_and_undecided_transactions_are_not_for_read_committed(
+        self, client: Client, other: Client, broker: Node, topics: Topics
+    ) -> None:
+        topic = topics.create(partitions=2)
+
+        def some(name: str) -> list[Record]:
+            return [Record(b"key", b"%s-%d" % (name.encode(), i), (), NOW_MS + i, i % 2) for i in range(10)]
+
+        def contents(reader: Client, *, committed: bool) -> dict[int, list[bytes | None]]:
+            read = by_partition(reader.consume(broker.bootstrap, topic, committed=committed))
+            return {partition: [record.value for record in records] for partition, records in read.items()}
+
+        def halves(*names: str) -> dict[int, list[bytes | None]]:
+            written = by_partition(record for name in names for record in some(name))
+            return {partition: [record.value for record in records] for partition, records in written.items()}
+
+        steps = [(True, some("first")), (False, some("aborted")), (True, some("second")), (False, some("again"))]
+        client.transact(broker.bootstrap, topic, f"id-{topic}", steps)
+        undecided = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": f"undecided-{topic}"})
+        undecided.init_transactions(30)
+        undecided.begin_transaction()
+        for record in some("undecided"):
+            undecided.produce(topic, record.value, partition=record.partition)
+        assert undecided.flush(30) == 0
+        client.transact(broker.bootstrap, topic, f"id-{topic}", [(True, some("behind"))])
+
+        for reader in (client, other):
+            assert contents(reader, committed=True) == halves("first", "second")
+            everything = halves("first", "aborted", "second", "again", "undecided", "behind")
+            assert contents(reader, committed=False) == everything, "no marker is among them"
+        undecided.commit_transaction(30)
+        wait_until(
+            lambda: contents(client, committed=True) == halves("first", "second", "undecided", "behind"),
+            "what was decided is there, and what was behind it",
+        )

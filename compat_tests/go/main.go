@@ -74,7 +74,21 @@ type request struct {
 	Instance        string   `json:"instance"`
 	Assignor        string   `json:"assignor"`
 
-	SessionTimeoutMs int64 `json:"session_timeout_ms"`
+	SessionTimeoutMs int64         `json:"session_timeout_ms"`
+	TransactionalID  string        `json:"transactional_id"`
+	Transactions     []transaction `json:"transactions"`
+	Committed        bool          `json:"committed"`
+}
+
+// transaction is [commit, records].
+type transaction struct {
+	commit  bool
+	records []record
+}
+
+func (t *transaction) UnmarshalJSON(data []byte) error {
+	row := []any{&t.commit, &t.records}
+	return json.Unmarshal(data, &row)
 }
 
 var codecs = map[string]kgo.CompressionCodec{
@@ -121,9 +135,48 @@ func produce(ctx context.Context, r request) (any, error) {
 	return placed, nil
 }
 
-func consume(ctx context.Context, r request) (any, error) {
+func transact(ctx context.Context, r request) error {
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(r.Bootstrap),
+		kgo.TransactionalID(r.TransactionalID),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.MetadataMinAge(100*time.Millisecond),
+	)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for _, t := range r.Transactions {
+		if err := client.BeginTransaction(); err != nil {
+			return err
+		}
+		records := make([]*kgo.Record, len(t.records))
+		for i, one := range t.records {
+			records[i] = &kgo.Record{
+				Topic: r.Topic, Partition: one.partition, Key: one.key, Value: one.value,
+				Timestamp: time.UnixMilli(one.timestampMs),
+			}
+		}
+		if err := client.ProduceSync(ctx, records...).FirstErr(); err != nil {
+			return err
+		}
+		if err := client.EndTransaction(ctx, kgo.TransactionEndTry(t.commit)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func consume(ctx context.Context, r request) (any, error) {
+	isolation := kgo.ReadUncommitted()
+	if r.Committed {
+		isolation = kgo.ReadCommitted()
+	}
+	client, err := kgo.NewClient(
+		kgo.SeedBrokers(r.Bootstrap),
+		kgo.FetchIsolationLevel(isolation),
+		// Markers of transactions may be the last records: they are counted and left out.
+		kgo.KeepControlRecords(),
 		kgo.FetchMaxPartitionBytes(12<<20),
 		kgo.FetchMaxWait(20*time.Millisecond),
 	)
@@ -132,7 +185,11 @@ func consume(ctx context.Context, r request) (any, error) {
 	}
 	defer client.Close()
 	admin := kadm.NewClient(client)
-	ends, err := admin.ListEndOffsets(ctx, r.Topic)
+	list := admin.ListEndOffsets
+	if r.Committed {
+		list = admin.ListCommittedOffsets
+	}
+	ends, err := list(ctx, r.Topic)
 	if err == nil {
 		err = ends.Error()
 	}
@@ -172,7 +229,9 @@ func consume(ctx context.Context, r request) (any, error) {
 			if !open {
 				return
 			}
-			rows = append(rows, row(one))
+			if !one.Attrs.IsControl() {
+				rows = append(rows, row(one))
+			}
 			if one.Offset+1 >= end {
 				delete(left, one.Partition)
 			}
@@ -302,6 +361,8 @@ func handle(r request) (any, error) {
 	switch r.Op {
 	case "produce":
 		return produce(ctx, r)
+	case "transact":
+		return nil, transact(ctx, r)
 	case "consume":
 		return consume(ctx, r)
 	case "join":

@@ -69,6 +69,8 @@ public final class ClientProgram {
         switch (request.get("op").asText()) {
             case "produce":
                 return produce(request);
+            case "transact":
+                return transact(request);
             case "consume":
                 return consume(request);
             case "join":
@@ -130,6 +132,32 @@ public final class ClientProgram {
         return placed;
     }
 
+    private static JsonNode transact(JsonNode request) {
+        Properties config = new Properties();
+        config.put("bootstrap.servers", request.get("bootstrap").asText());
+        config.put("transactional.id", request.get("transactional_id").asText());
+        config.put("linger.ms", "2");
+        try (KafkaProducer<byte[], byte[]> producer =
+                new KafkaProducer<>(config, new ByteArraySerializer(), new ByteArraySerializer())) {
+            producer.initTransactions();
+            for (JsonNode transaction : request.get("transactions")) {
+                producer.beginTransaction();
+                for (JsonNode row : transaction.get(1)) {
+                    producer.send(new ProducerRecord<>(
+                        request.get("topic").asText(), row.get(4).asInt(), row.get(3).asLong(), bytes(row.get(0)),
+                        bytes(row.get(1))));
+                }
+                if (transaction.get(0).asBoolean()) {
+                    producer.commitTransaction();
+                } else {
+                    producer.flush();
+                    producer.abortTransaction();
+                }
+            }
+        }
+        return JSON.getNodeFactory().nullNode();
+    }
+
     private static Properties consumerConfig(JsonNode request) {
         Properties config = new Properties();
         config.put("bootstrap.servers", request.get("bootstrap").asText());
@@ -141,6 +169,7 @@ public final class ClientProgram {
     private static JsonNode consume(JsonNode request) {
         Properties config = consumerConfig(request);
         config.put("max.partition.fetch.bytes", String.valueOf(12 << 20));
+        config.put("isolation.level", request.get("committed").asBoolean() ? "read_committed" : "read_uncommitted");
         List<ConsumerRecord<byte[], byte[]>> read = new ArrayList<>();
         try (KafkaConsumer<byte[], byte[]> consumer =
                 new KafkaConsumer<>(config, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
@@ -97,12 +98,40 @@ class AiokafkaClient(Client):
             await producer.stop()
         return [(answer.partition, answer.offset) for answer in answers]
 
-    def consume(self, bootstrap: str, topic: str, *, from_time_ms: int | None = None) -> list[Record]:
-        return self._thread.run(self._consume(bootstrap, topic, from_time_ms))
+    def transact(
+        self, bootstrap: str, topic: str, transactional_id: str, transactions: Sequence[tuple[bool, Sequence[Record]]]
+    ) -> None:
+        self._thread.run(self._transact(bootstrap, topic, transactional_id, transactions))
 
-    async def _consume(self, bootstrap: str, topic: str, from_time_ms: int | None) -> list[Record]:
+    async def _transact(
+        self, bootstrap: str, topic: str, transactional_id: str, transactions: Sequence[tuple[bool, Sequence[Record]]]
+    ) -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=transactional_id, linger_ms=2)
+        await producer.start()
+        try:
+            for commit, records in transactions:
+                await producer.begin_transaction()
+                for record in records:
+                    await producer.send(topic, record.value, record.key, record.partition, record.timestamp_ms)
+                if commit:
+                    await producer.commit_transaction()
+                else:
+                    await producer.flush()
+                    await producer.abort_transaction()
+        finally:
+            await producer.stop()
+
+    def consume(
+        self, bootstrap: str, topic: str, *, from_time_ms: int | None = None, committed: bool = False
+    ) -> list[Record]:
+        return self._thread.run(self._consume(bootstrap, topic, from_time_ms, committed))
+
+    async def _consume(self, bootstrap: str, topic: str, from_time_ms: int | None, committed: bool) -> list[Record]:
         consumer = AIOKafkaConsumer(
-            bootstrap_servers=bootstrap, enable_auto_commit=False, max_partition_fetch_bytes=12 << 20
+            bootstrap_servers=bootstrap,
+            enable_auto_commit=False,
+            max_partition_fetch_bytes=12 << 20,
+            isolation_level="read_committed" if committed else "read_uncommitted",
         )
         await consumer.start()
         try:
@@ -118,13 +147,13 @@ class AiokafkaClient(Client):
                 consumer.seek(part, starts[part])
             left = {part for part in parts if starts[part] < ends[part]}
             read: list[Record] = []
+            deadline = time.monotonic() + PATIENCE_S
             while left:
-                polled = await consumer.getmany(timeout_ms=int(PATIENCE_S * 1000))
-                assert polled, f"{left} gave no more and did not end"
-                for part, messages in polled.items():
+                assert time.monotonic() < deadline, f"{left} gave no more and did not end"
+                for part, messages in (await consumer.getmany(timeout_ms=100)).items():
                     read += [to_record(message) for message in messages if message.offset < ends[part]]
-                    if messages[-1].offset + 1 >= ends[part]:
-                        left.discard(part)
+                # The last records may be markers of transactions, which it passes over in silence.
+                left = {part for part in left if await consumer.position(part) < ends[part]}
             return read
         finally:
             await consumer.stop()

@@ -78,7 +78,29 @@ class ConfluentClient(Client):
             )
         return placed
 
-    def consume(self, bootstrap: str, topic: str, *, from_time_ms: int | None = None) -> list[Record]:
+    def transact(
+        self, bootstrap: str, topic: str, transactional_id: str, transactions: Sequence[tuple[bool, Sequence[Record]]]
+    ) -> None:
+        producer = Producer(
+            {"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "linger.ms": 2, "log_level": 3}
+        )
+        producer.init_transactions(PATIENCE_S)
+        for commit, records in transactions:
+            producer.begin_transaction()
+            for record in records:
+                producer.produce(
+                    topic, key=record.key, value=record.value, partition=record.partition, timestamp=record.timestamp_ms
+                )
+            if commit:
+                producer.commit_transaction(PATIENCE_S)
+            else:
+                # What was not sent yet would be thrown away; an aborted transaction shall be in the log.
+                producer.flush(PATIENCE_S)
+                producer.abort_transaction(PATIENCE_S)
+
+    def consume(
+        self, bootstrap: str, topic: str, *, from_time_ms: int | None = None, committed: bool = False
+    ) -> list[Record]:
         consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
@@ -88,6 +110,7 @@ class ConfluentClient(Client):
                 "enable.partition.eof": True,
                 "fetch.wait.max.ms": 20,
                 "check.crcs": True,
+                "isolation.level": "read_committed" if committed else "read_uncommitted",
             }
         )
         try:

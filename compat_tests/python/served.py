@@ -1,4 +1,4 @@
-"""A Python client behind the line protocol of remote.py, so that its process can be killed.
+"""A Python client behind the line protocol of remote.py, so that its process can be killed: what a member needs of it.
 
 python -m compat_tests.python.served kafka-python
 """
@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from compat_tests.clients import Client, Member, ProduceError
+from compat_tests.clients import Client, Member
 from compat_tests.groups import Spawn, spawner
-from compat_tests.remote import record_from_wire, record_to_wire
+from compat_tests.remote import record_to_wire
 
 
 def confluent_kafka() -> Client:
@@ -52,14 +52,6 @@ class Server:
 
     def answer(self, request: dict[str, Any]) -> Any:
         op, at = request["op"], (request.get("bootstrap", ""), request.get("topic", ""))
-        if op == "produce":
-            # Headers travel as pairs, partition and offset behind them: a row without an offset was not written yet.
-            records = [record_from_wire([*row, None]) for row in request["records"]]
-            names = ("compression", "idempotent", "max_request_bytes")
-            return self._client.produce(*at, records, **{name: request[name] for name in names})
-        if op == "consume":
-            read = self._client.consume(*at, from_time_ms=request["from_time_ms"])
-            return [[*record_to_wire(record), record.offset] for record in read]
         if op == "join":
             self._client.session_timeout_ms = request["session_timeout_ms"]
             self._members.append(self._client.member(*at, request["group"]))
@@ -80,8 +72,6 @@ def main() -> None:
         said: dict[str, Any] = {"id": request["id"]}
         try:
             said["result"] = server.answer(request)
-        except ProduceError as error:
-            said["error"] = str(error)
         except Exception as error:  # noqa: BLE001 -- the test that asked fails with it
             said["error"] = repr(error)
         print(json.dumps(said), flush=True)
