@@ -55,7 +55,7 @@ class Copy:
         committed.write_text("isolation.level=read_committed\nreconnect.backoff.max.ms=200\nmax.poll.records=5000\n")
         self.feeder = self._slot(
             "feeder", "VerifiableProducer", "--bootstrap-server", node.bootstrap, "--topic", self.source,
-            "--throughput", "1500", "--command-config", str(idempotent),
+            "--throughput", "500", "--command-config", str(idempotent),
         )  # fmt: skip
         self.watcher = self._slot(
             "watcher", "VerifiableConsumer", "--bootstrap-server", node.bootstrap, "--topic", self.target,
