@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the tests need beside Python, where this is Debian, we are root and something is missing:
-# a JDK and Maven (Apache Kafka itself, its tools, Spark), kcat, Go, Node. Elsewhere it only says what is missing; the tests
+# a JDK and Maven (Apache Kafka itself, its tools, Spark), kcat, Go, Node. Elsewhere it only says what is missing; tests
 # that need it skip and name it. Ends with 0 either way.
 set -u
 

@@ -67,6 +67,8 @@ def copy(task: Task, producer: Producer, consumer: Consumer, messages: list[Mess
             commit(producer)
             say("committed", records=len(messages))
             return
+        # Else what was not sent yet would be thrown away, and nothing would be there to be aborted.
+        producer.flush(10)
     except KafkaException as error:
         if not error.args[0].txn_requires_abort():
             raise
