@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -19,9 +18,9 @@ Script = Callable[[Session], None]
 NOT_ADVERTISED = frozenset(int(key) for key in APIS) - frozenset(int(row.key) for row in TABLE if row.on & On.BROKER)
 
 
-def run(script: Script, side: Side, *, shared: bool = False) -> list[Step]:
-    """The transcript. `shared`: the node has seen this script before, so names get a suffix."""
-    session = Session(script.__name__, side.address, side.texts, uuid.uuid4().hex[:6] if shared else "")
+def run(script: Script, side: Side, *, suffix: str = "", wording: bool = False) -> list[Step]:
+    """The transcript. `suffix`: of all names, for a node that has seen this script before."""
+    session = Session(script.__name__, side.address, side.texts, suffix, wording)
     try:
         script(session)
     except NodeError as error:

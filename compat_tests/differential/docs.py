@@ -20,12 +20,18 @@ Written by `python compat_tests/differential/docs.py`; do not edit.
 `compat_tests/differential` sends the same requests, good and bad ones and every version of every API that a broker
 listener serves, to Apache Kafka {KAFKA} and to pykbroker, both fresh, with the same server.properties and the same
 finalised features. The decoded answers are compared field by field. Error codes, defaults, and null versus empty are
-always compared.
+always compared. Some scripts have a pair of nodes of another kind (`nodes.py`): features at level 0, which the script
+raises while the nodes run, a delayed first rebalance, other policies of migration.
 
-A node's own values (ids, ports, directories, the time) become symbols in the order in which the node shows them: which
-id it is does not matter, but it must be the same one in the same places. Of an error message and of a key's
-documentation it is compared whether it is null, empty or text. APIs that pykbroker does not advertise are left out of
-the list in ApiVersions. Of a list of all topics, groups or resources a script compares its own.
+`records_*` compare what is written instead of what is answered: the records of `__consumer_offsets` and
+`__transaction_state`, decoded, each with its version and with whether encoding it again gives the same bytes; of
+transactional ones the producer, and where the markers are. Not compared is how records are put into batches, and the
+order of sets and of records of different members beside each other.
+
+A node's own values (ids, hashes over them, ports, directories, the time) become symbols in the order in which the node
+shows them: which id it is does not matter, but it must be the same one in the same places. Of an error message and of a
+key's documentation it is compared whether it is null, empty or text. APIs that pykbroker does not advertise are left
+out of the list in ApiVersions. Of a list of all topics, groups or resources a script compares its own.
 
 Not asked at all is what pykbroker answers better on purpose: where Apache Kafka says -1, never answers, or stores what
 nobody can read. `tests/badinput` has these, with what Apache Kafka does beside them. Two more: a timeout of 0 in

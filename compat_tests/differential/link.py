@@ -5,6 +5,7 @@ Not here: what a frame means (session.py).
 
 from __future__ import annotations
 
+import select
 import socket
 from enum import Enum
 
@@ -45,6 +46,10 @@ class Link:
         except (EOFError, ConnectionResetError, BrokenPipeError):
             self.close()
             return Verdict.CLOSED
+
+    def ready(self) -> bool:
+        """Whether an answer, or a part of it, is there."""
+        return self._socket is not None and bool(select.select([self._socket], [], [], 0)[0])
 
     def _read(self, count: int, timeout_s: float) -> bytes:
         assert self._socket is not None

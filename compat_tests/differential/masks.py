@@ -5,6 +5,7 @@ An error code, a default, and null versus empty are never masked.
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -19,6 +20,7 @@ class Mask:
 
     sort_by: the field is an array whose order means nothing; it is compared in the order of this member (a+b: of two).
     merge: entries of the same name are one; this array of theirs is put together.
+    deep: the arrays inside have no order either.
     without: compared without the entries for which this member is one of these (x.*: all that begin with x).
     """
 
@@ -28,12 +30,13 @@ class Mask:
     sort_by: str = ""
     without: tuple[str, ...] = ()
     merge: str = ""
+    deep: bool = False
 
     @property
     def what(self) -> str:
         if self.without:
             return f"order; entries {', '.join(self.without)}"
-        return "order" if self.sort_by else "value"
+        return f"order{', also inside' if self.deep else ''}" if self.sort_by else "value"
 
 
 _HASH_MAP = "the order in which a hash map is walked"
@@ -58,13 +61,11 @@ MASKS: tuple[Mask, ...] = (
     Mask("DescribeQuorum", "topics.partitions.current_voters.log_end_offset", _LOG),
     Mask("DescribeUserScramCredentials", "results", _HASH_MAP, sort_by="user"),
     Mask("DescribeLogDirs", "results.usable_bytes", "the disk has a life of its own"),
-    Mask("DescribeLogDirs", "results.topics", _HASH_MAP, sort_by="name"),
-    Mask("DescribeLogDirs", "results.topics.partitions", _HASH_MAP, sort_by="partition_index"),
+    Mask("DescribeLogDirs", "results.topics", _HASH_MAP, sort_by="name", deep=True),
     Mask("DescribeConfigs", "results.configs", f"{_HASH_MAP}; our own keys", sort_by="name", without=("pykbroker.*",)),
     Mask("Metadata", "topics", _HASH_MAP, sort_by="name+topic_id"),
     Mask("DeleteTopics", "responses", "Kafka shuffles it", sort_by="name"),
-    Mask("DeleteRecords", "topics", _HASH_MAP, sort_by="name"),
-    Mask("DeleteRecords", "topics.partitions", _HASH_MAP, sort_by="partition_index"),
+    Mask("DeleteRecords", "topics", _HASH_MAP, sort_by="name", deep=True),
     Mask("Produce", "responses.partition_responses", _HASH_MAP, sort_by="index"),
     Mask(
         "Fetch", "responses", "Kafka has what it refuses behind the rest", sort_by="topic+topic_id", merge="partitions"
@@ -77,14 +78,18 @@ MASKS: tuple[Mask, ...] = (
         sort_by="base_offset",
         without=("torn",),
     ),
-    Mask("ListOffsets", "topics", _HASH_MAP, sort_by="name"),
-    Mask("ListOffsets", "topics.partitions", _HASH_MAP, sort_by="partition_index"),
+    Mask("ListOffsets", "topics", _HASH_MAP, sort_by="name", deep=True),
     Mask("JoinGroup", "members", _HASH_MAP, sort_by="member_id"),
     Mask("OffsetFetch", "topics", _HASH_MAP, sort_by="name"),
     Mask("OffsetFetch", "groups.topics", _HASH_MAP, sort_by="name+topic_id"),
-    Mask("DescribeGroups", "groups", _HASH_MAP, sort_by="group_id"),
-    Mask("DescribeGroups", "groups.members", _HASH_MAP, sort_by="member_id"),
+    Mask("DescribeGroups", "groups", _HASH_MAP, sort_by="group_id", deep=True),
     Mask("ListGroups", "groups", _HASH_MAP, sort_by="group_id"),
+    Mask("ConsumerGroupHeartbeat", "assignment.topic_partitions", _HASH_MAP, sort_by="topic_id", deep=True),
+    Mask("ConsumerGroupDescribe", "groups", _HASH_MAP, sort_by="group_id", deep=True),
+    Mask("AddPartitionsToTxn", "results_by_topic_v3_and_below", _HASH_MAP, sort_by="name", deep=True),
+    Mask("AddPartitionsToTxn", "results_by_transaction.topic_results", _HASH_MAP, sort_by="name", deep=True),
+    Mask("DescribeTransactions", "transaction_states.topics", _HASH_MAP, sort_by="topic", deep=True),
+    Mask("ListTransactions", "transaction_states", _HASH_MAP, sort_by="transactional_id"),
 )
 
 _INDEX = re.compile(r"\[\d+\]")
@@ -112,6 +117,9 @@ def _arrange(value: Any, path: list[str], mask: Mask) -> None:
             _arrange(items, path[1:], mask)
         elif items:
             members = mask.sort_by.split("+")
+            if mask.deep:
+                for item in items:
+                    sort_inside(item)
             if mask.merge:
                 one_each: dict[tuple[str, ...], Any] = {}
                 for item in items:
@@ -125,6 +133,14 @@ def _arrange(value: Any, path: list[str], mask: Mask) -> None:
                 (item for item in items if not _is_left_out(str(item[members[0]]), mask)),
                 key=lambda item: [str(item[name]) for name in members],
             )
+
+
+def sort_inside(value: Any) -> None:
+    """All arrays in `value`, by what is in them."""
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        sort_inside(item)
+    if isinstance(value, list):
+        value.sort(key=lambda item: json.dumps(item, sort_keys=True))
 
 
 def _is_left_out(value: str, mask: Mask) -> bool:

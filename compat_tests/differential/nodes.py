@@ -14,14 +14,48 @@ from pathlib import Path
 from compat_tests.node import ADDRESS
 from compat_tests.oracle.kafka import SINGLE_NODE, ApacheKafka, free_ports
 
-CONFIG = {"offsets.topic.num.partitions": "3"}
+CONFIG = {
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+    # So that what a heartbeat is told does not depend on when the one before was sent; a script sets it for its group.
+    "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.min.session.timeout.ms": "500",
+    "group.consumer.max.size": "6",
+}
 # What pykbroker does not serve yet is not finalised on Kafka's side either: its answers depend on it.
-FEATURES_AT_ZERO = ("share", "streams", "eligible.leader.replicas")
-FORMAT_ARGS = [
-    "--release-version",
-    "4.3-IV0",
-    *(word for name in FEATURES_AT_ZERO for word in ("--feature", f"{name}.version=0")),
-]
+RELEASE = "4.3-IV0"
+NOT_SERVED = {"share.version": 0, "streams.version": 0, "eligible.leader.replicas.version": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A pair of nodes: what its server.properties say beside CONFIG, and the levels of its features."""
+
+    name: str
+    config: dict[str, str] = field(default_factory=dict)
+    levels: dict[str, int] = field(default_factory=dict)
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind("latest"),
+        # Where nothing is finalised yet; a script raises the levels. Its groups wait for their members.
+        Kind(
+            "first",
+            {
+                "group.initial.rebalance.delay.ms": "150",
+                "group.consumer.migration.policy": "disabled",
+            },
+            {"transaction.version": 0, "group.version": 0},
+        ),
+        Kind("upgrade", {"group.consumer.migration.policy": "upgrade"}),
+        Kind("downgrade", {"group.consumer.migration.policy": "downgrade"}),
+    )
+}
+LATEST = KINDS["latest"]
 
 
 @dataclass(slots=True)
@@ -35,21 +69,23 @@ class Side:
 
 
 @contextmanager
-def both() -> Iterator[tuple[Side, Side]]:
-    with apache_kafka() as theirs, pykbroker() as ours:
+def both(kind: Kind = LATEST, python: str = sys.executable) -> Iterator[tuple[Side, Side]]:
+    with apache_kafka(kind) as theirs, pykbroker(kind, python) as ours:
         yield theirs, ours
 
 
 @contextmanager
-def apache_kafka() -> Iterator[Side]:
-    with ApacheKafka(CONFIG, format_args=FORMAT_ARGS) as kafka:
+def apache_kafka(kind: Kind = LATEST) -> Iterator[Side]:
+    levels = NOT_SERVED | kind.levels
+    words = ["--release-version", RELEASE, *(w for n in levels for w in ("--feature", f"{n}={levels[n]}"))]
+    with ApacheKafka(CONFIG | kind.config, format_args=words) as kafka:
         side = Side("Apache Kafka", kafka.bootstrap, _texts(kafka.bootstrap, str(kafka.data_dir)), kafka.log_file)
         side.texts[f"localhost:{kafka._controller_port}"] = "‹controller›"
         yield side
 
 
 @contextmanager
-def pykbroker() -> Iterator[Side]:
+def pykbroker(kind: Kind = LATEST, python: str = sys.executable) -> Iterator[Side]:
     with tempfile.TemporaryDirectory(prefix="pykbroker-differential-") as folder:
         home = Path(folder)
         port, controller_port = free_ports(2)
@@ -60,13 +96,18 @@ def pykbroker() -> Iterator[Side]:
             "controller.quorum.bootstrap.servers": f"localhost:{controller_port}",
             "log.dirs": str(home / "data"),
             **CONFIG,
+            **kind.config,
         }
         properties = home / "server.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
         log_file, said = home / "server.log", home / "address"
+        words = ["-r", RELEASE, *(word for name in kind.levels for word in ("-f", f"{name}={kind.levels[name]}"))]
+        subprocess.run(
+            [python, "-m", "pykbroker", "format", str(properties), *words], check=True, capture_output=True, cwd=home
+        )
         with log_file.open("wb") as log, said.open("wb") as out:
-            command = [sys.executable, "-m", "pykbroker", "start", str(properties), "--format"]
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=log)
+            command = [python, "-m", "pykbroker", "start", str(properties)]
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=log, cwd=home)
         try:
             deadline = time.monotonic() + 30
             while not (ADDRESS.search(said.read_bytes()) and said.read_bytes().endswith(b"\n")):

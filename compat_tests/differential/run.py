@@ -5,6 +5,8 @@ python compat_tests/differential/run.py NAME...             these (`all`: every 
 python compat_tests/differential/run.py NAME --show         and what was asked and answered
 python compat_tests/differential/run.py --serve FILE        start Apache Kafka as it is needed here, and keep it running
 python compat_tests/differential/run.py NAME --kafka FILE   compare with that one: a second instead of ten
+python compat_tests/differential/run.py NAME --kafka FILE --alone FOLDER   ask only Kafka, write FOLDER/NAME.txt
+python compat_tests/differential/run.py NAME --python FILE  that Python's pykbroker, of another working tree perhaps
 """
 
 from __future__ import annotations
@@ -14,15 +16,16 @@ import json
 import signal
 import sys
 import time
+import uuid
 from contextlib import ExitStack
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "wire"), str(ROOT / "log"), str(ROOT / "raft")]
 
-from compat_tests.differential import nodes  # noqa: E402
+from compat_tests.differential import nodes, transcript  # noqa: E402
 from compat_tests.differential.compare import compare, run  # noqa: E402
-from compat_tests.differential.scripts import SCRIPTS  # noqa: E402
+from compat_tests.differential.scripts import KIND_OF, SCRIPTS  # noqa: E402
 
 
 def main() -> int:
@@ -31,6 +34,8 @@ def main() -> int:
     parser.add_argument("--show", action="store_true")
     parser.add_argument("--kafka", type=Path, metavar="FILE")
     parser.add_argument("--serve", type=Path, metavar="FILE")
+    parser.add_argument("--python", default=sys.executable, metavar="FILE")
+    parser.add_argument("--alone", type=Path, metavar="FOLDER")
     options = parser.parse_args()
     if options.serve:
         # So that Kafka ends with this process, however it is told to.
@@ -44,29 +49,53 @@ def main() -> int:
         return 0
     names = list(SCRIPTS) if options.names == ["all"] else options.names
     failed = 0
-    with ExitStack() as stack:
-        if options.kafka:
-            address, texts = json.loads(options.kafka.read_text())
-            theirs, ours = nodes.Side("Apache Kafka", address, texts), stack.enter_context(nodes.pykbroker())
-        else:
-            theirs, ours = stack.enter_context(nodes.both())
-        for name in names:
-            started = time.monotonic()
-            one = run(SCRIPTS[name], theirs, shared=bool(options.kafka))
-            middle = time.monotonic()
-            other = run(SCRIPTS[name], ours, shared=bool(options.kafka))
-            ended = time.monotonic()
-            found = compare(one, other)
-            failed += bool(found)
-            took = f"Kafka {middle - started:.1f} s, pykbroker {ended - middle:.1f} s"
-            print(f"== {name}: {len(one)} steps, {took}: {'differs' if found else 'equal'}")
-            print("\n".join(found))
-            if options.show:
-                for step, own in zip(one, other, strict=False):
-                    print(f"-- {step.title}\n   asked {json.dumps(step.asked, ensure_ascii=False)[:1500]}")
-                    print(f"   Kafka     {json.dumps(step.answered, ensure_ascii=False)[:3000]}")
-                    print(f"   pykbroker {json.dumps(own.answered, ensure_ascii=False)[:3000]}")
+    suffix = uuid.uuid4().hex[:6] if options.kafka else ""
+    if options.alone:
+        for kind in sorted({KIND_OF[name] for name in names}):
+            with ExitStack() as stack:
+                theirs = (
+                    _served(options.kafka)
+                    if kind == "latest"
+                    else stack.enter_context(nodes.apache_kafka(nodes.KINDS[kind]))
+                )
+                for name in (name for name in names if KIND_OF[name] == kind):
+                    steps = run(SCRIPTS[name], theirs, suffix=suffix, wording=True)
+                    (options.alone / f"{name}.txt").write_text(transcript.text(steps))
+                    print(f"== {name}: {len(steps)} steps")
+        return 0
+    for kind in sorted({KIND_OF[name] for name in names}):
+        with ExitStack() as stack:
+            if options.kafka and kind == "latest":
+                theirs = _served(options.kafka)
+                ours = stack.enter_context(nodes.pykbroker(nodes.KINDS[kind], options.python))
+            else:
+                theirs, ours = stack.enter_context(nodes.both(nodes.KINDS[kind], options.python))
+            for name in (name for name in names if KIND_OF[name] == kind):
+                failed += _compared(name, theirs, ours, suffix, options.show)
     return 1 if failed else 0
+
+
+def _served(file: Path) -> nodes.Side:
+    address, texts = json.loads(file.read_text())
+    return nodes.Side("Apache Kafka", address, texts)
+
+
+def _compared(name: str, theirs: nodes.Side, ours: nodes.Side, suffix: str, show: bool) -> bool:
+    started = time.monotonic()
+    one = run(SCRIPTS[name], theirs, suffix=suffix)
+    middle = time.monotonic()
+    other = run(SCRIPTS[name], ours, suffix=suffix)
+    ended = time.monotonic()
+    found = compare(one, other)
+    took = f"Kafka {middle - started:.1f} s, pykbroker {ended - middle:.1f} s"
+    print(f"== {name}: {len(one)} steps, {took}: {'differs' if found else 'equal'}")
+    print("\n".join(found), flush=True)
+    if show:
+        for step, own in zip(one, other, strict=False):
+            print(f"-- {step.title}\n   asked {json.dumps(step.asked, ensure_ascii=False)[:1500]}")
+            print(f"   Kafka     {json.dumps(step.answered, ensure_ascii=False)[:3000]}")
+            print(f"   pykbroker {json.dumps(own.answered, ensure_ascii=False)[:3000]}")
+    return bool(found)
 
 
 if __name__ == "__main__":

@@ -38,8 +38,8 @@ from pykbroker_wire.records.batch import build_batch
 
 CLIENT_ID = "differential"
 ANSWER_TIMEOUT_S = 6.0
-# All timestamps of all scripts: any day will do, as long as it is the same one on both nodes and retention spares it.
-NOW_MS = int(time.time()) // 86400 * 86_400_000
+# All timestamps of all scripts are of one day, yesterday: the same one on both nodes, and one that retention spares.
+NOW_MS = int(time.time()) // 86400 * 86_400_000 - 86_400_000
 PATIENCE_S = 30.0
 OTHER_RUN = re.compile(r"-[0-9a-f]{6}$")
 
@@ -62,13 +62,13 @@ class Step:
 
 
 class Session:
-    def __init__(self, script: str, address: str, texts: dict[str, str], run: str = "") -> None:
+    def __init__(self, script: str, address: str, texts: dict[str, str], run: str = "", wording: bool = False) -> None:
         host, _, port = address.rpartition(":")
         self._address = (host, int(port))
         self._script = script
         self._run = run
         self._texts = {f"-{run}": ""} | texts if run else texts
-        self._symbols = Symbols(self._texts)
+        self._symbols = Symbols(self._texts, wording=wording, now_ms=NOW_MS)
         self._links: dict[str, Link] = {}
         self._correlation_id = 0
         self._topics = 0
@@ -153,6 +153,22 @@ class Session:
         """Compare something that a script has worked out of answers."""
         self.steps.append(Step(label, "", 0, None, self._symbols.plain(value)))
 
+    def know(self, kind: str, value: Any) -> None:
+        """This value of the node's own has its symbol from here on, whatever shows it first."""
+        self._symbols.symbol(kind, value)
+
+    def knows(self, kind: str, value: Any) -> bool:
+        return self._symbols.knows(kind, value)
+
+    def fields(self, message: TopLevel) -> dict[str, Any]:
+        """A message's fields as they are compared, for `note`."""
+        return self._symbols.message(message)
+
+    def is_mine(self, name: str) -> bool:
+        """Whether a name is one of this script's, in this run."""
+        text = self._symbols.text(name)
+        return text.startswith(f"{self._script}.") and not OTHER_RUN.search(text)
+
     def only_mine(self) -> None:
         """Drop from the last answer what other scripts have made: what lists all topics, groups or resources."""
         last = self.steps[-1]
@@ -161,9 +177,13 @@ class Session:
                 last.answered[name] = [item for item in items if self._is_mine(item)]
 
     def _is_mine(self, item: dict[str, Any]) -> bool:
-        names = [item[key] for key in ("name", "group_id", "resource_name", "topic") if isinstance(item.get(key), str)]
+        names = [
+            item[key]
+            for key in ("name", "group_id", "resource_name", "topic", "transactional_id")
+            if isinstance(item.get(key), str)
+        ]
         # What earlier runs of this script have left has their suffix: the text was not replaced.
-        return not names or any(name.startswith(f"{self._script}.") and not OTHER_RUN.search(name) for name in names)
+        return not names or any(self.is_mine(name) for name in names)
 
     def _decode(self, api: int, version: int, frame: bytes | Verdict) -> Any:
         if isinstance(frame, Verdict):
@@ -199,6 +219,19 @@ class Session:
         link = self._link("preparation")
         link.send(b"".join(encode_request(request.API_KEY, version, 1, CLIENT_ID, request)))
         answer = self._decode(request.API_KEY, version, link.receive(PATIENCE_S))
+        if not isinstance(answer, TopLevel):
+            raise NodeError(f"{type(request).__name__} v{version}: {answer}")
+        return answer
+
+    def post(self, request: TopLevel, version: int, link: str) -> None:
+        """Ask without keeping it and without waiting; `taken` has the answer when it is there."""
+        self._link(link).send(b"".join(encode_request(request.API_KEY, version, 1, CLIENT_ID, request)))
+
+    def taken(self, request: TopLevel, version: int, link: str) -> Any | None:
+        """The answer to what was posted, or None as long as there is none."""
+        if not self._link(link).ready():
+            return None
+        answer = self._decode(request.API_KEY, version, self._link(link).receive(PATIENCE_S))
         if not isinstance(answer, TopLevel):
             raise NodeError(f"{type(request).__name__} v{version}: {answer}")
         return answer

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
 from compat_tests.differential import docs, masks, nodes
 from compat_tests.differential.compare import compare, run
-from compat_tests.differential.scripts import SCRIPTS
+from compat_tests.differential.scripts import KIND_OF, SCRIPTS
 from compat_tests.differential.session import Step
 from compat_tests.oracle.kafka import kafka_libs
 from pykbroker.api import TABLE, On
@@ -17,17 +18,36 @@ from pykbroker_wire.apis import APIS
 transcripts: dict[str, list[Step]] = {}
 
 
+class Pairs:
+    """One pair of nodes at a time: the one of the kind that was asked for last."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._kind = ""
+        self._pair: tuple[nodes.Side, nodes.Side] | None = None
+
+    def of(self, kind: str) -> tuple[nodes.Side, nodes.Side]:
+        if self._pair is None or kind != self._kind:
+            self.close()
+            self._kind, self._pair = kind, self._stack.enter_context(nodes.both(nodes.KINDS[kind]))
+        return self._pair
+
+    def close(self) -> None:
+        self._stack.close()
+
+
 @pytest.fixture(scope="module")
-def sides() -> Iterator[tuple[nodes.Side, nodes.Side]]:
+def pairs() -> Iterator[Pairs]:
     kafka_libs()
-    with nodes.both() as pair:
-        yield pair
+    pairs = Pairs()
+    yield pairs
+    pairs.close()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_pykbroker_answers_like_apache_kafka(name: str, sides: tuple[nodes.Side, nodes.Side]) -> None:
-    theirs, ours = sides
+def test_pykbroker_answers_like_apache_kafka(name: str, pairs: Pairs) -> None:
+    theirs, ours = pairs.of(KIND_OF[name])
     kafka = transcripts[name] = run(SCRIPTS[name], theirs)
     found = compare(kafka, run(SCRIPTS[name], ours))
     if found:

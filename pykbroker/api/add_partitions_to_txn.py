@@ -93,15 +93,19 @@ def _refused(
 def _result(
     asked: AddPartitionsToTxnTransaction, verdicts: dict[TopicPartition, ErrorCode]
 ) -> AddPartitionsToTxnResult:
-    by_topic: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
-    for (topic, index), code in verdicts.items():
-        by_topic.setdefault(topic, []).append(
-            AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
-        )
+    """Topics and partitions as they were asked for, empty and repeated ones too, as Apache Kafka does."""
     return AddPartitionsToTxnResult(
         transactional_id=asked.transactional_id,
         topic_results=[
-            AddPartitionsToTxnTopicResult(name=topic, results_by_partition=results)
-            for topic, results in by_topic.items()
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    AddPartitionsToTxnPartitionResult(
+                        partition_index=index, partition_error_code=verdicts[topic.name, index]
+                    )
+                    for index in topic.partitions
+                ],
+            )
+            for topic in asked.topics
         ],
     )

@@ -10,18 +10,51 @@ from collections.abc import Callable
 from compat_tests.differential.scripts import (
     cluster,
     configs,
+    consumer_groups,
+    consumer_offsets,
+    crowds,
     fetch,
     groups,
+    isolation,
+    levels,
     metadata,
+    migration,
     offsets,
     produce,
     protocol,
+    stored_records,
     topics,
+    transaction_offsets,
+    transactions,
 )
 from compat_tests.differential.session import Session
 
-SCRIPTS: dict[str, Callable[[Session], None]] = {
-    script.__name__: script
-    for module in (protocol, cluster, metadata, topics, configs, produce, fetch, offsets, groups)
-    for script in module.SCRIPTS
+MODULES = (
+    protocol,
+    cluster,
+    metadata,
+    topics,
+    configs,
+    produce,
+    fetch,
+    offsets,
+    groups,
+    transactions,
+    transaction_offsets,
+    isolation,
+    consumer_groups,
+    consumer_offsets,
+    migration,
+    stored_records,
+)
+#: by the kind of nodes that they need (nodes.KINDS), the kinds one after the other
+BY_KIND: dict[str, tuple[Callable[[Session], None], ...]] = {
+    "latest": tuple(script for module in MODULES for script in module.SCRIPTS),
+    "first": (*crowds.SCRIPTS, *levels.SCRIPTS),
+    "upgrade": levels.POLICY_SCRIPTS["upgrade"],
+    "downgrade": levels.POLICY_SCRIPTS["downgrade"],
 }
+SCRIPTS: dict[str, Callable[[Session], None]] = {
+    script.__name__: script for scripts in BY_KIND.values() for script in scripts
+}
+KIND_OF = {script.__name__: kind for kind, scripts in BY_KIND.items() for script in scripts}

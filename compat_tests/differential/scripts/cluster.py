@@ -134,6 +134,7 @@ def other_features(s: Session) -> None:
         s.call(f"{name} down as an upgrade", ask(name, 0))
         for level, kind in ((highest - 1, 2), (highest, 3), (0, 3), (0, 2), (highest, 1)):
             s.call(f"{name} to {level}, kind {kind}", ask(name, level, kind), 2)
+            s.until_published()
             found = s.ask(ApiVersionsRequest(client_software_name="differential", client_software_version="1"), 4)
             s.note(
                 f"finalised after {name} {level}",

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from compat_tests.differential.scripts import requests
 from compat_tests.differential.session import Session
 from pykbroker_wire.messages.delete_groups import DeleteGroupsRequest
 from pykbroker_wire.messages.describe_groups import DescribeGroupsRequest
 from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
 from pykbroker_wire.messages.heartbeat import HeartbeatRequest
-from pykbroker_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from pykbroker_wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from pykbroker_wire.messages.list_groups import ListGroupsRequest
-from pykbroker_wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from pykbroker_wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -25,103 +18,11 @@ from pykbroker_wire.messages.offset_delete import (
 from pykbroker_wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from pykbroker_wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from pykbroker_wire.messages.sync_group import SyncGroupRequest
 
 NO_SUCH_ID = bytes(range(16))
-SESSION_MS = 30_000
-
-
-def _join(group: str, member: str = "", version: int = 9, **fields: Any) -> JoinGroupRequest:
-    protocols = fields.pop("protocols", [("range", b"meta")])
-    return JoinGroupRequest(
-        group_id=group,
-        member_id=member,
-        **{
-            "session_timeout_ms": SESSION_MS,
-            "rebalance_timeout_ms": 60_000 if version > 0 else -1,
-            "protocol_type": "consumer",
-            "protocols": [JoinGroupRequestProtocol(name=name, metadata=metadata) for name, metadata in protocols],
-            **fields,
-        },
-    )
-
-
-def _sync(
-    group: str, generation: int, member: str, assignments: dict[str, bytes] | None = None, **fields: Any
-) -> SyncGroupRequest:
-    return SyncGroupRequest(
-        group_id=group,
-        generation_id=generation,
-        member_id=member,
-        assignments=[
-            SyncGroupRequestAssignment(member_id=name, assignment=data) for name, data in (assignments or {}).items()
-        ],
-        **fields,
-    )
-
-
-def _commit(
-    group: str,
-    *topics: tuple[str, list[tuple[int, int, str | None]]],
-    ids: dict[str, bytes] | None = None,
-    **fields: Any,
-) -> OffsetCommitRequest:
-    return OffsetCommitRequest(
-        group_id=group,
-        topics=[
-            OffsetCommitRequestTopic(
-                name=name,
-                topic_id=(ids or {}).get(name, bytes(16)),
-                partitions=[
-                    OffsetCommitRequestPartition(partition_index=i, committed_offset=n, committed_metadata=text)
-                    for i, n, text in partitions
-                ],
-            )
-            for name, partitions in topics
-        ],
-        **fields,
-    )
-
-
-def _fetch(
-    group: str,
-    *topics: tuple[str, list[int]],
-    version: int,
-    ids: dict[str, bytes] | None = None,
-    everything: bool = False,
-    **fields: Any,
-) -> OffsetFetchRequest:
-    if version < 8:
-        return OffsetFetchRequest(
-            group_id=group,
-            topics=None
-            if everything
-            else [OffsetFetchRequestTopic(name=name, partition_indexes=list(p)) for name, p in topics],
-            **({"require_stable": fields["require_stable"]} if "require_stable" in fields else {}),
-        )
-    stable = fields.pop("require_stable", False)
-    asked = OffsetFetchRequestGroup(
-        group_id=group,
-        topics=None
-        if everything
-        else [
-            OffsetFetchRequestTopics(name=name, topic_id=(ids or {}).get(name, bytes(16)), partition_indexes=list(p))
-            for name, p in topics
-        ],
-        **fields,
-    )
-    return OffsetFetchRequest(groups=[asked], require_stable=stable)
-
-
-def _joined(s: Session, label: str, group: str, version: int = 9, link: str = "", **fields: Any) -> Any:
-    """Join as a new member, with the id the coordinator gives; the answer."""
-    answer = s.call(label, _join(group, version=version, **fields), version, link=link)
-    if answer is not None and answer.error_code == 79:
-        answer = s.call(f"{label} with its id", _join(group, answer.member_id, version, **fields), version, link=link)
-    return answer
 
 
 def find_coordinator(s: Session) -> None:
@@ -160,18 +61,21 @@ def find_coordinator(s: Session) -> None:
 def join_group(s: Session) -> None:
     """JoinGroup: what is refused, and one member from joining to leaving, in every version."""
     s.until_coordinator()
-    s.each("empty group", lambda v: _join("", version=v))
+    s.each("empty group", lambda v: requests.join("", version=v))
     for timeout in (1, 0, -1, 5999, 1_800_001, 2**31 - 1):
         s.each(
-            f"session timeout {timeout}", lambda v, n=timeout: _join(s.name("timeout"), version=v, session_timeout_ms=n)
+            f"session timeout {timeout}",
+            lambda v, n=timeout: requests.join(s.name("timeout"), version=v, session_timeout_ms=n),
         )  # type: ignore[misc]
-    s.each("unknown member", lambda v: _join(s.name("unknown"), "ghost", v))
-    s.each("no protocols", lambda v: _join(s.name("no-protocols"), version=v, protocols=[]))
-    s.each("no protocol type", lambda v: _join(s.name("no-type"), version=v, protocol_type=""))
-    s.each("no protocols, no type", lambda v: _join(s.name("neither"), version=v, protocol_type="", protocols=[]))
+    s.each("unknown member", lambda v: requests.join(s.name("unknown"), "ghost", v))
+    s.each("no protocols", lambda v: requests.join(s.name("no-protocols"), version=v, protocols=[]))
+    s.each("no protocol type", lambda v: requests.join(s.name("no-type"), version=v, protocol_type=""))
+    s.each(
+        "no protocols, no type", lambda v: requests.join(s.name("neither"), version=v, protocol_type="", protocols=[])
+    )
     for version in range(10):
         group = s.name(f"one-{version}")
-        joined = _joined(s, "join", group, version)
+        joined = requests.joined(s, "join", group, version)
         if joined is None or joined.error_code:
             continue
         member, generation = joined.member_id, joined.generation_id
@@ -182,8 +86,8 @@ def join_group(s: Session) -> None:
             HeartbeatRequest(group_id=group, generation_id=generation, member_id=member),
             min(version, 4),
         )
-        s.call("sync", _sync(group, generation, member, {member: b"mine"}, **naming), at)
-        s.call("sync again", _sync(group, generation, member, **naming), at)
+        s.call("sync", requests.sync(group, generation, member, {member: b"mine"}, **naming), at)
+        s.call("sync again", requests.sync(group, generation, member, **naming), at)
         s.call(
             "heartbeat", HeartbeatRequest(group_id=group, generation_id=generation, member_id=member), min(version, 4)
         )
@@ -199,10 +103,10 @@ def join_group(s: Session) -> None:
                 HeartbeatRequest(group_id=group, generation_id=wrong[0], member_id=wrong[1]),
                 min(version, 4),
             )
-            s.call(f"sync, {label}", _sync(group, wrong[0], wrong[1], **naming), at)
-        s.call("another protocol type", _join(group, "", version, protocol_type="connect"), version)
-        s.call("another protocol", _join(group, "", version, protocols=[("sticky", b"")]), version)
-        s.call("join again unchanged", _join(group, member, version), version)
+            s.call(f"sync, {label}", requests.sync(group, wrong[0], wrong[1], **naming), at)
+        s.call("another protocol type", requests.join(group, "", version, protocol_type="connect"), version)
+        s.call("another protocol", requests.join(group, "", version, protocols=[("sticky", b"")]), version)
+        s.call("join again unchanged", requests.join(group, member, version), version)
         if version < 3:
             s.call("leave", LeaveGroupRequest(group_id=group, member_id=member), version)
             s.call("leave again", LeaveGroupRequest(group_id=group, member_id=member), version)
@@ -233,11 +137,11 @@ def unknown_groups(s: Session) -> None:
         )  # type: ignore[misc]
         s.each(
             f"sync {group!r}",
-            lambda v, g=group: _sync(
+            lambda v, g=group: requests.sync(
                 g, 1, "m", **({"protocol_type": "consumer", "protocol_name": "range"} if v >= 5 else {})
             ),
         )  # type: ignore[misc]
-        s.each(f"sync without protocol {group!r}", lambda v, g=group: _sync(g, 1, "m"), [5])  # type: ignore[misc]
+        s.each(f"sync without protocol {group!r}", lambda v, g=group: requests.sync(g, 1, "m"), [5])  # type: ignore[misc]
         s.each(
             f"leave {group!r}",
             lambda v, g=group: (
@@ -260,10 +164,10 @@ def two_members(s: Session) -> None:
     """A rebalance with two members: who leads, what each is told, and one leaving."""
     s.until_coordinator()
     group = s.name("g")
-    first = _joined(s, "first", group, protocols=[("sticky", b"1s"), ("range", b"1")])
+    first = requests.joined(s, "first", group, protocols=[("sticky", b"1s"), ("range", b"1")])
     s.call(
         "first syncs",
-        _sync(
+        requests.sync(
             group,
             first.generation_id,
             first.member_id,
@@ -273,34 +177,36 @@ def two_members(s: Session) -> None:
         ),
     )
     second_id = s.call(
-        "second asks", _join(group, protocols=[("sticky", b"2s"), ("range", b"2")]), link="two"
+        "second asks", requests.join(group, protocols=[("sticky", b"2s"), ("range", b"2")]), link="two"
     ).member_id
-    second = _join(group, second_id, protocols=[("sticky", b"2s"), ("range", b"2")])
+    second = requests.join(group, second_id, protocols=[("sticky", b"2s"), ("range", b"2")])
     s.send(second, link="two")
     heartbeat = HeartbeatRequest(group_id=group, generation_id=first.generation_id, member_id=first.member_id)
     s.until(lambda: s.ask(heartbeat).error_code == 27, "the rebalance has begun")
     s.call("first is told", heartbeat)
     s.call("describe while joining", DescribeGroupsRequest(groups=[group]))
-    again = s.call("first joins again", _join(group, first.member_id, protocols=[("sticky", b"1s"), ("range", b"1")]))
+    again = s.call(
+        "first joins again", requests.join(group, first.member_id, protocols=[("sticky", b"1s"), ("range", b"1")])
+    )
     both = s.receive("second joins", second, link="two")
     s.note("the same generation", again.generation_id == both.generation_id)
     s.note("the first leads", [again.leader == again.member_id, both.leader == again.member_id])
     naming = {"protocol_type": "consumer", "protocol_name": again.protocol_name}
-    waiting = _sync(group, both.generation_id, second_id, **naming)
+    waiting = requests.sync(group, both.generation_id, second_id, **naming)
     s.send(waiting, link="two")
     s.call(
         "commit while syncing",
-        _commit(group, generation_id_or_member_epoch=again.generation_id, member_id=again.member_id),
+        requests.commit(group, generation_id_or_member_epoch=again.generation_id, member_id=again.member_id),
         8,
     )
     s.call(
         "leader syncs",
-        _sync(group, again.generation_id, again.member_id, {again.member_id: b"A", second_id: b"B"}, **naming),
+        requests.sync(group, again.generation_id, again.member_id, {again.member_id: b"A", second_id: b"B"}, **naming),
     )
     s.receive("second syncs", waiting, link="two")
     s.call(
         "sync with another protocol",
-        _sync(
+        requests.sync(
             group,
             again.generation_id,
             again.member_id,
@@ -310,7 +216,9 @@ def two_members(s: Session) -> None:
     )
     s.call(
         "sync with another type",
-        _sync(group, again.generation_id, again.member_id, protocol_type="x", protocol_name=again.protocol_name),
+        requests.sync(
+            group, again.generation_id, again.member_id, protocol_type="x", protocol_name=again.protocol_name
+        ),
     )
     s.call(
         "heartbeat of the second",
@@ -322,7 +230,7 @@ def two_members(s: Session) -> None:
         "first is told again",
         HeartbeatRequest(group_id=group, generation_id=again.generation_id, member_id=again.member_id),
     )
-    last = s.call("first alone", _join(group, first.member_id, protocols=[("sticky", b"1s")]))
+    last = s.call("first alone", requests.join(group, first.member_id, protocols=[("sticky", b"1s")]))
     s.call("first leaves", LeaveGroupRequest(group_id=group, members=[MemberIdentity(member_id=last.member_id)]))
 
 
@@ -332,26 +240,30 @@ def static_members(s: Session) -> None:
     for version in (5, 6, 7, 8, 9):
         group = s.name(f"g-{version}")
         naming = {"protocol_type": "consumer", "protocol_name": "range"}
-        one = s.call("join", _join(group, "", version, group_instance_id="i1"), version)
+        one = s.call("join", requests.join(group, "", version, group_instance_id="i1"), version)
         if one is None or one.error_code:
             continue
         s.call(
             "sync",
-            _sync(group, one.generation_id, one.member_id, {one.member_id: b"A"}, group_instance_id="i1", **naming),
+            requests.sync(
+                group, one.generation_id, one.member_id, {one.member_id: b"A"}, group_instance_id="i1", **naming
+            ),
         )
-        two = s.call("the same instance again", _join(group, "", version, group_instance_id="i1"), version)
+        two = s.call("the same instance again", requests.join(group, "", version, group_instance_id="i1"), version)
         if two is None:
             continue
         old = {"group_instance_id": "i1", "generation_id": two.generation_id, "member_id": one.member_id}
-        s.call("sync of the new", _sync(group, two.generation_id, two.member_id, group_instance_id="i1", **naming))
+        s.call(
+            "sync of the new", requests.sync(group, two.generation_id, two.member_id, group_instance_id="i1", **naming)
+        )
         s.call("heartbeat of the old", HeartbeatRequest(group_id=group, **old))
         s.call("sync of the old", SyncGroupRequest(group_id=group, **old, **naming))
-        s.call("join of the old", _join(group, one.member_id, version, group_instance_id="i1"), version)
-        s.call("join of a ghost", _join(group, "ghost", version, group_instance_id="i1"), version)
-        s.call("unknown instance with an id", _join(group, "ghost", version, group_instance_id="i9"), version)
+        s.call("join of the old", requests.join(group, one.member_id, version, group_instance_id="i1"), version)
+        s.call("join of a ghost", requests.join(group, "ghost", version, group_instance_id="i1"), version)
+        s.call("unknown instance with an id", requests.join(group, "ghost", version, group_instance_id="i9"), version)
         s.call(
             "commit of the old",
-            _commit(
+            requests.commit(
                 group,
                 ("no-such-topic", [(0, 1, "")]),
                 generation_id_or_member_epoch=two.generation_id,
@@ -384,7 +296,7 @@ def static_members(s: Session) -> None:
             LeaveGroupRequest(group_id=group, members=[MemberIdentity(group_instance_id="i9")]),
         )
         s.call("leave by instance", LeaveGroupRequest(group_id=group, members=[MemberIdentity(group_instance_id="i1")]))
-    s.call("empty instance id", _join(s.name("empty-instance"), "", 9, group_instance_id=""), 9)
+    s.call("empty instance id", requests.join(s.name("empty-instance"), "", 9, group_instance_id=""), 9)
 
 
 def commit_offsets(s: Session) -> None:
@@ -393,29 +305,36 @@ def commit_offsets(s: Session) -> None:
     one, two = s.make_topic("one", partitions=3), s.make_topic("two")
     ids = {one: s.topic_id(one), two: s.topic_id(two), "no-such-topic": NO_SUCH_ID}
     group = s.name("g")
-    s.each("nothing committed", lambda v: _fetch(s.name("none"), (one, [0, 2]), version=v, ids=ids))
-    s.each("nothing committed, all", lambda v: _fetch(s.name("none"), version=v, everything=True), range(2, 11))
+    s.each("nothing committed", lambda v: requests.fetch(s.name("none"), (one, [0, 2]), version=v, ids=ids))
+    s.each("nothing committed, all", lambda v: requests.fetch(s.name("none"), version=v, everything=True), range(2, 11))
     s.each(
-        "commit", lambda v: _commit(group, (one, [(0, 10 + v, f"m{v}"), (1, 20, "")]), (two, [(0, 30, None)]), ids=ids)
+        "commit",
+        lambda v: requests.commit(group, (one, [(0, 10 + v, f"m{v}"), (1, 20, "")]), (two, [(0, 30, None)]), ids=ids),
     )
-    s.each("fetch", lambda v: _fetch(group, (two, [0]), (one, [1, 0, 2]), version=v, ids=ids))
-    s.each("fetch all", lambda v: _fetch(group, version=v, everything=True), range(2, 11))
-    s.each("fetch nothing", lambda v: _fetch(group, version=v))
-    s.each("fetch no partitions", lambda v: _fetch(group, (one, []), version=v, ids=ids))
-    s.each("fetch stable", lambda v: _fetch(group, (one, [0]), version=v, ids=ids, require_stable=True), range(7, 11))
-    s.each("fetch unknown topic", lambda v: _fetch(group, ("no-such-topic", [0]), (one, [0]), version=v, ids=ids))
-    s.each("fetch unknown partition", lambda v: _fetch(group, (one, [9, -1]), version=v, ids=ids))
-    s.each("fetch bad name", lambda v: _fetch(group, ("a b", [0]), version=v))
-    s.each("fetch the same twice", lambda v: _fetch(group, (one, [0, 0]), (one, [0]), version=v, ids=ids))
-    s.each("fetch of the empty group", lambda v: _fetch("", (one, [0]), version=v, ids=ids))
+    s.each("fetch", lambda v: requests.fetch(group, (two, [0]), (one, [1, 0, 2]), version=v, ids=ids))
+    s.each("fetch all", lambda v: requests.fetch(group, version=v, everything=True), range(2, 11))
+    s.each("fetch nothing", lambda v: requests.fetch(group, version=v))
+    s.each("fetch no partitions", lambda v: requests.fetch(group, (one, []), version=v, ids=ids))
+    s.each(
+        "fetch stable",
+        lambda v: requests.fetch(group, (one, [0]), version=v, ids=ids, require_stable=True),
+        range(7, 11),
+    )
+    s.each(
+        "fetch unknown topic", lambda v: requests.fetch(group, ("no-such-topic", [0]), (one, [0]), version=v, ids=ids)
+    )
+    s.each("fetch unknown partition", lambda v: requests.fetch(group, (one, [9, -1]), version=v, ids=ids))
+    s.each("fetch bad name", lambda v: requests.fetch(group, ("a b", [0]), version=v))
+    s.each("fetch the same twice", lambda v: requests.fetch(group, (one, [0, 0]), (one, [0]), version=v, ids=ids))
+    s.each("fetch of the empty group", lambda v: requests.fetch("", (one, [0]), version=v, ids=ids))
     s.each(
         "fetch as a member",
-        lambda v: _fetch(group, (one, [0]), version=v, ids=ids, member_id="m", member_epoch=3),
+        lambda v: requests.fetch(group, (one, [0]), version=v, ids=ids, member_id="m", member_epoch=3),
         [9, 10],
     )
     s.each(
         "fetch as nobody of an epoch",
-        lambda v: _fetch(group, (one, [0]), version=v, ids=ids, member_id=None, member_epoch=3),
+        lambda v: requests.fetch(group, (one, [0]), version=v, ids=ids, member_id=None, member_epoch=3),
         [9, 10],
     )
     groups = [
@@ -426,32 +345,44 @@ def commit_offsets(s: Session) -> None:
     ]
     s.each("fetch of several groups", lambda v: OffsetFetchRequest(groups=groups), [8, 9, 10])
     s.each("fetch of no groups", lambda v: OffsetFetchRequest(groups=[]), [8, 9, 10])
-    s.each("unknown topic", lambda v: _commit(group, ("no-such-topic", [(0, 1, "")]), (one, [(0, 1, "")]), ids=ids))
-    s.each("unknown partition", lambda v: _commit(group, (one, [(9, 1, ""), (-1, 1, ""), (0, 1, "")]), ids=ids))
-    s.each("bad name", lambda v: _commit(group, ("a b", [(0, 1, "")])))
-    s.each("offset -5", lambda v: _commit(group, (one, [(0, -5, "")]), ids=ids))
-    s.each("offset -1", lambda v: _commit(group, (one, [(0, -1, "")]), ids=ids))
-    s.each("fetch them", lambda v: _fetch(group, (one, [0]), version=v, ids=ids))
-    s.each("metadata of 4096", lambda v: _commit(group, (one, [(0, 1, "x" * 4096)]), ids=ids))
-    s.each("metadata of 4097", lambda v: _commit(group, (one, [(0, 1, "x" * 4097), (1, 2, "")]), ids=ids))
-    s.each("metadata of 4096 bytes in umlauts", lambda v: _commit(group, (one, [(0, 1, "ä" * 4096)]), ids=ids))
-    s.each("the same twice", lambda v: _commit(group, (one, [(0, 1, ""), (0, 2, "")]), (one, [(0, 3, "")]), ids=ids))
-    s.each("no topics", lambda v: _commit(group))
-    s.each("no partitions", lambda v: _commit(group, (one, []), ids=ids))
-    s.each("the empty group", lambda v: _commit("", (one, [(0, 1, "")]), ids=ids))
+    s.each(
+        "unknown topic", lambda v: requests.commit(group, ("no-such-topic", [(0, 1, "")]), (one, [(0, 1, "")]), ids=ids)
+    )
+    s.each("unknown partition", lambda v: requests.commit(group, (one, [(9, 1, ""), (-1, 1, ""), (0, 1, "")]), ids=ids))
+    s.each("bad name", lambda v: requests.commit(group, ("a b", [(0, 1, "")])))
+    s.each("offset -5", lambda v: requests.commit(group, (one, [(0, -5, "")]), ids=ids))
+    s.each("offset -1", lambda v: requests.commit(group, (one, [(0, -1, "")]), ids=ids))
+    s.each("fetch them", lambda v: requests.fetch(group, (one, [0]), version=v, ids=ids))
+    s.each("metadata of 4096", lambda v: requests.commit(group, (one, [(0, 1, "x" * 4096)]), ids=ids))
+    s.each("metadata of 4097", lambda v: requests.commit(group, (one, [(0, 1, "x" * 4097), (1, 2, "")]), ids=ids))
+    s.each("metadata of 4096 bytes in umlauts", lambda v: requests.commit(group, (one, [(0, 1, "ä" * 4096)]), ids=ids))
+    s.each(
+        "the same twice",
+        lambda v: requests.commit(group, (one, [(0, 1, ""), (0, 2, "")]), (one, [(0, 3, "")]), ids=ids),
+    )
+    s.each("no topics", lambda v: requests.commit(group))
+    s.each("no partitions", lambda v: requests.commit(group, (one, []), ids=ids))
+    s.each("the empty group", lambda v: requests.commit("", (one, [(0, 1, "")]), ids=ids))
     s.each(
         "a generation of nothing",
-        lambda v: _commit(
+        lambda v: requests.commit(
             s.name("none"), (one, [(0, 1, "")]), ids=ids, generation_id_or_member_epoch=7, member_id="ghost"
         ),
     )
     s.each(
         "a generation without a member",
-        lambda v: _commit(group, (one, [(0, 1, "")]), ids=ids, generation_id_or_member_epoch=7),
+        lambda v: requests.commit(group, (one, [(0, 1, "")]), ids=ids, generation_id_or_member_epoch=7),
     )
-    s.each("a member without a generation", lambda v: _commit(group, (one, [(0, 1, "")]), ids=ids, member_id="ghost"))
-    s.each("an instance", lambda v: _commit(group, (one, [(0, 1, "")]), ids=ids, group_instance_id="i"), range(7, 11))
-    s.each("retention", lambda v: _commit(group, (one, [(0, 1, "")]), ids=ids, retention_time_ms=5), [2, 3, 4])
+    s.each(
+        "a member without a generation",
+        lambda v: requests.commit(group, (one, [(0, 1, "")]), ids=ids, member_id="ghost"),
+    )
+    s.each(
+        "an instance",
+        lambda v: requests.commit(group, (one, [(0, 1, "")]), ids=ids, group_instance_id="i"),
+        range(7, 11),
+    )
+    s.each("retention", lambda v: requests.commit(group, (one, [(0, 1, "")]), ids=ids, retention_time_ms=5), [2, 3, 4])
 
 
 def commit_as_member(s: Session) -> None:
@@ -460,51 +391,57 @@ def commit_as_member(s: Session) -> None:
     topic = s.make_topic()
     ids = {topic: s.topic_id(topic)}
     group = s.name("g")
-    joined = _joined(s, "join", group)
+    joined = requests.joined(s, "join", group)
     member, generation = joined.member_id, joined.generation_id
     s.call(
         "commit before sync",
-        _commit(group, (topic, [(0, 1, "")]), ids=ids, generation_id_or_member_epoch=generation, member_id=member),
+        requests.commit(
+            group, (topic, [(0, 1, "")]), ids=ids, generation_id_or_member_epoch=generation, member_id=member
+        ),
     )
-    s.call("sync", _sync(group, generation, member, {member: b"x"}, protocol_type="consumer", protocol_name="range"))
+    s.call(
+        "sync",
+        requests.sync(group, generation, member, {member: b"x"}, protocol_type="consumer", protocol_name="range"),
+    )
     s.each(
         "commit",
-        lambda v: _commit(
+        lambda v: requests.commit(
             group, (topic, [(0, v, "")]), ids=ids, generation_id_or_member_epoch=generation, member_id=member
         ),
     )
-    s.each("fetch", lambda v: _fetch(group, (topic, [0]), version=v, ids=ids))
+    s.each("fetch", lambda v: requests.fetch(group, (topic, [0]), version=v, ids=ids))
     s.each(
         "fetch as the member",
-        lambda v: _fetch(group, (topic, [0]), version=v, ids=ids, member_id=member, member_epoch=generation),
+        lambda v: requests.fetch(group, (topic, [0]), version=v, ids=ids, member_id=member, member_epoch=generation),
         [9, 10],
     )
     s.each(
         "fetch as a ghost",
-        lambda v: _fetch(group, (topic, [0]), version=v, ids=ids, member_id="ghost", member_epoch=generation),
+        lambda v: requests.fetch(group, (topic, [0]), version=v, ids=ids, member_id="ghost", member_epoch=generation),
         [9, 10],
     )
     s.each(
         "old generation",
-        lambda v: _commit(
+        lambda v: requests.commit(
             group, (topic, [(0, v, "")]), ids=ids, generation_id_or_member_epoch=generation - 1, member_id=member
         ),
     )
     s.each(
         "next generation",
-        lambda v: _commit(
+        lambda v: requests.commit(
             group, (topic, [(0, v, "")]), ids=ids, generation_id_or_member_epoch=generation + 1, member_id=member
         ),
     )
     s.each(
         "ghost",
-        lambda v: _commit(
+        lambda v: requests.commit(
             group, (topic, [(0, v, "")]), ids=ids, generation_id_or_member_epoch=generation, member_id="ghost"
         ),
     )
-    s.each("nobody", lambda v: _commit(group, (topic, [(0, v, "")]), ids=ids))
+    s.each("nobody", lambda v: requests.commit(group, (topic, [(0, v, "")]), ids=ids))
     s.each(
-        "the member without a generation", lambda v: _commit(group, (topic, [(0, v, "")]), ids=ids, member_id=member)
+        "the member without a generation",
+        lambda v: requests.commit(group, (topic, [(0, v, "")]), ids=ids, member_id=member),
     )
     s.call(
         "delete offsets of the topic",
@@ -514,7 +451,7 @@ def commit_as_member(s: Session) -> None:
         ),
     )
     s.call("leave", LeaveGroupRequest(group_id=group, members=[MemberIdentity(member_id=member)]))
-    s.each("nobody, after leaving", lambda v: _commit(group, (topic, [(0, v, "")]), ids=ids))
+    s.each("nobody, after leaving", lambda v: requests.commit(group, (topic, [(0, v, "")]), ids=ids))
 
 
 def delete_offsets(s: Session) -> None:
@@ -522,7 +459,7 @@ def delete_offsets(s: Session) -> None:
     s.until_coordinator()
     topic = s.make_topic(partitions=2)
     group = s.name("g")
-    s.ask(_commit(group, (topic, [(0, 1, ""), (1, 2, "")])), 9)
+    s.ask(requests.commit(group, (topic, [(0, 1, ""), (1, 2, "")])), 9)
 
     def ask(name: str, *topics: tuple[str, list[int]]) -> OffsetDeleteRequest:
         return OffsetDeleteRequest(
@@ -537,7 +474,7 @@ def delete_offsets(s: Session) -> None:
 
     s.call("one", ask(group, (topic, [0])))
     s.call("again", ask(group, (topic, [0])))
-    s.call("what is left", _fetch(group, version=8, everything=True), 8)
+    s.call("what is left", requests.fetch(group, version=8, everything=True), 8)
     s.call("unknown", ask(group, (topic, [9, -1]), ("no-such-topic", [0])))
     s.call("bad name", ask(group, ("a b", [0])))
     s.call("the same twice", ask(group, (topic, [1, 1])))
@@ -547,10 +484,10 @@ def delete_offsets(s: Session) -> None:
     s.call("empty group", ask("", (topic, [0])))
     for version in range(3):
         name = s.name(f"delete-{version}")
-        s.ask(_commit(name, (topic, [(0, 1, "")])), 9)
+        s.ask(requests.commit(name, (topic, [(0, 1, "")])), 9)
         s.call("delete", DeleteGroupsRequest(groups_names=[name]), version)
         s.call("delete again", DeleteGroupsRequest(groups_names=[name]), version)
-        s.call("what it had", _fetch(name, version=8, everything=True), 8)
+        s.call("what it had", requests.fetch(name, version=8, everything=True), 8)
     s.each("unknown", lambda v: DeleteGroupsRequest(groups_names=[s.name("no-such")]))
     s.each("none", lambda v: DeleteGroupsRequest(groups_names=[]))
     s.each("empty name", lambda v: DeleteGroupsRequest(groups_names=[""]))
@@ -562,12 +499,12 @@ def list_groups(s: Session) -> None:
     s.until_coordinator()
     topic = s.make_topic()
     offsets_only, stable, empty = s.name("a-offsets"), s.name("b-stable"), s.name("c-empty")
-    s.ask(_commit(offsets_only, (topic, [(0, 1, "")])), 9)
+    s.ask(requests.commit(offsets_only, (topic, [(0, 1, "")])), 9)
     for group in (stable, empty):
-        joined = _joined(s, "join", group)
+        joined = requests.joined(s, "join", group)
         s.call(
             "sync",
-            _sync(
+            requests.sync(
                 group,
                 joined.generation_id,
                 joined.member_id,

@@ -1,0 +1,137 @@
+"""Members of the consumer protocol (KIP-848) as short calls: builders for the scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from compat_tests.differential.session import Session
+from pykbroker_wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from pykbroker_wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    RequestTopicPartitions,
+)
+from pykbroker_wire.messages.delete_groups import DeleteGroupsRequest
+from pykbroker_wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+
+GROUP_RESOURCE = 32
+LEAVE, LEAVE_STATIC = -1, -2
+Owned = Sequence[tuple[bytes, Sequence[int]]]
+
+
+def beat(
+    group: str, member: str, epoch: int, owned: Owned | None = None, **fields: Any
+) -> ConsumerGroupHeartbeatRequest:
+    """A heartbeat; what is not named has not changed."""
+    return ConsumerGroupHeartbeatRequest(
+        group_id=group,
+        member_id=member,
+        member_epoch=epoch,
+        topic_partitions=None
+        if owned is None
+        else [RequestTopicPartitions(topic_id=topic, partitions=list(indexes)) for topic, indexes in owned],
+        **fields,
+    )
+
+
+def join(group: str, member: str, topics: Sequence[str] | None, **fields: Any) -> ConsumerGroupHeartbeatRequest:
+    """The first heartbeat of a member; topics None: only what `fields` say."""
+    return ConsumerGroupHeartbeatRequest(
+        group_id=group,
+        member_id=member,
+        member_epoch=0,
+        **{
+            "rebalance_timeout_ms": 60_000,
+            "subscribed_topic_names": None if topics is None else list(topics),
+            "topic_partitions": [],
+            **fields,
+        },
+    )
+
+
+def assignable(s: Session, what: str | None = None, partitions: int = 1) -> str:
+    """A topic that the coordinators know of, too."""
+    topic = s.make_topic(what, partitions)
+    until_assignable(s, topic)
+    return topic
+
+
+def until_assignable(s: Session, topic: str) -> None:
+    probe = s.name("probe")
+
+    def assigned() -> bool:
+        answer = s.ask(join(probe, "probe", [topic]))
+        return answer.assignment is not None and bool(answer.assignment.topic_partitions)
+
+    s.until(assigned, f"{topic} is assigned")
+    s.ask(beat(probe, "probe", LEAVE))
+    s.ask(DeleteGroupsRequest(groups_names=[probe]))
+
+
+class Member:
+    """A member that does what it is told, one heartbeat at a time; each is compared."""
+
+    def __init__(self, s: Session, group: str, name: str, version: int = 1, **fields: Any) -> None:
+        self._s = s
+        self._group = group
+        self.name = name
+        self._version = version
+        self._fixed = fields
+        self.epoch = 0
+        self.owned: list[tuple[bytes, list[int]]] = []
+        self.told: list[tuple[bytes, list[int]]] | None = None
+
+    def join(self, topics: Sequence[str] | None, label: str = "", **fields: Any) -> Any:
+        self.owned = []
+        asked = join(self._group, self.name, topics, **self._fixed, **fields)
+        return self._ask(f"{self.name} joins{label}", asked)
+
+    def beat(self, label: str = "", **fields: Any) -> Any:
+        """A heartbeat that says nothing new."""
+        return self._ask(f"{self.name} beats{label}", beat(self._group, self.name, self.epoch, **fields))
+
+    def comply(self, label: str = "") -> Any:
+        """Own what it was told to own, and say so."""
+        if self.told is not None:
+            self.owned = self.told
+        return self._ask(f"{self.name} complies{label}", beat(self._group, self.name, self.epoch, self.owned))
+
+    def leave(self, epoch: int = LEAVE, label: str = "") -> Any:
+        fields = {name: value for name, value in self._fixed.items() if name == "instance_id"}
+        return self._ask(f"{self.name} leaves{label}", beat(self._group, self.name, epoch, **fields))
+
+    def _ask(self, label: str, request: ConsumerGroupHeartbeatRequest) -> Any:
+        answer = self._s.call(label, request, self._version)
+        if answer is not None and answer.error_code == 0:
+            self.epoch = answer.member_epoch
+            if answer.member_id:
+                self.name = answer.member_id
+            if answer.assignment is not None:
+                self.told = [(each.topic_id, list(each.partitions)) for each in answer.assignment.topic_partitions]
+        return answer
+
+
+def settle(*members: Member, rounds: int = 6) -> None:
+    """Heartbeats in turn until nobody is told anything new: each round compared."""
+    for number in range(1, rounds + 1):
+        before = [(member.epoch, member.owned, member.told) for member in members]
+        for member in members:
+            member.comply(f", round {number}")
+        if [(member.epoch, member.owned, member.told) for member in members] == before:
+            return
+
+
+def describe(s: Session, label: str, *groups: str, version: int = 1) -> Any:
+    return s.call(label, ConsumerGroupDescribeRequest(group_ids=list(groups)), version)
+
+
+def set_group_config(s: Session, group: str, **configs: str) -> None:
+    """Prepare: a group has these configs, and they are published."""
+    values = [AlterableConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
+    resource = AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=group, configs=values)
+    s.ask(IncrementalAlterConfigsRequest(resources=[resource]))
+    s.until_published()
