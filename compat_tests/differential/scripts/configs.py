@@ -5,6 +5,7 @@ from __future__ import annotations
 from compat_tests.differential.session import Session
 from pykbroker_wire.messages import alter_configs, incremental_alter_configs
 from pykbroker_wire.messages.alter_configs import AlterConfigsRequest
+from pykbroker_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from pykbroker_wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from pykbroker_wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 
@@ -292,6 +293,88 @@ def change_broker_configs(s: Session) -> None:
     s.each("the client metrics", lambda v: _describe((METRICS, s.name("m"), None), synonyms=True))
 
 
+# Of each key of a group that is a number: the largest that is too small and the smallest that is too large.
+_GROUP_EDGES = {
+    "consumer.session.timeout.ms": (44_999, 60_001),
+    "consumer.heartbeat.interval.ms": (4_999, 15_001),
+    "consumer.assignment.interval.ms": (-1, 15_001),
+    "share.session.timeout.ms": (44_999, 60_001),
+    "share.heartbeat.interval.ms": (4_999, 15_001),
+    "share.assignment.interval.ms": (-1, 15_001),
+    "share.record.lock.duration.ms": (14_999, 60_001),
+    "share.delivery.count.limit": (1, 11),
+    "share.partition.max.record.locks": (99, 4_001),
+    "streams.session.timeout.ms": (44_999, 60_001),
+    "streams.heartbeat.interval.ms": (4_999, 15_001),
+    "streams.assignment.interval.ms": (-1, 15_001),
+    "streams.initial.rebalance.delay.ms": (-1, 2**31),
+    "streams.num.standby.replicas": (-1, 3),
+}
+_GROUP_WORDS = {
+    "share.auto.offset.reset": ("earliest", "latest", "by_duration:PT1H", "by_duration:-PT1H", "never"),
+    "share.isolation.level": ("read_committed", "read_uncommitted", "serializable"),
+    "share.renew.acknowledge.enable": ("false", "TRUE", "perhaps"),
+}
+
+
+def change_group_configs(s: Session) -> None:
+    """Every configuration key of a group, at and beyond its bounds; overrides together; what a member is told."""
+    group = s.name("g")
+
+    def change(label: str, *changes: tuple[str, int, str | None], validate_only: bool = False) -> None:
+        s.call(label, _change((GROUP, group, list(changes)), validate_only=validate_only))
+
+    for key, (low, high) in _GROUP_EDGES.items():
+        for value in (low, low + 1, high - 1, high):
+            change(f"{key}={value}", (key, SET, str(value)))
+        change(f"no {key}", (key, DELETE, None))
+    for key, values in _GROUP_WORDS.items():
+        for value in values:
+            change(f"{key}={value}", (key, SET, value))
+        change(f"no {key}", (key, DELETE, None))
+    session, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+    change("two, one of them wrong", (session, SET, "50000"), (heartbeat, SET, "1"))
+    change("the same key twice", (session, SET, "50000"), (session, SET, "51000"))
+    change("no value", (session, SET, None))
+    change("a blank value", (session, SET, ""))
+    change("blanks around", (session, SET, " 50000 "))
+    change("append", (session, APPEND, "50000"))
+    change("subtract", (session, SUBTRACT, "50000"))
+    change("delete what is not set", (heartbeat, DELETE, None))
+    change("delete what does not exist", ("no.such.key", DELETE, None))
+    change("a broker's key", ("group.consumer.session.timeout.ms", SET, "50000"))
+    change("only validated", (session, SET, "59000"), validate_only=True)
+    change("both", (session, SET, "55000"), (heartbeat, SET, "7000"))
+    s.until_published()
+    s.each("described", lambda v: _describe((GROUP, group, None), synonyms=True))
+    s.each("two keys and another", lambda v: _describe((GROUP, group, [session, heartbeat, "no.such.key"])))
+    s.each("set whole", lambda v: _set((GROUP, group, [(heartbeat, "8000")])))
+    s.until_published()
+    s.each("described again", lambda v: _describe((GROUP, group, [session, heartbeat]), synonyms=True))
+    for pairs in ([(heartbeat, "1")], [("no.such.key", "1")], [(heartbeat, None)]):
+        s.each(f"set {pairs}", lambda v, p=pairs: _set((GROUP, group, p)))  # type: ignore[misc]
+
+    topic = s.make_topic()
+    s.until_coordinator()
+
+    def beat(label: str, epoch: int) -> None:
+        join = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": [topic], "topic_partitions": []}
+        fields = join if epoch == 0 else {}
+        s.call(
+            label,
+            ConsumerGroupHeartbeatRequest(group_id=group, member_id="m", member_epoch=epoch, **fields),  # type: ignore[arg-type]
+        )
+
+    beat("a member is told 8,000", 0)
+    change("9,000", (heartbeat, SET, "9000"))
+    s.until_published()
+    beat("the member is told 9,000", 2)
+    change("nothing", (heartbeat, DELETE, None))
+    s.until_published()
+    beat("the member is told 5,000", 2)
+    beat("the member leaves", -1)
+
+
 SCRIPTS = (
     describe_topic_configs,
     describe_broker_configs,
@@ -299,4 +382,5 @@ SCRIPTS = (
     alter_topic_configs,
     change_topic_configs,
     change_broker_configs,
+    change_group_configs,
 )
