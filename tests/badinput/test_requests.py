@@ -6,13 +6,17 @@ from typing import Any
 
 import pytest
 
+from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.headers import encode_request
 from pykbroker_wire.messages import alter_configs, incremental_alter_configs
 from pykbroker_wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from pykbroker_wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from pykbroker_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from pykbroker_wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from pykbroker_wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from pykbroker_wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from pykbroker_wire.messages.end_txn import EndTxnRequest
 from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
 from pykbroker_wire.messages.heartbeat import HeartbeatRequest
@@ -26,7 +30,9 @@ from pykbroker_wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from pykbroker_wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from pykbroker_wire.messages.sync_group import SyncGroupRequest
+from pykbroker_wire.primitives import TopLevel
 from tests.badinput.asking import Asker
 from tests.badinput.watched import CLOSED, WatchedNode
 
@@ -235,8 +241,60 @@ def test_never_minus_one(node: WatchedNode) -> None:
             assert [found.error_code for found in answer.topics] in ([], [17], [100])
 
 
-def test_what_is_not_served_is_refused(node: WatchedNode) -> None:
-    """Until the transaction coordinator moves in, its requests are not advertised."""
+def test_transactions(node: WatchedNode) -> None:
     with Asker(node) as asker:
-        assert asker.ask(AddOffsetsToTxnRequest(transactional_id="t", producer_id=1, group_id="g"), 3) is CLOSED
+        topic = asker.make_topic("transactions")
+        request = FindCoordinatorRequest(key_type=1, coordinator_keys=["t"])
+        while asker.ask(request).coordinators[0].error_code:
+            pass
+        for timeout_ms in (0, -1, 2**31 - 1):
+            asked = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=timeout_ms)
+            assert asker.ask(asked).error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+        longest = InitProducerIdRequest(transactional_id="x" * 32_767, transaction_timeout_ms=1000)
+        assert asker.ask(longest, 5).error_code == 0
+        unknown: list[tuple[TopLevel, int]] = [
+            (AddOffsetsToTxnRequest(transactional_id="nobody", producer_id=1, group_id="g"), 4),
+            (EndTxnRequest(transactional_id="nobody", producer_id=1, producer_epoch=0, committed=True), 5),
+        ]
+        for asked_of_nobody, version in unknown:
+            answer = asker.ask(asked_of_nobody, version)
+            assert answer.error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        added = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="nobody",
+            v3_and_below_producer_id=1,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=[0])],
+        )
+        (answer,) = asker.ask(added, 3).results_by_topic_v3_and_below
+        assert answer.results_by_partition[0].partition_error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        identity = asker.ask(InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000))
+        assert identity.error_code == 0
+        ended = EndTxnRequest(
+            transactional_id="t", producer_id=identity.producer_id + 1, producer_epoch=0, committed=True
+        )
+        assert asker.ask(ended).error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        asker.is_served()
+
+
+def test_heartbeats_of_consumer_groups(node: WatchedNode) -> None:
+    with Asker(node) as asker:
+        asker.make_coordinator()
+        fine: dict[str, Any] = {"group_id": "modern", "member_id": "m", "subscribed_topic_names": ["nowhere"]}
+        fine |= {"rebalance_timeout_ms": 1000, "topic_partitions": []}
+        for field, value, code in (
+            ("group_id", "", ErrorCode.INVALID_REQUEST),
+            ("member_id", "", ErrorCode.INVALID_REQUEST),
+            ("member_epoch", -3, ErrorCode.INVALID_REQUEST),
+            ("member_epoch", 7, ErrorCode.GROUP_ID_NOT_FOUND),
+            ("server_assignor", "ghost", ErrorCode.UNSUPPORTED_ASSIGNOR),
+            ("subscribed_topic_regex", "(", ErrorCode.INVALID_REGULAR_EXPRESSION),
+        ):
+            answer = asker.ask(ConsumerGroupHeartbeatRequest(**{"member_epoch": 0, **fine, field: value}), 1)
+            assert answer.error_code == code, field
+        asker.is_served()
+
+
+def test_what_is_not_served_is_refused(node: WatchedNode) -> None:
+    """Until share groups move in, their requests are not advertised."""
+    with Asker(node) as asker:
+        assert asker.ask(ShareGroupHeartbeatRequest(group_id="g", member_id="m"), 1) is CLOSED
         assert len(node.said_about(asker.client)) == 1
