@@ -213,3 +213,19 @@ def test_a_group_outlives_its_coordinator(programs: Programs, fresh_broker: Fres
         assert [member.assignment() for member in members] == before
     finally:
         party.close()
+
+
+def test_a_hundred_real_members(party: Party, quick: Node, quick_topics: Topics) -> None:
+    """librdkafka has three threads for each member; franz-go is light enough for ninety-eight of them."""
+    topic = quick_topics.create(partitions=1000)
+    group = f"group-{topic}"
+    families = ["java", "confluent-kafka", *["franz-go"] * 98]
+    members = [party.join(family, group, topic) for family in families]
+    await_shared(topic, 1000, *members)
+    writer = Writer(quick.bootstrap, topic, 1000)
+    writer.write(3000)
+    wait_until(lambda: len(values(*members)) >= 3000, "everything is read")
+    assert sorted(values(*members)) == sorted(writer.written), "each record was read once"
+    for member in members[50:]:
+        member.leave()
+    await_shared(topic, 1000, *members[:50])
