@@ -12,7 +12,8 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from pykbroker.coordinator.group.xxh3 import xxh3_64
+from xxhash import xxh3_64_intdigest
+
 from pykbroker.metadata.image import EMPTY_IMAGE, MetadataImage
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class GroupTopics:
         known = sorted((name for name in names if name in by_name), key=_java_order)
         if not known:
             return 0
-        return _signed(xxh3_64(b"".join(self._hash_of(name).to_bytes(8, "little") for name in known)))
+        return _signed(xxh3_64_intdigest(b"".join(self._hash_of(name).to_bytes(8, "little") for name in known)))
 
     def _hash_of(self, name: str) -> int:
         value = self._hashes.get(name)
@@ -112,7 +113,7 @@ class GroupTopics:
             for rack in sorted(self._racks(topic.partitions[index].replicas), key=_java_order):
                 parts.append((len(rack.encode("utf-16-le")) // 2).to_bytes(4, "little"))
                 parts.append(_text(rack))
-        return xxh3_64(b"".join(parts))
+        return xxh3_64_intdigest(b"".join(parts))
 
 
 def _java_order(text: str) -> bytes:
