@@ -36,6 +36,10 @@ class Runtime(Protocol):
         """Run a call that blocks but releases the GIL (fsync, cold read, one-shot compression) off the loop."""
         ...
 
+    def keep(self) -> None:
+        """Much was made that will stay: whoever looks for garbage need not look at it. May be called often."""
+        ...
+
     def listen(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, backlog: int
     ) -> asyncio.Future[ListeningSocket]:
@@ -141,12 +145,17 @@ class OsRuntime:
         self.disk: Disk = disk if disk is not None else OsDisk()
         self.random = random.Random()
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="pykbroker-blocking")
+        #: what `keep` does; only a process that is nothing but a node may touch its collector (cli/start.py)
+        self.on_keep: Callable[[], None] = lambda: None
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
     def run_blocking(self, function: Callable[..., T], *args: object) -> asyncio.Future[T]:
         return self.loop.run_in_executor(self._threads, function, *args)
+
+    def keep(self) -> None:
+        self.on_keep()
 
     def listen(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, backlog: int

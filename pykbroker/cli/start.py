@@ -108,6 +108,13 @@ async def _serve(loop: asyncio.AbstractEventLoop, chosen: settings.Settings, *, 
     for warning in chosen.config.warnings:
         logger.warning("%s", warning)
     node = Node(chosen.config, runtime, may_format=may_format)
+    # What the imports made lives as long as the process: no collection needs to look at it again. Before anything
+    # runs, because this one takes some time.
+    gc.collect()
+    gc.freeze()
+    # Requests make hundreds of objects that die by their count; looking for cycles among them every 700 is for nothing.
+    gc.set_threshold(20_000, 20, 50)
+    runtime.on_keep = gc.freeze
 
     def asked_to_stop(number: int) -> None:
         stop.set()
@@ -129,11 +136,8 @@ async def _serve(loop: asyncio.AbstractEventLoop, chosen: settings.Settings, *, 
         await node.stop()
         runtime.close()
         return 0 if interrupted else 1
-    # What start-up made lives as long as the process: no collection needs to look at it again.
-    gc.collect()
+    # What start-up made stays as well. Not collected first: coordinators may be loading, and clients are there already.
     gc.freeze()
-    # Requests make hundreds of objects that die by their count; looking for cycles among them every 700 is for nothing.
-    gc.set_threshold(20_000, 20, 50)
     print(f"pykbroker is ready: {node.bootstrap_servers}", flush=True)
     await stop.wait()
     failed = node.fatal is not None

@@ -111,7 +111,7 @@ class Host(Generic[S]):
 
     def silence(self) -> None:
         """Nothing of it fires or loads any more."""
-        self.timers.clear()
+        self.timers.close()
         self.load = None
         if self.reply_timer is not None:
             self.reply_timer.cancel()

@@ -10,7 +10,6 @@ meanwhile.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from typing import Generic, Protocol
 
 from pykbroker.coordinator.host import Host, S
 from pykbroker.coordinator.result import Record, Result
+from pykbroker.runtime import Runtime
 from pykbroker_log.partition_log import StorageError
 from pykbroker_wire.errors import DecodeError, KafkaError
 from pykbroker_wire.primitives import Buffer
@@ -29,10 +29,15 @@ from pykbroker_wire.records.record import iter_records
 
 logger = logging.getLogger(__name__)
 
-#: Loading reads this much at a time, and works this long before others have their turn.
+#: Loading reads this much at a time.
 LOAD_BYTES = 64 * 1024
-LOAD_TURN_SECONDS = 0.0005
-_LOAD_LOOK_AT_CLOCK = 32
+#: A turn is so many steps, of some 30 microseconds each: others wait no longer than for a request. The clock, which may
+#: know nothing shorter than a millisecond, ends it only where steps are slow.
+LOAD_TURN_STEPS = 2
+LOAD_TURN_SECONDS = 0.002
+_STEP_RECORDS = 8
+#: What a request that finds its shard not loaded does itself: most partitions are small, and it spares a retry.
+FIRST_REQUEST_STEPS = 32
 
 
 class RecordFormat(Protocol):
@@ -54,8 +59,7 @@ class Loading(Generic[S]):
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
-        now_ms: Callable[[], int],
+        runtime: Runtime,
         record_format: RecordFormat,
         load_bytes: int,
         *,
@@ -65,8 +69,8 @@ class Loading(Generic[S]):
     ) -> None:
         """`bulk` makes one for each load; `carry_out` takes what the shard wants once it has seen everything;
         `finished` makes the host ready."""
-        self._loop = loop
-        self._now_ms = now_ms
+        self._runtime = runtime
+        self._loop = runtime.loop
         self._format = record_format
         self._load_bytes = min(load_bytes, LOAD_BYTES)
         self._bulk = bulk
@@ -94,15 +98,15 @@ class Loading(Generic[S]):
             self.turn(self._waiting[0])
             self._schedule()
 
-    def turn(self, host: Host[S]) -> None:
+    def turn(self, host: Host[S], steps: int = LOAD_TURN_STEPS) -> None:
         """Some of it; afterwards the host is ready, or not yet, or (without `load`) never."""
         load = host.load
         if load is None:
             return
         until = self._loop.time() + LOAD_TURN_SECONDS
         try:
-            for _ in load:
-                if self._loop.time() >= until:
+            for step, _ in enumerate(load, 1):
+                if step >= steps or self._loop.time() >= until:
                     return
             host.load = None
             self._log_success(host)
@@ -149,10 +153,13 @@ class Loading(Generic[S]):
                         host.skipped_records += skipped
                         yield
                 offset = header.next_offset
+            # Before the collector gets to see it again and again, for a tenth of a second in the end.
+            self._runtime.keep()
             yield
         host.written = end
-        for result in host.shard.loaded(self._now_ms()):
+        for result in host.shard.loaded(self._runtime.now_ms()):
             self._carry_out(host, result)
+            self._runtime.keep()
             yield
 
     def _read_batch(
@@ -167,7 +174,7 @@ class Loading(Generic[S]):
                     host.shard.end_transaction(header.producer_id, commit=marker is ControlType.COMMIT)
             return
         producer_id = header.producer_id if header.is_transactional else -1
-        while chunk := list(islice(records, _LOAD_LOOK_AT_CLOCK)):
+        while chunk := list(islice(records, _STEP_RECORDS)):
             for record in chunk:
                 if record.value is None and bulk is not None:
                     bulk.forget()

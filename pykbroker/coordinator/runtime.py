@@ -36,7 +36,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from pykbroker.coordinator.host import Encoded, Host, Replies, Request, S
-from pykbroker.coordinator.loading import LOAD_BYTES, Bulk, Loading, RecordFormat
+from pykbroker.coordinator.loading import FIRST_REQUEST_STEPS, LOAD_BYTES, Bulk, Loading, RecordFormat
 from pykbroker.coordinator.result import Result, TimerKey, Token
 from pykbroker.coordinator.timers import Timers
 from pykbroker.replica.partition import Partition
@@ -107,8 +107,7 @@ class CoordinatorRuntime(Generic[S]):
         self._on_effect = on_effect
         self._hosts: dict[int, Host[S]] = {}
         self._loading: Loading[S] = Loading(
-            self._loop,
-            runtime.now_ms,
+            runtime,
             record_format,
             load_bytes,
             bulk=bulk,
@@ -196,8 +195,7 @@ class CoordinatorRuntime(Generic[S]):
         if host is None:
             return ErrorCode.NOT_COORDINATOR
         if not host.ready:
-            # Most partitions are small: one turn of loading now may spare the client a retry.
-            self._loading.turn(host)
+            self._loading.turn(host, FIRST_REQUEST_STEPS)
             if not host.ready:
                 return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if host.load is not None else ErrorCode.NOT_COORDINATOR
         return host

@@ -66,6 +66,11 @@ class Timers:
         del self._armed[key]
         self._fire(key, armed.event)
 
+    def close(self) -> None:
+        """Nothing fires any more, and whoever it would have been told to is let go: they refer to each other."""
+        self.clear()
+        self._fire = lambda key, event: None
+
     def clear(self) -> None:
         for armed in self._armed.values():
             armed.handle.cancel()

@@ -268,9 +268,13 @@ class World:
     def __init__(self) -> None:
         self.loop = Loop()
         self.random = random.Random(1)
+        self.kept = 0
 
     def now_ms(self) -> int:
         return 1_000_000 + int(self.loop.now * 1000)
+
+    def keep(self) -> None:
+        self.kept += 1
 
 
 def as_runtime(world: World) -> Runtime:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -164,3 +166,55 @@ def test_what_was_removed_and_committed_again_is_there() -> None:
     shard = same(log)
     assert shard is not None
     assert shard.offsets.count() == 2
+
+
+def test_the_collector_hears_of_what_stays() -> None:
+    world, replicas = World(), Replicas()
+    log = replicas.logs[0] = Log()
+    for _ in range(100):
+        log.append(build_batch([(*commit("g", "t", index, index), (), 1) for index in range(100)]))
+    runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
+        TOPIC,
+        as_runtime(world),
+        as_replicas(replicas),
+        lambda index: GroupShard(index, GroupSettings()),
+        records,
+        commit_timeout_ms=1,
+        bulk=BulkLoad,
+    )
+    replicas.lead()
+    world.loop.settle()
+    assert runtime.led() == [0]
+    assert world.kept > 5
+
+
+def test_whoever_lost_the_lead_is_freed_without_a_collector() -> None:
+    """A collector that was told to leave it alone would keep it for ever."""
+    world, replicas = World(), Replicas()
+    replicas.logs[0] = Log()
+    replicas.logs[0].append(build_batch([(*commit("g", "t", 0, 5), (), 1)]))
+    freed: list[int] = []
+
+    class Watched(GroupShard):
+        def __del__(self) -> None:
+            freed.append(self.index)
+
+    CoordinatorRuntime(
+        TOPIC,
+        as_runtime(world),
+        as_replicas(replicas),
+        lambda index: Watched(index, GroupSettings()),
+        records,
+        commit_timeout_ms=1,
+        bulk=BulkLoad,
+    )
+    gc.disable()
+    try:
+        replicas.lead()
+        world.loop.settle()
+        replicas.lose()
+        world.loop.settle()
+        world.loop._scheduled.clear()
+        assert freed == [0]
+    finally:
+        gc.enable()

@@ -39,6 +39,9 @@ class InlineRuntime:
         self.wall_ms += 1
         return self.wall_ms
 
+    def keep(self) -> None:
+        pass
+
     def run_blocking(self, function: Callable[..., T], *args: object) -> asyncio.Future[T]:
         future: asyncio.Future[T] = self.loop.create_future()
 

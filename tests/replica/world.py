@@ -41,6 +41,9 @@ class FakeRuntime:
     def now_ms(self) -> int:
         return NOW_MS + int(self.loop.time() * 1000)
 
+    def keep(self) -> None:
+        pass
+
     def run_blocking(self, function: Callable[..., Any], *args: object) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = self.loop.create_future()
         try:

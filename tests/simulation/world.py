@@ -141,6 +141,9 @@ class SimRuntime:
     def now_ms(self) -> int:
         return self.world.now_ms()
 
+    def keep(self) -> None:
+        pass
+
     def run_blocking(self, function: Callable[..., T], *args: object) -> asyncio.Future[T]:
         """A thread: the call happens some time later, and its end is seen some time after that."""
         future: asyncio.Future[T] = self.loop.create_future()

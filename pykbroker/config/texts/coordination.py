@@ -87,7 +87,8 @@ offsets.retention.minutes
 offsets.topic.compression.codec
     Codec of the offsets topic by number: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
 offsets.topic.num.partitions
-    Partitions of the offsets topic. Must not change once the topic exists.
+    Partitions of the offsets topic. Must not change once the topic exists. The topic is compacted, and as long as there
+    is no log cleaner here it only grows: about 60 bytes for each committed offset, tombstones included.
 offsets.topic.replication.factor
     Replicas of the offsets topic. With fewer brokers the topic is not created and groups do not work.
 offsets.topic.segment.bytes
@@ -185,7 +186,8 @@ transaction.state.log.load.buffer.size
 transaction.state.log.min.isr
     min.insync.replicas of the transaction topic.
 transaction.state.log.num.partitions
-    Partitions of the transaction topic. Must not change once the topic exists.
+    Partitions of the transaction topic. Must not change once the topic exists. The topic is compacted, and as long as
+    there is no log cleaner here it only grows: a few hundred bytes for each transaction.
 transaction.state.log.replication.factor
     Replicas of the transaction topic. With fewer brokers the topic is not created and transactions do not work.
 transaction.state.log.segment.bytes

@@ -61,6 +61,8 @@ _END_OF_TIME_MS = (1 << 63) - 1
 #: Groups and offsets that one turn of the expiry looks at: some milliseconds' worth.
 _EXPIRE_GROUPS = 256
 _EXPIRE_OFFSETS = 1_000
+#: Groups of bare offsets that are made between two pauses when loading ends.
+_LOADED_GROUPS = 32
 
 #: OffsetCommit answers GROUP_ID_NOT_FOUND from this version on where it said ILLEGAL_GENERATION before.
 _GROUP_ID_NOT_FOUND_FROM = 9
@@ -153,7 +155,7 @@ class GroupShard:
         for number, group_id in enumerate(self.offsets.groups()):
             if group_id not in self.groups and group_id not in self.consumers:
                 self.groups[group_id] = ClassicGroup(group_id, now_ms)
-            if number % _EXPIRE_GROUPS == 0:
+            if number % _LOADED_GROUPS == 0:
                 yield Result()
         result = Result()
         result.set_timer(_EXPIRE, self.settings.offsets_retention_check_interval_ms)
