@@ -42,6 +42,7 @@ from pykbroker.coordinator.transaction.states import BY_NAME
 from pykbroker.metadata.features import TRANSACTION_VERSION
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.stored.transaction.transaction_log import TransactionLogKey, TransactionLogValue
+from pykbroker_wire.stored_framing import decode_value
 from tests.coordinator.transaction_bench import TransactionBench
 
 FOLDER = Path(__file__).parent.parent / "transcripts" / "transactions"
@@ -240,11 +241,13 @@ def record_text(key: bytes, value: bytes | None) -> str:
     assert isinstance(record.key, TransactionLogKey)
     if record.value is None:
         return f"{record.key.transactional_id} tombstone"
-    assert isinstance(record.value, TransactionLogValue)
-    nullness = "" if record.value.transaction_partitions is not None else " partitions=null"
-    transaction = transaction_of(record.value, record.value_version)
+    assert isinstance(record.value, bytes)
+    stored = decode_value("transaction", 0, record.value)
+    assert isinstance(stored, TransactionLogValue)
+    nullness = "" if stored.transaction_partitions is not None else " partitions=null"
+    transaction = transaction_of(record.value)
     return (
-        f"{record.key.transactional_id} [{record.value_version}] {transaction_text(transaction)} "
+        f"{record.key.transactional_id} [{record.value[1]}] {transaction_text(transaction)} "
         f"timeout={transaction.timeout_ms} at={transaction.update_ms - START_MS}{nullness}"
     )
 

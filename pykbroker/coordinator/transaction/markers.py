@@ -73,8 +73,9 @@ class Sending(NamedTuple):
 class MarkerQueue:
     """See the module."""
 
-    def __init__(self, leader_of: LeaderOf) -> None:
+    def __init__(self, leader_of: LeaderOf, here: int) -> None:
         self._leader_of = leader_of
+        self._here = here
         #: by transactional id: the newest decision
         self.jobs: dict[str, Job] = {}
         self._queued: dict[int, dict[Job, list[TopicPartition]]] = {}
@@ -93,13 +94,19 @@ class MarkerQueue:
 
     # -- inputs -------------------------------------------------------------------------------------------------------
 
-    def add(self, job: Job) -> None:
-        """A decision, or the same one again by a coordinator of a later epoch."""
+    def add(self, job: Job) -> list[TopicPartition]:
+        """A decision, or the same one again by a coordinator of a later epoch. The partitions led on this node are
+        returned instead of queued: the caller writes them now, and tells with `settle`."""
         self.jobs[job.decided.producer.transactional_id] = job
         # Sorted, so that the same run sends the same requests.
-        self._route(job, sorted(job.remaining))
+        partitions = sorted(job.remaining)
+        leader_of = self._leader_of
+        led_here = [partition for partition in partitions if leader_of(partition) == self._here]
+        if len(led_here) < len(partitions):
+            self._route(job, [partition for partition in partitions if partition not in led_here])
         if not job.remaining:
             self._complete(job)
+        return led_here
 
     def answered(self, broker: int, sent: list[Sending], codes: Mapping[tuple[Job, TopicPartition], ErrorCode]) -> None:
         """A broker's verdicts on what `take` gave for it."""

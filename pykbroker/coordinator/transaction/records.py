@@ -4,24 +4,20 @@ The key is the transactional id; the value its whole state in version 0, or in t
 transaction.version 1 on, which also says the previous and the next producer id and how the client talked. A null value
 forgets the id. An Empty state has null partitions, every other a list.
 
-Responsible for state to message and back, and for bytes. Not responsible for what states mean (states.py, shard.py).
+Responsible for state to bytes and back. Not responsible for what states mean (states.py, shard.py).
 What a value does not say, `last_epoch`, is -1 when it is read: as in Apache Kafka, a failover forgets it.
 """
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import Final, NamedTuple
 
 from pykbroker.coordinator.result import Record
 from pykbroker.coordinator.transaction.states import EMPTY, TransactionState
 from pykbroker_wire.errors import DecodeError
-from pykbroker_wire.primitives import Buffer
-from pykbroker_wire.stored.transaction.transaction_log import (
-    PartitionsSchema,
-    TransactionLogKey,
-    TransactionLogValue,
-)
-from pykbroker_wire.stored_framing import encode_key, encode_value
+from pykbroker_wire.primitives import Buffer, pack_int16, pack_int32, varint
+from pykbroker_wire.stored.transaction.transaction_log import TransactionLogKey, TransactionLogValue
 
 TopicPartition = tuple[str, int]
 
@@ -31,6 +27,14 @@ NO_PARTITIONS: Final[frozenset[TopicPartition]] = frozenset()
 
 _KEY_TYPE: Final = TransactionLogKey.API_KEY
 _FLEXIBLE_FROM_TRANSACTION_VERSION: Final = 1
+
+# version of the value, producer id, epoch, timeout, state
+_HEAD: Final = Struct(">hqhib")
+# last update, start
+_TIMES: Final = Struct(">qq")
+# tag, size, value
+_TAGGED_ID: Final = Struct(">bbq")
+_TAGGED_VERSION: Final = Struct(">bbh")
 
 
 class Transaction(NamedTuple):
@@ -52,76 +56,116 @@ class Transaction(NamedTuple):
 
 
 def transaction_record(transactional_id: str, transaction: Transaction, transaction_version: int) -> Record:
-    """`transaction_version`: what the cluster has agreed on."""
-    partitions: list[PartitionsSchema] | None = None
-    if transaction.state is not EMPTY:
-        by_topic: dict[str, list[int]] = {}
-        for topic, index in transaction.partitions:
-            by_topic.setdefault(topic, []).append(index)
-        # In an order of their own: a set has none, and the same run shall write the same bytes.
-        partitions = [
-            PartitionsSchema(topic=topic, partition_ids=sorted(by_topic[topic])) for topic in sorted(by_topic)
-        ]
-    else:
+    """`transaction_version`: what the cluster has agreed on. Values are bytes from the start, written by hand: that is
+    three records in every transaction (tests/coordinator/test_transaction_records.py compares them to the generated
+    writer's)."""
+    version = 1 if transaction_version >= _FLEXIBLE_FROM_TRANSACTION_VERSION else 0
+    value = _flexible(transaction) if version else _classic(transaction)
+    return Record(TransactionLogKey(transactional_id=transactional_id), value, version)
+
+
+def remembered(transaction: Transaction, version: int) -> Transaction:
+    """What is left of a state in a record of this version, and `last_epoch`."""
+    if version >= 1:
+        return transaction
+    return transaction._replace(previous_producer_id=NO_PRODUCER_ID, next_producer_id=NO_PRODUCER_ID, client_version=0)
+
+
+def _classic(transaction: Transaction) -> bytes:
+    parts = [_HEAD.pack(0, *_head(transaction))]
+    if transaction.state is EMPTY:
         assert not transaction.partitions
-    value = TransactionLogValue(
-        producer_id=transaction.producer_id,
-        producer_epoch=transaction.epoch,
-        transaction_timeout_ms=transaction.timeout_ms,
-        transaction_status=int(transaction.state),
-        transaction_partitions=partitions,
-        transaction_last_update_timestamp_ms=transaction.update_ms,
-        transaction_start_timestamp_ms=transaction.start_ms,
-    )
-    if transaction_version < _FLEXIBLE_FROM_TRANSACTION_VERSION:
-        return Record(TransactionLogKey(transactional_id=transactional_id), value, 0)
-    value.previous_producer_id = transaction.previous_producer_id
-    value.next_producer_id = transaction.next_producer_id
-    value.client_transaction_version = transaction.client_version
-    return Record(TransactionLogKey(transactional_id=transactional_id), value, 1)
+        parts.append(pack_int32(-1))
+    else:
+        topics = _by_topic(transaction.partitions)
+        parts.append(pack_int32(len(topics)))
+        for topic, indexes in topics:
+            name = topic.encode()
+            parts += (pack_int16(len(name)), name, pack_int32(len(indexes)), *map(pack_int32, indexes))
+    parts.append(_TIMES.pack(transaction.update_ms, transaction.start_ms))
+    return b"".join(parts)
+
+
+def _flexible(transaction: Transaction) -> bytes:
+    parts = [_HEAD.pack(1, *_head(transaction))]
+    if transaction.state is EMPTY:
+        assert not transaction.partitions
+        parts.append(b"\0")
+    else:
+        topics = _by_topic(transaction.partitions)
+        parts.append(varint(len(topics) + 1))
+        for topic, indexes in topics:
+            name = topic.encode()
+            parts += (varint(len(name) + 1), name, varint(len(indexes) + 1), *map(pack_int32, indexes), b"\0")
+    parts.append(_TIMES.pack(transaction.update_ms, transaction.start_ms))
+    tags = []
+    if transaction.previous_producer_id != NO_PRODUCER_ID:
+        tags.append(_TAGGED_ID.pack(0, 8, transaction.previous_producer_id))
+    if transaction.next_producer_id != NO_PRODUCER_ID:
+        tags.append(_TAGGED_ID.pack(1, 8, transaction.next_producer_id))
+    if transaction.client_version:
+        tags.append(_TAGGED_VERSION.pack(2, 2, transaction.client_version))
+    parts.append(varint(len(tags)))
+    return b"".join(parts + tags)
+
+
+def _head(transaction: Transaction) -> tuple[int, int, int, int]:
+    return transaction.producer_id, transaction.epoch, transaction.timeout_ms, transaction.state
+
+
+def _by_topic(partitions: frozenset[TopicPartition]) -> list[tuple[str, list[int]]]:
+    """In an order of their own: a set has none, and the same run shall write the same bytes."""
+    if len(partitions) == 1:
+        ((topic, index),) = partitions
+        return [(topic, [index])]
+    by_topic: dict[str, list[int]] = {}
+    for topic, index in sorted(partitions):
+        by_topic.setdefault(topic, []).append(index)
+    return list(by_topic.items())
 
 
 def tombstone(transactional_id: str) -> Record:
     return Record(TransactionLogKey(transactional_id=transactional_id), None)
 
 
-def transaction_of(value: TransactionLogValue, version: int, last_epoch: int = NO_EPOCH) -> Transaction:
-    """What a record of this version keeps."""
-    flexible = version >= 1
+def transaction_of(stored: bytes) -> Transaction:
+    """Raises DecodeError."""
+    if len(stored) < 2:
+        raise DecodeError(f"a value of {len(stored)} bytes in __transaction_state")
+    value = TransactionLogValue.decode(stored, 2, stored[0] << 8 | stored[1])[0]
+    try:
+        state = TransactionState(value.transaction_status)
+    except ValueError as error:
+        raise DecodeError(f"in __transaction_state: {error}") from None
     return Transaction(
         producer_id=value.producer_id,
-        previous_producer_id=value.previous_producer_id if flexible else NO_PRODUCER_ID,
-        next_producer_id=value.next_producer_id if flexible else NO_PRODUCER_ID,
+        previous_producer_id=value.previous_producer_id,
+        next_producer_id=value.next_producer_id,
         epoch=value.producer_epoch,
-        last_epoch=last_epoch,
+        last_epoch=NO_EPOCH,
         timeout_ms=value.transaction_timeout_ms,
-        state=TransactionState(value.transaction_status),
+        state=state,
         partitions=frozenset(
             (topic.topic, index) for topic in value.transaction_partitions or () for index in topic.partition_ids
         ),
         start_ms=value.transaction_start_timestamp_ms,
         update_ms=value.transaction_last_update_timestamp_ms,
-        client_version=value.client_transaction_version if flexible else 0,
+        client_version=value.client_transaction_version,
     )
 
 
 def encode(record: Record) -> tuple[bytes, bytes | None]:
-    value = record.value
-    if value is not None and not isinstance(value, bytes):
-        value = encode_value(value, record.value_version)
-    return encode_key(record.key), value
+    assert isinstance(record.key, TransactionLogKey)
+    assert record.value is None or isinstance(record.value, bytes)
+    name = record.key.transactional_id.encode()
+    return b"\0\0" + pack_int16(len(name)) + name, record.value
 
 
 def decode(key: Buffer | None, value: Buffer | None) -> Record | None:
-    """None for a type of record that is not ours to understand. Raises DecodeError."""
+    """None for a type of record that is not ours to understand. Values stay bytes. Raises DecodeError."""
     if key is None or len(key) < 2:
         raise DecodeError("a record of __transaction_state without a key")
     if key[0] << 8 | key[1] != _KEY_TYPE:
         return None
     decoded_key, _ = TransactionLogKey.decode(key, 2, 0)
-    if value is None:
-        return Record(decoded_key, None)
-    if len(value) < 2:
-        raise DecodeError(f"a value of {len(value)} bytes in __transaction_state")
-    version = value[0] << 8 | value[1]
-    return Record(decoded_key, TransactionLogValue.decode(value, 2, version)[0], version)
+    return Record(decoded_key, None if value is None else bytes(value))

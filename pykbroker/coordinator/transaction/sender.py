@@ -63,10 +63,10 @@ class MarkerSender:
         self._request_timeout_ms = request_timeout_ms
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
-        self.queue = MarkerQueue(leader_of)
+        self.queue = MarkerQueue(leader_of, node_id)
 
     def add(self, job: Job) -> None:
-        self.queue.add(job)
+        self._write_here(job, self.queue.add(job))
         self._pump()
 
     def leaders_changed(self) -> None:
@@ -92,7 +92,10 @@ class MarkerSender:
                 self._completed(job)
             for broker in brokers:
                 if broker == self._node_id:
-                    self._write_here(queue.take(broker))
+                    sent = queue.take(broker)
+                    queue.answered(broker, [], {})  # never busy: nobody waits for what is written here
+                    for job, partitions in sent:
+                        self._write_here(job, partitions)
                 else:
                     self._request(broker, queue.take(broker))
         if queue.rests and self._timer is None and not self._closed:
@@ -111,17 +114,14 @@ class MarkerSender:
 
     # -- this node ----------------------------------------------------------------------------------------------------
 
-    def _write_here(self, sent: list[Sending]) -> None:
-        queue = self.queue
-        queue.answered(self._node_id, [], {})  # it is never busy: what is written here is not waited for
-        for job, partitions in sent:
-            marker = _marker(job)
-            for partition in partitions:
-                verdict = self._write(partition, marker)
-                if isinstance(verdict, asyncio.Future):
-                    verdict.add_done_callback(partial(self._written_here, job, partition))
-                else:
-                    queue.settle(job, partition, verdict)
+    def _write_here(self, job: Job, partitions: list[TopicPartition]) -> None:
+        marker = _marker(job)
+        for partition in partitions:
+            verdict = self._write(partition, marker)
+            if isinstance(verdict, asyncio.Future):
+                verdict.add_done_callback(partial(self._written_here, job, partition))
+            else:
+                self.queue.settle(job, partition, verdict)
 
     def _written_here(self, job: Job, partition: TopicPartition, verdict: asyncio.Future[ErrorCode]) -> None:
         self.queue.settle(job, partition, ErrorCode.REQUEST_TIMED_OUT if verdict.cancelled() else verdict.result())

@@ -31,6 +31,7 @@ from pykbroker.coordinator.transaction.records import (
     NO_PRODUCER_ID,
     TopicPartition,
     Transaction,
+    remembered,
     tombstone,
     transaction_of,
     transaction_record,
@@ -48,7 +49,7 @@ from pykbroker.coordinator.transaction.states import (
     check_transition,
 )
 from pykbroker_wire.errors import ErrorCode, KafkaError
-from pykbroker_wire.stored.transaction.transaction_log import TransactionLogKey, TransactionLogValue
+from pykbroker_wire.stored.transaction.transaction_log import TransactionLogKey
 
 MAX_EPOCH: Final = 2**15 - 1
 #: A client never gets the greatest epoch: with it its coordinator can always fence it.
@@ -99,8 +100,9 @@ class TransactionShard:
         self.transactions: dict[str, Transaction] = {}
         #: those in state Ongoing, the longest unchanged first
         self.ongoing: dict[str, None] = {}
-        #: what the next record of an id does not say (records.py): put there with the decision, taken by its replay
-        self._last_epochs: dict[str, int] = {}
+        #: by id, a value that was decided upon and the state that it stands for: its replay need not read it, and knows
+        #: the last epoch, which no value says. Of a refused append the entry stays, and no replay brings its value.
+        self._decisions: dict[str, tuple[bytes, Transaction]] = {}
 
     # -- replicated state ---------------------------------------------------------------------------------------------
 
@@ -108,12 +110,13 @@ class TransactionShard:
         assert isinstance(record.key, TransactionLogKey)
         transactional_id = record.key.transactional_id
         self.ongoing.pop(transactional_id, None)
-        last_epoch = self._last_epochs.pop(transactional_id, NO_EPOCH)
-        if record.value is None:
+        decision = self._decisions.pop(transactional_id, None)
+        value = record.value
+        if value is None:
             self.transactions.pop(transactional_id, None)
             return
-        assert isinstance(record.value, TransactionLogValue)
-        transaction = transaction_of(record.value, record.value_version, last_epoch)
+        assert isinstance(value, bytes)
+        transaction = decision[1] if decision is not None and decision[0] is value else transaction_of(value)
         self.transactions[transactional_id] = transaction
         if transaction.state is ONGOING:
             self.ongoing[transactional_id] = None
@@ -136,8 +139,10 @@ class TransactionShard:
         check_transition(before, after.state)
         assert after.producer_id >= 0
         assert after.epoch >= 0
-        self._last_epochs[transactional_id] = after.last_epoch
-        result.records.append(transaction_record(transactional_id, after, self._transaction_version()))
+        record = transaction_record(transactional_id, after, self._transaction_version())
+        assert isinstance(record.value, bytes)
+        self._decisions[transactional_id] = record.value, remembered(after, record.value_version)
+        result.records.append(record)
 
     def _check_version(self, client_version: int) -> None:
         """Records of transaction.version 0 cannot say what a client of version 2 needs to be remembered."""
