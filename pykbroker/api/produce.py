@@ -73,7 +73,7 @@ def handle_frame(
     single = produce_single.parse(frame, position, version)
     if single is None:
         return None
-    acks, _, topic, index, records = single
+    acks, _, topic, index, records, transactional_id = single
     services: BrokerServices = ctx.services
     if type(topic) is bytes:
         image = services.metadata.image.topics.by_id.get(topic)
@@ -85,7 +85,6 @@ def handle_frame(
     if (
         (acks != -1 and acks != 1)
         or len(records) <= _ATTRIBUTES_AT
-        or records[_ATTRIBUTES_AT] & _TRANSACTIONAL
         or name in INTERNAL_TOPICS
         or not ctx.authorize(Operation.WRITE, Resource.TOPIC, name)
     ):
@@ -93,8 +92,13 @@ def handle_frame(
     partition = services.replicas.find(name, index)
     if partition is None or (acks == -1 and not partition.commits_at_once):
         return None
+    guard: object | None = None
+    if transactional_id is not None or records[_ATTRIBUTES_AT] & _TRANSACTIONAL:
+        ready, guard = produce_in_transaction.verify_at_once(ctx, partition, records, transactional_id)
+        if not ready:
+            return None
     try:
-        info = partition.append(records, required_acks=acks, now_ms=ctx.arrival_ms)
+        info = partition.append(records, required_acks=acks, now_ms=ctx.arrival_ms, verification=guard)
     except KafkaError as error:
         # Not to be tried again: the batch may carry its offset already.
         answer = TopicProduceResponse(partition_responses=[_failure(ctx, name, index, error, partition)])

@@ -15,7 +15,9 @@ from typing import Any, Final, TypeVar
 
 from pykbroker.api.context import RequestContext
 from pykbroker.coordinator.transaction.records import TopicPartition
+from pykbroker.coordinator.transaction.shard import Producer
 from pykbroker.coordinator.transaction.verifier import Verdicts
+from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.produce import ProduceRequest
@@ -126,6 +128,33 @@ def handle(ctx: RequestContext, request: ProduceRequest, append: Append[T]) -> T
         _judge(ctx, verified, verdicts)
         return append(ctx, request, verified)
     return _later(ctx, request, verified, verdicts, append)
+
+
+def verify_at_once(
+    ctx: RequestContext, partition: Partition, records: Buffer, transactional_id: str | None
+) -> tuple[bool, object | None]:
+    """For a frame of one partition: whether its batch may be appended now, and with which guard. False when anything
+    is unusual, or has to wait: `handle` decides."""
+    if (
+        transactional_id is None
+        or not is_transactional(records)
+        or (producer := producer_of(records)) is None
+        or not ctx.authorize(Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id)
+    ):
+        return False, None
+    verifier = ctx.broker.verifier
+    adds = ctx.api_version >= ADDS_FROM
+    if not adds and not verifier.enabled:
+        return True, None
+    try:
+        guard = partition.start_verification(*producer, supports_epoch_bump=adds)
+    except KafkaError:
+        return False, None
+    if guard is None:
+        return True, None
+    place = partition.topic, partition.index
+    good = verifier.verify_at_once(Producer(transactional_id, producer[0], producer[1]), place, add=adds)
+    return good, guard
 
 
 def _later(

@@ -24,30 +24,50 @@ VERSIONS = range(3, 14)
 names = st.text("abcdefghij-._", min_size=1, max_size=140)
 
 
-def make(version: int, name: str, records: bytes | None, acks: int = -1, index: int = 3) -> ProduceRequest:
+ids = st.none() | st.text("xyz-0123456789é", max_size=140)
+
+
+def make(
+    version: int,
+    name: str,
+    records: bytes | None,
+    acks: int = -1,
+    index: int = 3,
+    transactional_id: str | None = None,
+) -> ProduceRequest:
     topic = TopicProduceData(name=name, partition_data=[PartitionProduceData(index=index, records=records)])
     if version >= 13:
         topic = TopicProduceData(topic_id=b"0123456789abcdef", partition_data=topic.partition_data)
-    return ProduceRequest(transactional_id=None, acks=acks, timeout_ms=1234, topic_data=[topic])
+    return ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=1234, topic_data=[topic])
 
 
 @given(
-    st.sampled_from(VERSIONS), names, st.binary(max_size=40_000), st.integers(-2, 2), st.integers(-(2**31), 2**31 - 1)
+    st.sampled_from(VERSIONS),
+    names,
+    st.binary(max_size=40_000),
+    st.integers(-2, 2),
+    st.integers(-(2**31), 2**31 - 1),
+    ids,
 )
-def test_reads_what_the_generated_reader_reads(version: int, name: str, records: bytes, acks: int, index: int) -> None:
-    body = b"junk" + make(version, name, records, acks, index).encode_bytes(version)
+def test_reads_what_the_generated_reader_reads(
+    version: int, name: str, records: bytes, acks: int, index: int, transactional_id: str | None
+) -> None:
+    body = b"junk" + make(version, name, records, acks, index, transactional_id).encode_bytes(version)
     found = produce_single.parse(memoryview(body), 4, version)
-    if version < 9 or (version < 13 and len(name) > 126):
+    if version < 9 or (version < 13 and len(name) > 126) or len((transactional_id or "").encode()) > 126:
         assert found is None
         return
     assert found is not None
     assert found[:4] == (acks, 1234, b"0123456789abcdef" if version >= 13 else name, index)
     assert bytes(found[4]) == records
+    assert found[5] == transactional_id
 
 
-@given(st.sampled_from(range(9, 14)), st.binary(max_size=300), st.data())
-def test_whatever_it_accepts_the_generated_reader_accepts(version: int, records: bytes, data: Any) -> None:
-    body = bytearray(make(version, "topic", records).encode_bytes(version))
+@given(st.sampled_from(range(9, 14)), st.binary(max_size=300), st.sampled_from([None, "", "x"]), st.data())
+def test_whatever_it_accepts_the_generated_reader_accepts(
+    version: int, records: bytes, transactional_id: str | None, data: Any
+) -> None:
+    body = bytearray(make(version, "topic", records, transactional_id=transactional_id).encode_bytes(version))
     for _ in range(data.draw(st.integers(0, 3))):
         body[data.draw(st.integers(0, min(len(body), 60) - 1))] = data.draw(st.integers(0, 255))
     cut = data.draw(st.integers(0, len(body)))
@@ -61,7 +81,7 @@ def test_whatever_it_accepts_the_generated_reader_accepts(version: int, records:
             pytest.fail("accepted what the generated reader refuses")
         (topic,) = request.topic_data
         (partition,) = topic.partition_data
-        assert request.transactional_id is None
+        assert request.transactional_id == found[5]
         assert found[:4] == (
             request.acks,
             request.timeout_ms,

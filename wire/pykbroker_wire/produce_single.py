@@ -1,5 +1,5 @@
-"""The one shape of Produce that pipelining producers send, again and again: one topic, one partition, no transactional
-id.
+"""The one shape of Produce that pipelining producers send, again and again: one topic, one partition, with or without a
+transactional id.
 
 A twin of the generated `messages/produce.py` for that shape in flexible versions (9-13): one `unpack` instead of a tree
 of readers, one `pack` instead of a tree of writers, at a third of the cost. Not responsible for any other shape:
@@ -16,10 +16,10 @@ FIRST_VERSION: Final = 9
 LAST_VERSION: Final = 13
 _TOPIC_IDS_FROM: Final = 13
 
-# transactional id (0: null), acks, timeout, number of topics + 1
-_FRONT: Final = Struct(">Bhib")
+# behind the transactional id: acks, timeout, number of topics + 1
+_FRONT: Final = Struct(">hib")
 # ... and for version 13 topic id, number of partitions + 1, partition index
-_WITH_ID: Final = Struct(">Bhib16sbi")
+_WITH_ID: Final = Struct(">hib16sbi")
 _PARTITION: Final = Struct(">bi")
 _ENDS: Final = b"\x00\x00\x00"
 
@@ -29,24 +29,35 @@ _ANSWER_FRONT: Final = Struct(">iixbB")
 _ANSWER_REST: Final = Struct(">bihqqqbbbbib")
 
 
-def parse(frame: memoryview, position: int, version: int) -> tuple[int, int, bytes | str, int, memoryview] | None:
-    """(acks, timeout in ms, topic id or name, partition index, records) of the request body at `position`, or None."""
+def parse(
+    frame: memoryview, position: int, version: int
+) -> tuple[int, int, bytes | str, int, memoryview, str | None] | None:
+    """(acks, timeout in ms, topic id or name, partition index, records, transactional id) of the request body at
+    `position`, or None."""
     try:
+        id_length = frame[position]
+        position += 1
+        transactional_id: str | None = None
+        if id_length:
+            if id_length >= 0x80:
+                return None
+            transactional_id = str(frame[position : position + id_length - 1], "utf-8")
+            position += id_length - 1
         if version == _TOPIC_IDS_FROM:
-            transactional, acks, timeout_ms, topics, topic, partitions, index = _WITH_ID.unpack_from(frame, position)
-            position += 29
+            acks, timeout_ms, topics, topic, partitions, index = _WITH_ID.unpack_from(frame, position)
+            position += 28
         elif FIRST_VERSION <= version < _TOPIC_IDS_FROM:
-            transactional, acks, timeout_ms, topics = _FRONT.unpack_from(frame, position)
-            length = frame[position + 8]
+            acks, timeout_ms, topics = _FRONT.unpack_from(frame, position)
+            length = frame[position + 7]
             if not 1 < length < 0x80:
                 return None
-            position += 8 + length
+            position += 7 + length
             topic = str(frame[position + 1 - length : position], "utf-8")
             partitions, index = _PARTITION.unpack_from(frame, position)
             position += 5
         else:
             return None
-        if transactional or topics != 2 or partitions != 2:
+        if topics != 2 or partitions != 2:
             return None
         size = frame[position]
         position += 1
@@ -65,7 +76,7 @@ def parse(frame: memoryview, position: int, version: int) -> tuple[int, int, byt
         end = position + size - 1
         if size < 1 or len(frame) != end + 3 or bytes(frame[end:]) != _ENDS:
             return None
-        return acks, timeout_ms, topic, index, frame[position:end]
+        return acks, timeout_ms, topic, index, frame[position:end], transactional_id
     except Exception:  # noqa: BLE001  # whatever is wrong with these bytes, the generated reader says it properly
         return None
 

@@ -125,6 +125,17 @@ class Verifier:
         _when_done(answer, arrived)
         return outer
 
+    def verify_at_once(self, producer: Producer, partition: TopicPartition, *, add: bool) -> bool:
+        """Whether this node is the coordinator and says yes now. False: `verify` may say more, or the same later;
+        what was added is not added twice."""
+        transactions = self._transactions
+        if transactions.coordinator.leader_epoch(transactions.partition_of(producer.transactional_id)) is None:
+            return False
+        if add:
+            return transactions.add_partitions(producer, (partition,), EPOCH_BUMP_FROM) is ErrorCode.NONE
+        verdicts = transactions.verify_partitions(producer, (partition,))
+        return not isinstance(verdicts, asyncio.Future) and not verdicts[partition]
+
     def _ask(self, producer: Producer, partitions: list[TopicPartition], add: bool) -> Later[Verdicts]:
         index = self._transactions.partition_of(producer.transactional_id)
         image = self._metadata.image.topics.partition(TRANSACTION_STATE_TOPIC, index)
