@@ -7,12 +7,13 @@ append is committed at once; `refuse_next` makes the next one fail.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from pykbroker.coordinator.group import records
 from pykbroker.coordinator.group.rebalance import Client
 from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker.coordinator.group.shard import GroupShard
+from pykbroker.coordinator.group.topics import GroupTopics
 from pykbroker.coordinator.result import Record, Result, TimerKey, Token
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -44,6 +45,9 @@ class Refused:
     __hash__ = None  # type: ignore[assignment]
 
 
+B = TypeVar("B", bound="Bench")
+
+
 class Bench:
     """One shard and its world."""
 
@@ -52,8 +56,10 @@ class Bench:
         settings: GroupSettings | None = None,
         log: list[tuple[bytes, bytes | None]] | None = None,
         now_ms: int = START_MS,
+        topics: GroupTopics | None = None,
     ) -> None:
         self.settings = settings or GroupSettings()
+        self.topics = topics or GroupTopics()
         self.now_ms = now_ms
         self.log: list[tuple[bytes, bytes | None]] = []
         self.answers: dict[Token, Any] = {}
@@ -61,7 +67,7 @@ class Bench:
         self._deadlines: dict[TimerKey, tuple[int, Any]] = {}
         self._last_token = 0
         self._ids = 0
-        self.shard = GroupShard(0, self.settings)
+        self.shard = GroupShard(0, self.settings, self.topics)
         for key, value in log or []:
             self.log.append((key, value))
             record = records.decode(key, value)
@@ -70,9 +76,9 @@ class Bench:
         for result in self.shard.loaded(self.now_ms):
             self.carry_out(result, None)
 
-    def restart(self) -> Bench:
+    def restart(self: B) -> B:
         """Another coordinator takes over what is in the log."""
-        other = Bench(self.settings, self.log, self.now_ms)
+        other = type(self)(self.settings, self.log, self.now_ms, self.topics)
         other._ids = self._ids
         return other
 
