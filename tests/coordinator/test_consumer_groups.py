@@ -13,7 +13,6 @@ from pykbroker.coordinator.group.settings import GroupSettings, Migration
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from pykbroker_wire.messages.consumer_protocol import AssignmentTopicPartition, ConsumerProtocolAssignment
-from tests.acting import acts
 from tests.coordinator.consumers import ConsumerBench, Partitions, embedded, given, settings, topic_id
 from tests.coordinator.harness import Refused
 
@@ -139,6 +138,19 @@ def test_a_timeout_that_could_not_be_written_comes_again(bench: ConsumerBench) -
     assert bench.group().members == {}
 
 
+def test_a_member_whose_leaving_could_not_be_written_is_still_watched(bench: ConsumerBench) -> None:
+    """Apache Kafka forgets its session, and the member stays for ever."""
+    for epoch_, options in ((-1, {}), (0, {"topics": ["t"], "owned": set(), "rebalance_ms": 1})):
+        bench.enter("m1", instance="i")
+        if epoch_ == 0:
+            bench.beat("m1", -2, instance="i")
+        bench.refuse_next = ErrorCode.NOT_ENOUGH_REPLICAS
+        leaver = "m1" if epoch_ else "m2"
+        assert isinstance(bench.beat(leaver, epoch_, instance="i", **options), Refused)  # type: ignore[arg-type]
+        bench.advance(45_000)
+        assert bench.group().members == {}
+
+
 def test_a_refused_append_changes_nothing(bench: ConsumerBench) -> None:
     bench.enter("m1")
     bench.refuse_next = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -165,7 +177,6 @@ def test_epochs_fence(bench: ConsumerBench) -> None:
     assert epoch(bench.enter("m1")) == 3
 
 
-@acts(broker=("group.consumer.max.size",))
 def test_a_group_may_be_full() -> None:
     bench = ConsumerBench(settings(consumer_max_size=1))
     bench.create("t")
@@ -288,7 +299,6 @@ def test_a_changed_subscription(bench: ConsumerBench) -> None:
 # -- assignors, intervals -----------------------------------------------------------------------------------------
 
 
-@acts(broker=("group.consumer.assignors",))
 def test_the_assignor_is_the_one_that_most_ask_for() -> None:
     bench = ConsumerBench(settings(consumer_assignors=("range", "uniform")))
     bench.create("t", "u", partitions=3)
@@ -298,7 +308,6 @@ def test_the_assignor_is_the_one_that_most_ask_for() -> None:
     assert bench.group().preferred_assignor("range") == "uniform"
 
 
-@acts(broker=("group.consumer.assignment.interval.ms",))
 def test_targets_are_not_computed_too_often() -> None:
     bench = ConsumerBench(settings(assignment_interval_ms=1_000))
     bench.create("t")
@@ -335,7 +344,6 @@ def test_a_regular_expression_does_not_find_what_may_not_be_seen(bench: Consumer
     assert bench.group().resolved["t.*"].topics == {"t"}
 
 
-@acts(broker=("group.consumer.regex.refresh.interval.ms",))
 def test_regular_expressions_see_new_topics_but_not_at_every_heartbeat() -> None:
     bench = ConsumerBench(settings(consumer_regex_refresh_interval_ms=60_000))
     bench.create("t", partitions=1)
@@ -385,8 +393,8 @@ def test_the_last_member_takes_its_regular_expression_along(bench: ConsumerBench
 def classic_pair(bench: ConsumerBench) -> list[str]:
     """Two classic members, the first of which has half of the topic."""
     members = bench.stable(2, protocols={"range": embedded("t")})
-    assignment = ConsumerProtocolAssignment(assigned_partitions=[AssignmentTopicPartition(topic="t", partitions=[0, 1])])
-    assignments = (assignment, ConsumerProtocolAssignment())
+    half = AssignmentTopicPartition(topic="t", partitions=[0, 1])
+    assignments = (ConsumerProtocolAssignment(assigned_partitions=[half]), ConsumerProtocolAssignment())
     for member, data in zip(bench.shard.groups["g"].members.values(), assignments, strict=True):
         member.assignment = b"\0\1" + data.encode_bytes(1)
     return members
@@ -471,7 +479,6 @@ def test_parked_requests_are_answered_when_a_group_is_upgraded(bench: ConsumerBe
     assert {second} < set(bench.group().members)
 
 
-@acts(broker=("group.consumer.migration.policy",))
 @pytest.mark.parametrize("policy", list(Migration))
 def test_migration_is_as_free_as_the_policy_says(policy: Migration) -> None:
     bench = ConsumerBench(settings(migration=policy))
@@ -494,7 +501,7 @@ def test_migration_is_as_free_as_the_policy_says(policy: Migration) -> None:
 
 
 def test_a_custom_assignor_cannot_be_upgraded(bench: ConsumerBench) -> None:
-    member, token = bench.new_member("g", protocols={"mine": embedded("t")})
+    member, _ = bench.new_member("g", protocols={"mine": embedded("t")})
     bench.advance(6_000)
     assignment = ConsumerProtocolAssignment(user_data=b"x")
     bench.sync("g", member, 1, {member: b"\0\0" + assignment.encode_bytes(0)})

@@ -271,7 +271,9 @@ class ConsumerGroups(RuleBasedStateMachine):
         # Those that vanished are out by now, whose instances were taken have started over.
         self.partitions_have_one_reader()
         group = self.bench.shard.consumers.get("g")
-        if group is None or not group.members:
+        if group is None or len(group.members) == group.classic_count:
+            # Heartbeats of the classic protocol compute no target: where a group may not be downgraded it waits, as in
+            # Apache Kafka, for somebody to join.
             return
         assert group.state is ConsumerState.STABLE, [
             (member.member_id, member.epoch, member.state) for member in group.members.values()

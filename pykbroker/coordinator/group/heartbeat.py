@@ -69,6 +69,9 @@ _REGEX_MIN_INTERVAL_MS: Final = 10_000
 _RETRY_MS: Final = 500
 
 
+AppendFailed = Callable[[ErrorCode, int], Result]
+
+
 class ConsumerClient(NamedTuple):
     """Who sent a request. `new_member_id` is a fresh uuid, should an id be needed."""
 
@@ -214,6 +217,7 @@ class ConsumerInput:
         member = existing._replace(member_id=member_id, epoch=0, previous_epoch=0)
         # The old one is gone with its timers, the new one has what it had.
         self.cancel_timers(existing.member_id)
+        self._watch_again_if_refused()
         records = self.result.records
         records += removed_member(group.group_id, existing.member_id)
         records.append(member_record(group.group_id, member))
@@ -379,6 +383,7 @@ class ConsumerInput:
         group = self.group
         group_id = group.group_id
         result = self.result
+        self._watch_again_if_refused()
         if can_downgrade(group, members, self.settings):
             self.became_classic = to_classic(group, self.topics, self.settings, self.now_ms, result, leaving=members)
             return
@@ -400,6 +405,18 @@ class ConsumerInput:
             self.result.cancel_timer(key(group_id, member_id))
         self.group.rejoin_timers.discard(member_id)
 
+    def _watch_again_if_refused(self) -> None:
+        """Timers move whether the records are written or not: nobody may be left whose session never ends."""
+        group, timeout_ms = self.group, self.settings.consumer_config(self.group.group_id).session_timeout_ms
+
+        def watch(_error: ErrorCode, _now_ms: int) -> Result:
+            result = Result()
+            for member_id in group.members:
+                result.set_timer(session_timer(group.group_id, member_id), timeout_ms)
+            return result
+
+        self.result.append_failed = watch
+
     # -- timers -------------------------------------------------------------------------------------------------------
 
     def timer(self, key: TimerKey, event: object) -> None:
@@ -416,8 +433,8 @@ class ConsumerInput:
             return
         logger.info("Group %s: member %s is out: %s", self.group.group_id, member.member_id, _REASONS[kind])
         self.group.rejoin_timers.discard(member.member_id)
-        self.result.append_failed = _again(key, event)
         self.fence([member])
+        self.result.append_failed = _again(key, event, self.result.append_failed)
 
     def _resolve(
         self, slices: Generator[None, None, dict[str, frozenset[str]]], may_describe: Callable[[str], bool]
@@ -475,11 +492,11 @@ _REASONS: Final = {
 }
 
 
-def _again(key: TimerKey, event: object) -> Callable[[ErrorCode, int], Result]:
+def _again(key: TimerKey, event: object, before: AppendFailed | None) -> AppendFailed:
     """What a timer decided could not be written: it fires again."""
 
-    def retry(_error: ErrorCode, _now_ms: int) -> Result:
-        result = Result()
+    def retry(error: ErrorCode, now_ms: int) -> Result:
+        result = Result() if before is None else before(error, now_ms)
         result.set_timer(key, _RETRY_MS, event)
         return result
 
