@@ -53,9 +53,12 @@ class Kills:
 
         wait_until(grew, f"{least} more after {before} (killed: {' '.join(self.done)})", timeout_s=timeout_s)
 
+    def _note(self, victim: str) -> None:
+        self.done.append(f"{victim}@{time.monotonic() - self._began:.1f}s")
+
     def _kill(self) -> None:
         if self._random.random() < self._broker_share:
-            self.done.append("broker")
+            self._note("broker")
             # Apache Kafka 4.3.1 alone, after a SIGKILL: a transaction that its coordinator says is CompleteAbort stays
             # open in a partition of data (no marker; the last stable offset stands still for good), within some ten
             # kills. It judges the tests with a clean stop in that place.
@@ -63,5 +66,5 @@ class Kills:
             self._node.start()
         else:
             slot = self._random.choice(self._slots)
-            self.done.append(slot.name)
+            self._note(slot.name)
             slot.kill()
