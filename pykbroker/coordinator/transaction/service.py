@@ -276,8 +276,10 @@ class TransactionService:
             self._completion(job, answer)
 
     def _completion(self, job: Job, code: ErrorCode) -> None:
-        if code is ErrorCode.NONE or code is ErrorCode.NOT_COORDINATOR:
+        if code is ErrorCode.NONE:
             return
+        # NOT_COORDINATOR too: that is what a log says that has no room left, and whose leader this still is. If it is
+        # not, `_completed` knows.
         logger.info("%r are written, but not yet that they are: %s", job, code.name)
         self._runtime.loop.call_later(RETRY_SECONDS, self._completed, job)
 

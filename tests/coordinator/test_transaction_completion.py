@@ -1,0 +1,30 @@
+"""The end of a transaction is written, whatever stands in its way. Found by the simulation of whole nodes."""
+
+from __future__ import annotations
+
+from pykbroker.coordinator.transaction.shard import Identity, Producer
+from pykbroker.coordinator.transaction.states import COMPLETE_COMMIT, PREPARE_COMMIT
+from pykbroker_wire.errors import ErrorCode
+from tests.coordinator.transaction_bench import TransactionBench
+
+PLACE = ("t", 0)
+ELSEWHERE = 2
+
+
+def test_a_completion_that_a_full_disk_refused_is_written_later() -> None:
+    """A full disk answers as a coordinator does that is none, and yet nobody else will come to complete it."""
+    bench = TransactionBench()
+    bench.leader(PLACE, ELSEWHERE)
+    given = bench.init("a")
+    assert isinstance(given, Identity)
+    producer = Producer("a", given.producer_id, given.producer_epoch)
+    assert bench.add(producer, PLACE) == ErrorCode.NONE
+    bench.end(producer, commit=True)
+    assert bench.shard.transactions["a"].state is PREPARE_COMMIT
+    bench.partition.refuse = ErrorCode.KAFKA_STORAGE_ERROR
+    bench.answer(ELSEWHERE)
+    bench.advance(5_000)
+    assert bench.shard.transactions["a"].state is PREPARE_COMMIT
+    bench.partition.refuse = None
+    bench.advance(5_000)
+    assert bench.shard.transactions["a"].state is COMPLETE_COMMIT
