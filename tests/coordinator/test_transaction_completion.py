@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pykbroker.coordinator.transaction.shard import Identity, Producer
-from pykbroker.coordinator.transaction.states import COMPLETE_COMMIT, PREPARE_COMMIT
+from pykbroker.coordinator.transaction.states import COMPLETE_COMMIT, PREPARE_COMMIT, TransactionState
 from pykbroker_wire.errors import ErrorCode
 from tests.coordinator.transaction_bench import TransactionBench
 
 PLACE = ("t", 0)
 ELSEWHERE = 2
+
+
+def state(bench: TransactionBench) -> TransactionState:
+    return bench.shard.transactions["a"].state
 
 
 def test_a_completion_that_a_full_disk_refused_is_written_later() -> None:
@@ -20,11 +24,11 @@ def test_a_completion_that_a_full_disk_refused_is_written_later() -> None:
     producer = Producer("a", given.producer_id, given.producer_epoch)
     assert bench.add(producer, PLACE) == ErrorCode.NONE
     bench.end(producer, commit=True)
-    assert bench.shard.transactions["a"].state is PREPARE_COMMIT
+    assert state(bench) is PREPARE_COMMIT
     bench.partition.refuse = ErrorCode.KAFKA_STORAGE_ERROR
     bench.answer(ELSEWHERE)
     bench.advance(5_000)
-    assert bench.shard.transactions["a"].state is PREPARE_COMMIT
+    assert state(bench) is PREPARE_COMMIT
     bench.partition.refuse = None
     bench.advance(5_000)
-    assert bench.shard.transactions["a"].state is COMPLETE_COMMIT
+    assert state(bench) is COMPLETE_COMMIT

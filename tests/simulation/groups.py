@@ -37,7 +37,7 @@ async def members(stage: Stage, kinds: list[type[Member]], *, power_loss: bool =
     watcher = Offsets(stage.cluster, stage.history, "watcher")
     stage.in_background(watcher.watch([kind.__name__ for kind in kinds], PLACES))
     if not power_loss:
-        stage.in_background(stage.look_now_and_then())
+        stage.in_background(stage.look_now_and_then(4.0))
 
     async def comings_and_goings() -> None:
         for _ in range(rng.randint(6, 12)):

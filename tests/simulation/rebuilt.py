@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from pykbroker.coordinator.group.consumer import ConsumerGroup
 from pykbroker.coordinator.group.offsets import Offsets
 from pykbroker.coordinator.group.shard import GroupShard
 from pykbroker.coordinator.runtime import CoordinatorRuntime
+from pykbroker.coordinator.transaction.shard import TransactionShard
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_log.producers import ProducerEntry, ProducerStates
 from pykbroker_wire.records.batch import iter_batches
@@ -109,6 +111,7 @@ def contents_of_groups(shard: GroupShard) -> dict[object, object]:
     found: dict[object, object] = {
         ("group", name): freeze(group.stored) for name, group in shard.groups.items() if group.stored is not None
     }
+    found.update({("consumers", name): contents_of_consumer_group(group) for name, group in shard.consumers.items()})
     found.update(contents_of_offsets(shard.offsets))
     return found
 
@@ -125,6 +128,35 @@ def contents_of_offsets(offsets: Offsets) -> dict[object, object]:
     for group, undecided in offsets._open.items():
         for (topic, partition), producers in undecided.items():
             found["open", group, topic, partition] = frozenset(producers)
+    return found
+
+
+def contents_of_consumer_group(group: ConsumerGroup) -> object:
+    """Soft state (timers, what is being resolved) left out."""
+    members = {
+        member.member_id: (member.epoch, member.previous_epoch, *map(freeze, member[3:]))
+        for member in group.members.values()
+    }
+    return (
+        group.epoch,
+        group.metadata_hash,
+        group.target_epoch,
+        freeze(group.target),
+        freeze(members),
+        freeze(group.partition_epochs),
+        freeze(group.static_members),
+        freeze(group.subscribers),
+        freeze(group.resolved),
+    )
+
+
+def contents_of_transactions(shard: TransactionShard) -> dict[object, object]:
+    """The epoch before the last is not in the log, as in Apache Kafka."""
+    found: dict[object, object] = {
+        transactional_id: freeze(transaction._replace(last_epoch=-1))
+        for transactional_id, transaction in shard.transactions.items()
+    }
+    found["ongoing",] = frozenset(shard.ongoing)
     return found
 
 

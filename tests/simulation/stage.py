@@ -15,7 +15,7 @@ from tests.simulation.brokers import Cluster, SimBroker
 from tests.simulation.clients.base import Peer
 from tests.simulation.clients.reader import Reader
 from tests.simulation.history.events import History, Log, Place, Restarted
-from tests.simulation.rebuilt import contents_of_groups, coordinators_agree
+from tests.simulation.rebuilt import contents_of_groups, contents_of_transactions, coordinators_agree
 from tests.simulation.world import World
 
 SIMULATED_SECONDS = 900.0
@@ -127,9 +127,9 @@ class Stage:
             if broker.up:
                 agree(broker)
 
-    async def look_now_and_then(self) -> None:
+    async def look_now_and_then(self, pause: float = 1.0) -> None:
         while True:
-            await asyncio.sleep(self.random.uniform(0.05, 0.5))
+            await asyncio.sleep(self.random.uniform(0.05, pause))
             self.agree()
 
     # -- the end ------------------------------------------------------------------------------------------------------
@@ -157,6 +157,7 @@ def agree(broker: SimBroker) -> None:
     services = broker.node.services
     now_ms = broker.world.now_ms()
     coordinators_agree(services.groups.coordinator, contents_of_groups, now_ms)
+    coordinators_agree(services.transactions.coordinator, contents_of_transactions, now_ms)
 
 
 def play(scenario: Callable[[Stage], Awaitable[None]], stage: Stage) -> World:

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.simulation.groups import classic
+from tests.simulation.groups import classic, consumer
 from tests.simulation.stage import Stage
 
-BLOCK = 10
+pytestmark = pytest.mark.slow
 
 
-def each_seed(first: int, run: Callable[[int], Stage], count: int = BLOCK) -> None:
+def each_seed(first: int, run: Callable[[int], Stage], count: int) -> None:
     """Run a block of seeds; whatever fails says with which."""
     for seed in range(first, first + count):
         try:
@@ -21,13 +21,27 @@ def each_seed(first: int, run: Callable[[int], Stage], count: int = BLOCK) -> No
             raise AssertionError(f"seed {seed}") from error
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("first", range(2000, 2030, BLOCK))
 @pytest.mark.parametrize("brokers", [1, 2])
-def test_a_classic_group_survives_its_members_and_its_coordinator(first: int, brokers: int) -> None:
-    each_seed(first, lambda seed: classic(seed, brokers=brokers))
+def test_a_classic_group_survives_its_members_and_its_coordinator(brokers: int) -> None:
+    each_seed(2000, lambda seed: classic(seed, brokers=brokers), 20)
 
 
-@pytest.mark.slow
 def test_a_classic_group_comes_back_after_the_power_went() -> None:
-    each_seed(2100, lambda seed: classic(seed, power_loss=True))
+    each_seed(2100, lambda seed: classic(seed, power_loss=True), 10)
+
+
+@pytest.mark.parametrize("brokers", [1, 2])
+def test_a_consumer_group_survives_its_members_and_its_coordinator(brokers: int) -> None:
+    each_seed(2200, lambda seed: consumer(seed, brokers=brokers), 15)
+
+
+def test_a_consumer_group_comes_back_after_the_power_went() -> None:
+    each_seed(2300, lambda seed: consumer(seed, power_loss=True), 10)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(10_000, 10_500, 50))
+@pytest.mark.parametrize("run", [classic, consumer])
+@pytest.mark.parametrize("brokers", [1, 2])
+def test_many_seeds_of_groups(brokers: int, run: Callable[..., Stage], first: int) -> None:
+    each_seed(first, lambda seed: run(seed, brokers=brokers, power_loss=seed % 5 == 0), 50)

@@ -3,19 +3,25 @@ printed."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from tests.simulation.test_groups import each_seed
-from tests.simulation.transactions import run_producers
+from tests.simulation.transactions import run_producers, run_transform
 
 pytestmark = pytest.mark.slow
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("brokers", [1, 2])
 @pytest.mark.parametrize("version", [1, 2])
 def test_transactions_are_whole_and_read_as_such(version: int, brokers: int) -> None:
     first = 3000 + 200 * version + 100 * brokers
-    each_seed(first, lambda seed: run_producers(seed, version=version, brokers=brokers), 25)
+    each_seed(first, lambda seed: run_producers(seed, version=version, brokers=brokers), 20)
 
 
 def test_transactions_end_when_disks_were_full() -> None:
@@ -24,4 +30,45 @@ def test_transactions_end_when_disks_were_full() -> None:
 
 
 def test_transactions_end_after_the_power_went() -> None:
-    each_seed(3800, lambda seed: run_producers(seed, power_loss=True), 25)
+    each_seed(3800, lambda seed: run_producers(seed, power_loss=True), 20)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_loop_that_is_killed_and_doubled_writes_each_input_once(version: int) -> None:
+    each_seed(3900, lambda seed: run_transform(seed, version=version, brokers=1 + seed % 2), 12)
+
+
+def test_a_seed_gives_the_same_trace_in_two_processes() -> None:
+    program = (
+        "from tests.simulation.transactions import run_producers, run_transform\n"
+        "from tests.simulation.groups import consumer\n"
+        "for stage in (run_producers(5, brokers=2), run_transform(5, brokers=2), consumer(5, brokers=2)):\n"
+        "    print(stage.world.trace.digest(), stage.world.trace.events)\n"
+    )
+    path = os.pathsep.join(str(ROOT / part) for part in ("", "wire", "log", "raft"))
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": hash_seed},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("0", "1")
+    ]
+    assert found[0] == found[1]
+    assert all(int(line.split()[1]) > 100 for line in found[0].splitlines())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(20_000, 21_000, 50))
+def test_many_seeds_of_transactions(first: int) -> None:
+    each_seed(
+        first,
+        lambda seed: run_producers(
+            seed, version=1 + seed % 2, brokers=1 + seed // 2 % 2, full=seed % 7 == 0, power_loss=seed % 11 == 0
+        ),
+        50,
+    )
+    each_seed(first, lambda seed: run_transform(seed, version=1 + seed % 2, brokers=1 + seed // 2 % 2), 25)

@@ -17,7 +17,10 @@ from tests.simulation.stage import Stage, play
 
 TOPIC = "orders"
 PLACES: list[Place] = [(TOPIC, index) for index in range(3)]
-GROUPS = ["g0", "g1"]
+IDS = ["t0", "t1"]
+#: a group for each transactional id and one for plain commits, whose offsets only rise; and one for everybody
+MIXED = "mixed"
+PLAIN = "plain"
 #: After this nothing of a killed client is open: its timeout, the coordinator's look round, and some tries.
 SETTLE_SECONDS = 12.0
 
@@ -58,7 +61,7 @@ async def producers(stage: Stage, version: int, *, power_loss: bool = False, ful
                 stage.in_background(reader.forever())
     offset_places = [PLACES[0]]
     watcher = Offsets(stage.cluster, stage.history, "watcher")
-    stage.in_background(watcher.watch(GROUPS, offset_places))
+    stage.in_background(watcher.watch([*IDS, PLAIN, MIXED], offset_places))
     if not power_loss:
         stage.in_background(stage.look_now_and_then())
 
@@ -69,7 +72,7 @@ async def producers(stage: Stage, version: int, *, power_loss: bool = False, ful
                 stage.cluster,
                 stage.history,
                 f"p{number}.{life}",
-                f"t{rng.randint(0, 1)}",
+                rng.choice(IDS),
                 version=version,
                 timeout_ms=rng.choice([1_500, 4_000]),
                 trouble=trouble,
@@ -83,27 +86,30 @@ async def producers(stage: Stage, version: int, *, power_loss: bool = False, ful
                 task.cancel()
                 await _end_of(task)
 
-    plain = Offsets(stage.cluster, stage.history, "plain")
+    plain = [Offsets(stage.cluster, stage.history, f"commits {group}") for group in (PLAIN, MIXED)]
     faults = [stage.crashes(rng.randint(0, 4), power_loss=power_loss)]
     if full:
         faults.append(stage.full_disks(rng.randint(1, 4)))
     await stage.together(
-        *(career(number) for number in range(3)), plain.commit_now_and_then("g0", PLACES[0], 8), *faults
+        *(career(number) for number in range(3)),
+        plain[0].commit_now_and_then(PLAIN, PLACES[0], 8),
+        plain[1].commit_now_and_then(MIXED, PLACES[0], 8),
+        *faults,
     )
     await settle(stage)
     logs, stable = await stage.logs(PLACES)
-    for group in GROUPS:
+    for group in (*IDS, PLAIN, MIXED):
         await watcher.fetched(group, PLACES[0])
     if not power_loss:
         insist(
             *of_transactions(stage.history, logs, stable, epochs_rise=version == 2),
-            *(of_offsets(stage.history) if not full else []),
+            *of_offsets(stage.history, mixed=MIXED),
         )
 
 
 async def _live(producer: TransactionalProducer, transactions: int) -> None:
     try:
-        await producer.run(transactions, PLACES, GROUPS)
+        await producer.run(transactions, PLACES, [producer.transactional_id, MIXED])
     except Fenced as error:
         producer.note("fenced", str(error))
 
@@ -162,7 +168,15 @@ async def transform(stage: Stage, version: int) -> None:
             if rng.random() < 0.6:
                 task.cancel()
 
-    await stage.together(feeder.run(12, [source], []), lives(), stage.crashes(rng.randint(0, 4)))
+    async def feed() -> None:
+        for _ in range(6):
+            try:
+                await feeder.run(2, [source], [])
+            except Fenced as error:
+                # Its transaction was open for too long.
+                feeder.note("fenced", str(error))
+
+    await stage.together(feed(), lives(), stage.crashes(rng.randint(0, 4)))
     # One more life, which does what is left.
     last = loop(1_000)
     stage.in_background(last.forever())

@@ -51,6 +51,8 @@ def of_groups(history: History) -> list[Iterator[str]]:
     ]
 
 
-def of_offsets(history: History) -> list[Iterator[str]]:
-    """For committers whose offsets only rise."""
+def of_offsets(history: History, *, mixed: str | None = None) -> list[Iterator[str]]:
+    """For committers whose offsets only rise; in the group `mixed` they do not."""
+    if mixed is not None:
+        history = history.without_group(mixed)
     return [offsets.commits_are_kept(history), offsets.fetches_never_go_back(history)]

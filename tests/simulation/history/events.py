@@ -166,6 +166,12 @@ class History:
         self.events.append(event)
         return event
 
+    def without_group(self, group: str) -> History:
+        """A copy in which nobody fetched a group's offsets."""
+        copy = History()
+        copy.events = [event for event in self.events if not isinstance(event, FetchedOffset) or event.group != group]
+        return copy
+
     def of(self, kind: type[E]) -> Iterator[E]:
         return (event for event in self.events if isinstance(event, kind))
 
