@@ -43,7 +43,7 @@ class ParkedFetch:
         self.poked = False
         self._partitions = list(partitions)
         for partition in self._partitions:
-            partition.fetch_waiters.add(self)
+            partition.fetch_waiters[self] = None
         self._deadline = deadlines.after(wait_seconds, self._expire)
         self.future.add_done_callback(self._done)
 
@@ -74,6 +74,6 @@ class ParkedFetch:
         # Also when the connection closed and cancelled it: nothing of a parked fetch stays behind.
         self._deadline.cancel()
         for partition in self._partitions:
-            partition.fetch_waiters.discard(self)
+            partition.fetch_waiters.pop(self, None)
         # Who reads knows this object: without the circle it goes at once, and not with the next collection.
         self._read = _read_no_more

@@ -67,7 +67,8 @@ class Partition:
         self.is_leader = False
         #: its log directory failed: every access answers KAFKA_STORAGE_ERROR
         self.offline = False
-        self.fetch_waiters: set[ParkedFetch] = set()
+        #: in the order in which they came: who waits longest is told first, and the same run tells in the same order
+        self.fetch_waiters: dict[ParkedFetch, None] = {}
         self._log: PartitionLog | None = None
         self._followers: dict[int, int] = {}
         self._alone = False

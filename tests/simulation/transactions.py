@@ -5,14 +5,22 @@ from __future__ import annotations
 import asyncio
 
 from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from pykbroker_wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from pykbroker_wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from tests.simulation.clients.base import QUIET, Trouble
 from tests.simulation.clients.producer import Fenced, TransactionalProducer
 from tests.simulation.clients.reader import Offsets, Reader
 from tests.simulation.clients.transform import Transform
 from tests.simulation.history.checks import insist, of_offsets, of_transactions
 from tests.simulation.history.events import Place, Read
+from tests.simulation.history.isolation import reads_are_exact
 from tests.simulation.history.offsets import each_input_once
+from tests.simulation.history.writes import nothing_hangs
 from tests.simulation.stage import Stage, play
 
 TOPIC = "orders"
@@ -97,10 +105,19 @@ async def producers(stage: Stage, version: int, *, power_loss: bool = False, ful
         *faults,
     )
     await settle(stage)
+    if power_loss:
+        await end_hanging(stage, [*PLACES, *(("__consumer_offsets", index) for index in range(2))])
     logs, stable = await stage.logs(PLACES)
     for group in (*IDS, PLAIN, MIXED):
         await watcher.fetched(group, PLACES[0])
-    if not power_loss:
+    if power_loss:
+        # What was acknowledged may be gone; what is there is whole, and can be read.
+        ended = stage.history.without_before("last orders-0 True")
+        insist(
+            nothing_hangs(logs, stable),
+            reads_are_exact(ended, logs),
+        )
+    else:
         insist(
             *of_transactions(stage.history, logs, stable, epochs_rise=version == 2),
             *of_offsets(stage.history, mixed=MIXED),
@@ -128,6 +145,32 @@ async def settle(stage: Stage) -> None:
     await stage.hush()
     await asyncio.sleep(SETTLE_SECONDS)
     stage.agree()
+
+
+async def end_hanging(stage: Stage, places: list[Place]) -> None:
+    """What `kafka-transactions find-hanging` and `abort` do: a power loss may have taken a transaction from its
+    coordinator and left it in a log."""
+    admin = stage.peer("kafka-transactions")
+    for topic, index in places:
+        place = topic, index
+        asked = [TopicRequest(name=topic, partition_indexes=[index])]
+        answer = await admin.once(await admin.leader(place), DescribeProducersRequest(topics=asked))
+        found = answer.topics[0].partitions[0]
+        assert found.error_code == ErrorCode.NONE, ErrorCode(found.error_code)
+        for producer in found.active_producers:
+            if producer.current_txn_start_offset < 0:
+                continue
+            marker = WritableTxnMarker(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                transaction_result=False,
+                topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[index])],
+                coordinator_epoch=max(producer.coordinator_epoch, 0),
+            )
+            written = await admin.once(await admin.leader(place), WriteTxnMarkersRequest(markers=[marker]))
+            code = written.markers[0].topics[0].partitions[0].error_code
+            admin.note("ended", place, code)
+            assert code == ErrorCode.NONE, ErrorCode(code)
 
 
 async def transform(stage: Stage, version: int) -> None:

@@ -303,7 +303,8 @@ class ConsumerMember(Member):
             await self.pause(0.2, 0.5)
         else:
             self.check_replaced(code)
-            assert code in OUT, ErrorCode(code)
+            # A power loss may take the whole group.
+            assert code in OUT or code == ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode(code)
             self._new()
         return False
 

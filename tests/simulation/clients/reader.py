@@ -6,6 +6,7 @@ from typing import Any
 
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pykbroker_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from pykbroker_wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -60,11 +61,27 @@ class Reader(Peer):
             return None
         assert not answer.error_code, ErrorCode(answer.error_code)
         found = answer.responses[0].partitions[0]
+        if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            # A loss of power took what was there.
+            self.position = await self._start()
+            self.note("out of range", self.position)
+            return None
         if found.error_code:
             assert found.error_code in MOVED, ErrorCode(found.error_code)
             self.lost_leader(self.place)
             return None
         return found
+
+    async def _start(self) -> int:
+        topic, index = self.place
+        partition = ListOffsetsPartition(partition_index=index, timestamp=-2)
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[partition])])
+        while True:
+            answer = await self.once(await self.leader(self.place), request)
+            if answer is not None and not answer.topics[0].partitions[0].error_code:
+                return int(answer.topics[0].partitions[0].offset)
+            self.lost_leader(self.place)
+            await self.pause()
 
     async def poll(self, wait_ms: int = 500, max_bytes: int = 1 << 20) -> tuple[tuple[int, bytes], ...]:
         started = self.history.now()

@@ -172,6 +172,13 @@ class History:
         copy.events = [event for event in self.events if not isinstance(event, FetchedOffset) or event.group != group]
         return copy
 
+    def without_before(self, client: str) -> History:
+        """A copy that begins with the first event of a client."""
+        copy = History()
+        first = next(index for index, event in enumerate(self.events) if event.client == client)
+        copy.events = self.events[first:]
+        return copy
+
     def of(self, kind: type[E]) -> Iterator[E]:
         return (event for event in self.events if isinstance(event, kind))
 
