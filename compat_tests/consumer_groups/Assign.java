@@ -25,7 +25,7 @@ import org.apache.kafka.coordinator.group.modern.MemberSubscriptionAndAssignment
 
 /**
  * Kafka's own assignors, asked line by line:
- *   ASSIGNOR | TOPIC=COUNT ... | MEMBER INSTANCE-OR-* TOPIC+TOPIC TOPIC:0.1.2+TOPIC:3 | MEMBER ...
+ *   ASSIGNOR (with ! if the members subscribe in different ways) | TOPIC=COUNT ... | MEMBER INSTANCE-OR-* TOPIC+TOPIC TOPIC:0.1.2+TOPIC:3 | MEMBER ...
  * answered by MEMBER TOPIC:0.1.2+TOPIC:3 | ..., everything sorted; "-" stands for nothing.
  */
 public final class Assign {
@@ -59,8 +59,8 @@ public final class Assign {
             members.put(words[0], new MemberSubscriptionAndAssignmentImpl(
                 Optional.empty(), instance, topics, new Assignment(assigned)));
         }
-        ConsumerGroupPartitionAssignor assignor = parts[0].equals("range") ? new RangeAssignor() : new UniformAssignor();
-        SubscriptionType type = subscriptions.size() > 1 ? SubscriptionType.HETEROGENEOUS : SubscriptionType.HOMOGENEOUS;
+        ConsumerGroupPartitionAssignor assignor = parts[0].startsWith("range") ? new RangeAssignor() : new UniformAssignor();
+        SubscriptionType type = subscriptions.size() > 1 || parts[0].endsWith("!") ? SubscriptionType.HETEROGENEOUS : SubscriptionType.HOMOGENEOUS;
         GroupAssignment result = assignor.assign(new GroupSpecImpl(members, type, owners), new Describer(counts));
         List<String> found = new ArrayList<>();
         for (String member : new TreeSet<>(members.keySet())) {

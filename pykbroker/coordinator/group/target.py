@@ -21,8 +21,8 @@ def compute_target(
     group: ConsumerGroup, epoch: int, updated: ConsumerMember, assignor: Assignor, topics: GroupTopics, now_ms: int
 ) -> tuple[list[Record], Target]:
     """The records, and the target of `updated`, which joins, replaces the holder of its instance id or has changed."""
-    subscribers = _subscribers(group, updated, topics)
-    assignment = assignor(subscribers, topics)
+    subscribers, mixed = _subscribers(group, updated, topics)
+    assignment = assignor(subscribers, topics, mixed=mixed)
     records: list[Record] = []
     for member_id in hash_map_order(subscribers, java_hash):
         target = {topic_id: frozenset(partitions) for topic_id, partitions in assignment.get(member_id, {}).items()}
@@ -33,11 +33,16 @@ def compute_target(
     return records, {topic_id: frozenset(partitions) for topic_id, partitions in own.items()}
 
 
-def _subscribers(group: ConsumerGroup, updated: ConsumerMember, topics: GroupTopics) -> dict[str, Subscriber]:
+def _subscribers(
+    group: ConsumerGroup, updated: ConsumerMember, topics: GroupTopics
+) -> tuple[dict[str, Subscriber], bool]:
+    """And whether they subscribe in different ways: by other names or patterns, or by names and patterns at once."""
     ids_of = _memo(topics)
     subscribers: dict[str, Subscriber] = {}
+    ways: set[tuple[frozenset[str], str]] = set()
 
     def add(member: ConsumerMember, target: Target) -> None:
+        ways.add((member.topics, member.regex or ""))
         subscribers[member.member_id] = Subscriber(
             member.instance_id, member.rack_id, ids_of(subscribed_topics(member, group.resolved)), target
         )
@@ -50,7 +55,7 @@ def _subscribers(group: ConsumerGroup, updated: ConsumerMember, topics: GroupTop
         add(updated, group.target.get(previous_id, NO_TARGET))
     else:
         add(updated, group.target.get(updated.member_id, NO_TARGET))
-    return subscribers
+    return subscribers, len(ways) > 1 or any(names and regex for names, regex in ways)
 
 
 def _memo(topics: GroupTopics) -> Callable[[frozenset[str]], frozenset[bytes]]:

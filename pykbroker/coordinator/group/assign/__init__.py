@@ -14,8 +14,8 @@ the topic; every member is in the result; nothing that was handed in is changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, Protocol
 
 from pykbroker.coordinator.group.assign.group import Assignment, Subscriber, Topics
 from pykbroker.coordinator.group.assign.range_assignor import range_
@@ -23,7 +23,12 @@ from pykbroker.coordinator.group.assign.uniform import uniform
 
 __all__ = ["ASSIGNORS", "Assignment", "Assignor", "Subscriber", "Topics", "range_", "uniform"]
 
-Assignor = Callable[[Mapping[str, Subscriber], Topics], Assignment]
+
+class Assignor(Protocol):
+    def __call__(self, members: Mapping[str, Subscriber], topics: Topics, *, mixed: bool = False) -> Assignment:
+        """`mixed`: members subscribe in different ways (one by name, one by pattern), even if to the same topics."""
+        ...
+
 
 #: By the names that members ask for and group.consumer.assignors lists.
 ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": uniform, "range": range_}

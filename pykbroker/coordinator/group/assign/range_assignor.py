@@ -14,7 +14,7 @@ from pykbroker.coordinator.group.assign.group import Assignment, Subscriber, Top
 from pykbroker.coordinator.group.java import java_order
 
 
-def range_(members: Mapping[str, Subscriber], topics: Topics) -> Assignment:
+def range_(members: Mapping[str, Subscriber], topics: Topics, *, mixed: bool = False) -> Assignment:
     counts = partition_counts(members, topics)
     subscribers: dict[bytes, list[str]] = {topic_id: [] for topic_id in sorted(counts)}
     for member_id in sorted(members, key=lambda member_id: _place(member_id, members[member_id])):

@@ -13,12 +13,12 @@ from pykbroker.coordinator.group.assign.mixed import balance
 from pykbroker.coordinator.group.java import collection_buckets, hash_map_order, java_hash, uuid_hash
 
 
-def uniform(members: Mapping[str, Subscriber], topics: Topics) -> Assignment:
+def uniform(members: Mapping[str, Subscriber], topics: Topics, *, mixed: bool = False) -> Assignment:
     counts = partition_counts(members, topics)
     order = hash_map_order(members, java_hash)
     if not counts:
         return {member_id: {} for member_id in order}
-    if len({member.topic_ids for member in members.values()}) > 1:
+    if mixed or len({member.topic_ids for member in members.values()}) > 1:
         return balance(members, order, counts)
     return _share_out(members, order, counts)
 
