@@ -305,6 +305,46 @@ def regular_expressions(s: Session) -> None:
     describe(s, "described, left", group)
 
 
+def names_beside_patterns(s: Session) -> None:
+    """Members that subscribe to the same topic, one by a pattern and the others by its name, or missing another one."""
+    s.until_coordinator()
+    topic = assignable(s, "z-1", partitions=7)
+    by_name = Member(s, s.name("g"), "by-name")
+    by_name.join([topic])
+    by_name.comply()
+    by_pattern = Member(s, s.name("g"), "by-pattern")
+    by_pattern.join(None, " by pattern", subscribed_topic_regex=s.name("z-.*"))
+
+    def resolved() -> bool:
+        answer = s.ask(beat(s.name("g"), by_pattern.name, by_pattern.epoch))
+        known, by_pattern.epoch = by_pattern.epoch, answer.member_epoch
+        return bool(answer.member_epoch > known)
+
+    s.until(resolved, "the pattern is resolved")
+    for _ in range(4):
+        by_name.beat("")
+        by_name.comply()
+        by_pattern.beat("")
+        by_pattern.comply()
+    other = Member(s, s.name("g"), "other")
+    other.join([topic, s.name("missing")])
+    for _ in range(4):
+        for member in (by_name, by_pattern, other):
+            member.beat("")
+            member.comply()
+    describe(s, "described", s.name("g"))
+    for member in (by_name, by_pattern, other):
+        member.leave()
+    first, second, third = (Member(s, s.name("h"), name) for name in ("first", "second", "third"))
+    for member, topics in ((first, [topic]), (second, [topic, s.name("missing")]), (third, [topic])):
+        member.join(topics)
+    for _ in range(4):
+        for member in (first, second, third):
+            member.beat("")
+            member.comply()
+    describe(s, "described, with a name of nothing", s.name("h"))
+
+
 def topics_under_way(s: Session) -> None:
     """Topics that come, grow and go while a member subscribes to them."""
     s.until_coordinator()
@@ -475,6 +515,7 @@ SCRIPTS = (
     mixed_assignors,
     static_consumers,
     regular_expressions,
+    names_beside_patterns,
     topics_under_way,
     timeouts_of_consumers,
     assignment_interval,
