@@ -5,24 +5,17 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from compat_tests import needs
-from compat_tests.oracle.kafka import TOOL_JVM, kafka_libs
+from compat_tests.built import java_classes
+from compat_tests.oracle.kafka import java_command
 
 
 class Oracle:
-    """`program`: the name of a .java file in this folder; its classes go to `folder`."""
+    """`program`: the name of a .java file in this folder."""
 
-    def __init__(self, program: str, folder: Path) -> None:
-        classpath = f"{folder}:{kafka_libs()}/*"
-        source = Path(__file__).with_name(f"{program}.java")
-        subprocess.run(
-            [needs.program("javac"), "-cp", classpath, "-d", str(folder), str(source)],
-            check=True,
-            capture_output=True,
-            timeout=120,
-        )
+    def __init__(self, program: str) -> None:
+        classes = java_classes(Path(__file__).with_name(f"{program}.java"))
         self._process = subprocess.Popen(
-            [needs.java(), *TOOL_JVM, "-cp", classpath, program],
+            java_command(program, extra_classpath=classes),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

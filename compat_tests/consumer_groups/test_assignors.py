@@ -31,8 +31,8 @@ class Topics:
 
 
 @pytest.fixture(scope="module")
-def oracle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
-    oracle = Oracle("Assign", tmp_path_factory.mktemp("assign"))
+def oracle() -> Iterator[Oracle]:
+    oracle = Oracle("Assign")
     yield oracle
     oracle.close()
 

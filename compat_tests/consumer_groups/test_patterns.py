@@ -49,9 +49,9 @@ def differ(pattern: str, ours: str, theirs: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def oracle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
+def oracle() -> Iterator[Oracle]:
     needs.python_package("re2")
-    oracle = Oracle("Patterns", tmp_path_factory.mktemp("patterns"))
+    oracle = Oracle("Patterns")
     yield oracle
     oracle.close()
 

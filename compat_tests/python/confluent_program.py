@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import Any
 
 from compat_tests.python.confluent_client import ConfluentMember
+from compat_tests.python.served import serve
 from compat_tests.remote import record_to_wire
 
 
@@ -32,7 +31,7 @@ def member(request: dict[str, Any]) -> ConfluentMember:
 def main() -> None:
     members: list[ConfluentMember] = []
 
-    def handle(request: dict[str, Any]) -> Any:
+    def answer(request: dict[str, Any]) -> Any:
         if request["op"] == "join":
             members.append(member(request))
             return len(members) - 1
@@ -47,14 +46,7 @@ def main() -> None:
                 return None
         raise ValueError(f"unknown op {request['op']}")
 
-    for line in sys.stdin:
-        request = json.loads(line)
-        answer: dict[str, Any] = {"id": request["id"]}
-        try:
-            answer["result"] = handle(request)
-        except Exception as error:  # noqa: BLE001 -- told to whoever asked
-            answer["error"] = repr(error.__cause__ or error)
-        print(json.dumps(answer), flush=True)
+    serve(answer)
 
 
 if __name__ == "__main__":

@@ -65,16 +65,20 @@ class Server:
         return member.leave()
 
 
-def main() -> None:
-    server = Server(CLIENTS[sys.argv[1]]())
+def serve(answer: Callable[[dict[str, Any]], Any]) -> None:
+    """Requests from standard input until it ends."""
     for line in sys.stdin:
         request = json.loads(line)
         said: dict[str, Any] = {"id": request["id"]}
         try:
-            said["result"] = server.answer(request)
+            said["result"] = answer(request)
         except Exception as error:  # noqa: BLE001 -- the test that asked fails with it
-            said["error"] = repr(error)
+            said["error"] = repr(error.__cause__ or error)
         print(json.dumps(said), flush=True)
+
+
+def main() -> None:
+    serve(Server(CLIENTS[sys.argv[1]]()).answer)
 
 
 if __name__ == "__main__":
