@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import random
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import pytest
 
-from compat_tests.conftest import FreshBroker
 from compat_tests.node import Node, Pykbroker
 from compat_tests.oracle.kafka import ApacheKafka
 
+# Who was killed is missed after two seconds, in both group protocols, and a transaction whose time is over ends soon.
+QUICK = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "group.min.session.timeout.ms": "500",
+    "group.consumer.min.session.timeout.ms": "500",
+    "group.consumer.session.timeout.ms": "2000",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "200",
+}
 # Below what Linux gives to connections that ask for any port: nobody else is there when the broker comes back.
 PORTS = range(20_000, 30_000, 2)
 
@@ -31,23 +39,16 @@ def steady_port() -> int:
 
 
 @pytest.fixture
-def killable(against: str) -> Iterator[FreshBroker]:
-    """`killable({"key": "value"})`: a node of its own, on a port that it keeps."""
-    made: list[Node] = []
-
-    def make(config: Mapping[str, str] | None = None, *, port: int | None = None) -> Node:
-        port = port if port is not None else steady_port()
-        # Apache Kafka 4.3.1 with eligible leader replicas and one replica: after some SIGKILLs its partitions stay
-        # without a leader, for good. What is tested here does not need them.
-        without = ["--feature", "eligible.leader.replicas.version=0"]
-        node: Node = (
-            ApacheKafka(config, port=port, format_args=without)
-            if against == "apache-kafka"
-            else Pykbroker(config, port=port)
-        )
-        made.append(node)
-        return node.start()
-
-    yield make
-    for node in made:
+def killable(against: str) -> Iterator[Node]:
+    """A running node of one's own, on a port that it keeps."""
+    # Apache Kafka 4.3.1 with eligible leader replicas and one replica: after some SIGKILLs its partitions stay without
+    # a leader, for good. What is tested here does not need them.
+    without = ["--feature", "eligible.leader.replicas.version=0"]
+    port = steady_port()
+    node: Node = (
+        ApacheKafka(QUICK, port=port, format_args=without) if against == "apache-kafka" else Pykbroker(QUICK, port=port)
+    )
+    try:
+        yield node.start()
+    finally:
         node.close()

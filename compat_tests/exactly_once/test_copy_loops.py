@@ -17,7 +17,6 @@ import pytest
 
 from compat_tests.built import go_program, java_classes
 from compat_tests.clients import NOW_MS, Record, wait_until
-from compat_tests.conftest import FreshBroker
 from compat_tests.exactly_once import reading
 from compat_tests.exactly_once.copiers.task import Task
 from compat_tests.exactly_once.kills import Kills
@@ -29,15 +28,6 @@ from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.topics import Topics
 
 PARTITIONS = 2
-#: Who was killed is missed after two seconds, in both protocols.
-BROKER = {
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
-    "group.min.session.timeout.ms": "500",
-    "group.consumer.min.session.timeout.ms": "500",
-    "group.consumer.session.timeout.ms": "2000",
-    "group.consumer.min.heartbeat.interval.ms": "100",
-    "group.consumer.heartbeat.interval.ms": "200",
-}
 
 
 class Loop:
@@ -117,8 +107,8 @@ class LoopSuite:
         return "classic"
 
     @pytest.fixture
-    def loop(self, killable: FreshBroker, protocol: str, command: list[str], tmp_path: Path) -> Iterator[Loop]:
-        made = Loop(killable(BROKER), protocol, command, tmp_path)
+    def loop(self, killable: Node, protocol: str, command: list[str], tmp_path: Path) -> Iterator[Loop]:
+        made = Loop(killable, protocol, command, tmp_path)
         yield made
         made.close()
 

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from compat_tests.clients import wait_until
-from compat_tests.conftest import FreshBroker
 from compat_tests.exactly_once import reading
 from compat_tests.exactly_once.kills import Kills
 from compat_tests.exactly_once.workers import Event, Slot
@@ -26,7 +25,6 @@ PARTITIONS = 2
 #: A transaction that a killed copier left open ends when its time is over: a copier asks for its committed offsets
 #: before it starts its producer, and they are not stable until then.
 TRANSACTION_TIMEOUT_MS = 3000
-BROKER = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
 
 
 def copied(events: list[Event]) -> int:
@@ -132,9 +130,9 @@ def different(wanted: list[bytes], found: list[bytes]) -> str:
 
 
 @pytest.fixture
-def copy(killable: FreshBroker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Copy]:
+def copy(killable: Node, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Copy]:
     kafka_libs()
-    made = Copy(killable(BROKER), tmp_path, in_groups=request.param)
+    made = Copy(killable, tmp_path, in_groups=request.param)
     yield made
     made.close()
 

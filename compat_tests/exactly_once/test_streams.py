@@ -16,7 +16,6 @@ import pytest
 
 from compat_tests.built import java_classes
 from compat_tests.clients import NOW_MS, Record, wait_until
-from compat_tests.conftest import FreshBroker
 from compat_tests.exactly_once import reading
 from compat_tests.exactly_once.kills import Kills
 from compat_tests.exactly_once.workers import Slot
@@ -27,10 +26,6 @@ from compat_tests.topics import Topics
 
 HERE = Path(__file__).parent / "streams"
 WORDS = [f"word{number}" for number in range(20)]
-BROKER = {
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
-    "group.min.session.timeout.ms": "500",
-}
 
 
 class WordCount:
@@ -95,9 +90,9 @@ class WordCount:
 
 
 @pytest.fixture
-def word_count(killable: FreshBroker, tmp_path: Path) -> Iterator[WordCount]:
+def word_count(killable: Node, tmp_path: Path) -> Iterator[WordCount]:
     kafka_libs()
-    made = WordCount(killable(BROKER), tmp_path)
+    made = WordCount(killable, tmp_path)
     yield made
     made.close()
 

@@ -15,7 +15,6 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from compat_tests.clients import wait_until
-from compat_tests.conftest import FreshBroker
 from compat_tests.exactly_once import reading
 from compat_tests.exactly_once.kills import Kills
 from compat_tests.exactly_once.workers import Event, Slot
@@ -25,13 +24,6 @@ from compat_tests.topics import Topics
 
 TOOLS = "org.apache.kafka.tools"
 PARTITIONS = 4
-BROKER = {
-    "group.min.session.timeout.ms": "500",
-    "group.consumer.min.session.timeout.ms": "500",
-    "group.consumer.session.timeout.ms": "2000",
-    "group.consumer.min.heartbeat.interval.ms": "100",
-    "group.consumer.heartbeat.interval.ms": "200",
-}
 
 
 class Group:
@@ -143,9 +135,9 @@ def check_positions(events: list[Event]) -> None:
 
 
 @pytest.fixture
-def group(killable: FreshBroker, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Group]:
+def group(killable: Node, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Group]:
     kafka_libs()
-    made = Group(killable(BROKER), request.param, tmp_path)
+    made = Group(killable, request.param, tmp_path)
     yield made
     made.close()
 
