@@ -265,16 +265,16 @@ class CoordinatorRuntime(Generic[S]):
         answers = [pair for result in results for pair in self._take_requests(host, result)]
         try:
             records = ((key, value, (), now_ms) for key, value in encoded)
-            if transaction is None:
-                batch = build_batch(records, codec=self._codec)
-            else:
-                batch = build_batch(
-                    records,
-                    codec=self._codec,
-                    producer_id=transaction[0],
-                    producer_epoch=transaction[1],
-                    transactional=True,
-                )
+            producer_id, epoch = (-1, -1) if transaction is None else transaction
+            batch = build_batch(
+                records,
+                codec=self._codec,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                # Nobody numbers them, but this is what Apache Kafka writes.
+                base_sequence=0,
+                transactional=transaction is not None,
+            )
             info = host.partition.append(
                 batch, required_acks=-1, origin=AppendOrigin.COORDINATOR, now_ms=now_ms, verification=verification
             )
@@ -290,7 +290,6 @@ class CoordinatorRuntime(Generic[S]):
                     self._carry_out(host, result.append_failed(code, now_ms))
             return False
         at = info.first_offset
-        producer_id = -1 if transaction is None else transaction[0]
         for result in results:
             for record in result.records:
                 host.shard.replay(record, at, producer_id)

@@ -419,7 +419,7 @@ def test_a_transactional_result_is_one_batch_of_its_producer(machine: Machine) -
     assert done(collected) == "0 before"
     plain, transactional = partition.log.headers()
     assert (plain.producer_id, plain.is_transactional, plain.record_count) == (-1, False, 1)
-    assert (transactional.producer_id, transactional.producer_epoch, transactional.base_sequence) == (7, 1, -1)
+    assert (transactional.producer_id, transactional.producer_epoch, transactional.base_sequence) == (7, 1, 0)
     assert (transactional.is_transactional, transactional.is_control, transactional.record_count) == (True, False, 2)
     assert partition.verifications == [None, guard]
     assert machine.shards[0].names == ["before", "a", "b"]
