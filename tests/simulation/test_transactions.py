@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.test_groups import each_seed
-from tests.simulation.transactions import run_producers, run_transform
+from tests.simulation.transactions import run_duel, run_producers, run_transform
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,6 +22,11 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_transactions_are_whole_and_read_as_such(version: int, brokers: int) -> None:
     first = 3000 + 200 * version + 100 * brokers
     each_seed(first, lambda seed: run_producers(seed, version=version, brokers=brokers), 20)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_applications_that_fence_each_other_all_the_time(version: int) -> None:
+    each_seed(3700, lambda seed: run_duel(seed, version=version), 8)
 
 
 def test_transactions_end_when_disks_were_full() -> None:
@@ -72,3 +77,4 @@ def test_many_seeds_of_transactions(first: int) -> None:
         50,
     )
     each_seed(first, lambda seed: run_transform(seed, version=1 + seed % 2, brokers=1 + seed // 2 % 2), 25)
+    each_seed(first, lambda seed: run_duel(seed, version=1 + seed % 2), 10)

@@ -13,7 +13,7 @@ from pykbroker_wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from tests.simulation.clients.base import QUIET, Trouble
-from tests.simulation.clients.producer import Fenced, TransactionalProducer
+from tests.simulation.clients.producer import Fenced, MustAbort, TransactionalProducer
 from tests.simulation.clients.reader import Offsets, Reader
 from tests.simulation.clients.transform import Transform
 from tests.simulation.history.checks import insist, of_offsets, of_transactions
@@ -243,6 +243,54 @@ def _read_by(event: object, client: str) -> list[bytes]:
     if isinstance(event, Read) and event.client == client:
         return [value for _, value in event.records]
     return []
+
+
+async def duel(stage: Stage, version: int) -> None:
+    """Applications that take one transactional id from each other as fast as they can: one is fenced while its first
+    batches are being verified, and its markers are written beside them (KIP-890)."""
+    rng = stage.random
+    if version == 1:
+        await set_version(stage, 1)
+    await stage.peer("admin").create_topic(TOPIC, len(PLACES))
+
+    async def fight(number: int) -> None:
+        for life in range(12):
+            producer = TransactionalProducer(
+                stage.cluster,
+                stage.history,
+                f"p{number}.{life}",
+                "disputed",
+                version=version,
+                trouble=Trouble(lost_answer=0.02),
+            )
+            try:
+                await producer.init()
+                for _ in range(rng.randint(1, 3)):
+                    producer.begin()
+                    try:
+                        for place in rng.sample(PLACES, 2):
+                            await producer.produce(place, producer.values(1))
+                        if rng.random() < 0.3:
+                            await producer.commit_offset("g", PLACES[0], producer.next_offset())
+                    except MustAbort:
+                        await producer.end(commit=False)
+                    else:
+                        await producer.end(commit=rng.random() < 0.8)
+            except Fenced as error:
+                producer.note("fenced", str(error))
+            await asyncio.sleep(rng.uniform(0.0, 0.02))
+
+    await stage.together(*(fight(number) for number in range(4)))
+    await settle(stage)
+    logs, stable = await stage.logs(PLACES)
+    await Offsets(stage.cluster, stage.history, "watcher").fetched("g", PLACES[0])
+    insist(*of_transactions(stage.history, logs, stable, epochs_rise=version == 2), *of_offsets(stage.history))
+
+
+def run_duel(seed: int, *, version: int = 2, brokers: int = 2) -> Stage:
+    stage = Stage(seed, brokers)
+    play(lambda stage: duel(stage, version), stage)
+    return stage
 
 
 def run_producers(
