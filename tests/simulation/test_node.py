@@ -3,16 +3,11 @@ parameter."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from tests.simulation.scenario import simulate
+from tests.simulation.traces import printed_twice
 
-ROOT = Path(__file__).resolve().parents[2]
 #: seeds per test item: an item is long enough to be worth its overhead and short enough to find a seed by
 BLOCK = 10
 
@@ -41,20 +36,10 @@ def test_what_remains_is_legal_when_the_power_goes(first: int) -> None:
 @pytest.mark.parametrize("power_loss", [False, True])
 def test_a_seed_gives_the_same_trace_in_two_processes(power_loss: bool) -> None:
     program = (
-        f"from tests.simulation.scenario import simulate; w = simulate(7, power_loss={power_loss}); "
+        f"from tests.simulation.scenario import simulate
+from tests.simulation.traces import printed_twice; w = simulate(7, power_loss={power_loss}); "
         "print(w.trace.digest(), w.trace.events)"
     )
-    path = os.pathsep.join(str(ROOT / part) for part in ("", "wire", "log", "raft"))
-    found = [
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": hash_seed},
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("0", "1")
-    ]
+    found = printed_twice(program)
     assert found[0] == found[1]
     assert int(found[0].split()[1]) > 100

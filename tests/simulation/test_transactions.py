@@ -3,18 +3,13 @@ printed."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from tests.simulation.test_groups import each_seed
+from tests.simulation.traces import printed_twice
 from tests.simulation.transactions import run_duel, run_producers, run_transform
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("brokers", [1, 2])
@@ -45,23 +40,13 @@ def test_a_loop_that_is_killed_and_doubled_writes_each_input_once(version: int) 
 
 def test_a_seed_gives_the_same_trace_in_two_processes() -> None:
     program = (
-        "from tests.simulation.transactions import run_producers, run_transform\n"
+        "from tests.simulation.traces import printed_twice
+from tests.simulation.transactions import run_producers, run_transform\n"
         "from tests.simulation.groups import consumer\n"
         "for stage in (run_producers(5, brokers=2), run_transform(5, brokers=2), consumer(5, brokers=2)):\n"
         "    print(stage.world.trace.digest(), stage.world.trace.events)\n"
     )
-    path = os.pathsep.join(str(ROOT / part) for part in ("", "wire", "log", "raft"))
-    found = [
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": hash_seed},
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("0", "1")
-    ]
+    found = printed_twice(program)
     assert found[0] == found[1]
     assert all(int(line.split()[1]) > 100 for line in found[0].splitlines())
 

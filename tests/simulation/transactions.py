@@ -20,7 +20,7 @@ from tests.simulation.history.checks import insist, of_offsets, of_transactions
 from tests.simulation.history.events import Place, Read
 from tests.simulation.history.isolation import reads_are_exact
 from tests.simulation.history.offsets import each_input_once
-from tests.simulation.history.writes import nothing_hangs
+from tests.simulation.history.writes import ends_in_time, nothing_hangs
 from tests.simulation.stage import Stage, play
 
 TOPIC = "orders"
@@ -121,6 +121,8 @@ async def producers(stage: Stage, version: int, *, power_loss: bool = False, ful
         insist(
             *of_transactions(stage.history, logs, stable, epochs_rise=version == 2),
             *of_offsets(stage.history, mixed=MIXED),
+            # Their timeout, and what four restarts may take.
+            ends_in_time(logs, limit_ms=4_000 + 16_000),
         )
 
 
@@ -284,7 +286,12 @@ async def duel(stage: Stage, version: int) -> None:
     await settle(stage)
     logs, stable = await stage.logs(PLACES)
     await Offsets(stage.cluster, stage.history, "watcher").fetched("g", PLACES[0])
-    insist(*of_transactions(stage.history, logs, stable, epochs_rise=version == 2), *of_offsets(stage.history))
+    insist(
+        *of_transactions(stage.history, logs, stable, epochs_rise=version == 2),
+        *of_offsets(stage.history),
+        # Their timeout, and half a second between two looks of the coordinator.
+        ends_in_time(logs, limit_ms=5_000 + 1_000),
+    )
 
 
 def run_duel(seed: int, *, version: int = 2, brokers: int = 2) -> Stage:
