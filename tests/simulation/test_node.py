@@ -36,8 +36,7 @@ def test_what_remains_is_legal_when_the_power_goes(first: int) -> None:
 @pytest.mark.parametrize("power_loss", [False, True])
 def test_a_seed_gives_the_same_trace_in_two_processes(power_loss: bool) -> None:
     program = (
-        f"from tests.simulation.scenario import simulate
-from tests.simulation.traces import printed_twice; w = simulate(7, power_loss={power_loss}); "
+        f"from tests.simulation.scenario import simulate; w = simulate(7, power_loss={power_loss}); "
         "print(w.trace.digest(), w.trace.events)"
     )
     found = printed_twice(program)

@@ -40,8 +40,7 @@ def test_a_loop_that_is_killed_and_doubled_writes_each_input_once(version: int) 
 
 def test_a_seed_gives_the_same_trace_in_two_processes() -> None:
     program = (
-        "from tests.simulation.traces import printed_twice
-from tests.simulation.transactions import run_producers, run_transform\n"
+        "from tests.simulation.transactions import run_producers, run_transform\n"
         "from tests.simulation.groups import consumer\n"
         "for stage in (run_producers(5, brokers=2), run_transform(5, brokers=2), consumer(5, brokers=2)):\n"
         "    print(stage.world.trace.digest(), stage.world.trace.events)\n"
