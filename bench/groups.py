@@ -418,6 +418,8 @@ def _idle(names: list[str], beating_seconds: float, count: list[int]) -> Script:
                 group_id=name,
                 generation_id=generation,
                 member_id=member_id,
+                protocol_type="consumer",
+                protocol_name="range",
                 assignments=[SyncGroupRequestAssignment(member_id=member_id, assignment=b"x")],
             ),
             5,

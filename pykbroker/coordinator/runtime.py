@@ -1,4 +1,4 @@
-"""The machine that runs pure coordinator state over partitions of an internal topic: groups today, transactions next.
+"""The machine that runs pure coordinator state over partitions of an internal topic: groups and transactions.
 
 Responsible for: one shard per partition led by this node (host.py), loaded before anybody asks it (loading.py);
 running operations; append, replay, answer at commit; timers and markers as inputs; every way in which a request can

@@ -79,7 +79,8 @@ offset.metadata.max.bytes
 offsets.commit.timeout.ms
     How long an offset commit waits until it is replicated.
 offsets.load.buffer.size
-    How much of the offsets topic is read at a time when a coordinator takes over a partition of it.
+    How much of the offsets topic is read at a time when a coordinator takes over a partition of it; never more than
+    64 KiB, because others wait meanwhile.
 offsets.retention.check.interval.ms
     How often is checked which committed offsets have expired.
 offsets.retention.minutes
@@ -182,7 +183,8 @@ transaction.partition.verification.enable
 transaction.remove.expired.transaction.cleanup.interval.ms
     How often is checked which transactional ids have expired.
 transaction.state.log.load.buffer.size
-    How much of the transaction topic is read at a time when a coordinator takes over a partition of it.
+    How much of the transaction topic is read at a time when a coordinator takes over a partition of it; never more
+    than 64 KiB, because others wait meanwhile.
 transaction.state.log.min.isr
     min.insync.replicas of the transaction topic.
 transaction.state.log.num.partitions

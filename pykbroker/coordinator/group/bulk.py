@@ -63,7 +63,8 @@ class BulkLoad:
         """Records from `position` on that are plain commits: where the first other one begins, and how many.
 
         A plain one has no headers, lengths of at most two bytes, and a known key of type 0 or 1. Nothing is kept of a
-        record before its lengths have been found to add up.
+        record before its lengths have been found to add up. Numbers are read in line, again and again: a call for each
+        would cost more than all the rest.
         """
         known = self._known
         start = position
