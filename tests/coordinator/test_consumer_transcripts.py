@@ -1,6 +1,6 @@
 """Conversations with consumer groups (KIP-848) as text: commands in, every answer, record and the whole state out.
 
-The files are tests/transcripts/consumer_groups/*.txt; how they are read and rewritten is in test_transcripts.py.
+The files are tests/transcripts/consumer_groups/*.txt; conversation.py says how they are read and rewritten.
 
     > topic NAME PARTITIONS         made, or grown
     > drop NAME                     deleted
@@ -15,7 +15,6 @@ The group is always `g`. Targets are computed at most once a second, as by defau
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -34,27 +33,17 @@ from pykbroker_wire.messages.leave_group import LeaveGroupResponse
 from pykbroker_wire.messages.sync_group import SyncGroupResponse
 from pykbroker_wire.primitives import Message
 from tests.coordinator.consumers import ConsumerBench, Partitions, embedded, given, topic_name
+from tests.coordinator.conversation import Conversation, retell, stories
 from tests.coordinator.harness import START_MS, Refused
 
-FOLDER = Path(__file__).parent.parent / "transcripts" / "consumer_groups"
 
-
-class Conversation:
+class ConsumerConversation(Conversation):
     """Runs commands, prints what came of them."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.bench = ConsumerBench(GroupSettings(initial_rebalance_delay_ms=0))
         self.told = 0
-        self.out: list[str] = []
-
-    def command(self, line: str) -> list[str]:
-        words = line.split()
-        options = dict(word.split("=", 1) for word in words[1:] if "=" in word)
-        plain = [word for word in words[1:] if "=" not in word]
-        self.out = []
-        getattr(self, f"do_{words[0]}")(plain, options)
-        self._tell()
-        return self.out
 
     # -- commands -----------------------------------------------------------------------------------------------------
 
@@ -123,9 +112,6 @@ class Conversation:
         self.bench.refuse_next = ErrorCode[plain[0]]
 
     # -- what came of it ----------------------------------------------------------------------------------------------
-
-    def _say(self, line: str) -> None:
-        self.out.append(line.rstrip())
 
     def _answer(self, answer: Any) -> str:
         match answer:
@@ -253,17 +239,6 @@ def _plain(value: Any, name: str = "") -> str:
     return str(value)
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.txt")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", stories("consumer_groups"), ids=lambda path: path.stem)
 def test_transcript(path: Path) -> None:
-    conversation = Conversation()
-    written = path.read_text()
-    lines: list[str] = []
-    for line in written.splitlines():
-        if line.startswith("> "):
-            lines += [line, *conversation.command(line[2:])]
-        elif not line or line.startswith("#"):
-            lines.append(line)
-    result = "\n".join(lines) + "\n"
-    if os.environ.get("REWRITE_TRANSCRIPTS"):
-        path.write_text(result)
-    assert result == written or os.environ.get("REWRITE_TRANSCRIPTS")
+    retell(path, ConsumerConversation())

@@ -1,9 +1,6 @@
 """Conversations with a coordinator as text: commands in, every answer, record and the whole state out.
 
-The files are tests/transcripts/groups/*.txt. A line that begins with "> " is a command, one with "#" a remark; all
-else is what came of the command above it. After a change that you can explain:
-
-    REWRITE_TRANSCRIPTS=1 python -m pytest tests/coordinator/test_transcripts.py
+The files are tests/transcripts/groups/*.txt; conversation.py says how they are read and rewritten.
 
     > join GROUP [MEMBER] [instance=I] [protocols=a,b] [type=T] [session=MS] [rebalance=MS] [v=VERSION]
     > sync GROUP MEMBER GENERATION [MEMBER:ASSIGNMENT …] [instance=I]
@@ -22,7 +19,6 @@ ids given out.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -38,27 +34,17 @@ from pykbroker_wire.messages.offset_commit import OffsetCommitResponse
 from pykbroker_wire.messages.sync_group import SyncGroupResponse
 from pykbroker_wire.stored.group.group_metadata import GroupMetadataKey, GroupMetadataValue
 from pykbroker_wire.stored.group.offset_commit import OffsetCommitKey
+from tests.coordinator.conversation import Conversation, retell, stories
 from tests.coordinator.harness import START_MS, Bench, Refused, subscription
 
-FOLDER = Path(__file__).parent.parent / "transcripts" / "groups"
 
-
-class Conversation:
+class GroupConversation(Conversation):
     """Runs commands, prints what came of them."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.bench = Bench()
         self.told = 0
-        self.out: list[str] = []
-
-    def command(self, line: str) -> list[str]:
-        words = line.split()
-        options = dict(word.split("=", 1) for word in words[1:] if "=" in word and not word[0].isupper())
-        plain = [word for word in words[1:] if "=" not in word]
-        self.out = []
-        getattr(self, f"do_{words[0]}")(plain, options)
-        self._tell()
-        return self.out
 
     # -- commands -----------------------------------------------------------------------------------------------------
 
@@ -126,9 +112,6 @@ class Conversation:
         self.bench.refuse_next = ErrorCode[plain[0]]
 
     # -- what came of it ----------------------------------------------------------------------------------------------
-
-    def _say(self, line: str) -> None:
-        self.out.append(line.rstrip())
 
     def _tell(self) -> None:
         for token in list(self.bench.answers):
@@ -218,17 +201,6 @@ def record_text(key: bytes, value: bytes | None) -> str:
     )
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.txt")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", stories("groups"), ids=lambda path: path.stem)
 def test_transcript(path: Path) -> None:
-    conversation = Conversation()
-    written = path.read_text()
-    lines: list[str] = []
-    for line in written.splitlines():
-        if line.startswith("> "):
-            lines += [line, *conversation.command(line[2:])]
-        elif not line or line.startswith("#"):
-            lines.append(line)
-    result = "\n".join(lines) + "\n"
-    if os.environ.get("REWRITE_TRANSCRIPTS"):
-        path.write_text(result)
-    assert result == written or os.environ.get("REWRITE_TRANSCRIPTS")
+    retell(path, GroupConversation())

@@ -112,11 +112,7 @@ class ClassicInput(ConsumerInput):
 
     def sync(self, request: SyncGroupRequest, token: Token) -> None:
         group = self.group
-        member = self._classic_member(request.member_id, request.group_instance_id)
-        metadata = member.classic
-        assert metadata is not None
-        if request.generation_id != member.epoch:
-            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        member, metadata = self._classic_member(request)
         name, subscription = metadata.protocols[0]
         if request.protocol_type not in (None, CONSUMER) or request.protocol_name not in (None, name):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -142,11 +138,7 @@ class ClassicInput(ConsumerInput):
 
     def classic_heartbeat(self, request: HeartbeatRequest, token: Token) -> None:
         group = self.group
-        member = self._classic_member(request.member_id, request.group_instance_id)
-        metadata = member.classic
-        assert metadata is not None
-        if request.generation_id != member.epoch:
-            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        member, metadata = self._classic_member(request)
         self.result.set_timer(session_timer(group.group_id, member.member_id), metadata.session_timeout_ms)
         has_news = (
             member.epoch < group.target_epoch
@@ -166,15 +158,18 @@ class ClassicInput(ConsumerInput):
             group.rejoin_timers.add(member.member_id)
             self.result.set_timer(rejoin_timer(group.group_id, member.member_id), member.rebalance_timeout_ms)
 
-    def _classic_member(self, member_id: str, instance_id: str | None) -> ConsumerMember:
+    def _classic_member(self, request: SyncGroupRequest | HeartbeatRequest) -> tuple[ConsumerMember, ClassicMetadata]:
         group = self.group
+        member_id, instance_id = request.member_id, request.group_instance_id
         if instance_id is None:
             member = group.member(member_id)
         else:
             member = self.check_static(group.static_member(instance_id), member_id, instance_id)
         if member.classic is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} does not use the classic protocol.")
-        return member
+        if request.generation_id != member.epoch:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        return member, member.classic
 
     # -- LeaveGroup ---------------------------------------------------------------------------------------------------
 
