@@ -47,11 +47,19 @@ KINDS = {
             "first",
             {
                 "group.initial.rebalance.delay.ms": "150",
+                "group.min.session.timeout.ms": "500",
                 "group.consumer.migration.policy": "disabled",
             },
             {"transaction.version": 0, "group.version": 0},
         ),
-        Kind("upgrade", {"group.consumer.migration.policy": "upgrade"}),
+        Kind(
+            "upgrade",
+            {
+                "group.consumer.migration.policy": "upgrade",
+                "group.initial.rebalance.delay.ms": "100",
+                "group.max.size": "2",
+            },
+        ),
         Kind("downgrade", {"group.consumer.migration.policy": "downgrade"}),
     )
 }

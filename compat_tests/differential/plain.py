@@ -81,8 +81,8 @@ class Symbols:
 
     def plain(self, value: Any, field: str = "") -> Any:
         """`value` of the field `field`."""
-        if value is None:
-            return None
+        if value is None or (isinstance(value, str) and value.startswith("‹")):
+            return value  # of a note, a symbol already
         if isinstance(value, bool | float):
             return value
         if isinstance(value, list):

@@ -24,6 +24,7 @@ from pykbroker_wire.messages.create_topics import (
     CreateTopicsRequest,
 )
 from pykbroker_wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from pykbroker_wire.messages.describe_groups import DescribeGroupsRequest
 from pykbroker_wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
 from pykbroker_wire.messages.incremental_alter_configs import (
@@ -41,6 +42,7 @@ ANSWER_TIMEOUT_S = 6.0
 # All timestamps of all scripts are of one day, yesterday: the same one on both nodes, and one that retention spares.
 NOW_MS = int(time.time()) // 86400 * 86_400_000 - 86_400_000
 PATIENCE_S = 30.0
+NOT_LOADED = (14, 15, 16)
 OTHER_RUN = re.compile(r"-[0-9a-f]{6}$")
 
 
@@ -157,6 +159,10 @@ class Session:
         """This value of the node's own has its symbol from here on, whatever shows it first."""
         self._symbols.symbol(kind, value)
 
+    def know_text(self, text: str) -> None:
+        """The same, of the ids in a text."""
+        self._symbols.text(text)
+
     def knows(self, kind: str, value: Any) -> bool:
         return self._symbols.knows(kind, value)
 
@@ -223,6 +229,17 @@ class Session:
             raise NodeError(f"{type(request).__name__} v{version}: {answer}")
         return answer
 
+    def ask_many(self, request: TopLevel, count: int) -> list[Any]:
+        """Ask the same again and again, without waiting in between and without keeping it."""
+        link = self._link("preparation")
+        version = request.MAX_VERSION
+        link.send(b"".join(encode_request(request.API_KEY, version, 1, CLIENT_ID, request)) * count)
+        answers = [self._decode(request.API_KEY, version, link.receive(PATIENCE_S)) for _ in range(count)]
+        for answer in answers:
+            if not isinstance(answer, TopLevel):
+                raise NodeError(f"{type(request).__name__} v{version}: {answer}")
+        return answers
+
     def post(self, request: TopLevel, version: int, link: str) -> None:
         """Ask without keeping it and without waiting; `taken` has the answer when it is there."""
         self._link(link).send(b"".join(encode_request(request.API_KEY, version, 1, CLIENT_ID, request)))
@@ -279,6 +296,11 @@ class Session:
     def until_coordinator(self) -> None:
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=[self.name("coordinator")])
         self.until(lambda: self.ask(request).coordinators[0].error_code == 0, "groups have a coordinator")
+        # Enough names for every partition of the offsets topic, each of which is loaded on its own.
+        groups = DescribeGroupsRequest(groups=[self.name(f"coordinator-{number}") for number in range(20)])
+        self.until(
+            lambda: all(group.error_code not in NOT_LOADED for group in self.ask(groups, 5).groups), "all are loaded"
+        )
 
     def until_partitions(self, name: str, count: int) -> None:
         request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name)])

@@ -13,6 +13,7 @@ from compat_tests.differential.scripts import (
     consumer_groups,
     consumer_offsets,
     crowds,
+    exhaustion,
     fetch,
     groups,
     isolation,
@@ -22,6 +23,7 @@ from compat_tests.differential.scripts import (
     offsets,
     produce,
     protocol,
+    rebalances,
     stored_records,
     topics,
     transaction_offsets,
@@ -49,12 +51,14 @@ MODULES = (
 )
 #: by the kind of nodes that they need (nodes.KINDS), the kinds one after the other
 BY_KIND: dict[str, tuple[Callable[[Session], None], ...]] = {
-    "latest": tuple(script for module in MODULES for script in module.SCRIPTS),
-    "first": (*crowds.SCRIPTS, *levels.SCRIPTS),
-    "upgrade": levels.POLICY_SCRIPTS["upgrade"],
+    "latest": (*(script for module in MODULES for script in module.SCRIPTS), *exhaustion.LONG_SCRIPTS),
+    "first": (*crowds.SCRIPTS, *rebalances.SCRIPTS, *levels.SCRIPTS),
+    "upgrade": (*levels.POLICY_SCRIPTS["upgrade"], rebalances.full_classic_group),
     "downgrade": levels.POLICY_SCRIPTS["downgrade"],
 }
 SCRIPTS: dict[str, Callable[[Session], None]] = {
     script.__name__: script for scripts in BY_KIND.values() for script in scripts
 }
 KIND_OF = {script.__name__: kind for kind, scripts in BY_KIND.items() for script in scripts}
+#: minutes long
+LONG = frozenset(script.__name__ for script in exhaustion.LONG_SCRIPTS)

@@ -214,6 +214,7 @@ def list_transactions(s: Session) -> None:
     """ListTransactions and DescribeTransactions: every filter, several, none, unknown."""
     until_coordinator(s)
     topic = s.make_topic(partitions=2)
+    s.know("producer", 0)  # of what is not there
     empty, ongoing = producer(s, "a-empty"), producer(s, "b-ongoing")
     committed, aborted = producer(s, "c-committed"), producer(s, "d-aborted")
     until_written(s, ongoing, topic, (0, batch(ongoing)), (1, batch(ongoing)))

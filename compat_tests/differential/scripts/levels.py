@@ -64,13 +64,13 @@ def _at_level(s: Session, topic: str, at: str, level: int) -> None:
         p = producer(s, f"{name}-produce-{version}")
         s.call(f"{at}: not added", write(s, p, topic, (0, batch(p))), version)
         s.call(f"{at}: described", DescribeTransactionsRequest(transactional_ids=[p.name]))
-        if level:
-            s.ask(end(p, commit=False), 4)
+        if level and s.ask(end(p, commit=False), 4).error_code == 0:
+            until_state(s, p.name, "CompleteAbort")
     p = producer(s, f"{name}-offsets")
     s.call(f"{at}: offsets not added", commit_offsets(p, s.name(name), (topic, [(0, 1)])), 4)
     s.call(f"{at}: offsets not added, version 5", commit_offsets(p, s.name(name), (topic, [(0, 1)])), 5)
-    if level:
-        s.ask(end(p, commit=False), 4)
+    if level and s.ask(end(p, commit=False), 4).error_code == 0:
+        until_state(s, p.name, "CompleteAbort")
     p = producer(s, f"{name}-ends")
     until_added(s, p, (topic, [0]))
     answer = s.call(f"{at}: commit, version 5", end(p), 5)
