@@ -89,6 +89,7 @@ MASKS: tuple[Mask, ...] = (
     Mask("AddPartitionsToTxn", "results_by_topic_v3_and_below", _HASH_MAP, sort_by="name", deep=True),
     Mask("AddPartitionsToTxn", "results_by_transaction.topic_results", _HASH_MAP, sort_by="name", deep=True),
     Mask("DescribeTransactions", "transaction_states.topics", _HASH_MAP, sort_by="topic", deep=True),
+    Mask("DescribeProducers", "topics.partitions.active_producers", _HASH_MAP, sort_by="producer_id"),
     Mask("ListTransactions", "transaction_states", _HASH_MAP, sort_by="transactional_id"),
 )
 

@@ -28,6 +28,7 @@ from compat_tests.differential.scripts import (
     topics,
     transaction_offsets,
     transactions,
+    walks,
 )
 from compat_tests.differential.session import Session
 
@@ -48,6 +49,7 @@ MODULES = (
     consumer_offsets,
     migration,
     stored_records,
+    walks,
 )
 #: by the kind of nodes that they need (nodes.KINDS), the kinds one after the other
 BY_KIND: dict[str, tuple[Callable[[Session], None], ...]] = {

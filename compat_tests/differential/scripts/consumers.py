@@ -56,6 +56,7 @@ def join(group: str, member: str, topics: Sequence[str] | None, **fields: Any) -
 def assignable(s: Session, what: str | None = None, partitions: int = 1) -> str:
     """A topic that the coordinators know of, too."""
     topic = s.make_topic(what, partitions)
+    s.know("uuid", s.topic_id(topic))
     until_assignable(s, topic)
     return topic
 
