@@ -308,6 +308,16 @@ def test_the_assignor_is_the_one_that_most_ask_for() -> None:
     assert bench.group().preferred_assignor("range") == "uniform"
 
 
+def test_of_two_assignors_the_asking_members_own_is_preferred(bench: ConsumerBench) -> None:
+    bench.enter("m1", "t", assignor="range")
+    bench.enter("m2", "t", assignor="uniform")
+    group = bench.group()
+    m1, m2 = group.members["m1"], group.members["m2"]
+    assert group.preferred_assignor("uniform", m1, m1) == "range"
+    assert group.preferred_assignor("uniform", m2, m2) == "uniform"
+    assert group.preferred_assignor("uniform") == "uniform"
+
+
 def test_targets_are_not_computed_too_often() -> None:
     bench = ConsumerBench(settings(assignment_interval_ms=1_000))
     bench.create("t")

@@ -345,14 +345,18 @@ class ConsumerGroup:
     def preferred_assignor(
         self, default: str, old: ConsumerMember | None = None, new: ConsumerMember | None = None
     ) -> str:
-        """The one that most members ask for; of several with as many votes that which Java's HashMap shows first."""
-        votes = self.assignors
-        if new is not None and (old is None or old.assignor != new.assignor):
-            votes = dict(votes)
-            if old is not None:
-                _count(votes, old.assignor, -1)
+        """The one that most members ask for. Of several with as many votes it is the one that Java's HashMap shows
+        first: that of the member whose request is being looked at, if nobody else asks for it (HashMap.compute adds at
+        the head of a bucket, and two assignors always share one)."""
+        votes = dict(self.assignors)
+        if old is not None:
+            _count(votes, old.assignor, -1)
+        order = hash_map_order(votes, java_hash)
+        if new is not None:
+            if new.assignor and new.assignor not in votes:
+                order.insert(0, new.assignor)
             _count(votes, new.assignor, 1)
-        return max(hash_map_order(votes, java_hash), key=votes.__getitem__) if votes else default
+        return max(order, key=votes.__getitem__) if votes else default
 
     def topics_are_stale(self, now_ms: int) -> bool:
         return now_ms >= self.refresh_deadline_ms or self.epoch < self.refresh_epoch
