@@ -115,6 +115,7 @@ def handle_frame(
 
 
 def handle(ctx: RequestContext, request: ProduceRequest) -> Any:
+    """A response, a future of one, or None: acks=0 has no answer."""
     refused, transactional = _judge(ctx, request)
     if transactional and not refused:
         return produce_in_transaction.handle(ctx, request, append)
