@@ -9,6 +9,7 @@ from pykbroker_log.partition_log import PartitionLog
 from pykbroker_log.producers import ProducerStates
 from pykbroker_wire.records.batch import BatchHeader, build_batch, iter_batches, verify_crc
 from pykbroker_wire.records.record import iter_records
+from tests.log.transactions import check_transactions
 
 TOPIC_ID = bytes(range(16))
 NOW = 1_700_000_000_000
@@ -130,7 +131,9 @@ def check_consistent(log: PartitionLog, *, dense_from: int = 0) -> None:
                 entry.last_sequence,
                 entry.last_offset,
             )
-            assert known.txn_first_offset == entry.txn_first_offset
+            if entry.txn_first_offset < 0 or entry.txn_first_offset >= max(log.log_start_offset, dense_from):
+                assert known.txn_first_offset == entry.txn_first_offset
+    check_transactions(log, dense_from=dense_from)
     for offset in range(max(dense_from, log.log_start_offset), log.log_end_offset):
         result = log.read(offset, 1, log.log_end_offset)
         header = BatchHeader.parse(b"".join(result.slices))

@@ -226,7 +226,11 @@ def test_every_prefix_of_many_workloads() -> None:
 
 
 def lose_power_everywhere(seed: int) -> None:
-    workload = Workload(seed)
+    lose_power(Workload(seed))
+
+
+def lose_power(workload: Workload) -> None:
+    seed = workload.seed
     workload.run(55)
     calls = workload.disk.calls
     replayed = MemoryDisk()
