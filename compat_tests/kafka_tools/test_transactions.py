@@ -7,6 +7,9 @@ import contextlib
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from compat_tests.clients import Record
+from compat_tests.conftest import FreshBroker
+from compat_tests.differential.scripts import asking
+from compat_tests.differential.session import Session
 from compat_tests.kafka_tools.conftest import Tools, table
 from compat_tests.node import Node
 from compat_tests.python.confluent_client import ConfluentClient
@@ -84,3 +87,27 @@ def test_an_open_transaction_is_seen_and_aborted(tools: Tools, topics: Topics, b
         producer.abort_transaction(10)
     said = tools.fail(COMMAND, "abort", "--topic", topic, "--partition", "0", "--start-offset", "1")
     assert "Could not find any open transactions" in said
+
+
+def test_a_hanging_transaction_is_found_and_aborted(tools: Tools, fresh_broker: FreshBroker) -> None:
+    """Without verification a batch may begin a transaction that its coordinator knows nothing of (KIP-664)."""
+    broker = fresh_broker({"transaction.partition.verification.enable": "false"})
+    own = Tools(broker.bootstrap)
+    session = Session("hanging", broker.bootstrap, {})
+    try:
+        asking.until_coordinator(session)
+        topic = session.make_topic("data")
+        producer = asking.producer(session)
+        batch = asking.batch(producer, values=[b"lost"])
+        answer = session.ask(asking.write(session, producer, topic, (0, batch)), 9)
+        (appended,) = answer.responses[0].partition_responses
+        assert appended.error_code == 0
+    finally:
+        session.close()
+    ConfluentClient().produce(broker.bootstrap, topic, [Record(None, b"behind", (), NOW_MS, 0)])
+
+    (hanging,) = table(own.run(COMMAND, "find-hanging", "--broker-id", "1", "--max-transaction-timeout", "-1"))
+    assert (hanging["Topic"], hanging["Partition"], hanging["ProducerId"]) == (topic, "0", str(producer.id))
+    own.run(COMMAND, "abort", "--topic", topic, "--partition", "0", "--start-offset", hanging["StartOffset"])
+    assert table(own.run(COMMAND, "find-hanging", "--topic", topic, "--max-transaction-timeout", "-1")) == []
+    assert committed_values(broker, topic) == [b"behind"]
