@@ -33,6 +33,7 @@ class History:
 
     txns: list[Txn] = field(default_factory=list)
     values: list[tuple[int, bytes, Txn | None]] = field(default_factory=list)
+    last_offsets: dict[int, int] = field(default_factory=dict)  # of the batch that a record is in
     segments: dict[int, int] = field(default_factory=dict)  # offset of a marker -> base offset of its segment
 
     @classmethod
@@ -59,13 +60,17 @@ class History:
                         txn.batches.append(header)
                     for record in iter_records(data, 0, header):
                         history.values.append((record.offset, bytes(record.value or b""), txn))
+                        history.last_offsets[record.offset] = header.last_offset
         return history
 
     def committed(self, start: int, end: int) -> dict[int, bytes]:
+        """Of the batches that lie before `end` as a whole."""
         return {
             offset: value
             for offset, value, txn in self.values
-            if start <= offset < end and (txn is None or (txn.marker >= 0 and not txn.aborted))
+            if start <= offset
+            and self.last_offsets[offset] < end
+            and (txn is None or (txn.marker >= 0 and not txn.aborted))
         }
 
 
