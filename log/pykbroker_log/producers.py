@@ -109,7 +109,7 @@ _NOBODY = ProducerEntry(-1)
 class ProducerStates:
     """The producers of one log. Offsets of the log's other facts (high watermark, start) are told, not asked."""
 
-    __slots__ = ("entries", "expiration_ms", "map_end_offset", "transactions", "verifications", "verify")
+    __slots__ = ("_verifying", "entries", "expiration_ms", "map_end_offset", "transactions", "verifications", "verify")
 
     def __init__(self, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> None:
         self.entries: dict[int, ProducerEntry] = {}
@@ -117,6 +117,8 @@ class ProducerStates:
         #: whether a transaction may only begin with a guard (`transaction.partition.verification.enable`)
         self.verify = False
         self.verifications = Verifications()
+        # Asked for every batch.
+        self._verifying = self.verifications.pending
         #: the state reflects the log up to here, exclusive
         self.map_end_offset = 0
         self.transactions = OpenTransactions()
@@ -138,9 +140,9 @@ class ProducerStates:
     ) -> BatchMetadata | None:
         """None: append it. A batch: this one is a repetition of that. Otherwise raises KafkaError."""
         entry = self.entries.get(producer_id)
-        is_transactional = bool(attributes & TRANSACTIONAL)
+        is_transactional = attributes & TRANSACTIONAL != 0
         if entry is None:
-            if not is_transactional and not self.verifications:
+            if not is_transactional and not self._verifying:
                 return None
             entry = _NOBODY
         is_client = origin is AppendOrigin.CLIENT
@@ -150,7 +152,7 @@ class ProducerStates:
                 batches
                 and first_sequence == batches[-1].last_sequence + 1
                 and (entry.txn_first_offset >= 0) is is_transactional
-                and not self.verifications
+                and not self._verifying
             ):
                 # The next one in order, as nearly always: it repeats none of the kept ones.
                 return None
@@ -167,7 +169,7 @@ class ProducerStates:
         ):
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} has no verified transaction here")
         if is_client:
-            if self.verifications:
+            if self._verifying:
                 self.verifications.check_sequence(producer_id, first_sequence, knows_batches=bool(entry.batches))
             self._check_sequence(entry, epoch, first_sequence)
         if entry.txn_first_offset >= 0 and not is_transactional:

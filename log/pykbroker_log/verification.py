@@ -27,20 +27,21 @@ class _Verification:
 
 
 class Verifications:
-    __slots__ = ("_pending",)
+    __slots__ = ("pending",)
 
     def __init__(self) -> None:
-        self._pending: dict[int, _Verification] = {}
+        #: by producer id; the same object for good
+        self.pending: dict[int, _Verification] = {}
 
     def __len__(self) -> int:
-        return len(self._pending)
+        return len(self.pending)
 
     def begin(self, producer_id: int, epoch: int, sequence: int, *, supports_epoch_bump: bool, now_ms: int) -> object:
         """The guard to append with. A second batch that asks meanwhile shares it."""
-        pending = self._pending.get(producer_id)
+        pending = self.pending.get(producer_id)
         if pending is None:
             pending = _Verification(epoch, sequence, supports_epoch_bump, now_ms)
-            self._pending[producer_id] = pending
+            self.pending[producer_id] = pending
         elif epoch == pending.epoch:
             pending.lowest_sequence = min(pending.lowest_sequence, sequence)
         elif epoch > pending.epoch:
@@ -48,13 +49,13 @@ class Verifications:
         return pending.guard
 
     def is_current(self, producer_id: int, guard: object | None) -> bool:
-        pending = self._pending.get(producer_id)
+        pending = self.pending.get(producer_id)
         return pending is not None and guard is pending.guard
 
     def check_sequence(self, producer_id: int, first_sequence: int, *, knows_batches: bool) -> None:
         """Keep the order of batches that were sent together: when the first of them is to be sent again because its
         verification failed, the later ones must not be written before it. Raises OUT_OF_ORDER_SEQUENCE_NUMBER."""
-        pending = self._pending.get(producer_id)
+        pending = self.pending.get(producer_id)
         if pending is None:
             return
         if pending.supports_epoch_bump and first_sequence and not knows_batches:
@@ -71,13 +72,13 @@ class Verifications:
             )
 
     def drop(self, producer_id: int) -> None:
-        self._pending.pop(producer_id, None)
+        self.pending.pop(producer_id, None)
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> None:
         """Forget those that never came to an append."""
-        for producer_id, pending in list(self._pending.items()):
+        for producer_id, pending in list(self.pending.items()):
             if now_ms - pending.begun_ms >= expiration_ms:
-                del self._pending[producer_id]
+                del self.pending[producer_id]
 
     def clear(self) -> None:
-        self._pending.clear()
+        self.pending.clear()
