@@ -21,6 +21,11 @@ from compat_tests.oracle.kafka import kafka_libs, run_tool
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.suite import NOW_MS
 from compat_tests.topics import Topics
+from pykbroker_log.disk import OsDisk
+from pykbroker_log.log_config import AppendOrigin, LogConfig
+from pykbroker_log.partition_log import PartitionLog
+from pykbroker_wire.records.batch import build_batch
+from pykbroker_wire.records.control import end_txn_marker
 
 # Words with which the tool reports what it does not like; its exit code stays 0.
 COMPLAINTS = ("ismatch", "out of order", "not match", "orrupt", "rror", "xception", "isvalid: false")
@@ -143,6 +148,43 @@ def test_the_last_producer_snapshot_has_every_producer(written: Written) -> None
     assert sorted(int(producer["lastOffset"]) for producer in producers) == ends
     assert {producer["lastSequence"] for producer in producers} == {str(PER_CODEC - 1)}
     assert len({producer["producerId"] for producer in producers}) == len(ends)
+
+
+def test_transactions(tmp_path: Path) -> None:
+    """Markers and `.txnindex`, as the log writes them: the first transaction is aborted, the second committed."""
+    needs.java()
+    kafka_libs()
+    log = PartitionLog.open(
+        OsDisk(),
+        f"{tmp_path}/t-0",
+        topic="t",
+        partition=0,
+        topic_id=bytes(range(16)),
+        config=LogConfig(),
+        now_ms=NOW_MS,
+    )
+    for producer_id in (7, 8):
+        made = build_batch(
+            [(None, b"v", (), NOW_MS)], producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True
+        )
+        log.append_as_leader(bytearray(made), leader_epoch=0, now_ms=NOW_MS)
+    for producer_id, commit in ((7, False), (8, True)):
+        marker = end_txn_marker(
+            commit=commit, producer_id=producer_id, producer_epoch=1, coordinator_epoch=3, timestamp=NOW_MS
+        )
+        log.append_as_leader(
+            bytearray(marker), leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR, transaction_version=2
+        )
+    log.close(clean=True)
+    folder = tmp_path / "t-0"
+    said = dump([*folder.glob("*.log")], "--print-data-log")
+    assert re.findall(r"endTxnMarker: (\w+) coordinatorEpoch: (\d+)", said) == [("ABORT", "3"), ("COMMIT", "3")]
+    said = dump([*folder.glob("*.txnindex")])
+    assert re.findall(r"version: 0 producerId: 7 firstOffset: 0 lastOffset: 2 lastStableOffset: 1", said)
+    said = dump([max(folder.glob("*.snapshot"))])
+    assert [fields(line)["currentTxnFirstOffset"] for line in said.splitlines() if "producerId: " in line] == [
+        "None"
+    ] * 2
 
 
 def test_the_group_is_in_the_offsets_topic(written: Written) -> None:

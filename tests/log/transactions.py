@@ -135,7 +135,9 @@ def check_transactions(log: PartitionLog, *, dense_from: int = 0) -> None:
     if first < 0 or first >= bound:
         is_first = log.producers.first_undecided_offset()
         assert is_first == first or is_first < bound, (is_first, first)
-    assert log.last_stable_offset <= max(first, log.log_start_offset) or first < 0
+    for txn in undecided:
+        visible = next(header for header in txn.batches if header.last_offset >= bound)
+        assert log.last_stable_offset <= max(visible.base_offset, log.log_start_offset)
     if log.high_watermark == log.log_end_offset and first < 0 and log.producers.first_undecided_offset() < 0:
         assert log.last_stable_offset == log.high_watermark
     step = 1 + max(0, log.last_stable_offset - bound) // 5
