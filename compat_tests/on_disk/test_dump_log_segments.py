@@ -183,7 +183,7 @@ def test_transactions(tmp_path: Path) -> None:
     assert re.findall(r"version: 0 producerId: 7 firstOffset: 0 lastOffset: 2 lastStableOffset: 1", said)
     said = dump([max(folder.glob("*.snapshot"))])
     assert [fields(line)["currentTxnFirstOffset"] for line in said.splitlines() if "producerId: " in line] == [
-        "None"
+        "OptionalLong.empty"
     ] * 2
 
 
