@@ -139,6 +139,17 @@ def test_damage_is_noticed_or_means_the_same(place: int, byte: int) -> None:
     same(log)
 
 
+def test_a_group_whose_offsets_are_all_deleted_is_there() -> None:
+    log = Log()
+    found = [commit("g", "t", 0, 5), commit("h", "t", 0, 5)]
+    found += (records.encode(records.offset_tombstone(group, "t", 0)) for group in ("g", "h", "i"))
+    found.append((encode_key(GroupMetadataKey(group="h")), None))
+    log.append(build_batch([(key, value, (), 1) for key, value in found]))
+    shard = same(log)
+    assert shard is not None
+    assert list(shard.groups) == ["g"]
+
+
 def test_offsets_that_have_gaps_keep_their_places() -> None:
     """What the cleaner leaves: the deltas say where a record was."""
     log = Log()

@@ -224,6 +224,27 @@ def test_delete_offsets() -> None:
     assert error_of(bench, delete_offsets(bench, "other", "t", 0)) == ErrorCode.NON_EMPTY_GROUP
 
 
+def test_a_group_outlives_its_offsets_until_it_expires_also_after_a_restart() -> None:
+    bench = Bench()
+    bench.commit("g", {("t", 0): 1})
+    delete_offsets(bench, "g", "t", 0)
+    for coordinator in (bench, bench.restart()):
+        assert (list(coordinator.shard.groups), coordinator.shard.offsets.count()) == (["g"], 0)
+        coordinator.advance(CHECK_MS)
+        assert coordinator.shard.groups == {}
+        assert coordinator.restart().shard.groups == {}
+
+
+def test_a_group_that_was_deleted_does_not_come_back_when_loaded() -> None:
+    """Its commits are in the log before its tombstone; a later one makes it again."""
+    bench = Bench()
+    for _ in range(2):
+        bench.commit("g", {("t", 0): 1})
+        assert list(bench.restart().shard.groups) == ["g"]
+        assert delete_groups(bench, "g") == [0]
+        assert bench.restart().shard.groups == {}
+
+
 def test_delete_groups() -> None:
     bench = Bench()
     member = bench.stable(1)[0]

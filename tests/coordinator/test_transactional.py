@@ -330,6 +330,16 @@ def test_a_group_of_undecided_offsets_is_there_after_a_restart(machine: Machine)
     assert list(machine.shard.groups) == ["g"]
 
 
+def test_a_group_of_aborted_offsets_is_there_until_it_expires(machine: Machine) -> None:
+    machine.commit({("t", 0): 10})
+    machine.end(commit=False)
+    assert list(machine.shard.groups) == ["g"]
+    machine.restart()
+    assert list(machine.shard.groups) == ["g"]
+    machine.world.loop.advance(CHECK_MS / 1000)
+    assert list(machine.shard.groups) == []
+
+
 def test_metadata_that_is_too_large_leaves_the_others(machine: Machine) -> None:
     machine.settings = GroupSettings(offset_metadata_max_bytes=0)
     machine.restart()

@@ -106,7 +106,7 @@ class BulkLoad:
                 key_end = position + (byte >> 1)
                 partitions = known.get(data[position : key_end - 4])
                 if partitions is None:
-                    if byte & 1 or key_end > stop:
+                    if byte & 1 or key_end > stop or data[key_end] & 1:  # no key, or no value: a tombstone
                         break
                     partitions = self._look_up(data[position:key_end])
                     if partitions is None:
@@ -135,7 +135,7 @@ class BulkLoad:
         return start, done
 
     def _look_up(self, key: bytes) -> dict[int, bytes] | None:
-        """Where the offsets of this key's group and topic are; None when it is not the key of an offset."""
+        """Where the offsets of the group and topic of this commit are; None when it is not the key of an offset."""
         if len(key) < _LEAST_KEY or key[0] or key[1] > 1:
             return None
         decoded, end = OffsetCommitKey.decode(key, 2, 0)
@@ -143,6 +143,8 @@ class BulkLoad:
             return None
         partitions = self._shard.offsets.partitions_of(decoded.group, decoded.topic)
         self._known[key[:-4]] = partitions
+        # Once is enough: what ends a group has tombstones, after which nothing is known.
+        self._shard.hold_offsets(decoded.group)
         return partitions
 
     def _other(self, data: bytes, position: int, base_offset: int, base_timestamp: int) -> tuple[int, bool]:

@@ -93,15 +93,8 @@ class GroupShard:
         if isinstance(key, OffsetCommitKey):
             assert value is None or isinstance(value, bytes)
             self.offsets.replay(key, value, at, producer_id)
-            if (
-                value is not None
-                and self._loading is None
-                and key.group not in self.groups
-                and key.group not in self.consumers
-            ):
-                # A consumer that assigns its partitions itself: a group without members or protocol, whose own time is
-                # of no consequence: its offsets expire each from its commit.
-                self.groups[key.group] = ClassicGroup(key.group, -1)
+            if value is not None:
+                self.hold_offsets(key.group)
         elif isinstance(key, GroupMetadataKey):
             assert value is None or isinstance(value, GroupMetadataValue)
             self._replay_group(key.group, value)
@@ -115,10 +108,18 @@ class GroupShard:
         else:
             raise AssertionError(f"no record of {type(key).__name__} is written here")
 
+    def hold_offsets(self, group_id: str) -> None:
+        """A commit of the group is in the log, decided or not. If it has no other records it is that of a consumer that
+        assigns its partitions itself: without members or protocol. It stays until it expires, even if nothing comes of
+        the commit. Its own time is of no consequence: its offsets expire each from its commit."""
+        if group_id not in self.groups and group_id not in self.consumers:
+            self.groups[group_id] = ClassicGroup(group_id, -1)
+
     def _replay_group(self, group_id: str, value: GroupMetadataValue | None) -> None:
         if self._loading is not None:
             if value is None:
                 self._loading.pop(group_id, None)
+                self.groups.pop(group_id, None)
             else:
                 self._loading[group_id] = value
                 self.consumers.pop(group_id, None)
@@ -147,14 +148,15 @@ class GroupShard:
                 result = Result()
                 Rebalance(group, self.settings, now_ms, result).resume()
                 yield result
-        for consumer_group in self.consumers.values():
+        # Timers run during the pauses: groups come and go.
+        for consumer_group in list(self.consumers.values()):
             if consumer_group.members:
                 result = Result()
                 self._input(consumer_group, now_ms, result).resume()
                 yield result
         for number, group_id in enumerate(self.offsets.groups()):
-            if group_id not in self.groups and group_id not in self.consumers:
-                self.groups[group_id] = ClassicGroup(group_id, now_ms)
+            # Whoever wrote the log may have deleted a group without its offsets: they are to expire.
+            self.hold_offsets(group_id)
             if number % _LOADED_GROUPS == 0:
                 yield Result()
         result = Result()
