@@ -9,7 +9,10 @@ import pytest
 from pykbroker.coordinator.group import records
 from pykbroker.coordinator.group.classic import State
 from pykbroker.coordinator.group.consumer import ConsumerState, MemberState
+from pykbroker.coordinator.group.heartbeat import session_timer
+from pykbroker.coordinator.group.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS
 from pykbroker.coordinator.group.settings import GroupSettings, Migration
+from pykbroker.coordinator.group.shard import GroupShard
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from pykbroker_wire.messages.consumer_protocol import AssignmentTopicPartition, ConsumerProtocolAssignment
@@ -262,6 +265,20 @@ def test_a_static_member_that_stays_away_is_out(bench: ConsumerBench) -> None:
 # -- topics -------------------------------------------------------------------------------------------------------
 
 
+def test_an_instance_that_its_member_gave_up_is_free_when_the_member_is_gone(bench: ConsumerBench) -> None:
+    """Until then it is the member's, as in Apache Kafka, where nobody ever gets it again."""
+    bench.enter("m", instance="x")
+    bench.enter("m", instance="y")
+    assert bench.group().static_members == {"x": "m", "y": "m"}
+    for other in (bench, bench.restart()):
+        refused(other, other.beat("n", 0, topics=["t"], instance="x"), ErrorCode.UNRELEASED_INSTANCE_ID)
+        other.beat("m", -1, instance="y")
+        for later in (other, other.restart()):
+            assert later.group().static_members == {}
+            refused(later, later.beat("m", -1, instance="x"), ErrorCode.UNKNOWN_MEMBER_ID)
+            assert given(later.enter("n", instance="x")) == ALL
+
+
 def test_topics_come_grow_and_go(bench: ConsumerBench) -> None:
     bench.enter("m1", "t", "later")
     assert epoch(bench.beat("m1", 2)) == 2
@@ -386,6 +403,18 @@ def test_a_bad_regular_expression(bench: ConsumerBench) -> None:
     assert bench.log == []
 
 
+def test_a_refused_heartbeat_does_not_keep_others_from_resolving(bench: ConsumerBench) -> None:
+    bench.enter("m1")
+    group = bench.group()
+    # Of a record that somebody else wrote.
+    group.update_member(group.members["m1"]._replace(state=MemberState.UNKNOWN))
+    refused(bench, bench.beat("m1", 2, regex="t.*"), ErrorCode.FENCED_MEMBER_EPOCH)
+    assert not group.resolving
+    bench.enter("m2", regex="t.*")
+    bench.advance(0)
+    assert group.resolved["t.*"].topics == {"t"}
+
+
 def test_the_last_member_takes_its_regular_expression_along(bench: ConsumerBench) -> None:
     bench.enter("m1", topics=None, regex="t")
     bench.enter("m2", topics=["t"], regex="t")
@@ -489,6 +518,59 @@ def test_parked_requests_are_answered_when_a_group_is_upgraded(bench: ConsumerBe
     assert {second} < set(bench.group().members)
 
 
+def test_a_group_that_was_not_upgraded_waits_on_for_its_members(bench: ConsumerBench) -> None:
+    first, second = classic_pair(bench)
+    token = bench.join("g", first, protocols={"range": embedded("t")})
+    for member in (None, first):
+        if member is not None:
+            bench.join("g", member, protocols={"range": embedded("t")})
+        bench.refuse_next = ErrorCode.NOT_ENOUGH_REPLICAS
+        refused_answer = bench.beat("new", 0, topics=["t"], owned=set(), rebalance_ms=60_000)
+        assert refused_answer == Refused(ErrorCode.NOT_ENOUGH_REPLICAS)
+        assert (("join", "g"), 60_000) in bench.timers()
+    assert bench.answers.pop(token) == Refused(ErrorCode.NOT_ENOUGH_REPLICAS)
+    bench.heartbeat("g", first, 1)
+    token = bench.join("g", first, protocols={"range": embedded("t")})
+    for _ in range(12):
+        bench.advance(5_000)
+        bench.heartbeat("g", second, 1)
+    # The other one did not come back.
+    joined = bench.answers.pop(token)
+    assert (joined.error_code, joined.generation_id) == (ErrorCode.NONE, 2)
+    bench.refuse_next = ErrorCode.NOT_ENOUGH_REPLICAS
+    bench.beat("new", 0, topics=["t"], owned=set(), rebalance_ms=60_000)
+    assert (("sync", "g"), 60_000) in bench.timers()
+
+
+def test_a_new_group_that_was_not_upgraded_begins_its_first_rebalance_again(bench: ConsumerBench) -> None:
+    member, first = bench.new_member("g", protocols={"range": embedded("t")})
+    bench.refuse_next = ErrorCode.NOT_ENOUGH_REPLICAS
+    bench.beat("new", 0, topics=["t"], owned=set(), rebalance_ms=60_000)
+    assert bench.answers.pop(first) == Refused(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert (session_timer("g", member), NEW_MEMBER_JOIN_TIMEOUT_MS) in bench.timers()
+    token = bench.join("g", member, protocols={"range": embedded("t")})
+    bench.advance(bench.settings.initial_rebalance_delay_ms)
+    assert bench.answers.pop(token).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_group_that_cannot_become_classic_still_loses_its_member(bench: ConsumerBench, leaves: bool) -> None:
+    """Only the first protocol of a member is looked at when it joins; the one that all support is another one."""
+    bench.enter("new")
+    both = {"range": embedded("t"), "x": b""}
+    members = [
+        bench.answers.pop(bench.join("g", version=3, protocols=protocols, session_ms=90_000, rebalance_ms=90_000))
+        for protocols in (both, {"x": embedded("t")})
+    ]
+    if leaves:
+        assert epoch(bench.beat("new", -1)) == -1
+    else:
+        bench.advance(60_000)
+    assert set(bench.group().members) == {member.member_id for member in members}
+    assert bench.group().partition_epochs == {}
+    assert bench.restart().group().members == bench.group().members
+
+
 @pytest.mark.parametrize("policy", list(Migration))
 def test_migration_is_as_free_as_the_policy_says(policy: Migration) -> None:
     bench = ConsumerBench(settings(migration=policy))
@@ -534,6 +616,24 @@ def test_a_classic_member_that_does_not_rejoin_is_out(bench: ConsumerBench) -> N
     assert (("rejoin", "g", member), 4_000) in bench.timers()
     bench.advance(4_000)
     assert member not in bench.group().members
+
+
+def test_a_group_may_become_classic_while_loading_ends(bench: ConsumerBench) -> None:
+    """There are pauses in it, and timers run."""
+    bench.enter("new")
+    bench.join("g", version=3, protocols={"range": embedded("t")})
+    bench.enter("m", group="h")
+    shard = GroupShard(0, bench.settings, bench.topics)
+    for at, (key, value) in enumerate(bench.log):
+        record = records.decode(key, value)
+        assert record is not None
+        shard.replay(record, at)
+    slices = shard.loaded(bench.now_ms)
+    next(slices)
+    for record in shard.on_timer(session_timer("g", "new"), None, bench.now_ms).records:
+        shard.replay(record, len(bench.log))
+    assert [timer.key for result in slices for timer in result.timers] == [session_timer("h", "m"), ("expire",)]
+    assert (list(shard.groups), list(shard.consumers)) == (["g"], ["h"])
 
 
 # -- administration -----------------------------------------------------------------------------------------------

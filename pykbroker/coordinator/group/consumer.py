@@ -217,8 +217,9 @@ class ConsumerGroup:
             return
         self._recount(old, None)
         self._release(old)
-        if old.instance_id is not None and self.static_members.get(old.instance_id) == member_id:
-            del self.static_members[old.instance_id]
+        # Those of its former instances as well: a member may join again as another one.
+        for instance_id in [instance for instance, holder in self.static_members.items() if holder == member_id]:
+            del self.static_members[instance_id]
         self.rejoin_timers.discard(member_id)
         self._state = None
 

@@ -105,6 +105,10 @@ def regex_timer(group_id: str) -> TimerKey:
     return ("regex", group_id)
 
 
+#: The work, in slices, and which topics may be seen.
+_Resolution = tuple[Generator[None, None, dict[str, frozenset[str]]], Callable[[str], bool]]
+
+
 class _RegexChange(NamedTuple):
     changed: bool = False
     #: what the new one stands for is known: it may count at once
@@ -114,7 +118,7 @@ class _RegexChange(NamedTuple):
 class ConsumerInput:
     """One input to one consumer group. Holds what the input needs; lives as long as it."""
 
-    __slots__ = ("became_classic", "group", "now_ms", "result", "settings", "topics")
+    __slots__ = ("_resolution", "became_classic", "group", "now_ms", "result", "settings", "topics")
 
     def __init__(
         self, group: ConsumerGroup, settings: GroupSettings, topics: GroupTopics, now_ms: int, result: Result
@@ -126,6 +130,8 @@ class ConsumerInput:
         self.result = result
         #: the group that this one is once the records of this input are replayed
         self.became_classic: ClassicGroup | None = None
+        #: regular expressions are to be resolved, once nothing of this input can be refused any more
+        self._resolution: _Resolution | None = None
 
     # -- join and heartbeat -------------------------------------------------------------------------------------------
 
@@ -156,6 +162,7 @@ class ConsumerInput:
         updated = self.reconcile(updated, Goal(target_epoch, target, changed or regex.changed), owned)
         config = self.settings.consumer_config(group_id)
         self.result.set_timer(session_timer(group_id, updated.member_id), config.session_timeout_ms)
+        self.start_resolving()
         response = ConsumerGroupHeartbeatResponse(
             member_id=updated.member_id,
             member_epoch=updated.epoch,
@@ -290,10 +297,15 @@ class ConsumerInput:
             or self.now_ms > last.timestamp_ms + self.settings.consumer_regex_refresh_interval_ms
         )
         if due and regexes:
-            slices = resolve_in_slices(regexes, list(self.topics.names()))
-            self.result.set_timer(regex_timer(group.group_id), 0, (slices, client.may_describe))
-            group.resolving = True
+            self._resolution = resolve_in_slices(regexes, list(self.topics.names())), client.may_describe
         return change
+
+    def start_resolving(self) -> None:
+        """What `update_regex` found due. The last step of an input: were it refused after this, the timer would be lost
+        and `resolving` would stay."""
+        if self._resolution is not None:
+            self.result.set_timer(regex_timer(self.group.group_id), 0, self._resolution)
+            self.group.resolving = True
 
     def refresh_epoch(self, member: ConsumerMember, updated: ConsumerMember, *, bump: bool) -> int:
         """The group epoch, which rises if the subscription changed (`bump`) or the topics did."""
@@ -385,8 +397,14 @@ class ConsumerInput:
         result = self.result
         self._watch_again_if_refused()
         if can_downgrade(group, members, self.settings):
-            self.became_classic = to_classic(group, self.topics, self.settings, self.now_ms, result, leaving=members)
-            return
+            try:
+                self.became_classic = to_classic(
+                    group, self.topics, self.settings, self.now_ms, result, leaving=members
+                )
+                return
+            except KafkaError as error:
+                # Whoever is out is out, whatever the others can become.
+                logger.warning("Group %s stays a consumer group: %s", group_id, error)
         for member in members:
             result.records += removed_member(group_id, member.member_id)
         counts: dict[str, int] = {}

@@ -91,6 +91,7 @@ class ClassicInput(ConsumerInput):
             group.rejoin_timers.discard(updated.member_id)
             self.result.set_timer(session_timer(group_id, updated.member_id), request.session_timeout_ms)
             self.result.set_timer(resync_timer(group_id, updated.member_id), request.rebalance_timeout_ms)
+            self.start_resolving()
         self.result.reply(
             token,
             JoinGroupResponse(

@@ -212,7 +212,7 @@ class Rebalance:
         if group.state is State.PREPARING_REBALANCE and group.previous_state is State.EMPTY:
             group.member_added = True
         group.add(member, request.protocol_type)
-        self.result.set_timer(session_timer(group.group_id, member_id), NEW_MEMBER_JOIN_TIMEOUT_MS)
+        self._expect_new(member_id)
         return self._rebalance_or_complete(f"{member_id} joined with instance id {request.group_instance_id}")
 
     def _update(self, member: Member, request: JoinGroupRequest, token: Token, reason: str) -> bool:
@@ -301,18 +301,21 @@ class Rebalance:
                     self._expect_heartbeat(member)
         group.pending_sync.clear()
         self.result.cancel_timer(sync_timer(group.group_id))
-        is_initial = group.state is State.EMPTY
         group.move_to(State.PREPARING_REBALANCE, self.now_ms)
         logger.info("Group %s: rebalance after generation %d: %s", group.group_id, group.generation, reason)
-        if is_initial:
+        if group.previous_state is not State.EMPTY and group.all_joined:
+            return self.complete_join()
+        self._expect_joins()
+        return False
+
+    def _expect_joins(self) -> None:
+        group = self.group
+        if group.previous_state is State.EMPTY:
             # Members that start together get one rebalance instead of one each.
             delay_ms = self.settings.initial_rebalance_delay_ms
             self._wait_for_more(delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
-            return False
-        if group.all_joined:
-            return self.complete_join()
-        self.result.set_timer(join_timer(group.group_id), group.rebalance_timeout_ms)
-        return False
+        else:
+            self.result.set_timer(join_timer(group.group_id), group.rebalance_timeout_ms)
 
     def join_overdue(self) -> None:
         if self.group.state is State.PREPARING_REBALANCE:
@@ -367,8 +370,12 @@ class Rebalance:
             self._expect_heartbeat(member)
             member.is_new = False
             group.pending_sync.add(member.member_id)
-        self.result.set_timer(sync_timer(group_id), group.rebalance_timeout_ms, group.generation)
+        self._expect_syncs()
         return True
+
+    def _expect_syncs(self) -> None:
+        group = self.group
+        self.result.set_timer(sync_timer(group.group_id), group.rebalance_timeout_ms, group.generation)
 
     # -- SyncGroup ----------------------------------------------------------------------------------------------------
 
@@ -462,6 +469,10 @@ class Rebalance:
     def _expect_heartbeat(self, member: Member) -> None:
         self.result.set_timer(session_timer(self.group.group_id, member.member_id), member.session_timeout_ms)
 
+    def _expect_new(self, member_id: str) -> None:
+        """It has not been in a generation yet: it sends no heartbeats."""
+        self.result.set_timer(session_timer(self.group.group_id, member_id), NEW_MEMBER_JOIN_TIMEOUT_MS)
+
     def commit_keeps_session(self, member_id: str) -> None:
         """A consumer that commits is alive."""
         group = self.group
@@ -539,6 +550,25 @@ class Rebalance:
             self._answer_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
         self.result.cancel_timer(join_timer(group.group_id))
         self.result.cancel_timer(sync_timer(group.group_id))
+        before = self.result.append_failed
+
+        def stay(error: ErrorCode, now_ms: int) -> Result:
+            result = Result() if before is None else before(error, now_ms)
+            Rebalance(group, self.settings, now_ms, result)._wait_again()
+            return result
+
+        self.result.append_failed = stay
+
+    def _wait_again(self) -> None:
+        """The group stays what it is, and so does what it waits for."""
+        group = self.group
+        for member in group.members.values():
+            if member.is_new:
+                self._expect_new(member.member_id)
+        if group.state is State.PREPARING_REBALANCE:
+            self._expect_joins()
+        elif group.pending_sync:
+            self._expect_syncs()
 
     def unwritten(self, error: ErrorCode) -> None:
         """The group never came to be: who waits for it hears why."""
