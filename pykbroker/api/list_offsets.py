@@ -66,6 +66,9 @@ def _answer(
     timestamp = asked.timestamp
     if timestamp < EARLIEST_PENDING_UPLOAD or ctx.api_version < _FIRST_VERSION.get(timestamp, 0):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} in version {ctx.api_version}")
+    if request.isolation_level not in (0, 1):
+        # Apache Kafka: UNKNOWN_SERVER_ERROR. The same as in Fetch.
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"isolation level {request.isolation_level}")
     partition: Partition = ctx.broker.replicas.get(topic, asked.partition_index)
     if request.replica_id != _DEBUGGING:
         partition.require_leader(asked.current_leader_epoch)

@@ -34,10 +34,12 @@ def write(partition: Partition, *ages_ms: int) -> None:
         partition.append(bytearray(records), required_acks=1, now_ms=NOW_MS)
 
 
-def ask(half: Half, timestamp: int, version: int = 11, replica_id: int = -1, **fields: Any) -> Any:
+def ask(
+    half: Half, timestamp: int, version: int = 11, replica_id: int = -1, isolation_level: int = 0, **fields: Any
+) -> Any:
     asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp, **{"current_leader_epoch": -1, **fields})
     topics = [ListOffsetsTopic(name="t", partitions=[asked])]
-    request = ListOffsetsRequest(replica_id=replica_id, topics=topics, isolation_level=0)
+    request = ListOffsetsRequest(replica_id=replica_id, topics=topics, isolation_level=isolation_level)
     return half.ask(list_offsets, request, version).topics[0].partitions[0]
 
 
@@ -78,11 +80,29 @@ def test_a_consumer_sees_what_is_committed_and_a_follower_all(half: Half) -> Non
     assert found(half, NOW_MS - 250, replica_id=2)[0] == 1
 
 
+def test_an_open_transaction_is_the_end_for_read_committed(half: Half) -> None:
+    partition = half.world.create("t")
+    partition.log.producers.verify = False
+    write(partition, 300)
+    begun = build_batch(
+        [(None, b"x", (), NOW_MS - 200)], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True
+    )
+    partition.append(bytearray(begun), required_acks=1, now_ms=NOW_MS)
+    assert found(half, -1)[0] == 2
+    assert found(half, -1, isolation_level=1)[0] == 1
+    assert found(half, NOW_MS - 250)[0] == 1
+    assert found(half, NOW_MS - 250, isolation_level=1) == NONE
+    partition.append_marker(producer_id=7, producer_epoch=0, commit=True, coordinator_epoch=0, now_ms=NOW_MS)
+    assert found(half, -1, isolation_level=1)[0] == 3
+    assert found(half, NOW_MS - 250, isolation_level=1)[0] == 1
+
+
 def test_what_is_refused(half: Half) -> None:
     partition = half.world.create("t")
     assert ask(half, -99).error_code == ErrorCode.UNSUPPORTED_VERSION
     assert ask(half, -3, version=6).error_code == ErrorCode.UNSUPPORTED_VERSION
     assert ask(half, -1, current_leader_epoch=5).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert ask(half, -1, isolation_level=2).error_code == ErrorCode.INVALID_REQUEST
     half.world.change(partition, leader=2)
     assert ask(half, -1).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
