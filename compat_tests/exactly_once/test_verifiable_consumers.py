@@ -32,7 +32,10 @@ class Group:
         self.topic = Topics(node.bootstrap).create(partitions=PARTITIONS)
         self.name = f"group-{self.topic}"
         writing, reads = folder / "producer.properties", folder / "consumer.properties"
-        writing.write_text("retries=2147483647\nenable.idempotence=true\nlinger.ms=5\nreconnect.backoff.max.ms=200\n")
+        # The partitioner goes to another partition after batch.size bytes: all of them shall have records.
+        writing.write_text(
+            "retries=2147483647\nenable.idempotence=true\nlinger.ms=5\nreconnect.backoff.max.ms=200\nbatch.size=200\n"
+        )
         quick = "" if protocol == "consumer" else "heartbeat.interval.ms=300\n"
         reads.write_text(f"reconnect.backoff.max.ms=200\nmax.poll.records=50\n{quick}")
         at = ["--bootstrap-server", node.bootstrap, "--topic", self.topic]
@@ -65,6 +68,7 @@ class Group:
         }
         sent = [event for event in self.feeder.events if event["name"] == "producer_send_success"]
         assert {(event["partition"], event["offset"]) for event in sent} <= written
+        assert {number for number, _ in written} == set(range(PARTITIONS))
         wait_until(lambda: self.delivered() >= written, f"all {len(written)} records are delivered")
         ends = [max(offset for number, offset in written if number == which) + 1 for which in range(PARTITIONS)]
         wait_until(lambda: self.committed() == ends, "the offsets behind them are committed")
