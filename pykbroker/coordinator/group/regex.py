@@ -10,7 +10,7 @@ differs:
 * `\\C` (one byte) and two groups of one name are errors in RE2/J, and so they are here; a backslash before a letter
   that is not ASCII means that letter;
 * RE2 counts nested repetitions together: `(a{500}){3}` is over its limit of 1,000, and RE2/J looks at each alone;
-* a pattern whose program is over 8 MiB (`\\pL{1000}`) is refused, and RE2/J has no limit.
+* a pattern that needs over 1 MiB (`\\pL{100}`) is refused, and RE2/J has no limit.
 
 Without the package every pattern is refused as invalid, and the message says why.
 """
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 #: How many names are compared in one go: about a millisecond.
 SLICE: Final = 1_000
+#: A pattern's memory; what fits is compiled in some 20 milliseconds. Clients choose patterns: the ones that are kept
+#: must not add up to the broker's memory.
+PATTERN_BYTES: Final = 2**20
+KEPT_PATTERNS: Final = 64
 
 #: What RE2 says, in the words of RE2/J, which clients see. `)` is a surprise to RE2/J, too.
 _WORDS: Final = {
@@ -41,6 +45,8 @@ _WORDS: Final = {
     "invalid perl operator": "invalid or unsupported Perl syntax",
     "invalid named capture group": "invalid named capture",
     "trailing \\": "trailing backslash at end of expression",
+    # RE2/J has no such limit.
+    "pattern too large - compile failed": "it is too large",
 }
 
 # What is looked for (an escaped letter, the name of a group), and where nothing must be looked for: quoted stretches
@@ -63,7 +69,7 @@ class Pattern:
         return self._match(name.encode()) is not None  # bytes: of text, positions would be counted too
 
 
-@lru_cache(maxsize=1_024)
+@lru_cache(maxsize=KEPT_PATTERNS)
 def compile_pattern(text: str) -> Pattern:
     """KafkaError(INVALID_REGULAR_EXPRESSION): it is none."""
     try:
@@ -73,6 +79,7 @@ def compile_pattern(text: str) -> Pattern:
     options = re2.Options()
     options.never_capture = True  # only whether, never where
     options.log_errors = False
+    options.max_mem = PATTERN_BYTES
     try:
         return Pattern(text, re2.compile(_as_re2(text), options))
     except re2.error as error:
