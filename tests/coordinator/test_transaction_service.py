@@ -7,6 +7,7 @@ import pytest
 from pykbroker.coordinator.transaction.shard import Producer
 from pykbroker.coordinator.transaction.states import (
     COMPLETE_COMMIT,
+    EMPTY,
     PREPARE_COMMIT,
     IllegalTransition,
     TransactionState,
@@ -56,3 +57,17 @@ def test_nobody_answers_for_a_partition_that_is_led_elsewhere() -> None:
     assert bench.service.describe("x") == (ErrorCode.NOT_COORDINATOR, None)
     # Listing is asked of every broker: what others lead is theirs to tell.
     assert bench.service.list_transactions(None, (), -1) == (ErrorCode.NONE, [])
+
+
+def test_ids_that_could_not_be_written_leave_nothing_behind() -> None:
+    """Each left the decision that its replay would have taken, until the memory was full."""
+    bench = TransactionBench()
+    bench.partition.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+    for number in range(3):
+        assert bench.init(f"x{number}").error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    left = [value for value in vars(bench.shard).values() if isinstance(value, dict)]
+    assert left
+    assert not any(left)
+    bench.partition.refuse = None
+    assert bench.init("x0").error is ErrorCode.NONE
+    assert bench.shard.transactions["x0"].state is EMPTY

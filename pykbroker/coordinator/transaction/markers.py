@@ -9,7 +9,9 @@ partition that is gone needs no marker. INVALID_PRODUCER_EPOCH says that the log
 later epoch, already: an answer was lost, the marker was not (with transaction.version 2 a repeated marker always ends
 like this). TRANSACTION_COORDINATOR_FENCED says that another coordinator sends them by now.
 
-Invariant: every partition of a job is in exactly one of: queued, sent, leaderless, resting, done; a job whose
+A code that nobody expects may be for ever: it is told once per job, and its partitions rest longer.
+
+Invariant: every partition of a job is in exactly one of: queued, sent, leaderless, resting, refused, done; a job whose
 partitions are all done is in `completed` once.
 """
 
@@ -52,7 +54,7 @@ _PASSES: Final = frozenset(
 class Job:
     """One decided transaction and the partitions that have no marker yet. Compared by identity."""
 
-    __slots__ = ("coordinator_epoch", "decided", "index", "remaining")
+    __slots__ = ("coordinator_epoch", "decided", "index", "remaining", "told")
 
     def __init__(self, index: int, coordinator_epoch: int, decided: Decided) -> None:
         #: partition of `__transaction_state`, and the leader epoch in which it was decided or loaded
@@ -60,6 +62,8 @@ class Job:
         self.coordinator_epoch = coordinator_epoch
         self.decided = decided
         self.remaining = set(decided.partitions)
+        #: codes that nobody expected and that are in the log already
+        self.told: set[ErrorCode] = set()
 
     def __repr__(self) -> str:
         return f"markers of {self.decided.producer} for {len(self.remaining)} partitions"
@@ -82,6 +86,7 @@ class MarkerQueue:
         self._busy: set[int] = set()
         self._leaderless: dict[Job, list[TopicPartition]] = {}
         self._resting: dict[Job, list[TopicPartition]] = {}
+        self._refused: dict[Job, list[TopicPartition]] = {}
         self._completed: list[Job] = []
 
     @property
@@ -92,6 +97,10 @@ class MarkerQueue:
     def rests(self) -> bool:
         return bool(self._resting)
 
+    @property
+    def rests_long(self) -> bool:
+        return bool(self._refused)
+
     # -- inputs -------------------------------------------------------------------------------------------------------
 
     def add(self, job: Job) -> list[TopicPartition]:
@@ -101,9 +110,11 @@ class MarkerQueue:
         # Sorted, so that the same run sends the same requests.
         partitions = sorted(job.remaining)
         leader_of = self._leader_of
-        led_here = [partition for partition in partitions if leader_of(partition) == self._here]
-        if len(led_here) < len(partitions):
-            self._route(job, [partition for partition in partitions if partition not in led_here])
+        led_here: list[TopicPartition] = []
+        elsewhere: list[TopicPartition] = []
+        for partition in partitions:
+            (led_here if leader_of(partition) == self._here else elsewhere).append(partition)
+        self._route(job, elsewhere)
         if not job.remaining:
             self._complete(job)
         return led_here
@@ -128,10 +139,13 @@ class MarkerQueue:
         elif code == ErrorCode.TRANSACTION_COORDINATOR_FENCED:
             logger.info("%r: given up, another coordinator has taken over", job)
             self.discard(job)
-        else:
-            if code not in _PASSES:
-                logger.error("%r: the marker for %s-%d was refused: %s", job, *partition, code.name)
+        elif code in _PASSES:
             self._resting.setdefault(job, []).append(partition)
+        else:
+            if code not in job.told:
+                job.told.add(code)
+                logger.error("%r: refused for %s-%d, and tried again: %s", job, *partition, code.name)
+            self._refused.setdefault(job, []).append(partition)
 
     def leaders_changed(self) -> None:
         """What has no leader is looked at again, and what rests too: it may have rested for that."""
@@ -139,11 +153,18 @@ class MarkerQueue:
         for job, partitions in waiting.items():
             self._route(job, partitions)
         self.rouse()
+        self.rouse_refused()
 
     def rouse(self) -> None:
-        """What was refused, or not answered, has rested enough."""
+        """What passes with time, or was not answered, has rested enough."""
         resting, self._resting = self._resting, {}
         for job, partitions in resting.items():
+            self._route(job, partitions)
+
+    def rouse_refused(self) -> None:
+        """What was refused for a reason that nobody expected has rested enough."""
+        refused, self._refused = self._refused, {}
+        for job, partitions in refused.items():
             self._route(job, partitions)
 
     def discard(self, job: Job) -> None:

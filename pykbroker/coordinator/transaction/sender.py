@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: What was refused rests this long; a change of leaders wakes it before.
+#: What could not be written rests this long; a change of leaders wakes it before.
 REST_SECONDS: Final = 0.05
+#: And this long if nobody knows why.
+REFUSED_REST_SECONDS: Final = 1.0
 
 Write = Callable[[TopicPartition, Marker], Later[ErrorCode]]
 #: To a broker, by id.
@@ -62,6 +64,7 @@ class MarkerSender:
         self._completed = completed
         self._request_timeout_ms = request_timeout_ms
         self._timer: asyncio.TimerHandle | None = None
+        self._refused_timer: asyncio.TimerHandle | None = None
         self._closed = False
         self.queue = MarkerQueue(leader_of, node_id)
 
@@ -70,7 +73,7 @@ class MarkerSender:
         self._pump()
 
     def leaders_changed(self) -> None:
-        if self.queue.waits_for_leaders or self.queue.rests:
+        if self.queue.waits_for_leaders or self.queue.rests or self.queue.rests_long:
             self._drop_stale()
             self.queue.leaders_changed()
             self._pump()
@@ -79,6 +82,8 @@ class MarkerSender:
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
+        if self._refused_timer is not None:
+            self._refused_timer.cancel()
 
     def _pump(self) -> None:
         """Send everything that can be sent, tell what is complete, and see to the rest."""
@@ -100,11 +105,19 @@ class MarkerSender:
                     self._request(broker, queue.take(broker))
         if queue.rests and self._timer is None and not self._closed:
             self._timer = self._runtime.loop.call_later(REST_SECONDS, self._rested)
+        if queue.rests_long and self._refused_timer is None and not self._closed:
+            self._refused_timer = self._runtime.loop.call_later(REFUSED_REST_SECONDS, self._rested_long)
 
     def _rested(self) -> None:
         self._timer = None
         self._drop_stale()
         self.queue.rouse()
+        self._pump()
+
+    def _rested_long(self) -> None:
+        self._refused_timer = None
+        self._drop_stale()
+        self.queue.rouse_refused()
         self._pump()
 
     def _drop_stale(self) -> None:

@@ -100,9 +100,9 @@ class TransactionShard:
         self.transactions: dict[str, Transaction] = {}
         #: those in state Ongoing, the longest unchanged first
         self.ongoing: dict[str, None] = {}
-        #: by id, a value that was decided upon and the state that it stands for: its replay need not read it, and knows
-        #: the last epoch, which no value says. Of a refused append the entry stays, and no replay brings its value.
-        self._decisions: dict[str, tuple[bytes, Transaction]] = {}
+        #: the newest value that was decided upon and the state that it stands for: its replay, which comes next unless
+        #: the append is refused, need not read it, and knows the last epoch, which no value says
+        self._decision: tuple[bytes, Transaction] | None = None
 
     # -- replicated state ---------------------------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ class TransactionShard:
         assert isinstance(record.key, TransactionLogKey)
         transactional_id = record.key.transactional_id
         self.ongoing.pop(transactional_id, None)
-        decision = self._decisions.pop(transactional_id, None)
+        decision, self._decision = self._decision, None
         value = record.value
         if value is None:
             self.transactions.pop(transactional_id, None)
@@ -141,7 +141,7 @@ class TransactionShard:
         assert after.epoch >= 0
         record = transaction_record(transactional_id, after, self._transaction_version())
         assert isinstance(record.value, bytes)
-        self._decisions[transactional_id] = record.value, remembered(after, record.value_version)
+        self._decision = record.value, remembered(after, record.value_version)
         result.records.append(record)
 
     def _check_version(self, client_version: int) -> None:
