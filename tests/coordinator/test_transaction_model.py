@@ -178,7 +178,13 @@ class Life(RuleBasedStateMachine):
         self.bench = self.bench.restart(start=False)
         self.bench.loop.settle()
         after = {name: forgetful(transaction) for name, transaction in self.bench.shard.transactions.items()}
-        assert after == before
+        for name, transaction in before.items():
+            if transaction.state in PREPARED and not transaction.partitions:
+                # Nothing to wait for: the next coordinator completes it while it loads.
+                assert after.pop(name).state in IDLE
+            else:
+                assert after.pop(name) == transaction
+        assert not after
         self.markers_seen = 0
         self.bench.service.start()
         self.settle()
