@@ -75,6 +75,7 @@ class Host(Generic[S]):
         "committed",
         "effects",
         "epoch",
+        "failing_timers",
         "load",
         "loaded_records",
         "partition",
@@ -96,6 +97,8 @@ class Host(Generic[S]):
         self.ready = False
         self.load: Iterator[None] | None = None
         self.timers: Timers
+        #: those whose last input was refused: they are tried again, and told once
+        self.failing_timers: set[TimerKey] = set()
         self.loaded_records = 0
         self.skipped_records = 0
         self.requests: dict[Token, Request] = {}
@@ -110,7 +113,8 @@ class Host(Generic[S]):
         self.collected_bytes = 0
 
     def silence(self) -> None:
-        """Nothing of it fires or loads any more."""
+        """Nothing of it fires or loads any more, and it takes no requests."""
+        self.ready = False
         self.timers.close()
         self.load = None
         if self.reply_timer is not None:

@@ -106,6 +106,9 @@ class Loading(Generic[S]):
         until = self._loop.time() + LOAD_TURN_SECONDS
         try:
             for step, _ in enumerate(load, 1):
+                if host.load is not load:
+                    # What the shard wanted written met a disk that failed, and that was the end of the host.
+                    return
                 if step >= steps or self._loop.time() >= until:
                     return
             host.load = None
@@ -114,8 +117,11 @@ class Loading(Generic[S]):
         except (KafkaError, StorageError, ValueError, OverflowError, DecodeError) as error:
             # Whatever is wrong stays wrong until somebody repairs it: answer, and wait for the next election.
             host.silence()
-            host.ready = False
             logger.error("%r: cannot be loaded: %s", host.partition, error)
+        except Exception:
+            # A bug, and told as one: half a state must not be served, and other loads go on.
+            host.silence()
+            logger.exception("%r: cannot be loaded", host.partition)
 
     def _log_success(self, host: Host[S]) -> None:
         skipped = f", {host.skipped_records} of types that are not served here" if host.skipped_records else ""

@@ -37,7 +37,7 @@ from typing import Any, Generic, TypeVar
 
 from pykbroker.coordinator.host import Encoded, Host, Replies, Request, S
 from pykbroker.coordinator.loading import FIRST_REQUEST_STEPS, LOAD_BYTES, Bulk, Loading, RecordFormat
-from pykbroker.coordinator.result import Result, TimerKey, Token
+from pykbroker.coordinator.result import Result, Timer, TimerKey, Token
 from pykbroker.coordinator.timers import Timers
 from pykbroker.replica.partition import Partition
 from pykbroker.replica.table import ReplicaTable
@@ -51,6 +51,8 @@ logger = logging.getLogger(__name__)
 
 #: A collected batch is written when it has this many bytes; batches of results that need not be whole are cut here too.
 BATCH_BYTES = 256 * 1024
+#: A timer whose input is refused fires again after this time, as in Apache Kafka.
+TIMER_REST_MS = 500
 
 Answer = TypeVar("Answer")
 #: What an operation is given: the shard, its own token, the time.
@@ -137,8 +139,8 @@ class CoordinatorRuntime(Generic[S]):
         host = self._ready_host(index)
         if isinstance(host, ErrorCode):
             return refusal(host)
-        if barrier and host.collected:
-            self._write_collected(host)
+        if barrier and host.collected and not self._write_collected(host):
+            return refusal(ErrorCode.NOT_COORDINATOR)
         self._last_token = token = self._last_token + 1
         request = Request(refusal)
         host.requests[token] = request
@@ -171,7 +173,8 @@ class CoordinatorRuntime(Generic[S]):
         if isinstance(host, ErrorCode):
             return refusal(host)
         # What was collected precedes the marker, as it precedes every other input.
-        self._write_collected(host)
+        if not self._write_collected(host):
+            return refusal(ErrorCode.NOT_COORDINATOR)
         request = Request(refusal)
         try:
             info = host.partition.append_marker(
@@ -218,8 +221,7 @@ class CoordinatorRuntime(Generic[S]):
     def input_all(self, operation: Callable[[S, int], Result]) -> None:
         """Something happened that concerns every shard and that nobody waits for."""
         for host in list(self._hosts.values()):
-            if host.ready:
-                self._write_collected(host)
+            if host.ready and self._write_collected(host):
                 self._carry_out(host, operation(host.shard, self._runtime.now_ms()))
 
     # -- results ------------------------------------------------------------------------------------------------------
@@ -238,13 +240,13 @@ class CoordinatorRuntime(Generic[S]):
         encoded = [self._format.encode(record) for record in result.records]
         if result.transaction is not None:
             # A batch has one producer: what was collected before it has another, or none.
-            self._write_collected(host)
-            self._write(host, [result], encoded, result.transaction, verification)
+            if self._write_collected(host):
+                self._write(host, [result], encoded, result.transaction, verification)
         elif collect and self._linger_ms and result.atomic and result.collectable and result.append_failed is None:
             self._collect(host, result, encoded)
         elif result.atomic:
-            self._write_collected(host)
-            self._write(host, [result], encoded)
+            if self._write_collected(host):
+                self._write(host, [result], encoded)
         else:
             self._write_in_parts(host, result, encoded)
 
@@ -259,8 +261,9 @@ class CoordinatorRuntime(Generic[S]):
         encoded: Encoded,
         transaction: tuple[int, int] | None = None,
         verification: object | None = None,
-    ) -> bool:
-        """One batch, whole or not at all. `transaction`: producer id and epoch that it belongs to."""
+    ) -> ErrorCode:
+        """One batch, whole or not at all. `transaction`: producer id and epoch that it belongs to. Returns what its
+        requests are told of a refusal."""
         now_ms = self._runtime.now_ms()
         answers = [pair for result in results for pair in self._take_requests(host, result)]
         try:
@@ -286,9 +289,9 @@ class CoordinatorRuntime(Generic[S]):
             for request, _ in answers:
                 request.refuse(code)
             for result in results:
-                if result.append_failed is not None:
+                if result.append_failed is not None and self._is_alive(host):
                     self._carry_out(host, result.append_failed(code, now_ms))
-            return False
+            return code
         at = info.first_offset
         for result in results:
             for record in result.records:
@@ -299,7 +302,7 @@ class CoordinatorRuntime(Generic[S]):
             if result.effects:
                 host.effects.extend((at, effect) for effect in result.effects)
         self._written(host, at, answers)
-        return True
+        return ErrorCode.NONE
 
     def _written(self, host: Host[S], at: int, answers: list[tuple[Request, Any]]) -> None:
         """The log has everything before `at`, and the shard has seen it: answers, and effects, follow at commit."""
@@ -328,14 +331,18 @@ class CoordinatorRuntime(Generic[S]):
             if end == len(encoded):
                 part.replies = result.replies
                 part.effects = result.effects
-            if not self._write(host, [part], encoded[start:end]):
+            code = self._write(host, [part], encoded[start:end])
+            if code:
+                if end < len(encoded) and self._is_alive(host):
+                    for request, _ in self._take_requests(host, result):
+                        request.refuse(code)
                 return
             start = end
 
     def _collect(self, host: Host[S], result: Result, encoded: Encoded) -> None:
         size = sum(len(key) + len(value or b"") for key, value in encoded)
-        if host.collected and host.collected_bytes + size > BATCH_BYTES:
-            self._write_collected(host)
+        if host.collected and host.collected_bytes + size > BATCH_BYTES and not self._write_collected(host):
+            return
         host.collected.append((result, encoded))
         host.collected_bytes += size
         if not self._flush_scheduled:
@@ -351,13 +358,18 @@ class CoordinatorRuntime(Generic[S]):
             if host.collected:
                 self._write_collected(host)
 
-    def _write_collected(self, host: Host[S]) -> None:
+    def _write_collected(self, host: Host[S]) -> bool:
+        """False: a disk that failed was the end of the host. Everybody who waited there is answered already."""
         collected, host.collected = host.collected, []
         host.collected_bytes = 0
         if collected:
             self._write(
                 host, [result for result, _ in collected], [record for _, encoded in collected for record in encoded]
             )
+        return self._is_alive(host)
+
+    def _is_alive(self, host: Host[S]) -> bool:
+        return self._hosts.get(host.partition.index) is host
 
     # -- answers ------------------------------------------------------------------------------------------------------
 
@@ -374,7 +386,7 @@ class CoordinatorRuntime(Generic[S]):
             host.reply_timer = self._loop.call_at(deadline, self._replies_overdue, host)
 
     def _committed(self, host: Host[S], offset: int, code: ErrorCode) -> None:
-        if self._hosts.get(host.partition.index) is not host:
+        if not self._is_alive(host):
             return
         if code:
             logger.info("%s-%d: no longer its coordinator: %s", self.topic, host.partition.index, code.name)
@@ -415,8 +427,18 @@ class CoordinatorRuntime(Generic[S]):
     # -- timers -------------------------------------------------------------------------------------------------------
 
     def _timer_fired(self, host: Host[S], key: TimerKey, event: Any) -> None:
-        self._write_collected(host)
-        self._carry_out(host, host.shard.on_timer(key, event, self._runtime.now_ms()))
+        if not self._write_collected(host):
+            return
+        try:
+            result = host.shard.on_timer(key, event, self._runtime.now_ms())
+        except KafkaError as error:
+            if key not in host.failing_timers:
+                host.failing_timers.add(key)
+                logger.error("%r: the timer %s is tried again: %s", host.partition, "/".join(key), error)
+            host.timers.apply(Timer(key, TIMER_REST_MS, event))
+            return
+        host.failing_timers.discard(key)
+        self._carry_out(host, result)
 
     # -- leadership ---------------------------------------------------------------------------------------------------
 

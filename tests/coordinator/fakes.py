@@ -145,6 +145,8 @@ class FakePartition:
         self.high_watermark = log.log_end_offset
         self.hold = False
         self.refuse: ErrorCode | None = None
+        #: at the next append
+        self.disk_fails = False
         self.leads = True
         self.waiters: list[tuple[int, Callable[[ErrorCode], None]]] = []
         #: what each append brought
@@ -173,6 +175,9 @@ class FakePartition:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if self.refuse is not None:
             raise KafkaError(self.refuse)
+        if self.disk_fails:
+            self.fail_disk()
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
         first = self.log.append(records)
         if not self.hold:
             self.high_watermark = self.log.log_end_offset
@@ -215,6 +220,13 @@ class FakePartition:
             callback(ErrorCode.NONE)
         else:
             self.waiters.append((offset, callback))
+
+    def fail_disk(self) -> None:
+        """As replica/table.py does it: whoever waits for a commit hears of it before the append raises."""
+        self.leads = False
+        waiters, self.waiters = self.waiters, []
+        for _, waiter in waiters:
+            waiter(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def commit(self, upto: int | None = None) -> None:
         self.high_watermark = self.log.log_end_offset if upto is None else upto
