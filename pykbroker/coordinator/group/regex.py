@@ -46,7 +46,7 @@ _WORDS: Final = {
     "invalid named capture group": "invalid named capture",
     "trailing \\": "trailing backslash at end of expression",
     # RE2/J has no such limit.
-    "pattern too large - compile failed": "it is too large",
+    "pattern too large - compile failed": "pattern too large",
 }
 
 # What is looked for (an escaped letter, the name of a group), and where nothing must be looked for: quoted stretches
