@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 
 from compat_tests.flaky import FlakyProxy
-from compat_tests.node import Node, make_node
-from compat_tests.oracle.kafka import ApacheKafka, free_ports, kafka_libs
+from compat_tests.node import Node, make_node, steady_port
+from compat_tests.oracle.kafka import ApacheKafka, kafka_libs
 from compat_tests.topics import Topics
 from tests import timing
 
@@ -105,7 +105,7 @@ def topic(topics: Topics) -> str:
 @pytest.fixture(scope="session")
 def flaky(against: str) -> Iterator[FlakyProxy]:
     """A node of its own behind a proxy that can lose answers; clients talk to `localhost:{flaky.port}`."""
-    (port,) = free_ports(1)
+    port = steady_port()
     proxy = FlakyProxy(port)
     node = make_node(against, {"advertised.listeners": f"PLAINTEXT://localhost:{proxy.port}"}, port=port)
     try:

@@ -10,8 +10,7 @@ from compat_tests.clients import Record, wait_until
 from compat_tests.conftest import FreshBroker
 from compat_tests.consumer_groups.clients import FAMILIES, Party, Programs, await_shared, values
 from compat_tests.consumer_groups.conftest import QUICK
-from compat_tests.node import Node
-from compat_tests.oracle.kafka import free_ports
+from compat_tests.node import Node, steady_port
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.suite import NOW_MS
 from compat_tests.topics import Topics
@@ -193,7 +192,7 @@ def test_members_of_all_families_share_a_group(party: Party, quick: Node, quick_
 
 def test_a_group_outlives_its_coordinator(programs: Programs, fresh_broker: FreshBroker, against: str) -> None:
     """The broker is killed and comes back: the same members with the same partitions, and no record read twice."""
-    node = fresh_broker(QUICK, port=free_ports(1)[0])
+    node = fresh_broker(QUICK, port=steady_port())
     topic = Topics(node.bootstrap).create(partitions=6)
     writer = Writer(node.bootstrap, topic, 6)
     party = Party(programs, node.bootstrap)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import random
-import socket
 from collections.abc import Iterator
 
 import pytest
 
-from compat_tests.node import Node, Pykbroker
+from compat_tests.node import Node, Pykbroker, steady_port
 from compat_tests.oracle.kafka import ApacheKafka
 
 # Who was killed is missed after two seconds, in both group protocols, and a transaction whose time is over ends soon.
@@ -20,22 +18,6 @@ QUICK = {
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "200",
 }
-# Below what Linux gives to connections that ask for any port: nobody else is there when the broker comes back.
-PORTS = range(20_000, 30_000, 2)
-
-
-def steady_port() -> int:
-    """A free port whose next one, where pykbroker's controller listens, is free as well."""
-
-    def free(port: int) -> bool:
-        with socket.socket() as one:
-            try:
-                one.bind(("127.0.0.1", port))
-            except OSError:
-                return False
-            return True
-
-    return next(port for port in random.sample(PORTS, len(PORTS)) if free(port) and free(port + 1))
 
 
 @pytest.fixture

@@ -153,7 +153,9 @@ class KafkaPythonMember(Member, ConsumerRebalanceListener):  # type: ignore[misc
     def _run(self) -> None:
         try:
             while not self._leave.is_set():
-                for messages in self._consumer.poll(timeout_ms=100).values():
+                # Not 100: a poll of 3.0.12 that ends while its member is joining forgets the group for good, and 100 ms
+                # after it subscribed is when it hears of the topic and joins again.
+                for messages in self._consumer.poll(timeout_ms=500).values():
                     self._read += [to_record(message) for message in messages]
             if self._assigned:
                 self._consumer.commit()

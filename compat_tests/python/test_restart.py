@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError, Producer
 
 from compat_tests.clients import PATIENCE_S, Record, wait_until
 from compat_tests.conftest import FreshBroker
-from compat_tests.oracle.kafka import free_ports
+from compat_tests.node import steady_port
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.suite import NOW_MS
 from compat_tests.topics import Topics
@@ -15,8 +15,7 @@ from compat_tests.topics import Topics
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
 def test_a_producer_and_a_group_go_on_after_a_restart(fresh_broker: FreshBroker, how: str) -> None:
-    (port,) = free_ports(1)
-    node = fresh_broker(port=port)
+    node = fresh_broker(port=steady_port())
     client = ConfluentClient()
     topic = Topics(node.bootstrap).create(partitions=2)
     group = f"group-{topic}"

@@ -13,8 +13,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +41,18 @@ CLOSED, SILENT = Closed(), Silent()
 Answer = bytes | Closed | Silent
 
 
+def _time_of(line: str) -> str:
+    """As the node's log writes it; nothing before it is of this moment."""
+    return line[1:24] if line.startswith("[") else ""
+
+
 class RawClient:
     """One connection. `local_port` names it in the node's log."""
 
     def __init__(self, port: int, timeout_s: float = 10) -> None:
         self.socket = socket.create_connection((HOST, port), timeout_s)
         self.local_port = self.socket.getsockname()[1]
+        self.since = f"{datetime.now() - timedelta(milliseconds=1):%Y-%m-%d %H:%M:%S,%f}"[:-3]
 
     def __enter__(self) -> RawClient:
         return self
@@ -99,7 +106,10 @@ class WatchedNode:
         return self.log_file.read_text(errors="replace").splitlines()
 
     def said_about(self, client: RawClient) -> list[str]:
-        return [line for line in self.log() if f"{HOST}:{client.local_port} " in line]
+        """Since it connected: ports are given out again, and thousands of connections came before."""
+        return [
+            line for line in self.log() if f"{HOST}:{client.local_port} " in line and _time_of(line) >= client.since
+        ]
 
     def complaints(self) -> list[str]:
         """Lines that no client may provoke, each with the traceback behind it."""
@@ -136,12 +146,17 @@ class WatchedNode:
 
     def settles(self, goal: dict[str, int], timeout_s: float = 10) -> dict[str, int]:
         """Wait until nothing it holds is above the goal; what it holds then."""
+        return self._when(lambda found: all(found[name] <= most for name, most in goal.items()), timeout_s)
+
+    def reaches(self, goal: dict[str, int], timeout_s: float = 1) -> dict[str, int]:
+        """Wait until nothing it holds is below the goal; what it holds then."""
+        return self._when(lambda found: all(found[name] >= least for name, least in goal.items()), timeout_s)
+
+    def _when(self, good: Callable[[dict[str, int]], bool], timeout_s: float) -> dict[str, int]:
         deadline = time.monotonic() + timeout_s
-        while True:
-            found = self.holds()
-            if all(found[name] <= most for name, most in goal.items()) or time.monotonic() > deadline:
-                return found
-            time.sleep(0.1)
+        while not good(found := self.holds()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return found
 
 
 @contextmanager

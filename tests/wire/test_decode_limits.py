@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import tracemalloc
-from collections.abc import Iterator
 
 import pytest
 
@@ -24,26 +23,28 @@ def refused(cls: type[TopLevel], data: bytes, version: int) -> str:
     return str(caught.value)
 
 
-@pytest.fixture
-def small_memory() -> Iterator[None]:
-    tracemalloc.start()
-    yield
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 100_000
+def refused_cheaply(cls: type[TopLevel], data: bytes, version: int) -> None:
+    """The least of three: the collector, or a thread of another test, may allocate beside it."""
+    peaks = []
+    for _ in range(3):
+        tracemalloc.start()
+        try:
+            refused(cls, data, version)
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    assert min(peaks) < 100_000
 
 
-@pytest.mark.usefixtures("small_memory")
 @pytest.mark.parametrize("count", [2**31 - 1, 1_000_001, 1_000, 200, 5])
 def test_an_array_that_cannot_be_there_is_refused_before_it_is_allocated(count: int) -> None:
-    refused(MetadataRequest, struct.pack(">i", count) + b"\x00\x01a\x00", 4)
+    refused_cheaply(MetadataRequest, struct.pack(">i", count) + b"\x00\x01a\x00", 4)
 
 
-@pytest.mark.usefixtures("small_memory")
 @pytest.mark.parametrize("lead", ["ffffffff07", "ffffffff0f", "8080808008", "c1843d", "e807", "c801"])
 def test_the_same_in_compact_form(lead: str) -> None:
     # Names of features: nothing that may be null.
-    refused(ListGroupsRequest, bytes.fromhex(lead) + b"\x02a\x01\x00", 5)
+    refused_cheaply(ListGroupsRequest, bytes.fromhex(lead) + b"\x02a\x01\x00", 5)
 
 
 def test_an_array_above_the_limit_is_refused_although_its_bytes_are_there() -> None:
