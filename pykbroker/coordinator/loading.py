@@ -31,13 +31,13 @@ logger = logging.getLogger(__name__)
 
 #: Loading reads this much at a time.
 LOAD_BYTES = 64 * 1024
-#: A turn is so many steps, of some 30 microseconds each: others wait no longer than for a request. The clock, which may
-#: know nothing shorter than a millisecond, ends it only where steps are slow.
-LOAD_TURN_STEPS = 2
+#: A turn is so many steps, of some 10 to 30 microseconds each: others wait no longer than for a request. The clock,
+#: which may know nothing shorter than a millisecond, ends it only where steps are slow.
+LOAD_TURN_STEPS = 1
 LOAD_TURN_SECONDS = 0.002
 _STEP_RECORDS = 8
 #: What a request that finds its shard not loaded does itself: most partitions are small, and it spares a retry.
-FIRST_REQUEST_STEPS = 32
+FIRST_REQUEST_STEPS = 64
 
 
 class RecordFormat(Protocol):

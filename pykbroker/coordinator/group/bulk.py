@@ -21,8 +21,8 @@ from pykbroker_wire.stored.group.offset_commit import OffsetCommitKey
 if TYPE_CHECKING:
     from pykbroker.coordinator.group.shard import GroupShard
 
-#: Records between two looks at the clock: some 50 microseconds' worth.
-_AT_ONCE: Final = 32
+#: Records of one step, some ten microseconds' worth: with 32 Produce's p99 was three times as long beside a load.
+_AT_ONCE: Final = 8
 _PARTITION: Final = Struct(">i").unpack_from
 #: A key of an offset that has no names at all: type, two lengths, partition.
 _LEAST_KEY: Final = 10
