@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import random
 import socket
 import time
@@ -16,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from pykbroker.workers import Job, Workers
     from pykbroker_log.disk import Disk
 
 T = TypeVar("T")
@@ -34,6 +36,16 @@ class Runtime(Protocol):
 
     def run_blocking(self, function: Callable[..., T], *args: object) -> asyncio.Future[T]:
         """Run a call that blocks but releases the GIL (fsync, cold read, one-shot compression) off the loop."""
+        ...
+
+    def run_apart(
+        self,
+        job: Job[T],
+        *args: object,
+        on_progress: Callable[[int], None] | None = None,
+        bytes_per_second: float | None = None,
+    ) -> asyncio.Future[T]:
+        """Run a loop over records in a worker process: see workers.py for what a job is. Cancelling ends it."""
         ...
 
     def keep(self) -> None:
@@ -145,6 +157,7 @@ class OsRuntime:
         self.disk: Disk = disk if disk is not None else OsDisk()
         self.random = random.Random()
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="pykbroker-blocking")
+        self._workers: Workers | None = None
         #: what `keep` does; only a process that is nothing but a node may touch its collector (cli/start.py)
         self.on_keep: Callable[[], None] = lambda: None
 
@@ -153,6 +166,19 @@ class OsRuntime:
 
     def run_blocking(self, function: Callable[..., T], *args: object) -> asyncio.Future[T]:
         return self.loop.run_in_executor(self._threads, function, *args)
+
+    def run_apart(
+        self,
+        job: Job[T],
+        *args: object,
+        on_progress: Callable[[int], None] | None = None,
+        bytes_per_second: float | None = None,
+    ) -> asyncio.Future[T]:
+        if self._workers is None:
+            from pykbroker.workers import Workers
+
+            self._workers = Workers(self.loop, max(2, os.cpu_count() or 1))
+        return self._workers.run(job, *args, on_progress=on_progress, bytes_per_second=bytes_per_second)
 
     def keep(self) -> None:
         self.on_keep()
@@ -177,4 +203,6 @@ class OsRuntime:
         return asyncio.ensure_future(self.loop.create_connection(factory, host, port), loop=self.loop)
 
     def close(self) -> None:
+        if self._workers is not None:
+            self._workers.close()
         self._threads.shutdown(wait=True, cancel_futures=True)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from pykbroker.quorum.channel import Peers
 from pykbroker.quorum.driver import QuorumConfig, QuorumDriver
+from pykbroker.workers import Job, finish
 from pykbroker_log.disk import Disk, parent_of
 from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_raft.node import RaftConfig
@@ -59,6 +60,15 @@ class InlineRuntime:
         else:
             self.held.append(run)
         return future
+
+    def run_apart(
+        self,
+        job: Job[T],
+        *args: object,
+        on_progress: Callable[[int], None] | None = None,
+        bytes_per_second: float | None = None,
+    ) -> asyncio.Future[T]:
+        return self.run_blocking(lambda: finish(job, self.disk, *args, on_progress=on_progress))
 
     def hold(self) -> None:
         self.held = []

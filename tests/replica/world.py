@@ -14,6 +14,7 @@ from pykbroker.metrics.registry import Metrics
 from pykbroker.replica.partition import Partition
 from pykbroker.replica.table import ReplicaTable
 from pykbroker.runtime import Runtime
+from pykbroker.workers import Job, finish
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.memory_disk import MemoryDisk
@@ -51,6 +52,15 @@ class FakeRuntime:
         except Exception as error:  # noqa: BLE001  # whatever a call raises is its result
             future.set_exception(error)
         return future
+
+    def run_apart(
+        self,
+        job: Job[Any],
+        *args: object,
+        on_progress: Callable[[int], None] | None = None,
+        bytes_per_second: float | None = None,
+    ) -> asyncio.Future[Any]:
+        return self.run_blocking(lambda: finish(job, self.disk, *args, on_progress=on_progress))
 
 
 class World:

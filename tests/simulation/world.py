@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
 from pykbroker.runtime import ListeningSocket
+from pykbroker.workers import Job, finish
 from pykbroker_log.disk import Disk
 
 T = TypeVar("T")
@@ -166,6 +167,16 @@ class SimRuntime:
 
         self.loop.call_later(self._latency.uniform(0, 0.004), run)
         return future
+
+    def run_apart(
+        self,
+        job: Job[T],
+        *args: object,
+        on_progress: Callable[[int], None] | None = None,
+        bytes_per_second: float | None = None,
+    ) -> asyncio.Future[T]:
+        """A worker process, all of whose work happens at one moment."""
+        return self.run_blocking(lambda: finish(job, self.disk, *args, on_progress=on_progress))
 
     def listen(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, backlog: int

@@ -1,0 +1,298 @@
+"""Worker processes: loops over records that would keep the event loop from its clients run in one of these.
+
+Responsible for starting workers, handing them jobs, telling of progress, ending them when they idle, are cancelled, or
+when this process goes. Not responsible for what a job does.
+
+A job is a generator function at the top of a module. It is called as `job(disk, *args)` with a disk of the worker's
+own, yields how many bytes it has worked through since it last did, and returns its result. Arguments and results are
+pickled: names of files and ranges go in, facts come out. It must leave the files so that being killed at any moment
+costs nothing but the work.
+
+Invariants:
+* A worker ends at the latest when the pipe to its parent breaks: nobody writes to a directory whose owner is gone.
+* It is no fork (locks, threads and event loops do not survive one) and does not import the parent's `__main__`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pickle
+import queue
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO, Any, TypeAlias, TypeVar
+
+from pykbroker_log.disk import Disk, OsDisk
+
+T = TypeVar("T")
+Job: TypeAlias = Callable[..., Generator[int, None, T]]
+
+_LENGTH = struct.Struct(">I")
+_IDLE_SECONDS = 10.0
+#: Of a worker: few files at a time.
+_MAX_OPEN_FILES = 64
+#: Clients come first.
+_NICE = 5
+_START = "import sys; sys.path[:] = sys.argv[1:]; from pykbroker.workers import main; main()"
+
+
+class WorkerDied(Exception):
+    """The worker was killed, or could not be started."""
+
+
+def finish(job: Job[T], disk: Disk, *args: object, on_progress: Callable[[int], None] | None = None) -> T:
+    """Run a job here and now."""
+    steps = job(disk, *args)
+    while True:
+        try:
+            done = next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        if on_progress is not None:
+            on_progress(done)
+
+
+# -- in the parent ----------------------------------------------------------------------------------------------------
+
+
+class Workers:
+    """At most `size` processes, started when there is something to do."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, size: int) -> None:
+        self._loop = loop
+        # Each thread waits for its worker, which costs this process nothing.
+        self._threads = ThreadPoolExecutor(size, thread_name_prefix="pykbroker-worker")
+        self._lock = threading.Lock()
+        self._idle: list[_Worker] = []
+        self._busy: set[_Worker] = set()
+        self._closed = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def run(
+        self,
+        job: Job[T],
+        *args: object,
+        on_progress: Callable[[int], None] | None = None,
+        bytes_per_second: float | None = None,
+    ) -> asyncio.Future[T]:
+        """Queue a job. `on_progress(bytes)` is called on the loop; cancelling the future kills the worker. Fails with
+        what the job raised, or WorkerDied."""
+        future: asyncio.Future[T] = self._loop.create_future()
+        request = pickle.dumps((job, args, bytes_per_second))
+
+        def work() -> None:
+            if future.cancelled():
+                return
+            try:
+                result = self._work(request, future, on_progress)
+            except Exception as error:  # noqa: BLE001  # whatever the job raised is the future's
+                self._tell(_settle, future, None, error)
+            else:
+                self._tell(_settle, future, result, None)
+
+        self._threads.submit(work)
+        return future
+
+    def _work(self, request: bytes, future: asyncio.Future[T], on_progress: Callable[[int], None] | None) -> object:
+        worker = self._take()
+        self._tell(future.add_done_callback, lambda done: worker.kill() if done.cancelled() else None)
+        try:
+            for value in worker.ask(request):
+                if on_progress is not None:
+                    self._tell(on_progress, value)
+            kind, result = worker.answer
+        except (OSError, EOFError) as error:
+            raise WorkerDied(f"a worker process ended: {error!r}") from error
+        finally:
+            self._give_back(worker)
+        if kind == "error":
+            raise result
+        return result
+
+    def _tell(self, callback: Callable[..., object], *args: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback, *args)
+        except RuntimeError:
+            pass  # the loop is closed: nobody waits any more
+
+    def _take(self) -> _Worker:
+        with self._lock:
+            if self._closed:
+                raise WorkerDied("the workers have been closed")
+            worker = self._idle.pop() if self._idle else _Worker()
+            self._busy.add(worker)
+            return worker
+
+    def _give_back(self, worker: _Worker) -> None:
+        with self._lock:
+            self._busy.discard(worker)
+            if worker.usable and not self._closed:
+                self._idle.append(worker)
+                self._tell(self._arm)
+                return
+        worker.close()
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._closed:
+            self._timer = self._loop.call_later(_IDLE_SECONDS, self._end_idle)
+
+    def _end_idle(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for worker in idle:
+            worker.close()
+
+    def close(self) -> None:
+        """End all of them; what they were doing is lost. Blocks until they are gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+        with self._lock:
+            self._closed = True
+            for worker in self._busy:
+                worker.kill()
+        self._end_idle()
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+
+def _settle(future: asyncio.Future[object], result: object, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
+class _Worker:
+    """One process and the pipes to it. One job at a time."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _START, *sys.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self.answer: tuple[str, Any] = ("", None)
+        #: waits for a job
+        self.usable = True
+
+    def ask(self, request: bytes) -> Iterator[int]:
+        """Progress; then `answer` has the result. Raises OSError, EOFError when the process has died."""
+        stdin, stdout = self._pipes()
+        self.usable = False
+        _send(stdin, request)
+        while True:
+            kind, value = pickle.loads(_receive(stdout))
+            if kind != "progress":
+                break
+            yield value
+        self.answer = kind, value
+        self.usable = True
+
+    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        return self._process.stdin, self._process.stdout
+
+    def kill(self) -> None:
+        """From any thread: who waits for it hears of it."""
+        self.usable = False
+        self._process.kill()
+
+    def close(self) -> None:
+        stdin, stdout = self._pipes()
+        self._process.kill()
+        self._process.wait()
+        try:
+            stdin.close()
+        except BrokenPipeError:
+            pass  # it was killed before it had read its job
+        stdout.close()
+
+
+# -- both ends --------------------------------------------------------------------------------------------------------
+
+
+def _send(pipe: IO[bytes], data: bytes) -> None:
+    pipe.write(_LENGTH.pack(len(data)))
+    pipe.write(data)
+    pipe.flush()
+
+
+def _receive(pipe: IO[bytes]) -> bytes:
+    header = pipe.read(_LENGTH.size)
+    if len(header) < _LENGTH.size:
+        raise EOFError("the pipe was closed")
+    (length,) = _LENGTH.unpack(header)
+    data = pipe.read(length)
+    if len(data) < length:
+        raise EOFError("the pipe was closed")
+    return data
+
+
+# -- in the worker ----------------------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    """Serve jobs until the parent is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is for the parent, which tells us by the pipe
+    with contextlib.suppress(OSError):
+        os.nice(_NICE)
+    # Only our own pipe: what a job prints by mistake must not get between the answers.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    requests: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def read() -> None:
+        try:
+            while True:
+                requests.put(_receive(sys.stdin.buffer))
+        except (EOFError, OSError):
+            # Wherever the job is: its directory may be another process's by now.
+            os._exit(0)
+
+    threading.Thread(target=read, daemon=True).start()
+    disk = OsDisk(max_open_files=_MAX_OPEN_FILES)
+    while True:
+        job, args, bytes_per_second = pickle.loads(requests.get())
+        throttle = _Throttle(bytes_per_second)
+
+        def progress(done: int, throttle: _Throttle = throttle) -> None:
+            throttle.spend(done)
+            _send(answers, pickle.dumps(("progress", done)))
+
+        try:
+            answer = "result", finish(job, disk, *args, on_progress=progress)
+        except Exception as error:  # noqa: BLE001  # the parent gets it
+            answer = "error", error
+        try:
+            message = pickle.dumps(answer)
+        except (pickle.PicklingError, TypeError, AttributeError):
+            message = pickle.dumps(("error", RuntimeError(repr(answer[1]))))
+        _send(answers, message)
+
+
+class _Throttle:
+    """So many bytes a second on average, from the job's start on."""
+
+    def __init__(self, bytes_per_second: float | None) -> None:
+        self._rate = bytes_per_second
+        self._start = time.monotonic()
+        self._spent = 0
+
+    def spend(self, count: int) -> None:
+        if self._rate is None or self._rate == float("inf"):
+            return
+        self._spent += count
+        ahead = self._spent / self._rate - (time.monotonic() - self._start)
+        if ahead > 0:
+            time.sleep(ahead)
