@@ -55,6 +55,8 @@ class Disk(Protocol):
 
     def is_dir(self, path: str) -> bool: ...
 
+    def modified_ms(self, path: str) -> int: ...
+
     def list(self, path: str) -> list[str]: ...
 
     def make_dirs(self, path: str) -> None: ...
@@ -385,6 +387,10 @@ class OsDisk:
 
     def is_dir(self, path: str) -> bool:
         return os.path.isdir(path)
+
+    def modified_ms(self, path: str) -> int:
+        """When the file was last written to, wall-clock milliseconds."""
+        return os.stat(path).st_mtime_ns // 1_000_000
 
     def list(self, path: str) -> list[str]:
         return sorted(os.listdir(path))

@@ -265,7 +265,7 @@ class LogDir:
             producer_id_expiration_ms=producer_id_expiration_ms,
         )
         log.before_truncation = self._before_truncation
-        log.durable_start_offset = self._log_starts.get(key, 0)
+        log.deletion.durable_start_offset = self._log_starts.get(key, 0)
         self.logs[key] = log
         self._folders.add(key)
         self._unrecovered.discard(key)
@@ -354,7 +354,7 @@ class LogDir:
         def write_and_tell() -> None:
             write()
             for log, start in covered:
-                log.durable_start_offset = start
+                log.deletion.durable_start_offset = start
 
         return write_and_tell
 

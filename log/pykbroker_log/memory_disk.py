@@ -45,6 +45,7 @@ class _FileNode:
     synced: bytearray = field(default_factory=bytearray)
     # Since the last fsync, in order: (offset, data), or (size, None) for a truncation.
     unsynced: list[tuple[int, bytes | None]] = field(default_factory=list)
+    modified_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -90,11 +91,15 @@ class MemoryDisk:
     """A disk in memory that records its calls, loses power on demand and fails when told to.
 
     `calls` is the record; `replay(calls[:n])` is the disk after the first n of them, and `power_loss(...)` gives the
-    disk that the next start would find. Both return new disks; the old one stays as it was.
+    disk that the next start would find. Both return new disks; the old one stays as it was. `clock` gives files their
+    time of change; without one it is always 0.
     """
 
-    def __init__(self, *, record: bool = True, capacity_bytes: int = 1 << 40) -> None:
+    def __init__(
+        self, *, record: bool = True, capacity_bytes: int = 1 << 40, clock: Callable[[], int] = lambda: 0
+    ) -> None:
         self.calls: list[Call] = []
+        self._clock = clock
         self.capacity_bytes = capacity_bytes
         self._record = record
         self._root = _DirNode()
@@ -140,7 +145,7 @@ class MemoryDisk:
         `choose(n)` draws from [0, n) and is needed for `CHOSEN`.
         """
         torn_id = self.calls[-1].file_id if torn and self.calls and self.calls[-1].operation == "pwritev" else -1
-        after = MemoryDisk(record=self._record, capacity_bytes=self.capacity_bytes)
+        after = MemoryDisk(record=self._record, capacity_bytes=self.capacity_bytes, clock=self._clock)
         copies: dict[int, _FileNode] = {}
 
         def pick(bound: int) -> int:
@@ -168,7 +173,7 @@ class MemoryDisk:
                     zeros = bytes(len(change) - cut) if survive is Survive.CHOSEN and pick(4) == 0 else b""
                     change = change[:cut] + zeros
                 _apply(data, offset, change)
-            copy = _FileNode(after._next_id(), data, bytearray(data))
+            copy = _FileNode(after._next_id(), data, bytearray(data), modified_ms=node.modified_ms)
             after._by_id[copy.file_id] = copy
             after._used += len(data)
             copies[node.file_id] = copy
@@ -239,6 +244,12 @@ class MemoryDisk:
 
     def is_dir(self, path: str) -> bool:
         return isinstance(self._find(path), _DirNode)
+
+    def modified_ms(self, path: str) -> int:
+        node = self._find(path)
+        if not isinstance(node, _FileNode):
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return node.modified_ms
 
     def list(self, path: str) -> list[str]:
         self._check("list", path)
@@ -333,7 +344,7 @@ class MemoryDisk:
         return node
 
     def _create(self, path: str) -> _FileNode:
-        node = _FileNode(self._next_id())
+        node = _FileNode(self._next_id(), modified_ms=self._clock())
         self._dir(parent_of(path)).change({_parts(path)[-1]: node})
         self._by_id[node.file_id] = node
         self._note(Call("create", path, node.file_id))
@@ -359,6 +370,7 @@ class MemoryDisk:
         _apply(node.data, offset, data)
         self._used += len(node.data) - before
         node.unsynced.append((offset, data))
+        node.modified_ms = self._clock()
         self._note(Call("pwritev", path, node.file_id, offset, data))
 
     def _truncate(self, node: _FileNode, path: str, size: int) -> None:
@@ -366,6 +378,7 @@ class MemoryDisk:
         _apply(node.data, size, None)
         self._used += len(node.data) - before
         node.unsynced.append((size, None))
+        node.modified_ms = self._clock()
         self._note(Call("truncate", path, node.file_id, size))
 
     def _fsync(self, node: _FileNode, path: str) -> None:

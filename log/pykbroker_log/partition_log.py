@@ -1,9 +1,9 @@
 """A partition's log: its segments in order, and the offsets that say what of it is true for whom.
 
-Responsible for: append as leader and as follower, read, roll, truncate, delete from the front, flush, and keeping
+Responsible for: append as leader and as follower, read, roll, truncate, let old segments go, flush, and keeping
 producers and epochs in step with the bytes. Not responsible for what a valid batch is (validate.py), who may read
-how far (the caller passes the upper bound), when to flush or to retire (the caller asks and decides), nor for
-moving the high watermark.
+how far (the caller passes the upper bound), when to flush or to retire (the caller asks and decides), what becomes
+of segments that have gone (deletion.py), nor for moving the high watermark.
 
 Invariants:
 * log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset; recovery_point <= log_end_offset.
@@ -20,19 +20,21 @@ Invariants:
 from __future__ import annotations
 
 import errno
+import logging
 import zlib
 from collections.abc import Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pykbroker_log import names
+from pykbroker_log.deletion import Deletion
 from pykbroker_log.disk import Buffer, Disk, parent_of
 from pykbroker_log.epochs import LeaderEpochs
 from pykbroker_log.loading import Loader
 from pykbroker_log.log_config import AppendOrigin, LogConfig, StorageError, is_full
 from pykbroker_log.producers import DEFAULT_EXPIRATION_MS, ProducerStates, marker_of
 from pykbroker_log.results import AppendInfo, ReadResult
-from pykbroker_log.retention import expired
+from pykbroker_log.retention import breached
 from pykbroker_log.segment import Mark, Segment
 from pykbroker_log.segments import Segments
 from pykbroker_log.side_files import InconsistentTopicId, SideFiles
@@ -48,12 +50,14 @@ if TYPE_CHECKING:
 __all__ = ["AppendInfo", "AppendOrigin", "InconsistentTopicId", "PartitionLog", "ReadResult", "StorageError"]
 
 
+logger = logging.getLogger(__name__)
+
+
 class PartitionLog:
     __slots__ = (
         "_aborts",
         "_active",
         "_closed",
-        "_doomed",
         "_failure",
         "_first_unstable",
         "_flushed",
@@ -61,13 +65,12 @@ class PartitionLog:
         "_is_flushing",
         "_last_flush_ms",
         "_recovery_bound",
-        "_retired",
         "_segments",
         "_side",
         "before_truncation",
         "config",
+        "deletion",
         "disk",
-        "durable_start_offset",
         "epochs",
         "high_watermark",
         "local_log_start_offset",
@@ -105,10 +108,7 @@ class PartitionLog:
         self._aborts = False
         self._segments = Segments()
         self._side = SideFiles(disk, path)
-        # Left by retention; their files wait for the log start to be durable, then for `file.delete.delay.ms`.
-        self._retired: list[Segment] = []
-        #: what the log start is known to be after a crash; None where nobody keeps a checkpoint of it
-        self.durable_start_offset: int | None = None
+        self.deletion = Deletion(disk)
         self._first_unstable = -1
         self._failure: OSError | None = None
         self._closed = False
@@ -118,7 +118,6 @@ class PartitionLog:
         self._generation = 0
         self._recovery_bound = 0
         self._last_flush_ms = 0
-        self._doomed: list[tuple[int, str]] = []
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.topic}-{self.partition}, {self.log_start_offset}..{self.log_end_offset})"
@@ -200,7 +199,7 @@ class PartitionLog:
                 self._active.fsync_indexes()
                 self._flush(self._generation)
         self._closed = True
-        for segment in [*self._retired, *self._segments]:
+        for segment in [*self.deletion.retired, *self._segments]:
             segment.close()
 
     def delete_files(self) -> None:
@@ -215,6 +214,11 @@ class PartitionLog:
     # ---------------------------------------------------------------------------------------------------
 
     @property
+    def name(self) -> str:
+        """As lines about this log begin."""
+        return f"Partition {self.topic}-{self.partition}"
+
+    @property
     def recovery_point(self) -> int:
         """Everything before this offset has been fsynced."""
         generation, offset = self._flushed
@@ -227,7 +231,7 @@ class PartitionLog:
     @property
     def first_stored_offset(self) -> int:
         """Where the oldest file begins that the folder still holds under its own name."""
-        return (self._retired or self._segments)[0].base_offset
+        return (self.deletion.retired or self._segments)[0].base_offset
 
     @property
     def segment_count(self) -> int:
@@ -599,7 +603,8 @@ class PartitionLog:
     # ------------------------------------------------------------------------------------------
 
     def delete_records_before(self, offset: int) -> None:
-        """Raise the log start; the segments below it go with the next `retire`."""
+        """DeleteRecords: raise the log start; the segments below it go with the next `retire`. It is durable with the
+        next checkpoint of log starts. Raises OFFSET_OUT_OF_RANGE, StorageError."""
         if offset > self.high_watermark or offset < 0:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -607,24 +612,24 @@ class PartitionLog:
             )
         if offset > self.log_start_offset:
             with self._storage():
-                self._move_start(offset)
+                self._move_start(offset, "client delete records request")
 
-    def _move_start(self, offset: int) -> None:
+    def _move_start(self, offset: int, reason: str) -> None:
         self.log_start_offset = offset
         self.local_log_start_offset = max(self.local_log_start_offset, offset)
         self.epochs.truncate_start(offset)
         self._side.write_epochs(self.epochs)
         self.producers.on_log_start(offset)
         self._first_unstable = self.producers.first_unstable_offset()
+        logger.info("%s: incremented log start offset to %d due to %s", self.name, offset, reason)
 
     def retire(self, now_ms: int) -> int:
-        """Delete what retention lets go; returns how many segments. Their files go `file.delete.delay.ms` later."""
+        """Let what retention no longer keeps leave the log; returns how many segments. Their files go with `purge`.
+        Raises StorageError."""
         if self._closed or self._failure is not None:
             return 0
-        self.producers.remove_expired(now_ms)
         with self._storage():
-            self.purge(now_ms)
-            count = expired(
+            found = breached(
                 self._segments,
                 config=self.config,
                 now_ms=now_ms,
@@ -632,53 +637,33 @@ class PartitionLog:
                 log_end_offset=self.log_end_offset,
                 high_watermark=self.high_watermark,
             )
-            if count == 0:
+            if not found:
                 return 0
+            for segment, reason in found:
+                logger.info("%s: deleting segment %s due to %s", self.name, segment, reason)
+            count = len(found)
             if count == len(self._segments):
                 self._roll(now_ms, self.log_end_offset)
             gone = self._segments[:count]
             # The log start first: no reader is let in where the files are about to go.
             start = self._segments[count].base_offset
             if start > self.log_start_offset:
-                self._move_start(start)
+                self._move_start(start, "segment deletion")
             self.local_log_start_offset = max(self.local_log_start_offset, start)
             del self._segments[:count]
             self._segments.forget()
-            self._retired += gone
-            self.purge(now_ms)
+            self.deletion.retired += gone
             return count
 
-    def has_doomed(self, now_ms: int) -> bool:
-        """Whether `purge` has something to do."""
-        if self._doomed and self._doomed[0][0] <= now_ms:
-            return True
-        return bool(self._retired) and self._may_go(self._retired[0])
-
-    def _may_go(self, segment: Segment) -> bool:
-        """Whether a crash from here on cannot bring the segment back among the others.
-
-        Power loss may undo some changes of a folder and keep others. Unless the log's start is known to be
-        durable, an old segment that comes back without the one after it looks like a log that has lost records in
-        between.
-        """
-        return self.durable_start_offset is None or segment.base_offset < self.durable_start_offset
-
-    def purge(self, now_ms: int) -> None:
-        """Take retired segments' names away, once the log start is durable; `file.delete.delay.ms` later their
-        files."""
+    def purge(self, now_ms: int) -> list[str]:
+        """Take the names of retired segments away once the log start is durable. Returns the files whose
+        `file.delete.delay.ms` is over, for `deletion.delete_files`. Raises StorageError."""
+        if self._closed or self._failure is not None:
+            return []
         with self._storage():
-            while self._retired and self._may_go(self._retired[0]):
-                segment = self._retired.pop(0)
-                if self._is_flushing:
-                    # In this order: a flush sets the flag, then looks at the list. Next time.
-                    self._retired.insert(0, segment)
-                    break
-                segment.close()
-                for path in segment.paths() + self._side.release_snapshots(upto=segment.base_offset):
-                    self.disk.rename(path, path + names.DELETED)
-                    self._doomed.append((now_ms + self.config.file_delete_delay_ms, path + names.DELETED))
-            while self._doomed and self._doomed[0][0] <= now_ms:
-                self.disk.unlink(self._doomed.pop(0)[1])
+            if not self._is_flushing:
+                self.deletion.take_names(self._side, now_ms + self.config.file_delete_delay_ms)
+        return self.deletion.take_due(now_ms)
 
     # -- truncate
     # -------------------------------------------------------------------------------------------------------
@@ -714,9 +699,9 @@ class PartitionLog:
         """Forget everything; the log is empty at `offset`."""
         self._start_truncation(offset)
         with self._storage():
-            for segment in [*self._retired, *self._segments]:
+            for segment in [*self.deletion.retired, *self._segments]:
                 self._drop_segment(segment)
-            self._retired.clear()
+            self.deletion.retired.clear()
             self._active = self._new_segment(offset, self._last_flush_ms)
             self._segments = Segments([self._active])
             self.log_end_offset = self.log_start_offset = self.local_log_start_offset = offset
@@ -826,7 +811,7 @@ class PartitionLog:
         active = self._active
         # Those that retention has let go are still there for a crash to bring back. And the one that ends at the
         # recovery point may have been sealed, and got its index, after that flush.
-        segments = [*self._retired, *self._segments.reaching_past(begin, inclusive=True)]
+        segments = [*self.deletion.retired, *self._segments.reaching_past(begin, inclusive=True)]
         self._side.sync()
         for segment in segments:
             segment.fsync()

@@ -1,17 +1,28 @@
-"""Which of the oldest segments may go: by age, by size, and below the log's start. Pure.
+"""Which of the oldest segments may go: below the log's start, by size, and by age. Pure.
 
-Invariant: a segment is deleted only when all of it lies below the high watermark.
+Invariants:
+* A segment is deleted only when all of it lies below the high watermark.
+* The reasons are asked in Apache Kafka's order. One pass gives what its three give: what may go is a prefix, and once
+  a segment is not too much by size, none after it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.segment import Segment
 
 
-def expired(
+class Breach(NamedTuple):
+    """A segment that is to go, and why, in Apache Kafka's words."""
+
+    segment: Segment
+    reason: str
+
+
+def breached(
     segments: Sequence[Segment],
     *,
     config: LogConfig,
@@ -19,26 +30,27 @@ def expired(
     log_start_offset: int,
     log_end_offset: int,
     high_watermark: int,
-) -> int:
-    """How many segments from the front are to be deleted; all of them when even the active one has expired."""
-    excess = sum(segment.size for segment in segments) - config.retention_bytes if config.retention_bytes >= 0 else 0
-    count = 0
+) -> list[Breach]:
+    """The segments to delete, from the front on; all of them when even the active one has expired."""
+    by_size = config.delete and config.retention_bytes >= 0
+    total = sum(segment.size for segment in segments) if by_size else 0
+    found: list[Breach] = []
     for index, segment in enumerate(segments):
         is_active = index == len(segments) - 1
         end = log_end_offset if is_active else segments[index + 1].base_offset
         if end > high_watermark or (is_active and segment.size == 0):
             break
-        below_start = not is_active and end <= log_start_offset
-        too_old = config.delete and 0 <= config.retention_ms < now_ms - _newest(segment)
-        too_much = config.delete and config.retention_bytes >= 0 and excess - segment.size >= 0
-        if not (below_start or too_old or too_much):
+        if not is_active and end <= log_start_offset:
+            reason = f"log start offset {log_start_offset} breach"
+            total -= segment.size
+        elif by_size and total - config.retention_bytes - segment.size >= 0:
+            total -= segment.size
+            reason = f"log retention size {config.retention_bytes} breach. Log size after deletion will be {total}"
+        elif config.delete and 0 <= config.retention_ms < now_ms - segment.largest_timestamp():
+            total -= segment.size
+            by = "largest record timestamp in" if segment.max_timestamp >= 0 else "last modified time of"
+            reason = f"log retention time {config.retention_ms}ms breach based on the {by} the segment"
+        else:
             break
-        excess -= segment.size
-        count += 1
-    return count
-
-
-def _newest(segment: Segment) -> int:
-    # Records without timestamps are as old as their file has been known to us.
-    timestamp = segment.max_timestamp
-    return timestamp if timestamp >= 0 else segment.created_ms
+        found.append(Breach(segment, reason))
+    return found

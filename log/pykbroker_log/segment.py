@@ -98,7 +98,9 @@ class Segment:
         self._max_timestamp_offset = base_offset
 
     def __repr__(self) -> str:
-        return f"Segment({self.path(names.LOG)}, size={self.size})"
+        # Nothing is looked up for it.
+        largest = "" if self._max_timestamp == _UNKNOWN else f", largestRecordTimestamp={self._max_timestamp}"
+        return f"LogSegment(baseOffset={self.base_offset}, size={self.size}{largest})"
 
     def path(self, suffix: str) -> str:
         return f"{self._folder}/{names.segment_file(self.base_offset, suffix)}"
@@ -114,6 +116,11 @@ class Segment:
         if self._max_timestamp == _UNKNOWN:
             self._max_timestamp, self._max_timestamp_offset = self.time_index.last_entry()
         return self._max_timestamp
+
+    def largest_timestamp(self) -> int:
+        """By which age is judged, milliseconds: of the records; where they have none, of the file's last change."""
+        timestamp = self.max_timestamp
+        return timestamp if timestamp >= 0 else self.disk.modified_ms(self.path(names.LOG))
 
     @property
     def max_timestamp_offset(self) -> int:

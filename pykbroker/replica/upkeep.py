@@ -1,7 +1,7 @@
 """What a node does to its logs from time to time: checkpoints, retention, flushes. Kafka's LogManager schedules.
 
-Responsible for when. What is done to a log is log/'s; what blocks (fsync) runs off the loop, what changes a log runs on
-it, a few logs a turn.
+Responsible for when. What is done to a log is log/'s; what blocks (fsync, removing files) runs off the loop, what
+changes a log runs on it, a few logs a turn.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pykbroker.replica.partition import Partition
+from pykbroker_log.deletion import delete_files
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.partition_log import PartitionLog
@@ -112,51 +113,45 @@ class Upkeep:
         elif error is not None:
             logger.error("Upkeep of the log directories failed", exc_info=error)
 
-    # -- retention ----------------------------------------------------------------------------------------------------
+    # -- logs, a few a turn --------------------------------------------------------------------------------------------
 
-    def _open_partitions(self) -> Iterator[Partition]:
-        return iter([partition for partition in self._replicas if partition.log_if_open is not None])
+    def _visit(self, name: str, task: Callable[[PartitionLog, int], object]) -> None:
+        """Do something to every open log. A round that is under way is not joined by a second one."""
+        if name not in self._busy:
+            self._busy.add(name)
+            self._visit_some(name, task, iter(list(self._replicas)))
 
-    def _retire(self) -> None:
-        self._retire_some(self._open_partitions())
-
-    def _retire_some(self, left: Iterator[Partition]) -> None:
+    def _visit_some(self, name: str, task: Callable[[PartitionLog, int], object], left: Iterator[Partition]) -> None:
         now_ms = self._runtime.now_ms()
         for count, partition in enumerate(left, 1):
             log = partition.log_if_open
-            if log is not None and not partition.offline:
+            if log is not None:
                 try:
-                    gone = log.retire(now_ms)
-                    if gone:
-                        logger.info(
-                            "Partition %s: %d segments left by retention, the log starts at %d",
-                            partition,
-                            gone,
-                            log.log_start_offset,
-                        )
+                    task(log, now_ms)
                 except StorageError as error:
                     self._replicas.directory_failed(error)
-            if count == PER_TURN:
-                if not self._stopped:
-                    self._runtime.loop.call_soon(self._retire_some, left)
+            if self._stopped:
                 return
+            if count == PER_TURN:
+                self._runtime.loop.call_soon(self._visit_some, name, task, left)
+                return
+        self._busy.discard(name)
+
+    def _retire(self) -> None:
+        self._visit("retention", PartitionLog.retire)
 
     def _purge(self) -> None:
-        now_ms = self._runtime.now_ms()
-        for partition in self._replicas:
-            log = partition.log_if_open
-            if log is not None and log.has_doomed(now_ms):
-                try:
-                    log.purge(now_ms)
-                except StorageError as error:
-                    self._replicas.directory_failed(error)
+        self._visit("deleted segments", self._purge_log)
+
+    def _purge_log(self, log: PartitionLog, now_ms: int) -> None:
+        if log.deletion.is_due(now_ms):
+            files = log.purge(now_ms)
+            if files:
+                # Removing a large file takes a tenth of a second.
+                self._runtime.run_blocking(delete_files, self._runtime.disk, files).add_done_callback(self._check)
 
     def _forget_producers(self) -> None:
-        now_ms = self._runtime.now_ms()
-        for partition in self._open_partitions():
-            log = partition.log_if_open
-            if log is not None and (log.producers.entries or log.producers.verifications):
-                log.producers.remove_expired(now_ms)
+        self._visit("producers", _remove_expired)
 
     # -- flush --------------------------------------------------------------------------------------------------------
 
@@ -177,3 +172,9 @@ class Upkeep:
     def _flushed(self, log: PartitionLog, done: asyncio.Future[None]) -> None:
         self._flushing.discard(log)
         self._check(done)
+
+
+def _remove_expired(log: PartitionLog, now_ms: int) -> None:
+    producers = log.producers
+    if producers.entries or producers.verifications:
+        producers.remove_expired(now_ms)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeVar
 
+from pykbroker_log.deletion import delete_files
 from pykbroker_log.disk import Disk, File, read_file, write_atomic
 from pykbroker_log.log_config import AppendOrigin, LogConfig, StorageError
 from pykbroker_log.partition_log import PartitionLog
@@ -317,7 +318,7 @@ class MetadataStorage:
         def delete() -> None:
             self.log.delete_records_before(start.offset)
             self.log.retire(now_ms)
-            self.log.purge(now_ms)
+            delete_files(self.disk, self.log.purge(now_ms))
             self._delete_snapshots([known for known in self.snapshots if known < start])
             self.disk.fsync_dir(self.path)
             self._size_at_roll = min(self._size_at_roll, self.log.size_bytes)

@@ -6,6 +6,7 @@ import errno
 
 import pytest
 
+from pykbroker_log.deletion import delete_files
 from pykbroker_log.log_config import LogConfig, StorageError
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_log.partition_log import PartitionLog
@@ -158,5 +159,5 @@ def test_a_flush_whose_files_retention_closes_goes_on(monkeypatch: pytest.Monkey
     monkeypatch.setattr(SideFiles, "sync", meanwhile)
     log.flush()
     assert log.recovery_point == 4
-    log.purge(NOW)
+    delete_files(disk, log.purge(NOW))
     assert not disk.exists("data/t-0/00000000000000000000.log")

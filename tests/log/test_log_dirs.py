@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pykbroker_log.deletion import delete_files
 from pykbroker_log.disk import read_file, write_new
 from pykbroker_log.log_config import LogConfig, StorageError
 from pykbroker_log.log_dirs import LogDir
@@ -170,11 +171,11 @@ def test_retention_waits_for_the_checkpoint_and_the_delay(disk: MemoryDisk) -> N
     assert values(open_log(open_dir(disk.power_loss(Survive.EVERYTHING)), config=config)).keys() == {0, 1, 2, 3, 4}
     log_dir.checkpoint()
     assert open_log(open_dir(disk.power_loss(Survive.EVERYTHING)), config=config).log_start_offset == 2
-    assert log.has_doomed(NOW)
-    log.purge(NOW)
+    assert log.deletion.is_due(NOW)
+    assert not log.purge(NOW)
     assert disk.exists("data/t-0/00000000000000000000.log.deleted")
-    assert not log.has_doomed(NOW + 999)
-    log.purge(NOW + 1000)
+    assert not log.deletion.is_due(NOW + 999)
+    delete_files(disk, log.purge(NOW + 1000))
     assert not [name for name in disk.list("data/t-0") if name.endswith(".deleted")]
     assert values(log).keys() == {2, 3, 4}
 

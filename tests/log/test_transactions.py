@@ -19,6 +19,7 @@ from hypothesis.stateful import (
 )
 
 from pykbroker_log import names
+from pykbroker_log.deletion import delete_files
 from pykbroker_log.log_config import AppendOrigin, LogConfig, StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.memory_disk import MemoryDisk, Survive
@@ -198,7 +199,7 @@ def test_indexes_of_retired_segments_go_with_them() -> None:
     append(log, b"more")
     log.delete_records_before(2)
     log.retire(NOW)
-    log.purge(NOW + 1)
+    delete_files(disk, log.purge(NOW + 1))
     assert indexes(disk) == []
     check_consistent(log)
 

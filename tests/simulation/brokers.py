@@ -28,7 +28,7 @@ class SimBroker:
     def __init__(self, world: World, number: int, overrides: Mapping[str, str]) -> None:
         self.world = world
         self.number = number
-        self.disk = MemoryDisk(record=False)
+        self.disk = MemoryDisk(record=False, clock=world.now_ms)
         self.starts = 0
         self.up = False
         properties = development_profile("/data", PORTS[1])

@@ -41,7 +41,7 @@ class SimNode:
 
     def __init__(self, world: World, overrides: dict[str, str] | None = None) -> None:
         self.world = world
-        self.disk = MemoryDisk(record=False)
+        self.disk = MemoryDisk(record=False, clock=world.now_ms)
         self.starts = 0
         self._overrides = overrides or {}
         self._node: Node | None = None

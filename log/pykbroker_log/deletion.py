@@ -1,0 +1,78 @@
+"""What has left a log and is still on disk: segments whose names must stay for now, and files that wait to be deleted.
+
+Responsible for the order in which deletion happens: out of the log, the log's start durable, the name taken away
+(`.deleted`), `file.delete.delay.ms`, the file. Not responsible for which segments go (retention.py), nor for when
+somebody looks (the caller; `delete_files` takes long for large files and is for a thread).
+
+Invariants:
+* Names go oldest first, and only where a crash cannot bring a segment back among those that stay. Power loss may undo
+  some changes of a folder and keep others: unless the log's start is known to be durable, an old segment that comes
+  back without the one after it looks like a log that has lost records in between.
+* No name goes while a flush runs: it sets its flag, then looks at `retired`, and its files must not close under it.
+* A `.deleted` file that a stop or a crash leaves is removed at the next start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pykbroker_log import names
+from pykbroker_log.disk import Disk, parent_of
+from pykbroker_log.log_config import StorageError
+from pykbroker_log.segment import Segment
+from pykbroker_log.side_files import SideFiles
+
+
+class Deletion:
+    __slots__ = ("_disk", "_doomed", "durable_start_offset", "retired")
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        #: no longer part of the log, still under their own names
+        self.retired: list[Segment] = []
+        #: what the log start is known to be after a crash; None where nobody keeps a checkpoint of it
+        self.durable_start_offset: int | None = None
+        # (when, path) of the files that only wait for their time.
+        self._doomed: list[tuple[int, str]] = []
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether there is something to do: names to take away, or files to delete."""
+        return any(due_ms <= now_ms for due_ms, _ in self._doomed) or self._may_go()
+
+    def _may_go(self) -> bool:
+        durable = self.durable_start_offset
+        return bool(self.retired) and (durable is None or self.retired[0].base_offset < durable)
+
+    def take_names(self, side: SideFiles, due_ms: int) -> None:
+        """Close and rename the retired segments that may go, with their producer snapshots. Raises OSError."""
+        while self._may_go():
+            segment = self.retired[0]
+            segment.close()
+            self.doom([*segment.paths(), *side.release_snapshots(upto=segment.base_offset)], due_ms)
+            del self.retired[0]
+
+    def doom(self, paths: Iterable[str], due_ms: int) -> None:
+        """Rename closed files; they are deleted from `due_ms` on. Raises OSError."""
+        for path in paths:
+            self._disk.rename(path, path + names.DELETED)
+            self._doomed.append((due_ms, path + names.DELETED))
+
+    def take_due(self, now_ms: int) -> list[str]:
+        """The files whose time has come; the caller deletes them (`delete_files`)."""
+        due = [path for due_ms, path in self._doomed if due_ms <= now_ms]
+        if due:
+            self._doomed = [waiting for waiting in self._doomed if waiting[0] > now_ms]
+        return due
+
+
+def delete_files(disk: Disk, paths: Sequence[str]) -> None:
+    """Remove what `PartitionLog.purge` returned, of one log, in a thread if you like: a large file takes a tenth of a
+    second. Raises StorageError."""
+    for path in paths:
+        try:
+            disk.unlink(path)
+        except FileNotFoundError:
+            # The folder was deleted or renamed meanwhile.
+            pass
+        except OSError as error:
+            raise StorageError(parent_of(parent_of(path)), error) from error
