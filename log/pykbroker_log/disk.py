@@ -59,6 +59,8 @@ class Disk(Protocol):
 
     def list(self, path: str) -> list[str]: ...
 
+    def scan(self, path: str) -> Sequence[tuple[str, int]]: ...
+
     def make_dirs(self, path: str) -> None: ...
 
     def rename(self, source: str, target: str) -> None: ...
@@ -394,6 +396,18 @@ class OsDisk:
 
     def list(self, path: str) -> list[str]:
         return sorted(os.listdir(path))
+
+    def scan(self, path: str) -> Sequence[tuple[str, int]]:
+        """(name, size in bytes) of everything in a folder, in order."""
+        found = []
+        with os.scandir(path) as entries:
+            for entry in entries:
+                try:
+                    found.append((entry.name, entry.stat().st_size))
+                except FileNotFoundError:
+                    continue  # deleted meanwhile, or a link to nothing
+        found.sort()
+        return found
 
     def make_dirs(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)

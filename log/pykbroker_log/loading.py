@@ -5,7 +5,8 @@ files, the scan after an unclean stop, leader epochs and producer state. Not res
 PartitionLog.open calls it once.
 
 Invariants:
-* After a clean stop no batch is read beyond the last index entry.
+* After a clean stop no batch is read beyond the last index entry, and no file of a sealed segment is opened: one look
+  at the folder says what there is and how large it is.
 * After an unclean one every segment that reaches past the recovery point is checked batch by batch, the active one
   always. The first thing that is no batch ends the log: it and all that comes later are removed.
 * A damaged side file (index, snapshot, epochs) is rebuilt from the log and never stops the node.
@@ -22,8 +23,10 @@ from pykbroker_log.checkpoints import MalformedFile, decode_epochs
 from pykbroker_log.disk import Disk, read_file, write_new
 from pykbroker_log.epochs import LeaderEpochs
 from pykbroker_log.log_config import LogConfig
+from pykbroker_log.offset_index import OffsetIndex
 from pykbroker_log.producers import CorruptSnapshot, ProducerStates
 from pykbroker_log.segment import Segment
+from pykbroker_log.time_index import TimeIndex
 from pykbroker_wire.records.batch import CONTROL, BatchHeader, CorruptBatch
 
 logger = logging.getLogger(__name__)
@@ -81,6 +84,8 @@ class Loader:
         self.recovery_point = recovery_point
         self.log_start_offset = log_start_offset
         self.work = _Work()
+        #: of every file in the folder
+        self.sizes: dict[str, int] = {}
         self.segments: list[Segment] = []
         self.snapshots: list[int] = []
         self.missing_index: set[int] = set()
@@ -116,7 +121,8 @@ class Loader:
     # -- files
 
     def _list(self) -> list[tuple[str, names.SegmentName | None]]:
-        return [(name, names.parse_segment_file(name)) for name in self.disk.list(self.path)]
+        self.sizes = dict(self.disk.scan(self.path))
+        return [(name, names.parse_segment_file(name)) for name in self.sizes]
 
     @staticmethod
     def _is_leftover(name: str, parsed: names.SegmentName | None) -> bool:
@@ -182,7 +188,7 @@ class Loader:
         indexed = {entry.base_offset for entry in found if entry.kind == names.OFFSET_INDEX}
         timed = {entry.base_offset for entry in found if entry.kind == names.TIME_INDEX}
         known = set(bases)
-        self.with_aborts = known & {entry.base_offset for entry in found if entry.kind == names.TXN_INDEX}
+        self.with_aborts = {base for base in known if self._size_of(base, names.TXN_INDEX)}
         for entry in found:
             if entry.kind == names.SNAPSHOT:
                 self.snapshots.append(entry.base_offset)
@@ -195,14 +201,24 @@ class Loader:
         self.missing_index = known - (indexed & timed)
         self.segments = [self._segment(base) for base in bases] or [self._segment(self.log_start_offset)]
 
+    def _size_of(self, base: int, suffix: str) -> int | None:
+        return self.sizes.get(names.segment_file(base, suffix))
+
     def _segment(self, base: int) -> Segment:
-        interval = self.config.index_interval_bytes
-        return Segment(self.disk, self.path, base, index_interval_bytes=interval, now_ms=self.now_ms)
+        return Segment(
+            self.disk,
+            self.path,
+            base,
+            index_interval_bytes=self.config.index_interval_bytes,
+            now_ms=self.now_ms,
+            size=self._size_of(base, names.LOG),
+        )
 
     def _start_empty(self, offset: int) -> int:
         for segment in self.segments:
             segment.close()
             self._unlink_segment(segment.base_offset)
+            self.sizes.pop(names.segment_file(segment.base_offset, names.LOG), None)
         self.producers.clear(offset)
         self.segments = [self._segment(offset)]
         return offset
@@ -238,14 +254,17 @@ class Loader:
         return found[1].next_offset if found else last.base_offset
 
     def _is_suspect(self, segment: Segment) -> bool:
-        """After a clean stop: an index that is missing, points behind the segment's end, or is malformed."""
-        last = segment.offset_index.last()
+        """After a clean stop: an index that is missing or malformed. Of sealed segments only the sizes are looked at:
+        an index that misleads is noticed when it is first used."""
         if segment.base_offset in self.with_aborts and not segment.txn_index.is_sane(segment.base_offset):
             return True
         if segment.base_offset in self.missing_index:
             # Empty and just created, or lost.
             return segment.size > 0
-        return last is not None and not (last[0] > 0 and 0 <= last[1] < max(segment.size, 1))
+        base = segment.base_offset
+        if (self._size_of(base, names.OFFSET_INDEX) or 0) % OffsetIndex.ENTRY.size:
+            return True
+        return bool((self._size_of(base, names.TIME_INDEX) or 0) % TimeIndex.ENTRY.size)
 
     def _scan(self, index: int, epochs: LeaderEpochs) -> bool:
         """Check one segment. False when the log ends in it."""

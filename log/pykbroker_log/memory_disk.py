@@ -255,6 +255,11 @@ class MemoryDisk:
         self._check("list", path)
         return sorted(self._dir(path).entries)
 
+    def scan(self, path: str) -> Sequence[tuple[str, int]]:
+        self._check("list", path)
+        nodes = self._dir(path).entries.items()
+        return sorted((name, len(node.data) if isinstance(node, _FileNode) else 0) for name, node in nodes)
+
     def make_dirs(self, path: str) -> None:
         so_far = ""
         for part in _parts(path):

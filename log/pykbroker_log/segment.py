@@ -7,14 +7,16 @@ Invariants:
 * `size` is what has been written and may be read; bytes behind it belong to nobody (a write that failed).
 * Batches lie back to back in the order of their offsets; `next_offset` follows the last one.
 * An index entry points at a batch that starts below `size`.
+* A segment that nobody has asked anything has no file open and no index: `file` and the indexes are made on first use.
 """
 
 from __future__ import annotations
 
 import errno
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from struct import Struct
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pykbroker_log import names
 from pykbroker_log.disk import Buffer, Disk, File
@@ -31,6 +33,8 @@ from pykbroker_wire.records.batch import (
     CorruptBatch,
     verify_crc,
 )
+
+logger = logging.getLogger(__name__)
 
 # Headers are read in chunks: one pread covers what lies between two index entries.
 _WALK_BYTES = 8 * 1024
@@ -59,10 +63,18 @@ class Recovered(NamedTuple):
 
 
 class Segment:
+    """Opened (or created) at once, or, when its `size` is known already, on first use."""
+
+    file: File
+    offset_index: OffsetIndex
+    time_index: TimeIndex
+    txn_index: TxnIndex
+
     __slots__ = (
         "_bytes_since_index",
         "_first_timestamp",
         "_folder",
+        "_index_checked",
         "_index_full",
         "_max_timestamp",
         "_max_timestamp_offset",
@@ -78,17 +90,26 @@ class Segment:
         "txn_index",
     )
 
-    def __init__(self, disk: Disk, folder: str, base_offset: int, *, index_interval_bytes: int, now_ms: int) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        folder: str,
+        base_offset: int,
+        *,
+        index_interval_bytes: int,
+        now_ms: int,
+        size: int | None = None,
+    ) -> None:
         self.disk = disk
         self._folder = folder
         self.base_offset = base_offset
         self.index_interval_bytes = index_interval_bytes
         self.created_ms = now_ms
-        self.file: File = disk.open(self.path(names.LOG), create=True)
-        self.size = self.file.size()
-        self.offset_index = OffsetIndex(disk, self.path(names.OFFSET_INDEX), base_offset)
-        self.time_index = TimeIndex(disk, self.path(names.TIME_INDEX), base_offset)
-        self.txn_index = TxnIndex(disk, self.path(names.TXN_INDEX))
+        self._index_checked = size is None
+        if size is None:
+            self.file = disk.open(self.path(names.LOG), create=True)
+            size = self.file.size()
+        self.size = size
         self._bytes_since_index = 0
         self._preallocated = False
         self._index_full: tuple[int, bool] | None = None
@@ -96,6 +117,54 @@ class Segment:
         self._first_timestamp = _UNKNOWN
         self._max_timestamp = _UNKNOWN
         self._max_timestamp_offset = base_offset
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """What is not there yet. (Only then does Python ask here: once made, an attribute costs what it always
+            does.)"""
+            made: object
+            if name == "file":
+                made = self.file = self.disk.open(self.path(names.LOG))
+            elif name == "txn_index":
+                made = self.txn_index = TxnIndex(self.disk, self.path(names.TXN_INDEX))
+            elif name in ("offset_index", "time_index"):
+                self._make_indexes()
+                made = self.offset_index if name == "offset_index" else self.time_index
+            else:
+                raise AttributeError(name)
+            return made
+
+    def _make_indexes(self) -> None:
+        self.offset_index = OffsetIndex(self.disk, self.path(names.OFFSET_INDEX), self.base_offset)
+        self.time_index = TimeIndex(self.disk, self.path(names.TIME_INDEX), self.base_offset)
+        if not self._index_checked:
+            self._index_checked = True
+            if not self._has_sane_index():
+                self._rebuild_indexes()
+
+    def _has_sane_index(self) -> bool:
+        """Whether the last entry can be one: what sits in a damaged file is nothing to jump to."""
+        last = self.offset_index.last()
+        return last is None or (last[0] > 0 and 0 <= last[1] < max(self.size, 1))
+
+    def _rebuild_indexes(self) -> None:
+        """From the headers: for an index that turns out to be damaged when it is first used."""
+        logger.warning("%s is damaged: rebuilding it and the time index", self.path(names.OFFSET_INDEX))
+        self._empty_indexes()
+        for position, header in self.walk(0):
+            self._account(position, header.size_in_bytes, header.last_offset, header.max_timestamp)
+        self.seal()
+
+    def _empty_indexes(self) -> None:
+        """Empty the indexes by offset and by time, and what is known from them; the caller adds the batches again."""
+        self._index_checked = True
+        self._index_full = None
+        self.offset_index.keep(0)
+        self.time_index.keep(0)
+        self._bytes_since_index = 0
+        self._first_timestamp = _UNKNOWN
+        self._max_timestamp, self._max_timestamp_offset = -1, self.base_offset
 
     def __repr__(self) -> str:
         # Nothing is looked up for it.
@@ -372,12 +441,8 @@ class Segment:
         """Check every batch, rebuild the indexes, cut off what is no batch. `visit(position, header, batch)` sees
         each, and adds to the transaction index, which it can tell from the producers only."""
         size = self.file.size()
-        self.offset_index.keep(0)
-        self.time_index.keep(0)
+        self._empty_indexes()
         self.txn_index.reset()
-        self._bytes_since_index = 0
-        self._first_timestamp = _UNKNOWN
-        self._max_timestamp, self._max_timestamp_offset = -1, self.base_offset
         next_offset = self.base_offset
         position = batches = 0
         reason = ""
@@ -426,7 +491,9 @@ class Segment:
         return ""
 
     def close(self) -> None:
-        self.file.close()
-        self.offset_index.close()
-        self.time_index.close()
-        self.txn_index.close()
+        for name in ("file", "offset_index", "time_index", "txn_index"):
+            try:
+                made = object.__getattribute__(self, name)
+            except AttributeError:
+                continue  # never used: it is not made to be closed
+            made.close()
