@@ -181,13 +181,26 @@ class Node:
             cluster_id = encode_uuid(random_uuid(self.runtime.random))
             format_directories(disk, config, cluster_id, self.runtime.random, now_ms=self.runtime.now_ms())
             logger.info("Formatted %s for the new cluster %s", ", ".join(paths), cluster_id)
-        formatted = read_format(disk, config)
+        formatted = read_format(disk, config, self.runtime.random, now_ms=self.runtime.now_ms())
         for path in paths:
-            try:
-                self._log_dirs.append(LogDir.open(disk, path, formatted.directory_ids[path], self.runtime.now_ms()))
-            except (StorageError, OSError) as error:
-                raise StorageFormatError(f"log directory {path} cannot be used: {error}") from error
+            self._log_dirs.append(self._open_directory(path, formatted))
         return formatted
+
+    def _open_directory(self, path: str, formatted: Formatted) -> LogDir:
+        """One that fails is done without, as in Apache Kafka, unless it is the metadata log's or somebody else's."""
+        disk = self.runtime.disk
+        reason = formatted.broken.get(path)
+        if reason is None:
+            try:
+                return LogDir.open(disk, path, formatted.directory_ids[path], self.runtime.now_ms())
+            except BlockingIOError as error:
+                raise StorageFormatError(f"log directory {path} cannot be used: {error}") from error
+            except (StorageError, OSError) as error:
+                if path == self.config.metadata_log_dir:
+                    raise StorageFormatError(f"log directory {path} cannot be used: {error}") from error
+                reason = str(error)
+        logger.error("Log directory %s: offline from the start: %s", path, reason)
+        return LogDir.out_of_order(disk, path)
 
     async def _bind_listeners(self) -> None:
         config = self.config
@@ -329,8 +342,8 @@ class Node:
             node_id=config.node_id,
             cluster_id=self._formatted.cluster_id,
             incarnation_id=self._incarnation,
-            directory_ids=[log_dir.directory_id for log_dir in data_dirs],
-            previous_broker_epoch=min((log_dir.previous_broker_epoch for log_dir in data_dirs), default=-1),
+            directory_ids=[log_dir.directory_id for log_dir in data_dirs if not log_dir.offline],
+            previous_broker_epoch=_previous_broker_epoch(data_dirs),
             fatal=lambda reason: self._fail(RuntimeError(reason)),
         )
         producer_ids = ProducerIds(runtime, config.node_id, lambda: lifecycle.broker_epoch, channel.send)
@@ -408,7 +421,7 @@ class Node:
     def _directory_failed(self, log_dir: LogDir, error: StorageError) -> None:
         if self._lifecycle is not None:
             self._lifecycle.directory_failed(log_dir.directory_id)
-        if all(other.offline for other in self._log_dirs):
+        if all(other.offline for other in self._log_dirs) or log_dir.path == self.config.metadata_log_dir:
             self._fail(error)
 
     # -- stop ---------------------------------------------------------------------------------------------------------
@@ -456,6 +469,12 @@ class Node:
 
 def _change_bounds(admission: Admission, points: tuple[EndPoint, ...], config: Config) -> None:
     admission.change(admission_limits(config, points))
+
+
+def _previous_broker_epoch(log_dirs: list[LogDir]) -> int:
+    """Of the stop before this start, if it was clean everywhere: what is in no reach may have lost something."""
+    epochs = {-1 if log_dir.offline else log_dir.previous_broker_epoch for log_dir in log_dirs}
+    return epochs.pop() if len(epochs) == 1 else -1
 
 
 def _close(log_dir: LogDir, clean: bool, broker_epoch: int) -> None:

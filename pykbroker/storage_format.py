@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pykbroker.config.load import Config
 from pykbroker.metadata.features import BOOTSTRAP_LEVELS, METADATA_VERSION, SUPPORTED
@@ -37,10 +37,12 @@ class StorageFormatError(Exception):
 
 @dataclass(slots=True, frozen=True)
 class Formatted:
-    """How the directories are formatted. `directory_ids` by path, in the order of the configuration."""
+    """How the directories are formatted, by path and in the order of the configuration; `broken`: those that the node
+    has to do without, and why."""
 
     cluster_id: str
     directory_ids: dict[str, bytes]
+    broken: dict[str, str] = field(default_factory=dict)
 
 
 def random_uuid(rng: random.Random) -> bytes:
@@ -128,32 +130,66 @@ def _first_voters(config: Config, directory_id: bytes) -> VoterSet:
     return VoterSet.of([VoterNode(ReplicaKey(config.node_id, directory_id), endpoints)])
 
 
-def read_format(disk: Disk, config: Config) -> Formatted:
-    """What the directories say of themselves. Raises StorageFormatError where Apache Kafka refuses to start."""
-    cluster_ids: dict[str, str] = {}
-    directory_ids: dict[str, bytes] = {}
+def read_format(disk: Disk, config: Config, rng: random.Random, *, now_ms: int) -> Formatted:
+    """What the directories say of themselves; one that says nothing readable is `broken`, unless it is the metadata
+    log's. Raises StorageFormatError where Apache Kafka refuses to start. A directory of an old release gets its id."""
+    found: dict[str, dict[str, str]] = {}
+    broken: dict[str, str] = {}
     for path in directories_of(config):
         file = f"{path}/{names.META_PROPERTIES}"
-        if not disk.exists(file):
+        try:
+            found[path] = decode_properties(read_file(disk, file))
+        except (FileNotFoundError, NotADirectoryError):
+            if disk.exists(path) and not disk.is_dir(path):
+                broken[path] = "it is not a directory"
+                continue
             raise StorageFormatError(
                 f"No `{names.META_PROPERTIES}` found in {path} "
                 "(have you run `pykbroker format` to format the directory?)"
-            )
-        try:
-            properties = decode_properties(read_file(disk, file))
-            cluster_ids[path] = properties["cluster.id"]
-            directory_ids[path] = decode_uuid(properties["directory.id"])
-            node_id = int(properties["node.id"])
-        except (MalformedFile, KeyError, ValueError) as error:
-            raise StorageFormatError(f"{file} cannot be read: {error!r}") from error
-        if node_id != config.node_id:
-            raise StorageFormatError(
-                f"Stored node id {node_id} in {file} doesn't match the configured node.id {config.node_id}"
-            )
-    found = set(cluster_ids.values())
-    if len(found) != 1:
-        raise StorageFormatError(f"The log directories belong to different clusters: {cluster_ids}")
-    return Formatted(found.pop(), directory_ids)
+            ) from None
+        except (MalformedFile, OSError) as error:
+            broken[path] = f"its {names.META_PROPERTIES} cannot be read: {error}"
+    if config.metadata_log_dir in broken:
+        raise StorageFormatError(
+            f"The metadata log directory {config.metadata_log_dir} cannot be used: {broken[config.metadata_log_dir]}"
+        )
+    directory_ids: dict[str, bytes] = {}
+    cluster_id = found[config.metadata_log_dir].get("cluster.id", "")
+    for path, properties in found.items():
+        directory_id = _checked(f"{path}/{names.META_PROPERTIES}", properties, cluster_id, config.node_id)
+        if directory_id is None:
+            directory_id = random_uuid(rng)
+            properties = {**properties, "directory.id": encode_uuid(directory_id)}
+            try:
+                write_atomic(disk, f"{path}/{names.META_PROPERTIES}", encode_properties(properties, now_ms))
+            except OSError as error:
+                broken[path] = f"its directory.id cannot be written: {error}"
+                continue
+        same = next((other for other, taken in directory_ids.items() if taken == directory_id), None)
+        if same is not None:
+            raise StorageFormatError(f"{path} and {same} have the same directory.id: one is a copy of the other")
+        directory_ids[path] = directory_id
+    return Formatted(cluster_id, directory_ids, broken)
+
+
+def _checked(file: str, properties: Mapping[str, str], cluster_id: str, node_id: int) -> bytes | None:
+    """The directory id, if there is one yet. Raises StorageFormatError: the directory belongs to somebody else."""
+    for key in ("cluster.id", "node.id"):
+        if key not in properties:
+            raise StorageFormatError(f"{file} has no {key}")
+    if properties["node.id"] != str(node_id):
+        raise StorageFormatError(
+            f"Stored node id {properties['node.id']} in {file} doesn't match the configured node.id {node_id}"
+        )
+    if properties["cluster.id"] != cluster_id:
+        raise StorageFormatError(
+            f"Invalid cluster.id in {file}: expected {cluster_id}, but read {properties['cluster.id']}"
+        )
+    directory_id = properties.get("directory.id")
+    try:
+        return None if directory_id is None else decode_uuid(directory_id)
+    except ValueError as error:
+        raise StorageFormatError(f"{file}: directory.id {directory_id} is no id") from error
 
 
 def bootstrap_records(disk: Disk, config: Config) -> list[TopLevel] | None:

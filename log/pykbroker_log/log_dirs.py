@@ -72,8 +72,8 @@ class LogDir:
         "previous_broker_epoch",
     )
 
-    def __init__(self, disk: Disk, path: str, directory_id: bytes, lock: Lock) -> None:
-        """Use `open`."""
+    def __init__(self, disk: Disk, path: str, directory_id: bytes, lock: Lock | None) -> None:
+        """Use `open` or `out_of_order`."""
         self.disk = disk
         self.path = path
         self.directory_id = directory_id
@@ -109,9 +109,20 @@ class LogDir:
         try:
             log_dir._start(now_ms)
         except OSError as error:
-            log_dir._lock.release()
+            log_dir._release()
             raise log_dir._failed(error) from error
         return log_dir
+
+    @classmethod
+    def out_of_order(cls, disk: Disk, path: str) -> LogDir:
+        """A directory that could not be opened: offline from the start, and nobody knows what is in it."""
+        log_dir = cls(disk, path, bytes(16), None)
+        log_dir.offline = True
+        return log_dir
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
 
     def _start(self, now_ms: int) -> None:
         marker = f"{self.path}/{names.CLEAN_SHUTDOWN}"
@@ -158,7 +169,7 @@ class LogDir:
         finally:
             for log in self.logs.values():
                 log.close(clean=False)
-            self._lock.release()
+            self._release()
 
     def take_offline(self) -> None:
         """Nothing more is written to this directory. What readers have been given stays valid."""

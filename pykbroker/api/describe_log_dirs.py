@@ -21,7 +21,7 @@ def handle(ctx: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogD
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     results = []
-    for description in ctx.broker.replicas.describe_log_dirs(wanted):
+    for description in ctx.broker.replicas.directories.describe(wanted):
         topics: dict[str, DescribeLogDirsTopic] = {}
         for replica in description.replicas:
             topics.setdefault(replica.topic, DescribeLogDirsTopic(name=replica.topic)).partitions.append(

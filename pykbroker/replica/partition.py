@@ -43,6 +43,7 @@ class Partition:
         "fetch_waiters",
         "index",
         "is_leader",
+        "is_new",
         "isr",
         "leader_epoch",
         "leader_id",
@@ -54,11 +55,13 @@ class Partition:
         "topic_id",
     )
 
-    def __init__(self, table: ReplicaTable, topic: str, index: int, topic_id: bytes) -> None:
+    def __init__(self, table: ReplicaTable, topic: str, index: int, topic_id: bytes, *, is_new: bool = False) -> None:
         self.table = table
         self.topic = topic
         self.index = index
         self.topic_id = topic_id
+        #: made after this node's start
+        self.is_new = is_new
         self.leader_id = -1
         self.leader_epoch = -1
         self.partition_epoch = -1

@@ -1,21 +1,22 @@
 """The replicas of this node: made, changed and deleted as the metadata says; their logs in the log directories.
 
-Responsible for: which partitions this node holds and where their logs are, opening logs on first use, telling
-coordinators about leadership, waking parked fetches once per turn of the loop, taking a failed directory offline. Not
-responsible for: what periodic upkeep does (upkeep.py), the protocol, or which partitions should exist (the controller).
+Responsible for: which partitions this node holds, opening their logs on first use, telling coordinators about
+leadership, waking parked fetches once per turn of the loop, what a failed directory means to its partitions. Not
+responsible for: the directories (directories.py), what periodic upkeep does (upkeep.py), the protocol, or which
+partitions should exist (the controller).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pykbroker.config.topic import resolve_topic
-from pykbroker.metadata.image import ConfigResource, MetadataImage, PartitionImage
+from pykbroker.metadata.image import DIRECTORY_UNASSIGNED, ConfigResource, MetadataImage, PartitionImage
 from pykbroker.metadata.names import INTERNAL_TOPICS
 from pykbroker.replica.deadlines import Deadlines
+from pykbroker.replica.directories import Directories
 from pykbroker.replica.partition import Partition
 from pykbroker_log.log_config import LogConfig, StorageError
 from pykbroker_log.log_dirs import LogDir
@@ -36,25 +37,6 @@ Leadership = Callable[[Partition, bool, int], None]
 OPEN_PER_TURN = 1
 
 
-@dataclass(slots=True)
-class ReplicaDescription:
-    topic: str
-    index: int
-    size_bytes: int
-    offset_lag: int
-
-
-@dataclass(slots=True)
-class LogDirDescription:
-    """What DescribeLogDirs says of one directory; bytes are -1 when it is offline."""
-
-    path: str
-    error: ErrorCode = ErrorCode.NONE
-    total_bytes: int = -1
-    usable_bytes: int = -1
-    replicas: list[ReplicaDescription] = field(default_factory=list)
-
-
 class ReplicaTable:
     """Publisher of the metadata loader; asked by handlers."""
 
@@ -70,7 +52,7 @@ class ReplicaTable:
         self.runtime = runtime
         self.config = config
         self.node_id = node_id
-        self.log_dirs = log_dirs
+        self.directories = Directories(runtime, log_dirs, metrics, self.directory_failed)
         #: of the fetches that are parked here
         self.deadlines = Deadlines(runtime.loop)
         self.fetch_max_bytes = config.int("fetch.max.bytes")
@@ -154,7 +136,7 @@ class ReplicaTable:
         partitions = self._partitions.setdefault(topic, {})
         partition = partitions.get(index)
         if partition is None:
-            partition = partitions[index] = Partition(self, topic, index, topic_id)
+            partition = partitions[index] = Partition(self, topic, index, topic_id, is_new=self._started)
             self._to_open.append(partition)
         became_leader, stopped = partition.update(image, self.node_id)
         if became_leader or stopped:
@@ -197,14 +179,7 @@ class ReplicaTable:
         """The metadata is complete: set aside folders that it does not know; `open_all` opens the logs. One bad folder
         raises nothing."""
         self._started = True
-        for log_dir in self.log_dirs:
-            if not log_dir.offline:
-                try:
-                    log_dir.set_strays_aside(self._is_mine)
-                    for folder in log_dir.leftovers:
-                        self._delete_folder(log_dir, folder)
-                except StorageError as error:
-                    self._fail_directory(log_dir, error)
+        self.directories.set_strays_aside(self._is_mine)
 
     def _is_mine(self, topic: str, index: int, topic_id: bytes | None) -> bool:
         partition = self._partitions.get(topic, {}).get(index)
@@ -231,7 +206,14 @@ class ReplicaTable:
         if self.find(partition.topic, partition.index) is not partition:
             # Deleted, and perhaps made again: whoever still holds the old one must not bring its folder back.
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition}: this node no longer has it")
-        log_dir = self._directory_of(partition)
+        image = self._image.topics.partition(partition.topic, partition.index)
+        assigned = (image and image.directory(self.node_id)) or DIRECTORY_UNASSIGNED
+        try:
+            log_dir = self.directories.choose(partition.topic, partition.index, assigned, is_new=partition.is_new)
+        except KafkaError:
+            # It stays so until the next start.
+            partition.take_offline()
+            raise
         try:
             log = log_dir.open_log(
                 partition.topic,
@@ -245,8 +227,7 @@ class ReplicaTable:
             # Metadata and folder disagree: the data is kept, and not served as something that it is not.
             raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, str(error)) from error
         except StorageError as error:
-            self._fail_directory(log_dir, error)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+            raise partition.storage_failed(error) from error
         log.producers.verify = self.config.bool("transaction.partition.verification.enable")
         if log.recovery:
             # One line for each log in which there was something to check; the empty ones would bury them.
@@ -259,23 +240,6 @@ class ReplicaTable:
             )
         self.on_opened(partition, log_dir)
         return log
-
-    def _directory_of(self, partition: Partition) -> LogDir:
-        """Where the folder is, else where the metadata wants it, else the directory with the fewest partitions."""
-        online = [log_dir for log_dir in self.log_dirs if not log_dir.offline]
-        if not online:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
-        for log_dir in online:
-            if log_dir.holds(partition.topic, partition.index):
-                return log_dir
-        image = self._image.topics.partition(partition.topic, partition.index)
-        wanted = image.directory(self.node_id) if image is not None else None
-        for log_dir in self.log_dirs:
-            if log_dir.directory_id == wanted:
-                if log_dir.offline:
-                    raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log_dir.path} is offline")
-                return log_dir
-        return min(online, key=lambda log_dir: log_dir.partition_count)
 
     def _remove(self, partition: Partition) -> None:
         """The partition is gone: its folder becomes `-delete` and is removed after file.delete.delay.ms."""
@@ -290,26 +254,14 @@ class ReplicaTable:
         if was_leader:
             for callback in self._leadership:
                 callback(partition, False, partition.leader_epoch)
-        for log_dir in self.log_dirs:
-            if not log_dir.offline and log_dir.holds(partition.topic, partition.index):
-                try:
-                    doomed = log_dir.mark_deleted(partition.topic, partition.index, log)
-                except StorageError as error:
-                    self._fail_directory(log_dir, error)
-                else:
-                    self.runtime.loop.call_later(delay_ms / 1000, self._delete_folder, log_dir, doomed)
-
-    def _delete_folder(self, log_dir: LogDir, folder: str) -> None:
-        if log_dir.offline:
-            return
-        future = self.runtime.run_blocking(log_dir.delete_folder, folder)
-        future.add_done_callback(
-            lambda done: self._deleted(log_dir, done.exception() if not done.cancelled() else None)
-        )
-
-    def _deleted(self, log_dir: LogDir, error: BaseException | None) -> None:
-        if isinstance(error, StorageError):
-            self._fail_directory(log_dir, error)
+        log_dir = self.directories.holding(partition.topic, partition.index)
+        if log_dir is not None:
+            try:
+                doomed = log_dir.mark_deleted(partition.topic, partition.index, log)
+            except StorageError as error:
+                self.directory_failed(error)
+            else:
+                self.directories.delete_later(log_dir, doomed, delay_ms)
 
     # -- what happens to partitions -----------------------------------------------------------------------------------
 
@@ -339,25 +291,13 @@ class ReplicaTable:
             parked.poke(count)
 
     def directory_failed(self, error: StorageError) -> None:
-        """The disk failed; the error says under which directory."""
-        for log_dir in self.log_dirs:
-            if log_dir.path == error.log_dir:
-                self._fail_directory(log_dir, error)
-                return
-
-    def _fail_directory(self, log_dir: LogDir, error: StorageError) -> None:
-        """Take a directory offline, unless it is only full: what is there can be read, and space may come back."""
-        if error.is_full:
-            logger.error("Log directory %s: no space is left: %s", log_dir.path, error)
-            return
-        if log_dir.offline:
-            return
-        logger.error("Log directory %s: taken offline: %s", log_dir.path, error)
-        held = [partition for partition in self if log_dir.holds(partition.topic, partition.index)]
-        log_dir.take_offline()
-        for partition in held:
-            partition.take_offline()
-        self._on_directory_failure(log_dir, error)
+        """The disk failed; the error says under which directory. What lies there is offline, unless it is only full."""
+        log_dir = self.directories.failed(error)
+        if log_dir is not None:
+            for partition in self:
+                if log_dir.holds(partition.topic, partition.index):
+                    partition.take_offline()
+            self._on_directory_failure(log_dir, error)
 
     def delete_records(self, topic: str, index: int, offset: int) -> int:
         """DeleteRecords of one partition. Returns the low watermark. Raises KafkaError."""
@@ -368,26 +308,3 @@ class ReplicaTable:
         if not self.topic_config(topic).delete:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{partition}: its cleanup.policy does not delete")
         return partition.delete_records_before(offset)
-
-    # -- description --------------------------------------------------------------------------------------------------
-
-    def describe_log_dirs(self, wanted: set[tuple[str, int]] | None) -> list[LogDirDescription]:
-        """Every directory with its replicas, those in `wanted` or all."""
-        descriptions = []
-        for log_dir in self.log_dirs:
-            description = LogDirDescription(log_dir.path)
-            descriptions.append(description)
-            if log_dir.offline:
-                description.error = ErrorCode.KAFKA_STORAGE_ERROR
-                continue
-            try:
-                description.total_bytes, description.usable_bytes = log_dir.usage()
-            except StorageError as error:
-                self._fail_directory(log_dir, error)
-                description.error = ErrorCode.KAFKA_STORAGE_ERROR
-                continue
-            for (topic, index), log in log_dir.logs.items():
-                if wanted is None or (topic, index) in wanted:
-                    lag = max(0, log.high_watermark - log.log_end_offset)
-                    description.replicas.append(ReplicaDescription(topic, index, log.size_bytes, lag))
-        return descriptions

@@ -95,8 +95,8 @@ class Upkeep:
         self._on_directories("log start offsets", LogDir.prepare_log_start_offsets)
 
     def _on_directories(self, name: str, prepare: Callable[[LogDir], Callable[[], None] | None]) -> None:
-        for log_dir in self._replicas.log_dirs:
-            if not log_dir.offline and (key := f"{name} {log_dir.path}") not in self._busy:
+        for log_dir in self._replicas.directories.online():
+            if (key := f"{name} {log_dir.path}") not in self._busy:
                 write = prepare(log_dir)
                 if write is not None:
                     self._busy.add(key)

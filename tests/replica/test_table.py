@@ -111,16 +111,16 @@ def test_a_failed_directory_takes_its_partitions_alone() -> None:
     for partition in partitions:
         if partition not in held:
             append(partition)
-    described = world.replicas.describe_log_dirs(None)
+    described = world.replicas.directories.describe(None)
     assert [one.error for one in described] == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
     assert [len(one.replicas) for one in described] == [0, 2]
 
 
 def test_directories_describe_what_is_asked_for(world: World) -> None:
     world.create("t", 2)
-    (described,) = world.replicas.describe_log_dirs({("t", 1), ("t", 5), ("unknown", 0)})
+    (described,) = world.replicas.directories.describe({("t", 1), ("t", 5), ("unknown", 0)})
     assert [(one.topic, one.index) for one in described.replicas] == [("t", 1)]
-    (described,) = world.replicas.describe_log_dirs({("unknown", 0)})
+    (described,) = world.replicas.directories.describe({("unknown", 0)})
     assert (described.error, described.replicas) == (ErrorCode.NONE, [])
     assert described.total_bytes > 0
 
