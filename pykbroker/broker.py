@@ -31,6 +31,7 @@ from pykbroker.coordinator.transaction.marker_writer import MarkerWriter
 from pykbroker.coordinator.transaction.service import TransactionService
 from pykbroker.coordinator.transaction.verifier import Verifier
 from pykbroker.lifecycle import BrokerLifecycle, ControllerRegistration
+from pykbroker.metadata.features import not_served
 from pykbroker.metadata.image import Endpoint as MetadataEndpoint
 from pykbroker.metadata.live_config import LiveConfigPublisher
 from pykbroker.metadata.loader import MetadataLoader
@@ -389,6 +390,8 @@ class Node:
         loader.add_publisher(transactions)
         lifecycle.start(self._advertised(config.listeners.advertised_broker))
         await lifecycle.caught_up
+        for name, level in not_served(loader.image).items():
+            logger.warning("Feature %s is finalised at %d, is not served here, and stays as it is", name, level)
         # The image has everything up to this broker's registration: what was there before is recovered before clients
         # come.
         replicas.start()

@@ -17,7 +17,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pykbroker.config.load import Config
-from pykbroker.metadata.features import SUPPORTED
+from pykbroker.metadata.features import REGISTERED
 from pykbroker.metadata.image import Endpoint, MetadataImage, VersionRange
 from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.metadata.snapshot import CONTROLLERS_FROM, DIRECTORIES_FROM
@@ -67,7 +67,7 @@ class BrokerLifecycle:
         incarnation_id: bytes,
         directory_ids: Iterable[bytes],
         previous_broker_epoch: int = -1,
-        features: Mapping[str, VersionRange] = SUPPORTED,
+        features: Mapping[str, VersionRange] = REGISTERED,
         fatal: Callable[[str], None] = lambda reason: None,
     ) -> None:
         """`previous_broker_epoch`: from the file of a clean shutdown, else -1. `fatal`: the node must stop."""
@@ -355,7 +355,7 @@ class ControllerRegistration:
         metadata: MetadataLoader,
         node_id: int,
         incarnation_id: bytes,
-        features: Mapping[str, VersionRange] = SUPPORTED,
+        features: Mapping[str, VersionRange] = REGISTERED,
     ) -> None:
         self._runtime = runtime
         self._channel = channel

@@ -11,13 +11,13 @@ become a new cluster.
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pykbroker.config.load import Config
-from pykbroker.metadata.features import BOOTSTRAP_LEVELS, METADATA_VERSION, SUPPORTED
+from pykbroker.metadata.features import BOOTSTRAP_LEVELS, METADATA_VERSION, REGISTERED
+from pykbroker.metadata.image import VersionRange
 from pykbroker.metadata.records import decode_record, encode_record
 from pykbroker_log import names
 from pykbroker_log.checkpoints import MalformedFile, decode_properties, decode_uuid, encode_properties, encode_uuid
@@ -27,8 +27,6 @@ from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
 from pykbroker_wire.errors import DecodeError, KafkaError
 from pykbroker_wire.primitives import TopLevel
 from pykbroker_wire.stored.metadata import FeatureLevelRecord
-
-logger = logging.getLogger(__name__)
 
 
 class StorageFormatError(Exception):
@@ -202,18 +200,12 @@ def bootstrap_records(disk: Disk, config: Config) -> list[TopLevel] | None:
         raise StorageFormatError(f"{where} cannot be read: {error}") from error
     if records is None:
         return None
-    kept: list[TopLevel] = []
     for record in records:
         if isinstance(record, FeatureLevelRecord):
-            supported = SUPPORTED.get(record.name)
-            if supported is None:
-                # Apache Kafka's own format finalises features that are not served here: nobody needs to hear of them.
-                logger.warning("Feature %s of bootstrap.checkpoint is not served: left out", record.name)
-                continue
+            supported = REGISTERED.get(record.name, VersionRange(0, 0))
             if not supported.min <= record.feature_level <= supported.max:
                 raise StorageFormatError(
                     f"bootstrap.checkpoint asks for {record.name} {record.feature_level}; "
-                    f"this release serves {supported.min}-{supported.max}"
+                    f"this release knows {supported.min}-{supported.max}"
                 )
-        kept.append(record)
-    return kept
+    return records

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from pykbroker.controller.result import OK, Result, Verdict, failure
 from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.features import (
+    KEPT,
     KRAFT_VERSION,
     METADATA_VERSION,
     METADATA_VERSION_MIN,
@@ -82,7 +83,7 @@ def _check(state: ControllerState, name: str, current: int, update: Update) -> V
         return _invalid(name, level, "Can't downgrade to a newer version.")
     if name == METADATA_VERSION:
         return _check_metadata_version(current, update)
-    if name not in SUPPORTED:
+    if name not in SUPPORTED and name not in KEPT:
         return _invalid(name, level, f"Feature {name} not found.")
     if name == KRAFT_VERSION and level != current:
         return _invalid(name, level, "Can't downgrade the version of this feature.")

@@ -1,7 +1,8 @@
 """Which features this release can serve, and at which levels.
 
-Finalised are only features that are served. `kraft.version` is the quorum's: it is written by control records, not by
-metadata records, and is joined in for clients only.
+A cluster that begins here finalises only features that are served. A directory that Apache Kafka made may have others
+finalised: they stay as they are, so that it can go on with them when it gets the directory back. `kraft.version` is the
+quorum's: it is written by control records, not by metadata records, and is joined in for clients only.
 """
 
 from __future__ import annotations
@@ -35,6 +36,15 @@ SUPPORTED: Final[dict[str, VersionRange]] = {
     TRANSACTION_VERSION: VersionRange(0, 2),
     GROUP_VERSION: VersionRange(0, 1),
 }
+
+#: Not served, and no reason to refuse a cluster that has them: what they add are groups that clients cannot use here,
+#: and the bookkeeping of eligible leaders, which the controller does where it is finalised.
+KEPT: Final[dict[str, VersionRange]] = {
+    name: VersionRange(0, 1) for name in ("share.version", "streams.version", "eligible.leader.replicas.version")
+}
+
+#: With these a broker and a controller register: every finalised level must be within them.
+REGISTERED: Final[dict[str, VersionRange]] = SUPPORTED | KEPT
 
 #: metadata.version from which on a new cluster begins with a level of a feature; the position is the level.
 _DEFAULT_FROM: Final = {KRAFT_VERSION: (7, 21), TRANSACTION_VERSION: (7, 24, 24), GROUP_VERSION: (7, 22)}
@@ -139,3 +149,8 @@ def finalized_features(image: MetadataImage, kraft_version: int) -> dict[str, in
     if kraft_version > 0:
         levels[KRAFT_VERSION] = kraft_version
     return levels
+
+
+def not_served(image: MetadataImage) -> dict[str, int]:
+    """What is finalised and only kept."""
+    return {name: level for name, level in sorted(image.features.finalized.items()) if name in KEPT and level}

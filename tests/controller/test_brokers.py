@@ -13,7 +13,8 @@ from pykbroker.controller.features import Update, update_features
 from pykbroker.controller.heartbeats import BrokerState
 from pykbroker.controller.producer_ids import allocate_producer_ids
 from pykbroker.controller.topics import create_topics
-from pykbroker.metadata.image import DIRECTORY_LOST, PartitionImage
+from pykbroker.metadata.features import REGISTERED
+from pykbroker.metadata.image import DIRECTORY_LOST, PartitionImage, VersionRange
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages import alter_partition as ap
 from pykbroker_wire.messages import assign_replicas_to_dirs as ar
@@ -410,6 +411,25 @@ def test_update_features(name: str, level: int, kind: int, code: ErrorCode) -> N
     assert result.response.code is code
     assert bool(result.records) == (code is ErrorCode.NONE and name == "metadata.version")
     assert not update_features(pure.state, {name: Update(level, kind)}, True, kraft_version=1).records
+
+
+def test_a_feature_that_is_only_kept_is_lowered_and_not_raised() -> None:
+    pure = Pure(brokers=0)
+    pure.replay([FeatureLevelRecord(name="share.version", feature_level=1)])
+    register(pure, 1, features=[_range(name, levels) for name, levels in REGISTERED.items()])
+
+    def change(level: int, kind: int) -> ErrorCode:
+        result = update_features(pure.state, {"share.version": Update(level, kind)}, False, kraft_version=1)
+        pure.replay(result.records)
+        return result.response.code
+
+    assert change(0, 1) is ErrorCode.INVALID_UPDATE_VERSION
+    assert change(0, 2) is ErrorCode.NONE
+    assert change(1, 1) is ErrorCode.INVALID_UPDATE_VERSION
+
+
+def _range(name: str, levels: VersionRange) -> Feature:
+    return Feature(name=name, min_supported_version=levels.min, max_supported_version=levels.max)
 
 
 def test_producer_ids_come_in_blocks() -> None:

@@ -72,7 +72,7 @@ def test_names_of_releases() -> None:
     ]  # fmt: skip
 
 
-def test_directories_that_apache_kafka_formatted_begin_with_what_is_served_here() -> None:
+def test_directories_that_apache_kafka_formatted_begin_as_it_would_begin_them() -> None:
     config = load(development_profile("/data", 0))
     disk = MemoryDisk()
     disk.make_dirs("/data")
@@ -87,7 +87,12 @@ def test_directories_that_apache_kafka_formatted_begin_with_what_is_served_here(
     assert bootstrap_records(disk, config) is None
     assert written(metadata_version=30, share_version=1, transaction_version=2) == [
         "metadata.version=30",
+        "share.version=1",
         "transaction.version=2",
     ]
-    with pytest.raises(StorageFormatError, match="version 31; this release serves 7-30"):
+    with pytest.raises(StorageFormatError, match="version 31; this release knows 7-30"):
         written(metadata_version=31)
+    with pytest.raises(StorageFormatError, match=r"share\.version 2; this release knows 0-1"):
+        written(metadata_version=30, share_version=2)
+    with pytest.raises(StorageFormatError, match=r"unheard\.of 1; this release knows 0-0"):
+        written(metadata_version=30, unheard_of=1)
