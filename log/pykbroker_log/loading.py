@@ -2,13 +2,14 @@
 
 Responsible for Apache Kafka's start-up algorithm over one folder: leftovers of deletion and compaction, orphan
 files, the scan after an unclean stop, leader epochs and producer state. Not responsible for when:
-PartitionLog.open calls it once.
+PartitionLog.open calls it, or a worker process does (recovery.py), to which it yields how far it is.
 
 Invariants:
 * After a clean stop no batch is read beyond the last index entry, and no file of a sealed segment is opened: one look
   at the folder says what there is and how large it is.
 * After an unclean one every segment that reaches past the recovery point is checked batch by batch, the active one
-  always. The first thing that is no batch ends the log: it and all that comes later are removed.
+  always. The first thing that is no batch ends the log: it and all that comes later are removed, and kept aside if
+  there are whole batches in it (quarantine.py).
 * A damaged side file (index, snapshot, epochs) is rebuilt from the log and never stops the node.
 """
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
+from collections.abc import Generator
 from dataclasses import dataclass, field
 
 from pykbroker_log import names
@@ -25,11 +27,15 @@ from pykbroker_log.epochs import LeaderEpochs
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.offset_index import OffsetIndex
 from pykbroker_log.producers import CorruptSnapshot, ProducerStates
-from pykbroker_log.segment import Segment
+from pykbroker_log.quarantine import find_batch, keep_aside, quarantine_name
+from pykbroker_log.segment import Recovered, Segment
 from pykbroker_log.time_index import TimeIndex
 from pykbroker_wire.records.batch import CONTROL, BatchHeader, CorruptBatch
 
 logger = logging.getLogger(__name__)
+
+#: The log was being emptied and started anew at an offset in the middle of what it held, and that was not finished.
+_STARTED_AFRESH = "begins where the log was being started afresh"
 
 
 @dataclass(slots=True)
@@ -38,7 +44,11 @@ class Loaded:
     epochs: LeaderEpochs
     log_end_offset: int
     snapshots: list[int]
+    #: those of the snapshots that were written just now, without fsync
+    rewritten: set[int]
     recovery: str | None = None
+    #: what an operator has to know
+    warnings: list[str] = field(default_factory=list)
     aborts: bool = False
 
 
@@ -50,9 +60,10 @@ class _Work:
     batches: int = 0
     from_offset: int = -1
     notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
     def summary(self) -> str | None:
-        if not self.segments and not self.notes:
+        if not self.segments and not self.notes and not self.warnings:
             return None
         scanned = f"checked {self.batches} batches in {self.segments} segments from offset {self.from_offset}"
         return "; ".join([scanned, *self.notes])
@@ -93,6 +104,22 @@ class Loader:
         self.rewritten: set[int] = set()
 
     def load(self) -> Loaded:
+        """All at once; tells what there is to warn of."""
+        steps = self.steps()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                loaded: Loaded = end.value
+                self._warn()
+                return loaded
+
+    def _warn(self) -> None:
+        for warning in self.work.warnings:
+            logger.warning("%s: %s", self.path, warning)
+
+    def steps(self) -> Generator[int, None, Loaded]:
+        """Yields the bytes that were checked since it last did."""
         found = [] if self.is_new else self._list()
         if any(self._is_leftover(name, parsed) for name, parsed in found):
             self._finish_deletions(found)
@@ -100,7 +127,7 @@ class Loader:
             found = self._list()
         self._open_segments([parsed for _, parsed in found if parsed])
         epochs, epochs_lost = self._load_epochs()
-        log_end_offset = self._check_segments(epochs)
+        log_end_offset = yield from self._check_segments(epochs)
         if log_end_offset < self.log_start_offset:
             # The records up to the log start were deleted by request, and the crash took the rest.
             self.work.notes.append(f"the log ended at {log_end_offset}, before its start {self.log_start_offset}")
@@ -115,7 +142,14 @@ class Loader:
         self._drop_stray_snapshots(log_end_offset)
         self._catch_up_producers(log_end_offset)
         return Loaded(
-            self.segments, epochs, log_end_offset, self.snapshots, self.work.summary(), bool(self.with_aborts)
+            self.segments,
+            epochs,
+            log_end_offset,
+            self.snapshots,
+            self.rewritten,
+            self.work.summary(),
+            self.work.warnings,
+            bool(self.with_aborts),
         )
 
     # -- files
@@ -225,7 +259,7 @@ class Loader:
 
     # -- segments
 
-    def _check_segments(self, epochs: LeaderEpochs) -> int:
+    def _check_segments(self, epochs: LeaderEpochs) -> Generator[int, None, int]:
         """Scan what must be scanned; returns the log end offset."""
         count = len(self.segments)
         if self.clean:
@@ -242,7 +276,7 @@ class Loader:
             self.work.from_offset = self.segments[scan[0]].base_offset
             self._load_producers(self.work.from_offset)
         for index in scan:
-            if not self._scan(index, epochs):
+            if not (yield from self._scan(index, epochs)):
                 break
         if scan and not self.clean:
             # What the crash left of snapshots above the scan's start may tell of another past.
@@ -266,63 +300,94 @@ class Loader:
             return True
         return bool((self._size_of(base, names.TIME_INDEX) or 0) % TimeIndex.ENTRY.size)
 
-    def _scan(self, index: int, epochs: LeaderEpochs) -> bool:
+    def _scan(self, index: int, epochs: LeaderEpochs) -> Generator[int, None, bool]:
         """Check one segment. False when the log ends in it."""
         segment = self.segments[index]
-        if index > 0 and self._is_out_of_line(index):
-            self.work.notes.append(f"the segment at offset {segment.base_offset} does not follow the one before it")
-            self._remove_from(index)
+        if index > 0 and (why := self._why_out_of_line(index)):
+            self.work.notes.append(f"the segment at offset {segment.base_offset} {why}")
+            yield from self._remove_from(index, keep=why != _STARTED_AFRESH)
             return False
+        producers = self.producers
         self._catch_up_producers(segment.base_offset)
         if segment.base_offset > self.work.from_offset:
             self._rewrite_snapshot(segment.base_offset)
 
-        def visit(_position: int, header: BatchHeader, batch: memoryview) -> None:
+        def visit(header: BatchHeader, batch: memoryview) -> None:
             if header.partition_leader_epoch > epochs.latest:
                 epochs.assign(header.partition_leader_epoch, header.base_offset)
-            if header.last_offset >= self.producers.map_end_offset:
-                aborted = self.producers.replay(header, batch)
+            if header.last_offset >= producers.map_end_offset:
+                aborted = producers.replay(header, batch)
                 if aborted is not None:
                     self.with_aborts.add(segment.base_offset)
                     segment.txn_index.append(aborted)
 
-        result = segment.recover(visit)
+        result = yield from segment.recover(visit)
+        producers.map_end_offset = max(producers.map_end_offset, result.next_offset)
         self.work.segments += 1
         self.work.batches += result.batches
-        if not result.truncated_bytes:
+        if result.excess_bytes:
+            yield from self._tell_of_damage(segment, result)
+        segment.end_at(segment.size)
+        if not result.excess_bytes:
             return True
-        self.work.notes.append(
-            f"cut {result.truncated_bytes} bytes off {names.segment_file(segment.base_offset, names.LOG)} "
-            f"at position {segment.size}, offset {result.next_offset}: {result.reason}"
-        )
         if index + 1 < len(self.segments):
-            self._remove_from(index + 1)
+            yield from self._remove_from(index + 1, keep=True)
         return False
 
-    def _is_out_of_line(self, index: int) -> bool:
-        """Whether a segment does not follow the one before it: records are missing above the recovery point, or
+    def _tell_of_damage(self, segment: Segment, result: Recovered) -> Generator[int, None, None]:
+        """Keep aside what is about to be cut off, if it is more than the torn end of a write."""
+        log, position = names.segment_file(segment.base_offset, names.LOG), segment.size
+        end = position + result.excess_bytes
+        offsets = segment.offsets_from(result.next_offset)
+        where = f"{log} at position {position}, offset {result.next_offset}: {result.reason}"
+        if (yield from find_batch(segment.file, position, end, offsets)) < 0:
+            self.work.notes.append(f"cut {result.excess_bytes} bytes off {where}")
+            return
+        aside = quarantine_name(segment.base_offset, position, self.now_ms)
+        yield from keep_aside(self.disk, segment.file, position, end, f"{self.path}/{aside}")
+        self.work.warnings.append(
+            f"damaged in {where}; the log ends there, and the {result.excess_bytes} bytes that follow, with whole "
+            f"batches in them, are kept in {aside}"
+        )
+
+    def _why_out_of_line(self, index: int) -> str:
+        """Why a segment does not follow the one before it, if so: records are missing above the recovery point, or
         twice there.
 
         Power loss may take a whole file or its tail and leave the next one. Below the recovery point nothing can
         be missing, and a compacted log has gaps by right.
         """
         if self.clean:
-            return False
+            return ""
         segment = self.segments[index]
         before = self.segments[index - 1].last_batch()
         end = before[1].next_offset if before else self.segments[index - 1].base_offset
         if end > segment.base_offset:
-            # The log was being started afresh in the middle of what it held, and that was not finished.
-            return True
-        return self.dense and segment.base_offset > self.recovery_point and end < segment.base_offset
+            return _STARTED_AFRESH
+        is_gap = self.dense and segment.base_offset > self.recovery_point and end < segment.base_offset
+        return f"does not follow the one before it, which ends at {end}" if is_gap else ""
 
-    def _remove_from(self, index: int) -> None:
+    def _remove_from(self, index: int, *, keep: bool) -> Generator[int, None, None]:
+        """Take segments out of the log; `keep`: those with whole batches in them are kept aside."""
         removed = self.segments[index:]
         del self.segments[index:]
+        kept = []
         for segment in removed:
+            offsets = segment.offsets_from(segment.base_offset)
+            has_batches = keep and (yield from find_batch(segment.file, 0, segment.size, offsets)) >= 0
             segment.close()
+            if has_batches:
+                aside = quarantine_name(segment.base_offset, 0, self.now_ms)
+                self.disk.rename(segment.path(names.LOG), f"{self.path}/{aside}")
+                kept.append(aside)
             self._unlink_segment(segment.base_offset)
         self.work.notes.append(f"removed {len(removed)} segments from offset {removed[0].base_offset} on")
+        if kept:
+            others = " and others of that ending" if len(kept) > 1 else ""
+            self.work.warnings.append(
+                f"{len(kept)} segments from offset {removed[0].base_offset} on no longer follow the log's end; "
+                f"they are kept in {kept[0]}{others}"
+            )
 
     # -- epochs
 
@@ -364,6 +429,7 @@ class Loader:
         self.segments, self.snapshots = segments, snapshots
         self._load_producers(upto)
         self._catch_up_producers(upto)
+        self._warn()
 
     def _snapshot_path(self, offset: int) -> str:
         return f"{self.path}/{names.segment_file(offset, names.SNAPSHOT)}"
@@ -375,8 +441,7 @@ class Loader:
                 self.producers.load(read_file(self.disk, self._snapshot_path(offset)), offset, self.now_ms)
                 return
             except CorruptSnapshot as error:
-                logger.warning("%s: producer snapshot at %d is unusable: %s", self.path, offset, error)
-                self.work.notes.append(f"dropped the producer snapshot at {offset}")
+                self.work.warnings.append(f"the producer snapshot at {offset} is unusable, dropped it: {error}")
                 self._drop_snapshot(offset)
         self.producers.clear(max(self.log_start_offset, self.segments[0].base_offset))
 

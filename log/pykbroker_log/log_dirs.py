@@ -35,6 +35,7 @@ from pykbroker_log.loading import set_aside
 from pykbroker_log.log_config import LogConfig, StorageError
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_log.producers import DEFAULT_EXPIRATION_MS
+from pykbroker_log.recovery import Unrecovered
 
 logger = logging.getLogger(__name__)
 
@@ -268,7 +269,7 @@ class LogDir:
             topic_id=topic_id,
             config=config,
             now_ms=now_ms,
-            clean=self.clean,
+            clean=key not in self._unrecovered,
             recovery_point=self._recovery_points.get(key, 0),
             log_start_offset=self._log_starts.get(key, 0),
             high_watermark=self._high_watermarks.get(key, 0),
@@ -281,6 +282,31 @@ class LogDir:
         self._folders.add(key)
         self._unrecovered.discard(key)
         return log
+
+    # -- logs that an unclean stop has left
+
+    def is_unrecovered(self, topic: str, partition: int) -> bool:
+        """Whether opening the log would have to check it first, because the last stop was not clean."""
+        return (topic, partition) in self._unrecovered
+
+    def unrecovered(
+        self, topic: str, partition: int, config: LogConfig, now_ms: int, *, producer_id_expiration_ms: int
+    ) -> Unrecovered:
+        """What a job needs to recover a log that is not open; `recovered` tells the end of it."""
+        key = (topic, partition)
+        return Unrecovered(
+            path=f"{self.path}/{names.partition_dir(topic, partition)}",
+            config=config,
+            recovery_point=self._recovery_points.get(key, 0),
+            log_start_offset=self._log_starts.get(key, 0),
+            producer_id_expiration_ms=producer_id_expiration_ms,
+            now_ms=now_ms,
+        )
+
+    def recovered(self, topic: str, partition: int, log_end_offset: int) -> None:
+        """The log is as a clean stop would have left it, and durable up to its end."""
+        self._recovery_points[topic, partition] = log_end_offset
+        self._unrecovered.discard((topic, partition))
 
     def _before_truncation(self, log: PartitionLog) -> None:
         key = (log.topic, log.partition)

@@ -172,6 +172,7 @@ class PartitionLog:
             log._active = loaded.segments[-1]
             log._aborts = loaded.aborts
             log._side.snapshots = loaded.snapshots
+            log._side.found_unsynced(loaded.rewritten)
             log.epochs = loaded.epochs
             log.log_end_offset = loaded.log_end_offset
             log.log_start_offset = max(log_start_offset, loaded.segments[0].base_offset)

@@ -19,7 +19,7 @@ Invariants:
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from pykbroker_log.log_config import AppendOrigin
@@ -358,6 +358,14 @@ class ProducerStates:
         self.map_end_offset = map_end_offset
 
     # -- snapshots
+
+    def remember(self, batches: Mapping[int, list[BatchMetadata]]) -> None:
+        """What somebody else has read in this log of the last batches of some producers, after the load of a
+        snapshot, which has one of each."""
+        for producer_id, kept in batches.items():
+            entry = self.entries.get(producer_id)
+            if entry is not None and entry.batches and entry.batches[-1] == kept[-1]:
+                entry.batches = kept
 
     def encode(self) -> bytes:
         body = b"".join(

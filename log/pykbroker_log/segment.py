@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,6 +24,7 @@ from pykbroker_log.offset_index import OffsetIndex
 from pykbroker_log.time_index import TimeIndex
 from pykbroker_log.txn_index import TxnIndex
 from pykbroker_wire.records.batch import (
+    CRC_START,
     HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -31,14 +32,14 @@ from pykbroker_wire.records.batch import (
     MIN_BATCH_LENGTH,
     BatchHeader,
     CorruptBatch,
-    verify_crc,
 )
+from pykbroker_wire.records.crc import crc32c
 
 logger = logging.getLogger(__name__)
 
 # Headers are read in chunks: one pread covers what lies between two index entries.
 _WALK_BYTES = 8 * 1024
-_RECOVERY_BYTES = 4 * 1024 * 1024
+_RECOVERY_BYTES = 1024 * 1024
 # Entries that an index keeps in memory at most before they are written.
 _MAX_PENDING_ENTRIES = 512
 _MAX_RELATIVE_OFFSET = (1 << 31) - 1
@@ -56,10 +57,13 @@ class Mark(NamedTuple):
 
 
 class Recovered(NamedTuple):
+    """What a scan has found: whole batches up to the segment's `size`, and behind them what is none."""
+
     next_offset: int
     batches: int
-    truncated_bytes: int
+    excess_bytes: int
     reason: str
+    """Why the scan ended before the file."""
 
 
 class Segment:
@@ -207,6 +211,10 @@ class Segment:
         return self._first_timestamp
 
     # -- append
+
+    def offsets_from(self, offset: int) -> range:
+        """Those from `offset` on that a batch of this segment may begin at."""
+        return range(offset, self.base_offset + _MAX_RELATIVE_OFFSET + 1)
 
     def can_hold(self, last_offset: int) -> bool:
         return last_offset - self.base_offset <= _MAX_RELATIVE_OFFSET
@@ -437,58 +445,82 @@ class Segment:
         self.file.truncate(self.size)
         self.txn_index.drop_tail(next_offset)
 
-    def recover(self, visit: Callable[[int, BatchHeader, memoryview], None]) -> Recovered:
-        """Check every batch, rebuild the indexes, cut off what is no batch. `visit(position, header, batch)` sees
-        each, and adds to the transaction index, which it can tell from the producers only."""
+    def recover(self, visit: Callable[[BatchHeader, memoryview], None]) -> Generator[int, None, Recovered]:
+        """Check every batch up to the first thing that is none, and rebuild the indexes; yields the bytes that were
+        looked at. The caller decides about what is left, and then calls `end_at`.
+
+        `visit(header, batch)` sees every batch of a producer, and the first one of each leader epoch; it adds to the
+        transaction index, which it can tell from the producers only.
+        """
         size = self.file.size()
         self._empty_indexes()
         self.txn_index.reset()
-        next_offset = self.base_offset
-        position = batches = 0
+        offset_index, time_index, interval = self.offset_index, self.time_index, self.index_interval_bytes
+        highest = self.base_offset + _MAX_RELATIVE_OFFSET
+        next_offset = newest_offset = self.base_offset
+        newest = leader_epoch = -1
+        position = batches = since = 0
         reason = ""
-        chunk = memoryview(b"")
-        chunk_start = 0
-        while position < size:
-            at = position - chunk_start
-            if at + HEADER_SIZE > len(chunk):
-                chunk_start, at = position, 0
-                chunk = memoryview(self.file.pread(_RECOVERY_BYTES, position))
-                if len(chunk) < HEADER_SIZE:
-                    reason = "a header is cut off"
+        wanted = _RECOVERY_BYTES
+        unpack = HEADER.unpack_from
+        # Once per batch of everything that a crash leaves: nothing is called here that need not be.
+        while position < size and not reason:
+            chunk = memoryview(self.file.pread(wanted, position))
+            at, end = 0, len(chunk)
+            if end < min(wanted, size - position):
+                raise OSError(errno.EIO, "segment is shorter than it was", self.path(names.LOG))
+            wanted = _RECOVERY_BYTES
+            while at + HEADER_SIZE <= end:
+                fields = unpack(chunk, at)
+                base_offset, length, epoch, magic, crc, _, last_delta, _, timestamp, producer_id, _, _, _ = fields
+                after = at + LOG_OVERHEAD + length
+                last_offset = base_offset + last_delta
+                if magic != MAGIC or length < MIN_BATCH_LENGTH or last_delta < 0:
+                    reason = "not a batch"
                     break
-            header = BatchHeader.parse(chunk, at)
-            reason = self._verdict(header, position, size, next_offset)
-            if reason:
-                break
-            length = header.size_in_bytes
-            if at + length > len(chunk):
-                chunk_start, at = position, 0
-                chunk = memoryview(self.file.pread(max(_RECOVERY_BYTES, length), position))
-            if not verify_crc(chunk, at, header):
-                reason = "the checksum does not match"
-                break
-            visit(position, header, chunk[at : at + length])
-            self._account(position, length, header.last_offset, header.max_timestamp)
-            if self.offset_index.pending >= _MAX_PENDING_ENTRIES:
+                if position + after > size:
+                    reason = "a batch is cut off"
+                    break
+                if base_offset < next_offset or last_offset > highest:
+                    reason = f"offset {base_offset} is out of place"
+                    break
+                if after > end:
+                    wanted = max(_RECOVERY_BYTES, after - at)
+                    break
+                if crc32c(chunk[at + CRC_START : after]) != crc:
+                    reason = "the checksum does not match"
+                    break
+                if producer_id >= 0 or epoch != leader_epoch:
+                    leader_epoch = epoch
+                    visit(BatchHeader._make(fields), chunk[at:after])
+                if timestamp > newest:
+                    newest, newest_offset = timestamp, last_offset
+                if since > interval:
+                    offset_index.append(last_offset, position + at)
+                    time_index.append(newest, newest_offset)
+                    since = 0
+                since += after - at
+                next_offset = last_offset + 1
+                batches += 1
+                at = after
+            else:
+                if at == 0:
+                    reason = "a header is cut off"
+            position += at
+            if offset_index.pending >= _MAX_PENDING_ENTRIES:
                 self.write_indexes()
-            next_offset = header.next_offset
-            batches += 1
-            position += length
-        truncated = size - position
-        if truncated:
+            yield at
+        self._max_timestamp, self._max_timestamp_offset = newest, newest_offset
+        self._bytes_since_index = since
+        self.size = position
+        return Recovered(next_offset, batches, size - position, reason)
+
+    def end_at(self, position: int) -> None:
+        """After `recover`: nothing lies behind this any more."""
+        if self.file.size() > position:
             self.file.truncate(position)
         self.size = position
         self.seal()
-        return Recovered(next_offset, batches, truncated, reason)
-
-    def _verdict(self, header: BatchHeader, position: int, size: int, next_offset: int) -> str:
-        if header.magic != MAGIC or header.batch_length < MIN_BATCH_LENGTH or header.last_offset_delta < 0:
-            return "not a batch"
-        if position + header.size_in_bytes > size:
-            return "a batch is cut off"
-        if header.base_offset < next_offset or not self.can_hold(header.last_offset):
-            return f"offset {header.base_offset} is out of place"
-        return ""
 
     def close(self) -> None:
         for name in ("file", "offset_index", "time_index", "txn_index"):

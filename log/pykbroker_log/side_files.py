@@ -9,6 +9,8 @@ Invariants:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pykbroker_log import names
 from pykbroker_log.checkpoints import (
     MalformedFile,
@@ -76,6 +78,10 @@ class SideFiles:
         write_new(self._disk, path, producers.encode(), sync=False)
         self.snapshots.append(offset)
         self._unsynced.append(path)
+
+    def found_unsynced(self, offsets: Iterable[int]) -> None:
+        """Snapshots that loading has written."""
+        self._unsynced += map(self.snapshot_path, offsets)
 
     def drop_snapshots(self, *, above: int) -> None:
         for offset in [offset for offset in self.snapshots if offset > above]:

@@ -14,10 +14,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from pykbroker_log.log_config import LogConfig
+from pykbroker.workers import finish
+from pykbroker_log.log_config import LogConfig, StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_log.partition_log import PartitionLog
+from pykbroker_log.producers import DEFAULT_EXPIRATION_MS
+from pykbroker_log.recovery import recover
 from tests.log.helpers import NOW, TOPIC_ID, batch, check_consistent, values
 
 CONFIG = LogConfig(
@@ -158,15 +161,42 @@ class Workload:
         self.moment(begun)
 
 
-def start_again(disk: MemoryDisk) -> PartitionLog | None:
+def start_again(disk: MemoryDisk, *, apart: bool = False) -> PartitionLog | None:
+    """`apart`: recovered by the job of a worker process, then opened as after a clean stop."""
     if not disk.exists("data"):
         return None
     log_dir = LogDir.open(disk, "data", DIRECTORY_ID, NOW)
-    return log_dir.open_log("t", 0, TOPIC_ID, CONFIG, NOW)
+    if apart and log_dir.is_unrecovered("t", 0):
+        recover_apart(log_dir)
+    log = log_dir.open_log("t", 0, TOPIC_ID, CONFIG, NOW)
+    assert not (apart and log.recovery), log.recovery
+    return log
+
+
+def recover_apart(log_dir: LogDir) -> None:
+    unrecovered = log_dir.unrecovered("t", 0, CONFIG, NOW, producer_id_expiration_ms=DEFAULT_EXPIRATION_MS)
+    recovered = finish(recover, log_dir.disk, unrecovered)
+    log_dir.recovered("t", 0, recovered.log_end_offset)
+
+
+def interrupted(disk: MemoryDisk, rng: random.Random) -> MemoryDisk:
+    """The power goes again while the log is being recovered, or when that has just been checkpointed."""
+    if not disk.exists("data"):
+        return disk
+    operation = rng.choice(["pwritev", "truncate", "rename", "unlink", "fsync", "fsync_dir", "create"])
+    disk.fail_next(operation, skip=rng.randrange(6), count=None)
+    try:
+        log_dir = LogDir.open(disk, "data", DIRECTORY_ID, NOW)
+        if log_dir.is_unrecovered("t", 0):
+            recover_apart(log_dir)
+            log_dir.checkpoint()
+    except (OSError, StorageError):
+        pass
+    return disk.power_loss(rng.choice(list(Survive)), torn=rng.random() < 0.5, choose=rng.randrange)
 
 
 def check(workload: Workload, calls: int, after: MemoryDisk, what: str) -> None:
-    log = start_again(after)
+    log = start_again(after, apart=calls % 2 == 1)
     past = [moment for moment in workload.moments if moment.done <= calls]
     if log is None:
         assert not past or past[-1].promised == 0, what
@@ -243,6 +273,8 @@ def lose_power(workload: Workload) -> None:
         for mode in modes if seed % 3 == 0 else [rng.choice(modes)]:
             survive = Survive(mode.split()[0])
             after = replayed.power_loss(survive, torn=mode.endswith("torn"), choose=rng.randrange)
+            if rng.random() < 0.3:
+                after = interrupted(after, rng)
             last = calls[count - 1] if count else None
             check(
                 workload,

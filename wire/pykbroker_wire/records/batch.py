@@ -54,7 +54,8 @@ _INT64 = Struct(">q")
 _INT32 = Struct(">i")
 _INT16 = Struct(">h")
 _UINT32 = Struct(">I")
-_CRC_START = 21
+CRC_START = 21
+"""Where what the CRC covers begins."""
 
 
 class CorruptBatch(ValueError):
@@ -160,7 +161,7 @@ def verify_crc(buf: Buffer, pos: int, header: BatchHeader) -> bool:
     end = pos + header.size_in_bytes
     if header.batch_length < MIN_BATCH_LENGTH or end > len(buf):
         return False
-    crc: int = crc32c(memoryview(buf)[pos + _CRC_START : end])
+    crc: int = crc32c(memoryview(buf)[pos + CRC_START : end])
     return crc == header.crc
 
 
@@ -181,7 +182,7 @@ def restamp_timestamp(
     attributes = header.attributes & (CODEC_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON) | flag
     _INT16.pack_into(buf, pos + 21, attributes)
     _INT64.pack_into(buf, pos + 35, max_timestamp)
-    _UINT32.pack_into(buf, pos + 17, crc32c(memoryview(buf)[pos + _CRC_START : pos + header.size_in_bytes]))
+    _UINT32.pack_into(buf, pos + 17, crc32c(memoryview(buf)[pos + CRC_START : pos + header.size_in_bytes]))
 
 
 # --- building ---------------------------------------------------------------------------------------------------------
