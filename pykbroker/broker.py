@@ -4,8 +4,8 @@ A node has a controller half, a broker half, or both (process.roles). The halves
 metadata log and
 exchange protocol messages over a channel: in memory when combined, a connection otherwise.
 
-Start: directories locked and formatted -> quorum -> controller half -> broker half registered, its logs recovered ->
-unfenced -> ready.
+Start: directories locked and formatted -> quorum -> controller half -> broker half registered ->
+unfenced -> ready; logs are opened on first use, or recovered, while it serves.
 Stop: controlled shutdown -> listeners -> coordinators -> quorum -> directories, and with them their logs.
 """
 
@@ -392,17 +392,16 @@ class Node:
         await lifecycle.caught_up
         for name, level in not_served(loader.image).items():
             logger.warning("Feature %s is finalised at %d, is not served here, and stays as it is", name, level)
-        # The image has everything up to this broker's registration: what was there before is recovered before clients
-        # come.
+        # The image has everything up to this broker's registration. Logs are opened on first use, and the rest when
+        # clients are served; those that an unclean stop has left come back one by one.
         replicas.start()
-        while replicas.open_all():  # noqa: ASYNC110  # a turn of the loop between two batches of logs
-            await asyncio.sleep(0)
         self._upkeep = Upkeep(runtime, config, replicas)
         self._upkeep.start()
         transactions.start()
         await lifecycle.ready_to_unfence()
         for listener in self._listeners_of(config.listeners.broker):
             await listener.serve()
+        replicas.open_rest()
 
     def _address_of(self, loader: MetadataLoader, broker_id: int) -> tuple[str, int] | None:
         """Where another broker listens for brokers."""
@@ -447,6 +446,8 @@ class Node:
         broker = self._broker
         broker_epoch = -1
         if broker is not None:
+            # Its workers are gone when the directories are closed, several turns from here.
+            broker.replicas.stop()
             broker.transactions.close()
             broker.groups.close()
             broker.producer_ids.close()

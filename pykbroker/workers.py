@@ -128,7 +128,10 @@ class Workers:
         with self._lock:
             if self._closed:
                 raise WorkerDied("the workers have been closed")
-            worker = self._idle.pop() if self._idle else _Worker()
+            try:
+                worker = self._idle.pop() if self._idle else _Worker()
+            except OSError as error:
+                raise WorkerDied(f"a worker process cannot be started: {error}") from error
             self._busy.add(worker)
             return worker
 

@@ -17,7 +17,7 @@ Invariants:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 
 from pykbroker_log import names
@@ -187,6 +187,19 @@ class LogDir:
     @property
     def partition_count(self) -> int:
         return len(self._folders)
+
+    @property
+    def partitions(self) -> Set[TopicPartition]:
+        """Those that have a folder here, open or not."""
+        return self._folders
+
+    def stored_bytes(self, topic: str, partition: int) -> int:
+        """How large a log is that is not open."""
+        path = f"{self.path}/{names.partition_dir(topic, partition)}"
+        try:
+            return sum(size for name, size in self.disk.scan(path) if name.endswith(names.LOG))
+        except OSError as error:
+            raise self._failed(error) from error
 
     def holds(self, topic: str, partition: int) -> bool:
         """Whether the partition has a folder here."""

@@ -101,6 +101,7 @@ BROKER: frozenset[str] = frozenset(
         "min.insync.replicas",
         "node.id",
         "num.partitions",
+        "num.recovery.threads.per.data.dir",
         "offset.metadata.max.bytes",
         "offsets.commit.timeout.ms",
         "offsets.load.buffer.size",

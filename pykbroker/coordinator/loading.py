@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Generic, Protocol
 
@@ -81,6 +82,9 @@ class Loading(Generic[S]):
 
     def begin(self, host: Host[S]) -> None:
         host.load = self._read_log(host)
+        host.partition.when_recovered(partial(self._enqueue, host))
+
+    def _enqueue(self, host: Host[S]) -> None:
         self._waiting.append(host)
         self._schedule()
 
@@ -101,7 +105,7 @@ class Loading(Generic[S]):
     def turn(self, host: Host[S], steps: int = LOAD_TURN_STEPS) -> None:
         """Some of it; afterwards the host is ready, or not yet, or (without `load`) never."""
         load = host.load
-        if load is None:
+        if load is None or host.partition.recovering:
             return
         until = self._loop.time() + LOAD_TURN_SECONDS
         try:

@@ -149,16 +149,21 @@ class Directories:
         try:
             if not log_dir.offline:
                 description.total_bytes, description.usable_bytes = log_dir.usage()
+                held = log_dir.partitions if wanted is None else log_dir.partitions & wanted
+                description.replicas = [_replica(log_dir, topic, index) for topic, index in sorted(held)]
         except StorageError as error:
             self._on_error(error)
         if log_dir.offline:
-            description.error = ErrorCode.KAFKA_STORAGE_ERROR
-            return description
-        for (topic, index), log in log_dir.logs.items():
-            if wanted is None or (topic, index) in wanted:
-                lag = max(0, log.high_watermark - log.log_end_offset)
-                description.replicas.append(ReplicaDescription(topic, index, log.size_bytes, lag))
+            return LogDirDescription(log_dir.path, ErrorCode.KAFKA_STORAGE_ERROR)
         return description
+
+
+def _replica(log_dir: LogDir, topic: str, index: int) -> ReplicaDescription:
+    log = log_dir.logs.get((topic, index))
+    if log is None:
+        # Nobody has opened it since the start.
+        return ReplicaDescription(topic, index, log_dir.stored_bytes(topic, index), 0)
+    return ReplicaDescription(topic, index, log.size_bytes, max(0, log.high_watermark - log.log_end_offset))
 
 
 def _offline(log_dir: LogDir) -> int:

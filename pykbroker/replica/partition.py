@@ -11,13 +11,14 @@ acks=all is refused before the append while the ISR is below min.insync.replicas
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from pykbroker.replica.isr import high_watermark
 from pykbroker_log.log_config import MAX_INT64, AppendOrigin, StorageError
 from pykbroker_log.partition_log import AppendInfo, PartitionLog, ReadResult
-from pykbroker_log.producers import ActiveProducer
+from pykbroker_log.producers import ActiveProducer, BatchMetadata
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.control import end_txn_marker
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from pykbroker.metadata.image import PartitionImage
     from pykbroker.replica.parked import ParkedFetch
     from pykbroker.replica.table import ReplicaTable
+
+logger = logging.getLogger(__name__)
 
 Committed = Callable[[ErrorCode], None]
 #: How many bytes became readable, where nobody counted them: worth reading again for everyone.
@@ -39,6 +42,7 @@ class Partition:
         "_commit_waiters",
         "_followers",
         "_log",
+        "_recovery",
         "_sequence",
         "fetch_waiters",
         "index",
@@ -73,6 +77,8 @@ class Partition:
         #: in the order in which they came: who waits longest is told first, and the same run tells in the same order
         self.fetch_waiters: dict[ParkedFetch, None] = {}
         self._log: PartitionLog | None = None
+        # Who waits for the log while it is being recovered; None: nobody has to.
+        self._recovery: list[Callable[[], None]] | None = None
         self._followers: dict[int, int] = {}
         self._alone = False
         self._commit_waiters: list[tuple[int, int, Committed]] = []
@@ -85,11 +91,13 @@ class Partition:
 
     @property
     def log(self) -> PartitionLog:
-        """The log, opened on first use. Raises KAFKA_STORAGE_ERROR."""
+        """The log, opened on first use. Raises KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER while it is recovered."""
         log = self._log
         if log is None:
             if self.offline:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: its log directory is offline")
+            if self._recovery is not None:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self}: its log is being recovered")
             log = self._log = self.table.open_log(self)
             self._begin_epoch(log)
             self._advance()
@@ -102,6 +110,33 @@ class Partition:
     @property
     def high_watermark(self) -> int:
         return self.log.high_watermark
+
+    @property
+    def recovering(self) -> bool:
+        """An unclean stop has left the log, and it is not checked yet."""
+        return self._recovery is not None
+
+    def await_recovery(self) -> None:
+        """Nobody is to open the log before `recovered`."""
+        self._recovery = []
+
+    def when_recovered(self, callback: Callable[[], None]) -> None:
+        """Call back once the log can be opened, or is known to be lost; at once if it can."""
+        if self._recovery is None:
+            callback()
+        else:
+            self._recovery.append(callback)
+
+    def recovered(self, batches: Mapping[int, list[BatchMetadata]] | None = None) -> None:
+        """The log is as a clean stop leaves one: open it and tell who waits. `batches` of producers, which only the
+        recovery has read."""
+        waiting, self._recovery = self._recovery or [], None
+        try:
+            self.log.producers.remember(batches or {})
+        except KafkaError as error:
+            logger.error("Partition %s: its log cannot be opened: %s", self, error.message)
+        for callback in waiting:
+            callback()
 
     # -- role ---------------------------------------------------------------------------------------------------------
 
@@ -360,6 +395,9 @@ class Partition:
         """Its directory failed. Reads that were handed out stay valid; nothing more is opened."""
         self.offline = True
         self._log = None
+        waiting, self._recovery = self._recovery or [], None
+        for callback in waiting:
+            callback()
         self._fail_waiters(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def detach(self) -> PartitionLog | None:
@@ -367,5 +405,6 @@ class Partition:
         self.is_leader = False
         self.leader_id = -1
         log, self._log = self._log, None
+        self._recovery = None
         self._fail_waiters(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return log

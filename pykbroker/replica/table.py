@@ -9,6 +9,7 @@ partitions should exist (the controller).
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from pykbroker.metadata.names import INTERNAL_TOPICS
 from pykbroker.replica.deadlines import Deadlines
 from pykbroker.replica.directories import Directories
 from pykbroker.replica.partition import Partition
+from pykbroker.replica.recovery import LogRecovery
 from pykbroker_log.log_config import LogConfig, StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.partition_log import InconsistentTopicId, PartitionLog
@@ -33,8 +35,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Leadership = Callable[[Partition, bool, int], None]
-#: Logs opened in one turn of the loop after partitions were made: an answer that is on its way takes a few turns.
-OPEN_PER_TURN = 1
+#: Between two logs that are opened because nobody has asked for them: clients have asked for something else.
+OPEN_PAUSE_SECONDS = 0.001
 
 
 class ReplicaTable:
@@ -69,7 +71,10 @@ class ReplicaTable:
         # Bytes that became readable, for all readers and for read-committed ones, of partitions that parked fetches
         # wait for.
         self._changed: dict[Partition, tuple[int, int]] = {}
-        self._to_open: list[Partition] = []
+        self.recovery = LogRecovery(runtime, metrics, self)
+        # Partitions whose logs nobody has opened: made before the start, and since.
+        self._from_before: deque[Partition] = deque()
+        self._to_open: deque[Partition] = deque()
         self._started = False
         name = "kafka.server:type=BrokerTopicMetrics,name="
         self.messages_in = metrics.counter(name + "MessagesInPerSec")
@@ -129,15 +134,19 @@ class ReplicaTable:
                     mine = self._partitions.get(changed.name, {}).get(index)
                     if mine is not None:
                         self._remove(mine)
-        if self._to_open and self._started:
-            self.runtime.loop.call_soon(self._open_some)
+        if self._to_open:
+            self.runtime.loop.call_soon(self._open_next)
 
     def _apply(self, topic: str, topic_id: bytes, index: int, image: PartitionImage) -> None:
         partitions = self._partitions.setdefault(topic, {})
         partition = partitions.get(index)
         if partition is None:
             partition = partitions[index] = Partition(self, topic, index, topic_id, is_new=self._started)
-            self._to_open.append(partition)
+            log_dir = self.directories.holding(topic, index)
+            if log_dir is not None and log_dir.is_unrecovered(topic, index):
+                self.recovery.add(partition)
+            else:
+                (self._to_open if self._started else self._from_before).append(partition)
         became_leader, stopped = partition.update(image, self.node_id)
         if became_leader or stopped:
             for callback in self._leadership:
@@ -164,6 +173,7 @@ class ReplicaTable:
                 log.config = self.topic_config(partition.topic)
                 log.producers.expiration_ms = expiration_ms
                 log.producers.verify = verify
+        self.recovery.fill()
 
     def topic_config(self, topic: str) -> LogConfig:
         """The configuration in effect: the topic's own over the broker's (`config` has the dynamic layers)."""
@@ -176,30 +186,45 @@ class ReplicaTable:
     # -- logs ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """The metadata is complete: set aside folders that it does not know; `open_all` opens the logs. One bad folder
-        raises nothing."""
+        """The metadata is complete: set aside folders that it does not know, begin to recover what was not stopped
+        cleanly. One bad folder raises nothing."""
         self._started = True
         self.directories.set_strays_aside(self._is_mine)
+        self.recovery.begin()
+
+    def open_rest(self) -> None:
+        """Clients are served: open, one by one, the logs that none of them has asked for. Retention, cleaning and
+        those who count bytes want to see them all."""
+        while self._from_before:
+            if self._open_if_held(self._from_before.popleft()):
+                self.runtime.loop.call_later(OPEN_PAUSE_SECONDS, self.open_rest)
+                return
+
+    def stop(self) -> None:
+        """The node stops: no log is opened any more that nobody has asked for."""
+        self._from_before.clear()
+        self._to_open.clear()
+        self.recovery.stop()
 
     def _is_mine(self, topic: str, index: int, topic_id: bytes | None) -> bool:
         partition = self._partitions.get(topic, {}).get(index)
         return partition is not None and (topic_id is None or topic_id == partition.topic_id)
 
-    def open_all(self) -> int:
-        """Open what is not open yet, at most OPEN_PER_TURN logs; returns how many are left."""
-        batch, self._to_open = self._to_open[:OPEN_PER_TURN], self._to_open[OPEN_PER_TURN:]
-        for partition in batch:
-            if self.find(partition.topic, partition.index) is not partition:
-                continue
-            try:
-                _ = partition.log
-            except KafkaError as error:
-                logger.error("Partition %s: its log cannot be opened: %s", partition, error.message)
-        return len(self._to_open)
+    def _open_next(self) -> None:
+        """A log of a partition that was just made; an answer that is on its way takes a few turns."""
+        if self._to_open:
+            self._open_if_held(self._to_open.popleft())
+            self.runtime.loop.call_soon(self._open_next)
 
-    def _open_some(self) -> None:
-        if self.open_all():
-            self.runtime.loop.call_soon(self._open_some)
+    def _open_if_held(self, partition: Partition) -> bool:
+        """Whether it was necessary."""
+        if partition.log_if_open is not None or self.find(partition.topic, partition.index) is not partition:
+            return False
+        try:
+            _ = partition.log
+        except KafkaError as error:
+            logger.error("Partition %s: its log cannot be opened: %s", partition, error.message)
+        return True
 
     def open_log(self, partition: Partition) -> PartitionLog:
         """Called by the partition on first use. Raises KAFKA_STORAGE_ERROR."""
@@ -251,6 +276,7 @@ class ReplicaTable:
         delay_ms = self.topic_config(partition.topic).file_delete_delay_ms
         self._topic_configs.pop(partition.topic, None)
         log = partition.detach()
+        self.recovery.forget(lambda other: other is partition)
         if was_leader:
             for callback in self._leadership:
                 callback(partition, False, partition.leader_epoch)
@@ -297,6 +323,7 @@ class ReplicaTable:
             for partition in self:
                 if log_dir.holds(partition.topic, partition.index):
                     partition.take_offline()
+            self.recovery.forget(lambda partition: partition.offline)
             self._on_directory_failure(log_dir, error)
 
     def delete_records(self, topic: str, index: int, offset: int) -> int:

@@ -155,9 +155,24 @@ class FakePartition:
         #: what `start_verification` gives, or raises
         self.guard: object | None = None
         self.unverifiable: ErrorCode | None = None
+        #: an unclean stop has left its log
+        self.recovering = False
+        self.recovery_waiters: list[Callable[[], None]] = []
 
     def __repr__(self) -> str:
         return f"{self.topic}-{self.index}"
+
+    def when_recovered(self, callback: Callable[[], None]) -> None:
+        if self.recovering:
+            self.recovery_waiters.append(callback)
+        else:
+            callback()
+
+    def recovered(self) -> None:
+        self.recovering = False
+        waiters, self.recovery_waiters = self.recovery_waiters, []
+        for callback in waiters:
+            callback()
 
     def append(
         self,
@@ -255,8 +270,9 @@ class Replicas:
         assert topic == TOPIC
         return self.partitions[index]
 
-    def lead(self, index: int = 0) -> FakePartition:
+    def lead(self, index: int = 0, *, recovering: bool = False) -> FakePartition:
         partition = FakePartition(index, self.logs.setdefault(index, Log()))
+        partition.recovering = recovering
         partition.topic = self.topic
         self.partitions[index] = partition
         self.epoch += 1

@@ -472,6 +472,27 @@ def test_a_marker_that_cannot_be_written_changes_nothing(machine: Machine) -> No
     assert {done(late), done(lost)} == {ErrorCode.NOT_COORDINATOR}
 
 
+def test_loading_waits_for_a_log_that_is_being_recovered(machine: Machine) -> None:
+    log = machine.lead().log
+    log.append(build_batch([(b"n", b"v", (), 0)]))
+    machine.replicas.lose()
+    partition = machine.replicas.lead(recovering=True)
+    machine.loop.settle()
+    assert machine.submit(read) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert end(machine) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    partition.recovered()
+    machine.loop.settle()
+    assert machine.submit(read) == ["n"]
+
+
+def test_a_leadership_that_ends_before_the_log_is_recovered(machine: Machine) -> None:
+    partition = machine.replicas.lead(recovering=True)
+    machine.replicas.lose()
+    partition.recovered()
+    machine.loop.settle()
+    assert machine.submit(read) is ErrorCode.NOT_COORDINATOR
+
+
 def test_no_marker_while_the_log_is_loaded(machine: Machine) -> None:
     log = machine.lead().log
     log.append(build_batch([(f"n{number}".encode(), b"v", (), 0) for number in range(2_000)]))

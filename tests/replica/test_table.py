@@ -7,7 +7,6 @@ import errno
 import pytest
 
 from pykbroker.replica.partition import Partition
-from pykbroker.replica.table import OPEN_PER_TURN
 from pykbroker.replica.upkeep import Upkeep
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.stored.metadata import RemoveTopicRecord
@@ -37,14 +36,14 @@ def test_what_is_not_here(world: World) -> None:
     assert code_of(world, "u", 0) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_logs_are_opened_a_few_in_a_turn_and_on_first_use(world: World) -> None:
-    world.publish(*topic("t", OPEN_PER_TURN + 3, (1,)))
+def test_logs_are_opened_one_in_a_turn_and_on_first_use(world: World) -> None:
+    world.publish(*topic("t", 4, (1,)))
     partitions = list(world.replicas)
     assert not world.folders()
     append(partitions[-1])
     assert world.folders() == [f"t-{len(partitions) - 1}"]
     world.loop.turn()
-    assert len(world.folders()) == OPEN_PER_TURN + 1
+    assert len(world.folders()) == 2
     world.loop.settle()
     assert len(world.folders()) == len(partitions)
 

@@ -64,16 +64,21 @@ class FakeRuntime:
 
 
 class World:
-    """Node 1. `publish` replays records; `loop.settle()` runs what they caused."""
+    """Node 1. `publish` replays records; `loop.settle()` runs what they caused.
 
-    def __init__(self, directories: int = 1) -> None:
+    With a `disk` that another world has left it waits for `replicas.start()`.
+    """
+
+    def __init__(
+        self, directories: int = 1, *, disk: MemoryDisk | None = None, config: dict[str, str] | None = None
+    ) -> None:
         self.loop = Loop()
-        self.disk = MemoryDisk()
+        self.disk = disk or MemoryDisk()
         self.runtime = cast(Runtime, FakeRuntime(self.loop, self.disk))
-        self.config = self.config_with({})
+        self.config = self.config_with(config or {})
         self.metrics = Metrics()
         self.log_dirs = []
-        for number in range(directories):
+        for number in range(len(disk.list(".")) if disk is not None else directories):
             self.disk.make_dirs(f"d{number}")
             self.log_dirs.append(LogDir.open(self.disk, f"d{number}", directory_id(number), NOW_MS))
         self.failures: list[tuple[LogDir, StorageError]] = []
@@ -86,7 +91,8 @@ class World:
             self.metrics,
             lambda log_dir, error: self.failures.append((log_dir, error)),
         )
-        self.replicas.start()
+        if disk is None:
+            self.replicas.start()
 
     @staticmethod
     def config_with(values: dict[str, str]) -> Config:

@@ -150,7 +150,7 @@ class SimRuntime:
         future: asyncio.Future[T] = self.loop.create_future()
 
         def run() -> None:
-            if not self.alive:
+            if not self.alive or future.cancelled():
                 return
             try:
                 result = function(*args)
