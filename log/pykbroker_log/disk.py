@@ -6,26 +6,61 @@ means (callers turn `OSError` into `StorageError`).
 Invariants:
 * Nothing else in log/ or raft/ imports `os` or `mmap`, or calls `open` (tests/log/test_house.py).
 * `pwritev` has written everything or raised; after an error any prefix of the data may be in the file.
-* A map is read-only, is never stored to, and is only handed out as a memoryview for a transport: Python code reads
-  with `pread`, because touching a map behind a truncated end kills the process (SIGBUS) where `pread` comes back
-  short.
+* Nothing is mapped: touching a map behind a truncated end kills the process (SIGBUS), a map holds memory areas and, in
+  Python, a descriptor. What a transport is to send without a copy is a `Region`, for sendfile(2).
+* A descriptor is closed when nobody uses it any more, and how many are open is bounded.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
-import mmap
 import os
 import resource
+from _thread import get_ident
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
 from typing import Protocol, TypeAlias
+
+from pykbroker_log.page_cache import NO_WAIT, Probe, probes
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 # writev(2) takes at most IOV_MAX (1024 on Linux and macOS) buffers.
 _MAX_BUFFERS = 1024
 _MAX_OPEN_FILES = 16 * 1024
+# Up to here a read that does not wait is tried at once; a larger one is asked about first, so that nothing is copied
+# in vain.
+_TRY_BYTES = 64 * 1024
+# A thread reads what is cold in pieces of this size, into memory that it throws away.
+_LOAD_BYTES = 256 * 1024
+
+
+class ColdRead(Exception):
+    """The bytes [offset, offset + length) of `file` are not in memory, and the reader is not to wait for the device:
+    `file.load(offset, length)` on a thread, then read again."""
+
+    def __init__(self, file: File, offset: int, length: int) -> None:
+        super().__init__(offset, length)
+        self.file = file
+        self.offset = offset
+        self.length = length
+
+
+class Region(Protocol):
+    """A piece of a file that goes to a socket without passing through this process. It stays readable when the file is
+    closed, renamed or unlinked; what is cut off the file comes back short."""
+
+    def __len__(self) -> int: ...
+
+    def is_resident(self, position: int, length: int) -> bool: ...
+
+    def load(self, position: int, length: int) -> None: ...
+
+    def send(self, socket: int, position: int, length: int) -> int: ...
+
+    def pread(self, size: int, position: int) -> bytes: ...
 
 
 class File(Protocol):
@@ -39,7 +74,9 @@ class File(Protocol):
 
     def size(self) -> int: ...
 
-    def map(self, length: int) -> memoryview | None: ...
+    def load(self, offset: int, length: int) -> None: ...
+
+    def region(self, offset: int, length: int) -> Region | None: ...
 
     def close(self) -> None: ...
 
@@ -49,6 +86,8 @@ class Lock(Protocol):
 
 
 class Disk(Protocol):
+    def without_waiting(self) -> AbstractContextManager[None]: ...
+
     def open(self, path: str, *, create: bool = False) -> File: ...
 
     def exists(self, path: str) -> bool: ...
@@ -124,6 +163,8 @@ def remove_tree(disk: Disk, path: str) -> None:
 
 # ----------------------------------------------------------------------------------------------------------------- OS
 
+#: Whether regions can be sent here.
+SENDS_FILES = hasattr(os, "sendfile")
 _HAS_PWRITEV = hasattr(os, "pwritev")
 # fdatasync also writes the size, which is all that a reader after a crash needs; fsync would add the time stamps.
 # macOS has neither in the sense that matters: only F_FULLFSYNC empties the drive's cache.
@@ -131,69 +172,155 @@ _FULL_SYNC = getattr(fcntl, "F_FULLFSYNC", None)
 _sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 
 
+class _Descriptor:
+    """Closed when the last reference goes: who uses the number holds the object, so a descriptor is never closed, let
+    alone become another file's, under a call in another thread or a region that waits to be sent."""
+
+    __slots__ = ("_all", "fd", "regions")
+
+    def __init__(self, fd: int, registry: dict[int, None]) -> None:
+        self.fd = fd
+        self.regions = 0
+        self._all = registry
+        registry[fd] = None
+
+    def __del__(self) -> None:
+        # First: closed, the number may be another file's at once.
+        self._all.pop(self.fd, None)
+        try:
+            os.close(self.fd)
+        except OSError:
+            pass  # the device failed; who wrote has been told by fsync
+
+
+class OsRegion:
+    __slots__ = ("_descriptor", "_disk", "_length", "_offset")
+
+    def __init__(self, disk: OsDisk, descriptor: _Descriptor, offset: int, length: int) -> None:
+        self._disk = disk
+        self._descriptor = descriptor
+        self._offset = offset
+        self._length = length
+        if not descriptor.regions:
+            disk.lent += 1
+        descriptor.regions += 1
+
+    def __del__(self) -> None:
+        self._descriptor.regions -= 1
+        if not self._descriptor.regions:
+            self._disk.lent -= 1
+
+    def __len__(self) -> int:
+        return self._length
+
+    def is_resident(self, position: int, length: int) -> bool:
+        """Whether `send` of these bytes waits for no device."""
+        return self._disk._is_resident(self._descriptor.fd, self._offset + position, length)
+
+    def load(self, position: int, length: int) -> None:
+        """Wait for the device: for a thread."""
+        self._disk._load(self._descriptor.fd, self._offset + position, length)
+
+    def send(self, socket: int, position: int, length: int) -> int:
+        """sendfile(2): how many bytes the socket took. Raises BlockingIOError when it takes none, OSError; what is no
+        longer in the file is EIO."""
+        count = os.sendfile(socket, self._descriptor.fd, self._offset + position, length)
+        if not count:
+            raise OSError(errno.EIO, "the file is shorter than it was")
+        return count
+
+    def pread(self, size: int, position: int) -> bytes:
+        return os.pread(self._descriptor.fd, min(size, self._length - position), self._offset + position)
+
+
 class OsFile:
-    """A file whose descriptor comes and goes: the disk closes the ones that were not used for longest.
+    """A file whose descriptor comes and goes: the disk gives up the ones that were not used for longest.
 
-    Calls may come from several threads. None of them can be handed a descriptor that is closed meanwhile, let
-    alone one that has become another file: a call first pins the file, then takes the descriptor; who closes first
-    takes the descriptor away, then looks for pins, and leaves a pinned one to be closed later. (Each step is one
-    bytecode under the GIL.)
-
-    The path is needed again, so a file is closed by its owner before its name changes.
+    Calls may come from several threads. The path is needed again, so a file is closed by its owner before its name
+    changes.
     """
 
-    __slots__ = ("_disk", "_fd", "_path", "_pins", "_view", "recent")
+    __slots__ = ("_descriptor", "_disk", "_path", "recent")
 
-    def __init__(self, disk: OsDisk, path: str, fd: int) -> None:
+    def __init__(self, disk: OsDisk, path: str, descriptor: _Descriptor) -> None:
         self._disk = disk
         self._path = path
-        self._fd = fd
-        self._pins: list[None] = []
-        self._view: memoryview | None = None
+        self._descriptor: _Descriptor | None = descriptor
         #: used since the disk last looked for something to close
         self.recent = True
 
-    def _take(self) -> int:
-        """The descriptor; the caller has pinned the file."""
+    def _take(self) -> _Descriptor:
+        """The caller keeps it for as long as it uses the number."""
         self.recent = True
-        fd = self._fd
-        return fd if fd >= 0 else self._disk._reopen(self)
+        return self._descriptor or self._disk._reopen(self)
 
     def pread(self, size: int, offset: int) -> bytes:
-        self._pins.append(None)
-        try:
-            fd = self._take()
-            data = os.pread(fd, size, offset)
-            if len(data) == size or not data:
-                return data
-            # Short: the end of the file, or a signal in the middle of a large read.
-            parts = [data]
-            got = len(data)
-            while got < size:
-                data = os.pread(fd, size - got, offset + got)
-                if not data:
-                    break
-                parts.append(data)
-                got += len(data)
-            return b"".join(parts)
-        finally:
-            self._pins.pop()
+        """Short only at the end of the file. Raises ColdRead within `without_waiting`."""
+        descriptor = self._take()
+        fd = descriptor.fd
+        hurried = self._disk._hurried
+        if hurried and hurried == get_ident():
+            if size <= _TRY_BYTES and NO_WAIT:
+                return self._pread_at_once(fd, size, offset)
+            if not self._disk._is_resident(fd, offset, size):
+                raise ColdRead(self, offset, size)
+        data = os.pread(fd, size, offset)
+        if len(data) == size or not data:
+            return data
+        # Short: the end of the file, or a signal in the middle of a large read.
+        parts = [data]
+        got = len(data)
+        while got < size:
+            data = os.pread(fd, size - got, offset + got)
+            if not data:
+                break
+            parts.append(data)
+            got += len(data)
+        return b"".join(parts)
+
+    def _pread_at_once(self, fd: int, size: int, offset: int) -> bytes:
+        buffer = bytearray(size)
+        view = memoryview(buffer)
+        got = 0
+        while got < size:
+            try:
+                count = os.preadv(fd, [view[got:]], offset + got, NO_WAIT)
+            except BlockingIOError:
+                raise ColdRead(self, offset, size) from None
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                    raise
+                # A file system that cannot say.
+                count = os.preadv(fd, [view[got:]], offset + got)
+            if not count:
+                break
+            got += count
+        return bytes(view[:got])
+
+    def load(self, offset: int, length: int) -> None:
+        """Wait for the device: for a thread."""
+        self._disk._load(self._take().fd, offset, length)
+
+    def region(self, offset: int, length: int) -> OsRegion | None:
+        """None where regions keep so many descriptors open already that no other may be kept: slow connections hold
+        on to theirs for as long as they like. On one thread."""
+        descriptor = self._take()
+        disk = self._disk
+        if not descriptor.regions and disk.lent >= disk.max_open_files // 2:
+            return None
+        return OsRegion(disk, descriptor, offset, length)
 
     def pwritev(self, buffers: Sequence[Buffer], offset: int) -> int:
         total = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
-        self._pins.append(None)
-        try:
-            fd = self._take()
-            if _HAS_PWRITEV and len(buffers) <= _MAX_BUFFERS:
-                written = os.pwritev(fd, buffers, offset)
-                if written == total:
-                    return total
-            else:
-                written = 0
-            self._write_rest(fd, buffers, offset, written)
-            return total
-        finally:
-            self._pins.pop()
+        descriptor = self._take()
+        if _HAS_PWRITEV and len(buffers) <= _MAX_BUFFERS:
+            written = os.pwritev(descriptor.fd, buffers, offset)
+            if written == total:
+                return total
+        else:
+            written = 0
+        self._write_rest(descriptor.fd, buffers, offset, written)
+        return total
 
     @staticmethod
     def _write_rest(fd: int, buffers: Sequence[Buffer], offset: int, written: int) -> None:
@@ -215,53 +342,40 @@ class OsFile:
                 view = view[count:]
 
     def truncate(self, size: int) -> None:
-        self._view = None
-        self._pins.append(None)
-        try:
-            os.ftruncate(self._take(), size)
-        finally:
-            self._pins.pop()
+        descriptor = self._take()
+        os.ftruncate(descriptor.fd, size)
 
     def fsync(self) -> None:
-        self._pins.append(None)
-        try:
-            fd = self._take()
-            if _FULL_SYNC is not None:
-                fcntl.fcntl(fd, _FULL_SYNC)
-            else:
-                _sync(fd)
-        finally:
-            self._pins.pop()
+        descriptor = self._take()
+        if _FULL_SYNC is not None:
+            fcntl.fcntl(descriptor.fd, _FULL_SYNC)
+        else:
+            _sync(descriptor.fd)
 
     def size(self) -> int:
-        self._pins.append(None)
-        try:
-            return os.fstat(self._take()).st_size
-        finally:
-            self._pins.pop()
-
-    def map(self, length: int) -> memoryview | None:
-        # The memoryview keeps the map alive, and the map keeps a descriptor of its own: the file may be closed,
-        # renamed or unlinked under it, and the disk may forget the map while a reader still has a slice of it.
-        view = self._view
-        if view is not None and len(view) >= length:
-            self.recent = True
-            return view
-        if length <= 0:
-            return None
-        self._pins.append(None)
-        try:
-            view = memoryview(mmap.mmap(self._take(), length, access=mmap.ACCESS_READ))
-        finally:
-            self._pins.pop()
-        self._view = view
-        self._disk._remember_map(self)
-        return view
+        descriptor = self._take()
+        return os.fstat(descriptor.fd).st_size
 
     def close(self) -> None:
-        self._view = None
         self._path = ""  # a call after this one finds no file
         self._disk._forget(self)
+
+
+class _Hurry:
+    """A context manager in two assignments: it is entered for every fetch."""
+
+    __slots__ = ("_disk",)
+
+    def __init__(self, disk: OsDisk) -> None:
+        self._disk = disk
+
+    def __enter__(self) -> None:
+        self._disk._hurried = get_ident()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._disk._hurried = 0
 
 
 class OsLock:
@@ -294,8 +408,8 @@ class OsLock:
 
 
 class OsDisk:
-    """`max_open_files`: descriptors kept by files, by default half of what the process may open; a quarter of that
-    many maps (each holds a descriptor too)."""
+    """`max_open_files`: descriptors of files and of regions, by default half of what the process may open; half of
+    these for regions at most."""
 
     def __init__(self, *, max_open_files: int | None = None) -> None:
         if max_open_files is None:
@@ -304,9 +418,50 @@ class OsDisk:
         self.max_open_files = max(8, max_open_files)
         # In the order of opening; a file that was used since the last look goes to the end instead of being closed.
         self._open: dict[OsFile, None] = {}
-        self._mapped: dict[OsFile, None] = {}
-        # Taken away from a file while a call was using it.
-        self._lingering: list[tuple[OsFile, int]] = []
+        # All that are open, those that only a call or a region still holds too.
+        self._descriptors: dict[int, None] = {}
+        #: how many of them regions hold
+        self.lent = 0
+        # The thread that is not to wait; 0: none.
+        self._hurried = 0
+        self._patience = _Hurry(self)
+        self._probes = probes()
+        self._probe: Probe | None = self._probes.pop(0) if self._probes else None
+
+    # -- what is in memory
+
+    def without_waiting(self) -> AbstractContextManager[None]:
+        """Within it this thread's reads raise `ColdRead` instead of waiting for a device. Not to be nested."""
+        return self._patience
+
+    def _is_resident(self, fd: int, offset: int, length: int) -> bool:
+        probe = self._probe
+        if probe is None:
+            return True
+        try:
+            return probe(fd, offset, length)
+        except OSError:
+            self._next_probe(probe)
+            return self._is_resident(fd, offset, length)
+
+    def _next_probe(self, wrong: Probe) -> None:
+        if self._probe is wrong:
+            self._probe = self._probes.pop(0) if self._probes else None
+
+    def _load(self, fd: int, offset: int, length: int) -> None:
+        position, end = offset, offset + length
+        while position < end:
+            count = len(os.pread(fd, min(_LOAD_BYTES, end - position), position))
+            if not count:
+                return
+            position += count
+        probe = self._probe
+        if probe is not None and not self._is_resident(fd, end - 1, 1) and probe is self._probe:
+            # It was read this moment: a probe that does not see it (overlay file systems have pages of their own)
+            # never will.
+            self._next_probe(probe)
+
+    # -- descriptors
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
         file = OsFile(self, path, self._descriptor(path, create))
@@ -314,8 +469,11 @@ class OsDisk:
         self._close_some()
         return file
 
+    def _descriptor(self, path: str, create: bool) -> _Descriptor:
+        return _Descriptor(self._open_path(path, create), self._descriptors)
+
     @staticmethod
-    def _descriptor(path: str, create: bool) -> int:
+    def _open_path(path: str, create: bool) -> int:
         flags = os.O_RDWR | os.O_CLOEXEC
         if create:
             return os.open(path, flags | os.O_CREAT, 0o644)
@@ -327,58 +485,34 @@ class OsDisk:
                 raise
             return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
-    def _reopen(self, file: OsFile) -> int:
-        fd = self._descriptor(file._path, False)
-        if file._fd >= 0:
-            # Two threads at once: theirs stays, this one is for this call and goes when the file is free.
-            self._lingering.append((file, fd))
-            return fd
-        file._fd = fd
-        self._open[file] = None
-        self._close_some()
-        return fd
+    def _reopen(self, file: OsFile) -> _Descriptor:
+        descriptor = self._descriptor(file._path, False)
+        if file._descriptor is None:
+            file._descriptor = descriptor
+            self._open[file] = None
+            self._close_some()
+        # Else two threads at once: theirs stays, this one is for this call.
+        return descriptor
 
     def _close_some(self) -> None:
         looks = 2 * len(self._open)
-        while len(self._open) > self.max_open_files and looks > 0:
+        while len(self._descriptors) > self.max_open_files and looks > 0:
             looks -= 1
             try:
                 file = next(iter(self._open))
             except (StopIteration, RuntimeError):
                 return  # another thread is at it
             self._open.pop(file, None)
-            if file.recent or file._pins:
+            descriptor = file._descriptor
+            if file.recent or (descriptor is not None and descriptor.regions):
                 file.recent = False
                 self._open[file] = None
             else:
-                self._release(file)
-
-    def _release(self, file: OsFile) -> None:
-        fd, file._fd = file._fd, -1
-        if fd >= 0:
-            self._lingering.append((file, fd))
-        for _ in range(len(self._lingering)):
-            try:
-                owner, fd = self._lingering.pop(0)
-            except IndexError:
-                return
-            if owner._pins:
-                self._lingering.append((owner, fd))
-            else:
-                os.close(fd)
+                file._descriptor = None
 
     def _forget(self, file: OsFile) -> None:
         self._open.pop(file, None)
-        self._mapped.pop(file, None)
-        self._release(file)
-
-    def _remember_map(self, file: OsFile) -> None:
-        self._mapped.pop(file, None)
-        self._mapped[file] = None
-        while len(self._mapped) > max(1, self.max_open_files // 4):
-            oldest = next(iter(self._mapped))
-            del self._mapped[oldest]
-            oldest._view = None
+        file._descriptor = None
 
     def exists(self, path: str) -> bool:
         try:

@@ -145,11 +145,16 @@ class SortedIndex:
     def _at(self, position: int) -> tuple[int, int]:
         if position >= self._stored:
             return self._keys[position - self._stored], self._values[position - self._stored]
-        key, value = self.ENTRY.unpack(self._read(position, 1))
+        return self._unpack(self._open(), position)
+
+    def _unpack(self, file: File, position: int) -> tuple[int, int]:
+        key, value = self.ENTRY.unpack(self._read_from(file, position, 1))
         return key, value
 
     def _read(self, position: int, count: int) -> bytes:
-        file = self._open()
+        return self._read_from(self._open(), position, count)
+
+    def _read_from(self, file: File, position: int, count: int) -> bytes:
         size = self.ENTRY.size
         data = file.pread(count * size, position * size)
         if len(data) != count * size:
@@ -159,10 +164,17 @@ class SortedIndex:
     def _open(self) -> File:
         file = self._file
         if file is None:
-            file = self._file = self._disk.open(self.path, create=True)
-            if self._stored < 0:
-                self._stored = self._count(file)
-                self._last = self._at(self._stored - 1) if self._stored else None
+            file = self._disk.open(self.path, create=True)
+            try:
+                if self._stored < 0:
+                    stored = self._count(file)
+                    self._last = self._unpack(file, stored - 1) if stored else None
+                    self._stored = stored
+            except BaseException:
+                # Nothing is known yet, and the next one starts again.
+                file.close()
+                raise
+            self._file = file
         return file
 
     def _count(self, file: File) -> int:

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import enum
 import errno
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from pykbroker_log.disk import Buffer, parent_of
+from pykbroker_log.disk import Buffer, ColdRead, parent_of
 
 
 class Survive(enum.Enum):
@@ -108,6 +109,10 @@ class MemoryDisk:
         self._used = 0
         self._locks: set[str] = set()
         self._failures: list[_Failure] = []
+        #: asked at every read that is not to wait: whether the file has just left memory
+        self.evict: Callable[[], bool] | None = None
+        self._cold: set[int] = set()
+        self._hurried = False
 
     # -- faults
 
@@ -224,6 +229,21 @@ class MemoryDisk:
                 self.fsync_dir(call.path)
             case _:
                 raise ValueError(call.operation)
+
+    # -- what is in memory
+
+    def make_cold(self) -> None:
+        """Of what was ever written nothing is in memory: reads that are not to wait raise ColdRead until it is loaded.
+        (Everything is in memory otherwise.)"""
+        self._cold.update(self._by_id)
+
+    @contextmanager
+    def without_waiting(self) -> Iterator[None]:
+        self._hurried = True
+        try:
+            yield
+        finally:
+            self._hurried = False
 
     # -- Disk
 
@@ -394,6 +414,8 @@ class MemoryDisk:
 
 
 class MemoryFile:
+    """Cold or not as a whole."""
+
     __slots__ = ("_disk", "_node", "_path")
 
     def __init__(self, disk: MemoryDisk, node: _FileNode, path: str) -> None:
@@ -402,7 +424,10 @@ class MemoryFile:
         self._path = path
 
     def pread(self, size: int, offset: int) -> bytes:
-        self._disk._check("pread", self._path)
+        disk = self._disk
+        disk._check("pread", self._path)
+        if disk._hurried and self._is_cold():
+            raise ColdRead(self, offset, size)
         return bytes(self._node.data[offset : offset + size])
 
     def pwritev(self, buffers: Sequence[Buffer], offset: int) -> int:
@@ -425,10 +450,19 @@ class MemoryFile:
         self._disk._check("fsync", self._path)
         self._disk._fsync(self._node, self._path)
 
+    def _is_cold(self) -> bool:
+        cold = self._disk._cold
+        if self._disk.evict is not None and self._disk.evict():
+            cold.add(self._node.file_id)
+        return self._node.file_id in cold
+
     def size(self) -> int:
         return len(self._node.data)
 
-    def map(self, length: int) -> memoryview | None:
+    def load(self, offset: int, length: int) -> None:
+        self._disk._cold.discard(self._node.file_id)
+
+    def region(self, offset: int, length: int) -> None:
         return None
 
     def close(self) -> None:

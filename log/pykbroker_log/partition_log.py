@@ -527,12 +527,12 @@ class PartitionLog:
         upper_offset: int,
         *,
         min_one: bool = True,
-        mapped: bool = True,
+        regions: bool = False,
         with_aborted: bool = False,
     ) -> ReadResult:
         """Whole batches from the one that holds `offset` on, below `upper_offset`, at most `max_bytes` of them.
 
-        `min_one`: the first batch comes even if it is larger. `mapped=False`: no slice is a map (see slices.py).
+        `min_one`: the first batch comes even if it is larger. `regions`: slices may be regions (see slices.py).
         `with_aborted`: say which transactions the reader must leave out.
         Raises KafkaError OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE; StorageError.
         """
@@ -547,14 +547,14 @@ class PartitionLog:
         if offset >= upper_offset or self._closed:
             return ReadResult([], 0, offset, offset, -1)
         try:
-            return self._read(offset, max_bytes, upper_offset, min_one, mapped, with_aborted and self._aborts)
+            return self._read(offset, max_bytes, upper_offset, min_one, regions, with_aborted and self._aborts)
         except CorruptBatch as error:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
         except OSError as error:
             raise StorageError(parent_of(self.path), error) from error
 
     def _read(
-        self, offset: int, max_bytes: int, upper_offset: int, min_one: bool, mapped: bool, with_aborted: bool
+        self, offset: int, max_bytes: int, upper_offset: int, min_one: bool, regions: bool, with_aborted: bool
     ) -> ReadResult:
         found = self._segments.locate(offset)
         if found is None:
@@ -578,7 +578,7 @@ class PartitionLog:
             result = ReadResult([], 0, offset, offset, -1)
         else:
             stable_end = limit if upper_offset <= self.high_watermark else 0
-            data = cut(segment.file, start, end, stable_end, mapped)
+            data = cut(segment.file, start, end, stable_end, regions)
             if len(data) != end - start:
                 raise OSError(errno.EIO, "segment is shorter than it was", segment.path(names.LOG))
             self._segments.remember(next_offset, segment, end)

@@ -57,3 +57,10 @@ class ReadResult:
         self.next_offset = next_offset
         self.last_epoch = last_epoch
         self.aborted: list[AbortedTxn] = []
+
+    def joined(self) -> bytes:
+        """The batches, for who reads them itself and asked for no regions."""
+        if len(self.slices) == 1 and isinstance(self.slices[0], bytes):
+            return self.slices[0]
+        assert not self.slices, "regions are for sockets"
+        return b""

@@ -143,9 +143,15 @@ class Segment:
         self.offset_index = OffsetIndex(self.disk, self.path(names.OFFSET_INDEX), self.base_offset)
         self.time_index = TimeIndex(self.disk, self.path(names.TIME_INDEX), self.base_offset)
         if not self._index_checked:
+            try:
+                if not self._has_sane_index():
+                    self._rebuild_indexes()
+            except BaseException:
+                # Not in memory, or not readable: they are looked at again when they are needed again.
+                del self.offset_index, self.time_index
+                self._index_checked = False
+                raise
             self._index_checked = True
-            if not self._has_sane_index():
-                self._rebuild_indexes()
 
     def _has_sane_index(self) -> bool:
         """Whether the last entry can be one: what sits in a damaged file is nothing to jump to."""
@@ -155,6 +161,8 @@ class Segment:
     def _rebuild_indexes(self) -> None:
         """From the headers: for an index that turns out to be damaged when it is first used."""
         logger.warning("%s is damaged: rebuilding it and the time index", self.path(names.OFFSET_INDEX))
+        # Rare, and not to be interrupted: whoever is not to wait waits here.
+        self.file.load(0, self.size)
         self._empty_indexes()
         for position, header in self.walk(0):
             self._account(position, header.size_in_bytes, header.last_offset, header.max_timestamp)

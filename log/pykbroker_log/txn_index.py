@@ -162,8 +162,10 @@ class TxnIndex:
 
     def _look(self) -> None:
         if self._disk.exists(self.path):
-            self._count = self._open().size() // _SIZE
-            self._last_offset = self._entry(self._count - 1).last_offset if self._count else -1
+            count = self._open().size() // _SIZE
+            # Both or nothing: a read may be interrupted.
+            self._last_offset = self._entry(count - 1).last_offset if count else -1
+            self._count = count
         else:
             self._count = 0
 

@@ -146,7 +146,7 @@ class Loading(Generic[S]):
         end = log.log_end_offset
         bulk = self._bulk(host.shard) if self._bulk is not None else None
         while offset < end:
-            data = b"".join(bytes(part) for part in log.read(offset, self._load_bytes, end).slices)
+            data = log.read(offset, self._load_bytes, end).joined()
             if not data:
                 # A crash took what was here: there are no records up to the end.
                 break

@@ -25,6 +25,8 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from pykbroker.net.replies import Buffers, Replies, Slot
+from pykbroker.net.sending import JOIN_BYTES, Piece, Sender, has_region
+from pykbroker_log.disk import SENDS_FILES
 
 if TYPE_CHECKING:
     from pykbroker.net.listener import Listener
@@ -32,8 +34,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SIZE = Struct(">i")
-#: Answers up to this many bytes are joined before they are written: one write is cheaper than many small ones.
-JOIN_BYTES = 64 * 1024
 #: Answers to requests that came together are written together, but no more than this and one answer.
 #: Answers to pipelined requests leave in groups of this many buffers.
 WRITE_BUFFERS = 24
@@ -88,6 +88,7 @@ class Connection(asyncio.BufferedProtocol):
         "_pending",
         "_reading_paused",
         "_replies",
+        "_sender",
         "_stalled",
         "_writing_paused",
         "client_host",
@@ -113,9 +114,10 @@ class Connection(asyncio.BufferedProtocol):
         self.client_software_name = "unknown"
         self.client_software_version = "unknown"
         self.last_active = listener.loop.time()
-        #: maps of segment files may go to the transport as they are (uvloop's plain TCP; asyncio's joins, which would
-        #: touch them).
+        #: regions of segment files may be answered: the socket is plain TCP, with nothing between it and the file
         self.zero_copy = False
+        #: made for the first region
+        self._sender: Sender | None = None
         self._own_view: memoryview | None = None
         self._own_filled = 0
         self._frame_started = 0.0
@@ -150,7 +152,9 @@ class Connection(asyncio.BufferedProtocol):
         if limits.send_buffer_bytes > 0 or limits.receive_buffer_bytes > 0:
             _set_buffers(transport, limits.send_buffer_bytes, limits.receive_buffer_bytes)
         self.zero_copy = (
-            type(transport).__module__.startswith("uvloop") and transport.get_extra_info("sslcontext") is None
+            SENDS_FILES
+            and transport.get_extra_info("socket") is not None
+            and transport.get_extra_info("sslcontext") is None
         )
         self.transport.set_write_buffer_limits(high=limits.unsent_bytes)
         # Without SASL or TLS there is nothing to shake hands about. Before `admit`, which may mute and unmute it at
@@ -166,6 +170,8 @@ class Connection(asyncio.BufferedProtocol):
         self.state = State.CLOSED
         self._release_buffer()
         self.listener.forget(self)
+        if self._sender is not None:
+            self._sender.clear()
         pending, self._pending = self._pending, {}
         for future in pending:
             future.cancel()
@@ -199,10 +205,15 @@ class Connection(asyncio.BufferedProtocol):
         return None
 
     def pause_writing(self) -> None:
-        self._writing_paused = True
-        self._pause_reading()
+        if self._sender is None or not self._sender.is_waiting:
+            self._writing_paused = True
+            self._pause_reading()
 
     def resume_writing(self) -> None:
+        if self._sender is not None:
+            self._sender.pump()
+            if self._sender.unsent_bytes > self.listener.limits.unsent_bytes:
+                return
         self._writing_paused = False
         self._resume()
 
@@ -361,15 +372,52 @@ class Connection(asyncio.BufferedProtocol):
         transport = self.transport
         if transport is None or not out or self.state is State.CLOSED:
             return
-        if len(out) == 1:
+        if self._sender is not None and self._sender.is_waiting:
+            self._send(transport, out)
+        elif len(out) == 1:
             transport.write(out[0])
         elif sum(map(len, out)) <= JOIN_BYTES:
             transport.write(b"".join(out))
-        elif self.zero_copy:
-            transport.writelines(out)
+        elif self.zero_copy and has_region(out):
+            self._send(transport, out)
         else:
             for buffer in out:
                 transport.write(buffer)
+
+    def _send(self, transport: asyncio.Transport, out: list[bytes | bytearray | memoryview]) -> None:
+        """What has regions in it, or comes behind such."""
+        listener = self.listener
+        sender = self._sender
+        if sender is None:
+            sender = self._sender = Sender(
+                transport,
+                listener.loop,
+                high=listener.limits.unsent_bytes,
+                load=listener.cold_reads.load,
+                progressed=self._progressed,
+                failed=self._cannot_send,
+            )
+        sender.add(cast("list[Piece]", out))
+        if sender.unsent_bytes > listener.limits.unsent_bytes:
+            self._writing_paused = True
+            self._pause_reading()
+
+    def _progressed(self) -> None:
+        sender = self._sender
+        assert sender is not None
+        self.last_active = self.listener.loop.time()
+        if self.state is State.CLOSED:
+            if not sender.is_waiting and self.transport is not None:
+                self.transport.close()
+        elif self._writing_paused and sender.unsent_bytes <= self.listener.limits.unsent_bytes:
+            self._writing_paused = False
+            self._resume()
+
+    def _cannot_send(self, reason: str) -> None:
+        """In the middle of an answer: there is nothing else to say to this client."""
+        self.close(reason)
+        if self.transport is not None:
+            self.transport.abort()
 
     # -- flow control and end -----------------------------------------------------------------------------------------
 
@@ -427,7 +475,7 @@ class Connection(asyncio.BufferedProtocol):
         self.last_active = self.listener.loop.time()
         if reason is not None:
             logger.info("Connection from %s: closed: %s", self, reason)
-        if self.transport is not None:
+        if self.transport is not None and (self._sender is None or not self._sender.is_waiting):
             self.transport.close()
 
 

@@ -15,6 +15,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pykbroker.cold_reads import ColdReads
 from pykbroker.net.admission import Admission, AdmissionLimits
 from pykbroker.net.connection import Connection, Dispatch
 
@@ -88,14 +89,17 @@ class Listener:
         security_protocol: str = "PLAINTEXT",
         admission: Admission | None = None,
         memory: WaitingMemory | None = None,
+        cold_reads: ColdReads | None = None,
     ) -> None:
-        """`admission` and `memory` are shared by the listeners of one server; without them nothing is bounded."""
+        """`admission`, `memory` and `cold_reads` are shared by the listeners of one server; without the first two
+        nothing is bounded."""
         self.runtime = runtime
         self.loop = runtime.loop
         self.name = name
         self.security_protocol = security_protocol
         self.dispatch = dispatch
         self.limits = limits
+        self.cold_reads = cold_reads if cold_reads is not None else ColdReads(runtime)
         self.memory = memory if memory is not None else WaitingMemory(-1)
         self.admission = admission if admission is not None else Admission(self.loop, AdmissionLimits())
         self.receive_view = memoryview(bytearray(RECEIVE_BYTES))

@@ -347,7 +347,7 @@ class Partition:
         log = self._log or self.log
         upper = log.last_stable_offset if read_committed else log.high_watermark
         try:
-            return log.read(offset, max_bytes, upper, min_one=min_one, mapped=zero_copy, with_aborted=read_committed)
+            return log.read(offset, max_bytes, upper, min_one=min_one, regions=zero_copy, with_aborted=read_committed)
         except StorageError as error:
             raise self.storage_failed(error) from error
 
@@ -361,7 +361,7 @@ class Partition:
             )
         log = self.log
         try:
-            result = log.read(offset, max_bytes, log.log_end_offset, min_one=min_one, mapped=zero_copy)
+            result = log.read(offset, max_bytes, log.log_end_offset, min_one=min_one, regions=zero_copy)
         except StorageError as error:
             raise self.storage_failed(error) from error
         if self._followers.get(replica_id, -1) < offset:

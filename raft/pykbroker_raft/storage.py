@@ -186,8 +186,7 @@ class MetadataStorage:
         """Whole batches from the one that holds `offset`; at least one."""
         if offset >= upper_offset:
             return b""
-        result = self.log.read(offset, max_bytes, upper_offset, min_one=True, mapped=False)
-        return b"".join(result.slices)
+        return self.log.read(offset, max_bytes, upper_offset).joined()
 
     def truncate(self, offset: int) -> None:
         self.log.truncate_to(offset)

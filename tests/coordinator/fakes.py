@@ -127,7 +127,7 @@ class Log:
             pass
 
         result = Result()
-        result.slices = slices  # type: ignore[attr-defined]
+        result.joined = lambda: b"".join(slices)  # type: ignore[attr-defined]
         return result
 
     def headers(self) -> list[BatchHeader]:

@@ -60,7 +60,7 @@ def read_all(log: PartitionLog, *, max_bytes: int = 1 << 20) -> list[tuple[Batch
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         result = log.read(offset, max_bytes, log.log_end_offset)
-        data = b"".join(bytes(part) for part in result.slices)
+        data = result.joined()
         assert len(data) == result.size > 0
         assert result.next_offset > offset
         end = offset
@@ -138,5 +138,5 @@ def check_consistent(log: PartitionLog, *, dense_from: int = 0) -> None:
     check_transactions(log, dense_from=dense_from)
     for offset in range(max(dense_from, log.log_start_offset), log.log_end_offset):
         result = log.read(offset, 1, log.log_end_offset)
-        header = BatchHeader.parse(b"".join(result.slices))
+        header = BatchHeader.parse(result.joined())
         assert header.base_offset <= offset <= header.last_offset

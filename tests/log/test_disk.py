@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import pathlib
+import socket
 import threading
 from collections.abc import Callable
 
@@ -38,8 +39,8 @@ def test_files(place: tuple[Disk, str]) -> None:
     assert file.size() == 5
     file.close()
     assert read_file(disk, path) == b"hello"
-    view = disk.open(path).map(5)
-    assert view is None or bytes(view) == b"hello"
+    region = disk.open(path).region(1, 3)
+    assert region is None or (len(region), region.pread(9, 1)) == (3, b"ll")
 
 
 def test_more_buffers_than_one_call_takes(place: tuple[Disk, str]) -> None:
@@ -80,17 +81,39 @@ def test_a_lock_excludes_the_same_process(place: tuple[Disk, str]) -> None:
     disk.lock(f"{root}/.lock").release()
 
 
-def test_a_map_outlives_its_file(tmp_path: pathlib.Path) -> None:
+def test_a_region_outlives_its_file(tmp_path: pathlib.Path) -> None:
     disk = OsDisk()
     path = f"{tmp_path}/f"
     file = disk.open(path, create=True)
-    file.pwritev([b"x" * 10000], 0)
-    view = file.map(10000)
-    assert view is not None
-    assert view.readonly
+    file.pwritev([b"x" * 9990 + b"y" * 10], 0)
+    region = file.region(9000, 1000)
+    assert region is not None
     file.close()
-    disk.unlink(path)
-    assert bytes(view[9990:]) == b"x" * 10
+    disk.rename(path, path + ".deleted")
+    disk.unlink(path + ".deleted")
+    assert (len(region), disk.lent) == (1000, 1)
+    assert region.pread(99, 985) == b"x" * 5 + b"y" * 10
+    here, there = socket.socketpair()
+    assert region.send(here.fileno(), 985, 15) == 15
+    assert there.recv(99) == b"x" * 5 + b"y" * 10
+    del region
+    assert not disk.lent
+    assert not disk._descriptors
+
+
+def test_what_was_cut_off_a_region_comes_back_short(tmp_path: pathlib.Path) -> None:
+    disk = OsDisk()
+    file = disk.open(f"{tmp_path}/f", create=True)
+    file.pwritev([b"x" * 10000], 0)
+    region = file.region(0, 10000)
+    assert region is not None
+    file.truncate(5000)
+    here, _there = socket.socketpair()
+    assert region.send(here.fileno(), 4000, 6000) == 1000
+    assert region.pread(10, 4995) == b"x" * 5
+    region.load(0, 10000)
+    with pytest.raises(OSError, match="shorter"):
+        region.send(here.fileno(), 5000, 5000)
 
 
 def test_power_loss_keeps_what_was_synced() -> None:
@@ -188,15 +211,18 @@ def test_more_files_than_descriptors(tmp_path: pathlib.Path) -> None:
     for turn in range(3):
         for index, file in enumerate(files):
             file.pwritev([b"%03d" % index], turn * 3)
+    regions: list[object] = []  # of connections that are slow
     for index, file in enumerate(files):
         assert file.pread(9, 0) == b"%03d" % index * 3
-        view = file.map(9)
-        assert view is not None
-        assert bytes(view) == b"%03d" % index * 3
+        region = file.region(0, 9)
+        assert (region is None) == (index >= 4)
+        regions.append(region)
     if before:
-        assert len(list(pathlib.Path("/proc/self/fd").iterdir())) <= before + 8 + 2 + 3
+        assert len(list(pathlib.Path("/proc/self/fd").iterdir())) <= before + 8 + 1
     for file in files:
         file.close()
+    assert len(disk._descriptors) == disk.lent == 4
+    regions.clear()
     if before:
         assert len(list(pathlib.Path("/proc/self/fd").iterdir())) <= before + 1
 
@@ -224,15 +250,14 @@ def test_descriptors_are_never_mixed_up_between_threads(tmp_path: pathlib.Path) 
     for index, file in enumerate(files):
         assert file.pread(10, 0) in (b"%04d" % index, b"")
         file.close()
-    assert not disk._lingering
+    assert not disk._descriptors
 
 
 def test_a_file_closed_in_the_middle_of_a_call_lingers(tmp_path: pathlib.Path) -> None:
     disk = OsDisk()
     file = disk.open(f"{tmp_path}/f", create=True)
-    file._pins.append(None)  # a call in another thread
+    in_a_call = file._take()  # in another thread
     file.close()
-    assert len(disk._lingering) == 1
-    file._pins.pop()
-    disk.open(f"{tmp_path}/g", create=True).close()
-    assert not disk._lingering
+    assert list(disk._descriptors) == [in_a_call.fd]
+    del in_a_call
+    assert not disk._descriptors

@@ -163,7 +163,7 @@ class Model:
         limit = self.rng.choice([0, 1, 100, 500, 1 << 20])
         min_one = bool(self.rng.randrange(2))
         result = self.log.read(offset, limit, upper, min_one=min_one)
-        data = b"".join(bytes(part) for part in result.slices)
+        data = result.joined()
         assert len(data) == result.size
         found = list(iter_batches(data))
         expected = [entry for entry in self.batches if entry[1] >= offset and entry[1] < upper]

@@ -157,7 +157,7 @@ def test_followers_take_what_the_leader_accepted() -> None:
     for seq in range(3):
         send(leader, seq)
     follower = open_log()
-    follower.append_as_follower(b"".join(bytes(part) for part in leader.read(0, 1 << 20, 3).slices))
+    follower.append_as_follower(leader.read(0, 1 << 20, 3).joined())
     assert values(follower) == values(leader)
     assert send(follower, 2) == (2, True)
 

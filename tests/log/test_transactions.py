@@ -281,7 +281,7 @@ def test_a_follower_that_gets_much_at_once_indexes_the_same() -> None:
         end(leader, number % 2 + 7, commit=number % 3 == 0)
         append(leader, b"plain")
     follower = open_log()
-    data = b"".join(bytes(part) for part in leader.read(0, 1 << 20, leader.log_end_offset).slices)
+    data = leader.read(0, 1 << 20, leader.log_end_offset).joined()
     follower.append_as_follower(data)
     follower.set_high_watermark(follower.log_end_offset)
     assert entries(follower) == entries(leader)
@@ -295,7 +295,7 @@ def test_a_follower_that_gets_much_at_once_indexes_the_same() -> None:
 
 
 def leader_bytes(leader: PartitionLog, offset: int) -> bytes:
-    return b"".join(bytes(part) for part in leader.read(offset, 1 << 20, leader.log_end_offset).slices)
+    return leader.read(offset, 1 << 20, leader.log_end_offset).joined()
 
 
 # -- expiration

@@ -80,7 +80,7 @@ def read_committed(log: PartitionLog, start: int, max_bytes: int) -> dict[int, b
     offset = start
     while offset < log.last_stable_offset:
         result = log.read(offset, max_bytes, log.last_stable_offset, with_aborted=True)
-        data = b"".join(bytes(part) for part in result.slices)
+        data = result.joined()
         if not data:
             break
         coming = sorted(result.aborted, key=lambda aborted: aborted.first_offset)

@@ -52,7 +52,7 @@ def end(
 def read(partition: Partition, offset: int = 0) -> tuple[list[bytes], list[tuple[int, int]]]:
     """Values and aborted transactions, as a read-committed consumer gets them."""
     found = partition.read(offset, 1 << 20, read_committed=True, min_one=True)
-    data = b"".join(bytes(part) for part in found.slices)
+    data = found.joined()
     return (
         [
             bytes(record.value or b"")

@@ -60,7 +60,7 @@ def fresh_producers_agree(log: PartitionLog) -> None:
 def _batches(log: PartitionLog) -> Any:
     offset = log.log_start_offset
     while offset < log.log_end_offset:
-        data = memoryview(b"".join(bytes(part) for part in log.read(offset, 1 << 20, log.log_end_offset).slices))
+        data = memoryview(log.read(offset, 1 << 20, log.log_end_offset).joined())
         if not data:
             # A loss of power took it, in a log that may have gaps because it is to be compacted.
             return

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Final, Self, TypeAlias
+from collections.abc import Callable, Sequence, Sized
+from typing import Any, ClassVar, Final, Self, TypeAlias, cast
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-# Record batches on their way out: one buffer, or several that the encoder splices into its output without a copy.
-RecordsOut: TypeAlias = bytes | bytearray | memoryview | Sequence[bytes | bytearray | memoryview]
+# Record batches on their way out: one buffer, or several that the encoder splices into its output without a copy. What
+# is not in memory (a piece of a file that goes to the socket by itself) is spliced in too: only its size is looked at.
+RecordsOut: TypeAlias = Buffer | Sequence[Buffer | Sized]
 Write: TypeAlias = Callable[[Buffer], None]
 
 ZERO_UUID: Final = bytes(16)
@@ -285,8 +286,8 @@ def write_records(write: Write, records: RecordsOut) -> None:
     if isinstance(records, (bytes, bytearray, memoryview)):
         write(records)
     else:
-        for buffer in records:
-            write(buffer)
+        for piece in records:
+            write(cast(Buffer, piece))
 
 
 def records_size(records: RecordsOut) -> int:
@@ -294,7 +295,7 @@ def records_size(records: RecordsOut) -> int:
         return records.nbytes
     if isinstance(records, (bytes, bytearray)):
         return len(records)
-    return sum(map(records_size, records))
+    return sum([piece.nbytes if isinstance(piece, memoryview) else len(piece) for piece in records])
 
 
 # A records buffer of this size or less is cheaper to copy than to hand to the socket on its own.

@@ -1,0 +1,91 @@
+"""Whether a piece of a file is in memory: a question to the kernel, for who must not wait for a device.
+
+Responsible for the system calls that Python lacks, and for which of them this kernel has. Not responsible for what is
+done about a piece that is not there (disk.py raises `ColdRead`, a thread loads it).
+
+cachestat(2) counts pages of a range in a microsecond (Linux 6.5 and later); pages that are still being read count as
+well, so the last byte is read without waiting. mincore(2) needs a map of the range for its answer, and ten microseconds
+for a megabyte; nothing keeps the map. Where neither works every range passes for resident: reads then wait, as they do
+everywhere else.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from collections.abc import Callable
+
+#: (descriptor, offset, length) -> whether all of it is in memory. Raises OSError where the kernel does not know.
+Probe = Callable[[int, int, int], bool]
+
+# Of a read: come back rather than wait. 0 where the platform has no such thing.
+NO_WAIT: int = getattr(os, "RWF_NOWAIT", 0) if hasattr(os, "preadv") else 0
+
+_PAGE = mmap.PAGESIZE
+# The number is the same on every architecture: it came after they were unified.
+_SYS_CACHESTAT = 451
+_PROT_READ, _MAP_SHARED, _MAP_FAILED = 1, 1, ctypes.c_void_p(-1).value
+_Pair, _Five = ctypes.c_uint64 * 2, ctypes.c_uint64 * 5
+
+
+def _libc() -> ctypes.CDLL | None:
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.mmap.restype = ctypes.c_void_p
+        libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_int64]
+        libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+        libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+    except (OSError, AttributeError):
+        return None  # not Linux
+    return libc
+
+
+_LIBC = _libc()
+
+
+def would_wait(fd: int, buffer: bytearray, offset: int) -> bool | None:
+    """Read without waiting; None: not even this much is known here."""
+    try:
+        os.preadv(fd, [buffer], offset, NO_WAIT)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    return False
+
+
+def by_cachestat(fd: int, offset: int, length: int) -> bool:
+    assert _LIBC is not None
+    first = offset // _PAGE
+    pages = -(-(offset + length) // _PAGE) - first
+    found = _Five()
+    if _LIBC.syscall(_SYS_CACHESTAT, fd, _Pair(first * _PAGE, pages * _PAGE), found, 0):
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+    return found[0] >= pages and not (NO_WAIT and would_wait(fd, bytearray(1), offset + length - 1))
+
+
+def by_mincore(fd: int, offset: int, length: int) -> bool:
+    assert _LIBC is not None
+    start = offset // _PAGE * _PAGE
+    length += offset - start
+    pages = -(-length // _PAGE)
+    present = ctypes.create_string_buffer(pages)
+    address = _LIBC.mmap(None, length, _PROT_READ, _MAP_SHARED, fd, start)
+    if address == _MAP_FAILED:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+    try:
+        if _LIBC.mincore(address, length, present):
+            error = ctypes.get_errno()
+            raise OSError(error, os.strerror(error))
+    finally:
+        _LIBC.munmap(address, length)
+    # Only the lowest bit of each byte means something.
+    return all(byte & 1 for byte in present.raw)
+
+
+def probes() -> list[Probe]:
+    """The best first."""
+    return [] if _LIBC is None else [by_cachestat, by_mincore]

@@ -1,0 +1,220 @@
+"""Puts the answers of one connection on its socket, in order: bytes through the transport, regions of files with
+sendfile(2), which copies nothing.
+
+Responsible for the order, for how much goes out in one turn of the loop, and for never waiting for a device: before a
+piece of a region is sent the kernel is asked whether it is in memory, and if it is not a thread loads it first. Not
+responsible for flow control towards the client's requests (connection.py asks `unsent_bytes`).
+
+Invariants:
+* While something is queued the transport has nothing of ours to send, except what it was given to wait with.
+* A piece that was just loaded is sent without asking again: memory may be so short that it is gone, but the fetch gets
+  on, at the price of one wait.
+* A socket that is full is waited for with a few bytes in the transport: when they have left, it has room again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from pykbroker_log.disk import Region
+
+Piece: TypeAlias = bytes | bytearray | memoryview | Region
+
+_PLAIN = (bytes, bytearray, memoryview)
+#: Asked about, and given to the kernel, at once.
+PIECE_BYTES = 512 * 1024
+#: Of one connection in one turn of the loop.
+TURN_BYTES = 1 << 20
+#: Given to the transport of a full socket.
+_WAIT_BYTES = 4096
+#: Answers up to this many bytes are joined before they are written: one write is cheaper than many small ones.
+JOIN_BYTES = 64 * 1024
+# More follows: the head of an answer is no packet of its own.
+_MORE: int = getattr(socket, "MSG_MORE", 0)
+
+Load: TypeAlias = Callable[[Region, int, int], "asyncio.Future[None]"]
+
+
+def has_region(pieces: Iterable[Piece]) -> bool:
+    return any(not isinstance(piece, _PLAIN) for piece in pieces)
+
+
+class Sender:
+    """`load` brings a piece of a region into memory; `progressed` is called when the queue has become shorter, `failed`
+    when the answer that is on its way cannot be finished."""
+
+    __slots__ = (
+        "_busy",
+        "_draining",
+        "_failed",
+        "_high",
+        "_load",
+        "_loaded",
+        "_loop",
+        "_position",
+        "_progressed",
+        "_queue",
+        "_transport",
+        "unsent_bytes",
+    )
+
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        high: int,
+        load: Load,
+        progressed: Callable[[], None],
+        failed: Callable[[str], None],
+    ) -> None:
+        self._transport = transport
+        self._loop = loop
+        #: the transport's own bound, bytes
+        self._high = high
+        self._load = load
+        self._progressed = progressed
+        self._failed = failed
+        self._queue: deque[Piece] = deque()
+        #: of the region in front: what has been sent
+        self._position = 0
+        #: of the region in front: what a thread has just loaded, behind the position
+        self._loaded = 0
+        #: a load or a turn of the loop is awaited
+        self._busy = False
+        self._draining = False
+        #: in the queue; what the transport holds is not counted
+        self.unsent_bytes = 0
+
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._queue)
+
+    def add(self, pieces: Iterable[Piece]) -> None:
+        for piece in pieces:
+            if len(piece):
+                self._queue.append(piece)
+                self.unsent_bytes += len(piece)
+        self.pump()
+
+    def clear(self) -> None:
+        """The connection is lost."""
+        self._queue.clear()
+        self.unsent_bytes = 0
+
+    def pump(self) -> None:
+        """Send what can be sent now."""
+        if self._busy:
+            return
+        before = self.unsent_bytes
+        try:
+            self._send_some()
+        except OSError as error:
+            self.clear()
+            self._failed(f"an answer could not be sent: {error}")
+            return
+        if self.unsent_bytes < before:
+            self._progressed()
+
+    def _send_some(self) -> None:
+        queue, transport = self._queue, self._transport
+        budget = TURN_BYTES
+        while queue:
+            if transport.is_closing():
+                self.clear()
+                return
+            if transport.get_write_buffer_size():
+                self._await_drain()
+                return
+            front = queue[0]
+            if isinstance(front, _PLAIN):
+                self._send_plain()
+                continue
+            if budget <= 0:
+                # Others have answers as well.
+                self._busy = True
+                self._loop.call_soon(self._go_on)
+                return
+            sent = self._send_region(front, min(len(front) - self._position, PIECE_BYTES))
+            if sent == 0:
+                return
+            budget -= sent
+        if self._draining:
+            self._draining = False
+            transport.set_write_buffer_limits(high=self._high)
+
+    def _send_plain(self) -> None:
+        run: list[bytes | bytearray | memoryview] = []
+        size = 0
+        while self._queue and isinstance(front := self._queue[0], _PLAIN):
+            run.append(front)
+            size += len(front)
+            self._queue.popleft()
+        self.unsent_bytes -= size
+        if not self._queue or size > JOIN_BYTES:
+            # Nothing follows, or so much that the transport does it as well.
+            for buffer in run if size > JOIN_BYTES else [b"".join(run)]:
+                self._transport.write(buffer)
+            return
+        data = b"".join(run)
+        sent = self._send_now(data)
+        if sent < size:
+            self._transport.write(data[sent:])
+
+    def _send_now(self, data: bytes) -> int:
+        """What comes before a region, past the transport: it would keep it until the end of this turn."""
+        shared: socket.socket = self._transport.get_extra_info("socket")
+        own = socket.socket(shared.family, shared.type, shared.proto, shared.fileno())
+        try:
+            return own.send(data, _MORE)
+        except BlockingIOError:
+            return 0
+        finally:
+            own.detach()
+
+    def _send_region(self, region: Region, length: int) -> int:
+        """0: something has to happen first."""
+        position = self._position
+        if self._loaded:
+            length = min(length, self._loaded)
+        elif not region.is_resident(position, length):
+            self._busy = True
+            self._load(region, position, length).add_done_callback(lambda done: self._has_loaded(done, length))
+            return 0
+        try:
+            sent = region.send(self._transport.get_extra_info("socket").fileno(), position, length)
+        except BlockingIOError:
+            data = region.pread(min(_WAIT_BYTES, length), position)
+            if not data:
+                raise OSError("the file is shorter than it was") from None
+            self._transport.write(data)
+            sent = len(data)
+        self._loaded = max(0, self._loaded - sent)
+        self.unsent_bytes -= sent
+        self._position += sent
+        if self._position == len(region):
+            self._position = self._loaded = 0
+            self._queue.popleft()
+        return sent
+
+    def _await_drain(self) -> None:
+        # Only now does the transport say when it has nothing left.
+        if not self._draining:
+            self._draining = True
+            self._transport.set_write_buffer_limits(high=0)
+
+    def _has_loaded(self, done: asyncio.Future[None], length: int) -> None:
+        if done.cancelled():
+            return
+        # What a thread could not read is an error of the socket's read as well, and that one is told.
+        done.exception()
+        self._loaded = length
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self._busy = False
+        self.pump()
