@@ -43,10 +43,12 @@ class World:
         self.listener = Listener(self.runtime, "PLAINTEXT", self.answer, limits or Limits())
         self.expected = bytearray()
         self.asked = 0
+        self._asked_again = asyncio.Event()
 
     def answer(self, connection: Connection, request: memoryview) -> Buffers:
         assert connection.zero_copy
         self.asked += 1
+        self._asked_again.set()
         start, size, around = (int(part) for part in bytes(request).split())
         head, tail = b"h" * around, b"t" * around
         region = self.file.region(start, size)
@@ -70,6 +72,11 @@ class World:
             assert data, f"closed after {len(got)} of {count}"
             got += data
         return bytes(got)
+
+    async def until_asked(self, times: int) -> None:
+        while self.asked < times:
+            self._asked_again.clear()
+            await asyncio.wait_for(self._asked_again.wait(), 30)
 
     def evict(self) -> None:
         fd = os.open(self.path, os.O_RDONLY)
@@ -154,8 +161,7 @@ def test_an_answer_of_a_deleted_file_still_leaves_and_one_that_is_cut_off_ends_t
     async def scenario(world: World) -> None:
         sock = await world.client()
         await world.runtime.loop.sock_sendall(sock, frame(b"0 3000000 50") * 10)
-        while world.asked < 10:
-            await asyncio.sleep(0)
+        await world.until_asked(10)
         fd = os.open(world.path, os.O_RDWR)
         world.file.close()
         world.disk.unlink(world.path)
@@ -178,8 +184,7 @@ def test_a_connection_that_is_closed_still_sends_what_was_answered(
     async def scenario(world: World) -> None:
         sock = await world.client()
         await world.runtime.loop.sock_sendall(sock, frame(b"0 3000000 50") * 2)
-        while world.asked < 2:
-            await asyncio.sleep(0)
+        await world.until_asked(2)
         (connection,) = world.listener.connections
         connection.close("the test says so")
         assert await world.receive(sock, 2 * 3_000_100) == bytes(world.expected)
