@@ -359,7 +359,9 @@ class Node:
         assignments = self._assignments = Assignments(
             runtime, config.node_id, lambda: lifecycle.broker_epoch, channel.send, loader
         )
-        replicas.on_opened = assignments.opened
+        replicas.on_opened = replicas.moves.unassign = assignments.opened
+        replicas.moves.assign = assignments.assign
+        replicas.moves.throttle = partial(self.live.throttle, "replica.alter.log.dirs.io.max.bytes.per.second")
         services = self._broker = BrokerServices(
             config=config,
             runtime=runtime,
@@ -395,6 +397,7 @@ class Node:
         # The image has everything up to this broker's registration. Logs are opened on first use, and the rest when
         # clients are served; those that an unclean stop has left come back one by one.
         replicas.start()
+        replicas.moves.start()
         self._upkeep = Upkeep(runtime, config, replicas)
         self._upkeep.start()
         transactions.start()
@@ -448,6 +451,7 @@ class Node:
         if broker is not None:
             # Its workers are gone when the directories are closed, several turns from here.
             broker.replicas.stop()
+            await broker.replicas.moves.close()
             broker.transactions.close()
             broker.groups.close()
             broker.producer_ids.close()

@@ -30,6 +30,10 @@ class StorageError(Exception):
         self.log_dir = log_dir
         self.cause = cause
 
+    def __reduce__(self) -> tuple[type[StorageError], tuple[str, OSError]]:
+        # It travels from worker processes; an exception is pickled by its message otherwise.
+        return StorageError, (self.log_dir, self.cause)
+
     @property
     def is_full(self) -> bool:
         """No space: what is there can still be read, and space may come back."""

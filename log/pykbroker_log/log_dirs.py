@@ -59,6 +59,7 @@ class LogDir:
         "_contents",
         "_doomed",
         "_folders",
+        "_futures",
         "_high_watermarks",
         "_lock",
         "_log_starts",
@@ -92,6 +93,9 @@ class LogDir:
         self._high_watermarks: dict[TopicPartition, int] = {}
         # Partitions that have a folder here, open or not.
         self._folders: set[TopicPartition] = set()
+        # The folders of copies that are to take the place of a log in another directory. Never of a partition that is
+        # in `_folders`, so that the checkpoints have one entry for each.
+        self._futures: dict[TopicPartition, str] = {}
         # Folders that a crash left and nobody has opened since.
         self._unrecovered: set[TopicPartition] = set()
         # Deleted folders whose files are still there.
@@ -137,9 +141,12 @@ class LogDir:
         self._log_starts = self._read_offsets(names.LOG_START_OFFSETS, now_ms)
         self._high_watermarks = self._read_offsets(names.HIGH_WATERMARKS, now_ms)
         for name, parsed in self._found():
+            key = parsed.topic, parsed.partition
             if parsed.mark == "":
-                self._folders.add((parsed.topic, parsed.partition))
-            elif parsed.mark == names.DELETE_DIR:
+                self._folders.add(key)
+            elif parsed.mark == names.FUTURE_DIR and key not in self._futures:
+                self._futures[key] = name
+            elif parsed.mark in (names.DELETE_DIR, names.FUTURE_DIR):
                 self._doomed.append(name)
         if not self.clean:
             self._unrecovered = set(self._folders)
@@ -201,6 +208,16 @@ class LogDir:
         except OSError as error:
             raise self._failed(error) from error
 
+    def extent(self, topic: str, partition: int) -> tuple[str, int]:
+        """How far a log reaches that is not open: name and size of the last segment. Raises StorageError."""
+        path = f"{self.path}/{names.partition_dir(topic, partition)}"
+        try:
+            return max(
+                ((name, size) for name, size in self.disk.scan(path) if name.endswith(names.LOG)), default=("", 0)
+            )
+        except OSError as error:
+            raise self._failed(error) from error
+
     def holds(self, topic: str, partition: int) -> bool:
         """Whether the partition has a folder here."""
         return (topic, partition) in self._folders
@@ -245,12 +262,24 @@ class LogDir:
             for folder in self.folders():
                 if folder.mark or is_known(folder.topic, folder.partition, folder.topic_id):
                     continue
-                target = self._marked(folder.topic, folder.partition, folder.topic_id or bytes(16), names.STRAY_DIR)
-                self.disk.rename(f"{self.path}/{folder.name}", f"{self.path}/{target}")
-                self._forget((folder.topic, folder.partition))
-                logger.warning("%s/%s belongs to no known topic: it is now %s", self.path, folder.name, target)
+                self._set_aside(folder.topic, folder.partition, folder.topic_id, "belongs to no known topic")
         except OSError as error:
             raise self._failed(error) from error
+
+    def set_aside(self, topic: str, partition: int, why: str) -> None:
+        """Rename a folder that is not to be served: kept for the operator. Raises StorageError."""
+        try:
+            topic_id = self._topic_id(f"{self.path}/{names.partition_dir(topic, partition)}")
+            self._set_aside(topic, partition, topic_id, why)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _set_aside(self, topic: str, partition: int, topic_id: bytes | None, why: str) -> None:
+        name = names.partition_dir(topic, partition)
+        target = self._marked(topic, partition, topic_id or bytes(16), names.STRAY_DIR)
+        self.disk.rename(f"{self.path}/{name}", f"{self.path}/{target}")
+        self._forget((topic, partition))
+        logger.warning("%s/%s %s: it is now %s", self.path, name, why, target)
 
     def _marked(self, topic: str, partition: int, topic_id: bytes, mark: str) -> str:
         """A free name. The topic id is unique already, unless the partition has come and gone more than once."""
@@ -289,12 +318,16 @@ class LogDir:
             dense=not config.compact,
             producer_id_expiration_ms=producer_id_expiration_ms,
         )
+        self._adopt(log)
+        return log
+
+    def _adopt(self, log: PartitionLog) -> None:
+        key = (log.topic, log.partition)
         log.before_truncation = self._before_truncation
         log.deletion.durable_start_offset = self._log_starts.get(key, 0)
         self.logs[key] = log
         self._folders.add(key)
         self._unrecovered.discard(key)
-        return log
 
     # -- logs that an unclean stop has left
 
@@ -328,6 +361,68 @@ class LogDir:
         if log.log_start_offset < self._log_starts.get(key, 0):
             self.checkpoint_log_start_offsets()
 
+    # -- copies that are to become logs of this directory
+
+    @property
+    def futures(self) -> list[TopicPartition]:
+        """Partitions of which a copy is here, of an earlier run perhaps, that has not become their log."""
+        return list(self._futures)
+
+    def future_path(self, topic: str, partition: int, unique: bytes) -> str:
+        """The folder of the partition's copy. Nobody makes it here: who writes the copy does. `unique`: 16 bytes that
+        no other copy's name has."""
+        key = (topic, partition)
+        if key not in self._futures:
+            self._futures[key] = names.marked_dir(topic, partition, unique.hex(), names.FUTURE_DIR)
+        return f"{self.path}/{self._futures[key]}"
+
+    def durable_end(self, topic: str, partition: int) -> int:
+        """Up to where the partition's copy is known to be durable."""
+        return self._recovery_points.get((topic, partition), 0)
+
+    def note_durable_end(self, topic: str, partition: int, offset: int) -> None:
+        self._recovery_points[topic, partition] = offset
+
+    def adopt_future(self, future: PartitionLog, log: PartitionLog) -> None:
+        """The copy takes the place of `log`: see PartitionLog.take_over. Raises StorageError."""
+        key = (log.topic, log.partition)
+        future.take_over(log, f"{self.path}/{names.partition_dir(*key)}")
+        del self._futures[key]
+        self._adopt(future)
+
+    def promote_future(self, topic: str, partition: int) -> None:
+        """At the start: the copy had taken the log's place, or was about to, and the log is gone. Raises
+        StorageError."""
+        key = (topic, partition)
+        self._rename(self._futures.pop(key), names.partition_dir(topic, partition))
+        self._folders.add(key)
+        self._unrecovered.add(key)
+
+    def release_future(self, topic: str, partition: int) -> str:
+        """The copy is given up. Returns its folder's name, for `doom` as soon as nobody writes to it."""
+        name = self._futures.pop((topic, partition))
+        self._forget((topic, partition))
+        return name
+
+    def doom(self, name: str) -> str | None:
+        """Mark the folder of a copy deleted; its files go with `delete_folder`. Returns the new name, None if it was
+        never made. Raises StorageError."""
+        parsed = names.parse_partition_dir(name)
+        if parsed is None or not self.disk.exists(f"{self.path}/{name}"):
+            return None
+        target = self._marked(parsed.topic, parsed.partition, bytes(16), names.DELETE_DIR)
+        self._rename(name, target)
+        self._doomed.append(target)
+        return target
+
+    def _rename(self, name: str, target: str) -> None:
+        try:
+            self.disk.rename(f"{self.path}/{name}", f"{self.path}/{target}")
+        except OSError as error:
+            raise self._failed(error) from error
+
+    # -- deleting
+
     def mark_deleted(self, topic: str, partition: int, log: PartitionLog | None = None) -> str:
         """Take the partition's folder away: its name is free at once, its files go with `delete_folder`. Returns
         the new name."""
@@ -342,7 +437,9 @@ class LogDir:
             self.disk.rename(f"{self.path}/{name}", f"{self.path}/{target}")
         except OSError as error:
             raise self._failed(error) from error
-        self._forget(key)
+        finally:
+            # Whatever is left of it now, it is not the partition's any more.
+            self._forget(key)
         self._doomed.append(target)
         return target
 
@@ -368,9 +465,11 @@ class LogDir:
 
     def checkpoint(self) -> None:
         """All three files."""
-        self.checkpoint_recovery_points()
-        self.checkpoint_log_start_offsets()
-        self.checkpoint_high_watermarks()
+        for write in self.prepare_all():
+            write()
+
+    def prepare_all(self) -> list[Callable[[], None]]:
+        return [self.prepare_recovery_points(), self.prepare_log_start_offsets(), self.prepare_high_watermarks()]
 
     def checkpoint_recovery_points(self) -> None:
         self.prepare_recovery_points()()

@@ -36,7 +36,7 @@ FUTURE_DIR = "-future"
 STRAY_DIR = "-stray"
 
 # Most file systems limit a name to 255 bytes.
-_MAX_NAME = 255
+MAX_NAME = 255
 
 _SEGMENT = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(\.deleted|\.cleaned|\.swap)?")
 _PARTITION = re.compile(r"(.+)-(\d+)")
@@ -66,7 +66,7 @@ def partition_dir(topic: str, partition: int) -> str:
 def marked_dir(topic: str, partition: int, unique: str, mark: str) -> str:
     """`<topic>-<partition>.<32 hex digits>-delete` and the like; a long topic name is cut, the rest is what matters."""
     tail = f"-{partition}.{unique}{mark}"
-    return topic[: _MAX_NAME - len(tail)] + tail
+    return topic[: MAX_NAME - len(tail)] + tail
 
 
 @dataclass(slots=True, frozen=True)

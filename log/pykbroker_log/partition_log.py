@@ -754,6 +754,39 @@ class PartitionLog:
         )
         loader.reload_producers(self._segments, self._side.snapshots, end)
 
+    # -- another folder
+
+    @property
+    def segments(self) -> Segments:
+        """For who copies them (copying.py); they are not to be changed."""
+        return self._segments
+
+    @property
+    def generation(self) -> int:
+        """Another number after every truncation."""
+        return self._generation
+
+    def take_over(self, log: PartitionLog, path: str) -> None:
+        """This log has all the records of `log` and takes its place, in a folder that is renamed to `path`. What is
+        only known in memory goes over, too: producers with their latest batches and verifications. Durable is what
+        was durable in both; `log` is only to be closed from here on. Raises StorageError."""
+        with self._storage():
+            for segment in self._segments:
+                segment.close()
+            self.disk.rename(self.path, path)
+            self.path = path
+            for segment in self._segments:
+                segment.move_to(path)
+            self._side.move_to(path)
+            self.producers = log.producers
+            self.epochs = log.epochs
+            self.epochs.dirty = True
+            self._side.write_epochs(self.epochs)
+            self._first_unstable = self.producers.first_unstable_offset()
+        self.set_high_watermark(log.high_watermark)
+        if log.log_start_offset > self.log_start_offset:
+            self.delete_records_before(log.log_start_offset)
+
     # -- epochs
     # ---------------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ import errno
 import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pykbroker_log import names
 from pykbroker_log.disk import Buffer, Disk, File
@@ -44,6 +44,12 @@ _RECOVERY_BYTES = 1024 * 1024
 _MAX_PENDING_ENTRIES = 512
 _MAX_RELATIVE_OFFSET = (1 << 31) - 1
 _UNKNOWN = -2
+_FILES = (
+    ("file", names.LOG),
+    ("offset_index", names.OFFSET_INDEX),
+    ("time_index", names.TIME_INDEX),
+    ("txn_index", names.TXN_INDEX),
+)
 # Of a batch header: base offset, length, magic, last offset delta.
 _SPAN = Struct(">qi4xb6xi")
 
@@ -530,10 +536,25 @@ class Segment:
         self.size = position
         self.seal()
 
+    def move_to(self, folder: str) -> None:
+        """Its folder has another name from here on; it has been closed."""
+        self._folder = folder
+        for name, suffix in _FILES:
+            made = self._made(name)
+            if made is not None and name == "file":
+                del self.file
+            elif made is not None:
+                made.path = self.path(suffix)
+
     def close(self) -> None:
-        for name in ("file", "offset_index", "time_index", "txn_index"):
-            try:
-                made = object.__getattribute__(self, name)
-            except AttributeError:
-                continue  # never used: it is not made to be closed
-            made.close()
+        for name, _ in _FILES:
+            made = self._made(name)
+            if made is not None:
+                made.close()
+
+    def _made(self, name: str) -> Any:
+        """None for what was never used: it is not made to be closed."""
+        try:
+            return object.__getattribute__(self, name)
+        except AttributeError:
+            return None

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
+from pykbroker_log import names
 from pykbroker_log.segment import Segment
 from pykbroker_log.txn_index import AbortedTxn
 from pykbroker_wire.records.batch import BatchHeader
@@ -19,6 +21,15 @@ from pykbroker_wire.records.record import iter_records
 
 # Positions remembered per log: the ends of the latest reads, where sequential readers come back.
 _MAX_POSITIONS = 64
+
+
+class Piece(NamedTuple):
+    """Bytes of a `.log`: batches from `start` on, up to the first batch end at or behind `end`; it holds `size`."""
+
+    path: str
+    start: int
+    end: int
+    size: int
 
 
 class Segments(list[Segment]):
@@ -82,6 +93,37 @@ class Segments(list[Segment]):
         position = found[0] if found is not None else segment.size
         self.remember(upper_offset, segment, position)
         return position, upper_offset
+
+    def stretch(self, offset: int, max_bytes: int) -> tuple[int, list[Piece]]:
+        """Where the batches from `offset` on lie, about so many bytes of them; and with which offset they begin."""
+        found = self.locate(offset)
+        if found is None:
+            return offset, []
+        start, pieces = found[1], []
+        for segment in self[self.index_of(found[0].base_offset) :]:
+            end = min(segment.size, start + max_bytes)
+            if end > start:
+                pieces.append(Piece(segment.path(names.LOG), start, end, segment.size))
+            max_bytes -= end - start
+            if max_bytes <= 0:
+                break
+            start = 0
+        return found[2], pieces
+
+    def bytes_from(self, offset: int) -> int:
+        """How many bytes the batches from `offset` on have."""
+        found = self.locate(offset)
+        if found is None:
+            return 0
+        behind = self[self.index_of(found[0].base_offset) :]
+        return sum(segment.size for segment in behind) - found[1]
+
+    def last_batch(self) -> BatchHeader | None:
+        for segment in reversed(self):
+            found = segment.last_batch()
+            if found is not None:
+                return found[1]
+        return None
 
     def remember(self, offset: int, segment: Segment, position: int) -> None:
         positions = self._positions

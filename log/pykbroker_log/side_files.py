@@ -38,6 +38,11 @@ class SideFiles:
         self.snapshots: list[int] = []
         self._unsynced: list[str] = []
 
+    def move_to(self, path: str) -> None:
+        """The folder has another name from here on."""
+        self._unsynced = [path + unsynced.removeprefix(self._path) for unsynced in self._unsynced]
+        self._path = path
+
     # -- topic id
 
     def check_topic_id(self, topic_id: bytes, now_ms: int) -> None:

@@ -71,6 +71,7 @@ TABLE: tuple[Api, ...] = (
     Api(ApiKey.DELETE_ACLS, On.BOTH, forward=True),
     Api(ApiKey.DESCRIBE_CONFIGS, On.BOTH),
     Api(ApiKey.ALTER_CONFIGS, On.BOTH, forward=True),
+    Api(ApiKey.ALTER_REPLICA_LOG_DIRS, On.BROKER),
     Api(ApiKey.DESCRIBE_LOG_DIRS, On.BROKER),
     Api(ApiKey.SASL_AUTHENTICATE, On.BOTH),
     Api(ApiKey.CREATE_PARTITIONS, On.BOTH, forward=True),

@@ -26,7 +26,10 @@ def handle(ctx: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogD
         for replica in description.replicas:
             topics.setdefault(replica.topic, DescribeLogDirsTopic(name=replica.topic)).partitions.append(
                 DescribeLogDirsPartition(
-                    partition_index=replica.index, partition_size=replica.size_bytes, offset_lag=replica.offset_lag
+                    partition_index=replica.index,
+                    partition_size=replica.size_bytes,
+                    offset_lag=replica.offset_lag,
+                    is_future_key=replica.is_future,
                 )
             )
         results.append(

@@ -55,6 +55,8 @@ class Assignments:
         self._metadata = metadata
         #: what the controller has not acknowledged: topic id and partition, and where it lies
         self._untold: dict[tuple[bytes, int], bytes] = {}
+        #: who waits for the acknowledgement
+        self._waiting: dict[tuple[bytes, int], Callable[[], None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._in_flight = False
         self._failures = 0
@@ -62,13 +64,28 @@ class Assignments:
 
     def opened(self, partition: Partition, log_dir: LogDir) -> None:
         """A log was opened there."""
+        self._assign(partition, log_dir)
+
+    def assign(self, partition: Partition, log_dir: LogDir, told: Callable[[], None]) -> None:
+        """It will be there: `told` is called when the controller knows, unless it is told of another one meanwhile."""
+        if self._assign(partition, log_dir):
+            self._waiting[partition.topic_id, partition.index] = told
+        else:
+            self._runtime.loop.call_soon(told)
+
+    def _assign(self, partition: Partition, log_dir: LogDir) -> bool:
+        """Whether there is something to tell."""
         image = self._metadata.image
+        key = partition.topic_id, partition.index
+        self._waiting.pop(key, None)
         known = image.topics.partition(partition.topic, partition.index)
         if image.features.metadata_version < DIRECTORIES_FROM or known is None:
-            return
-        if known.directory(self._broker_id) != log_dir.directory_id:
-            self._untold[partition.topic_id, partition.index] = log_dir.directory_id
-            self._schedule(0)
+            return False
+        if known.directory(self._broker_id) == log_dir.directory_id and key not in self._untold:
+            return False
+        self._untold[key] = log_dir.directory_id
+        self._schedule(0)
+        return True
 
     def close(self) -> None:
         self._closed = True
@@ -125,5 +142,8 @@ class Assignments:
         for key, directory_id in told.items():
             if self._untold.get(key) == directory_id:
                 del self._untold[key]
+                told_of = self._waiting.pop(key, None)
+                if told_of is not None:
+                    told_of()
         if self._untold:
             self._schedule(0)

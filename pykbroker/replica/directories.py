@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from pykbroker.metadata.image import DIRECTORY_RESERVED_LAST
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir
+from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -28,13 +29,19 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: Replicas that are not here, for which a directory was chosen beforehand: the newest are remembered.
+MAX_CHOICES = 10_000
+
 
 @dataclass(slots=True)
 class ReplicaDescription:
+    """`is_future`: a copy that is to take the place of the log, and how far it is behind; -1 if unknown."""
+
     topic: str
     index: int
     size_bytes: int
     offset_lag: int
+    is_future: bool = False
 
 
 @dataclass(slots=True)
@@ -57,6 +64,11 @@ class Directories:
         self._runtime = runtime
         self._log_dirs = log_dirs
         self._on_error = on_error
+        #: of replicas that are on their way into a directory (moves.py)
+        self.copies: Callable[[LogDir], Iterable[ReplicaDescription]] = lambda log_dir: ()
+        self._chosen: dict[tuple[str, int], LogDir] = {}
+        # Whose checkpoints still have entries of folders that are gone.
+        self._stale: dict[LogDir, None] = {}
         metrics.gauge(
             "kafka.log:type=LogManager,name=OfflineLogDirectoryCount",
             lambda: sum(log_dir.offline for log_dir in self._log_dirs),
@@ -71,14 +83,25 @@ class Directories:
     def online(self) -> list[LogDir]:
         return [log_dir for log_dir in self._log_dirs if not log_dir.offline]
 
+    def at(self, path: str) -> LogDir | None:
+        return next((log_dir for log_dir in self._log_dirs if log_dir.path == path), None)
+
     # -- choosing -----------------------------------------------------------------------------------------------------
 
     def holding(self, topic: str, index: int) -> LogDir | None:
         """Where the replica has a folder."""
         return next((log_dir for log_dir in self.online() if log_dir.holds(topic, index)), None)
 
+    def prefer(self, topic: str, index: int, log_dir: LogDir) -> None:
+        """Where a replica is to be made that is not here yet."""
+        self._chosen.pop((topic, index), None)
+        self._chosen[topic, index] = log_dir
+        if len(self._chosen) > MAX_CHOICES:
+            del self._chosen[next(iter(self._chosen))]
+
     def choose(self, topic: str, index: int, assigned: bytes, *, is_new: bool) -> LogDir:
-        """Where the replica is, else where the metadata wants it, else the directory with the fewest replicas.
+        """Where the replica is, else where it was said to be made, else where the metadata wants it, else the directory
+        with the fewest replicas.
 
         `is_new`: it was made in this run, so nothing of it can lie in a directory that was offline before.
         Raises KAFKA_STORAGE_ERROR.
@@ -89,6 +112,9 @@ class Directories:
         online = self.online()
         if not online:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
+        chosen = self._chosen.pop((topic, index), None)
+        if chosen in online:
+            return chosen
         for log_dir in online:
             if log_dir.directory_id == assigned:
                 return log_dir
@@ -112,28 +138,99 @@ class Directories:
         log_dir.take_offline()
         return log_dir
 
+    # -- at the start -------------------------------------------------------------------------------------------------
+
+    def settle(
+        self, is_known: Callable[[str, int, bytes | None], bool], assigned: Callable[[str, int], bytes]
+    ) -> tuple[list[tuple[str, int, LogDir, LogDir]], list[tuple[str, int]]]:
+        """Sort out what the last run has left: set strays aside, finish moves between directories, delete what was to
+        be deleted. Returns the moves that go on (partition, from where, to where), and the partitions whose log is a
+        copy that nobody has recovered.
+
+        `is_known`: of this node, by the metadata. `assigned`: the directory in which the metadata has a replica; a move
+        tells it before it takes effect.
+        """
+        going_on: list[tuple[str, int, LogDir, LogDir]] = []
+        promoted: list[tuple[str, int]] = []
+        for log_dir in self.online():
+            self._guarded(lambda log_dir=log_dir: log_dir.set_strays_aside(is_known))  # type: ignore[misc]
+        for log_dir in self.online():
+            for topic, index in list(log_dir.partitions):
+                self._guarded(partial(self._settle_twin, topic, index, assigned(topic, index)))
+        for log_dir in self.online():
+            for topic, index in log_dir.futures:
+                held = self.holding(topic, index)
+                if not is_known(topic, index, None) or held is log_dir:
+                    self.delete_copy(log_dir, log_dir.release_future(topic, index))
+                elif held is not None:
+                    going_on.append((topic, index, held, log_dir))
+                elif log_dir.directory_id == assigned(topic, index) or len(self.online()) == len(self._log_dirs):
+                    self._guarded(partial(log_dir.promote_future, topic, index))
+                    promoted.append((topic, index))
+            for folder in log_dir.leftovers:
+                self._delete(log_dir, folder)
+        return going_on, promoted
+
+    def _settle_twin(self, topic: str, index: int, assigned: bytes) -> None:
+        """A crash between the two renames that end a move leaves two folders with all records. What was appended since
+        is in the one that the metadata names; without its word, in the longer one."""
+        twins = [log_dir for log_dir in self.online() if log_dir.holds(topic, index)]
+        if len(twins) < 2:
+            return
+        kept = next((log_dir for log_dir in twins if log_dir.directory_id == assigned), None)
+        kept = kept or max(twins, key=lambda log_dir: log_dir.extent(topic, index))
+        for log_dir in twins:
+            if log_dir is not kept:
+                log_dir.set_aside(topic, index, f"was left by a move to {kept.path}")
+
+    def _guarded(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except StorageError as error:
+            self._on_error(error)
+
     # -- deleting -----------------------------------------------------------------------------------------------------
 
-    def set_strays_aside(self, is_known: Callable[[str, int, bytes | None], bool]) -> None:
-        """At the start: what nobody knows is renamed, what was deleted before goes."""
-        for log_dir in self.online():
-            try:
-                log_dir.set_strays_aside(is_known)
-            except StorageError as error:
-                self._on_error(error)
-            else:
-                for folder in log_dir.leftovers:
-                    self._delete(log_dir, folder)
+    def delete(self, log_dir: LogDir, topic: str, index: int, log: PartitionLog | None, delay_ms: int = 0) -> None:
+        """A replica is no longer in this directory: its name is free at once, its files go after `delay_ms`."""
+        try:
+            folder = log_dir.mark_deleted(topic, index, log)
+        except StorageError as error:
+            self._on_error(error)
+        else:
+            self._runtime.loop.call_later(delay_ms / 1000, self._delete, log_dir, folder)
+            self.checkpoint(log_dir)
 
-    def delete_later(self, log_dir: LogDir, folder: str, delay_ms: int) -> None:
-        """A folder that was marked deleted."""
-        self._runtime.loop.call_later(delay_ms / 1000, self._delete, log_dir, folder)
+    def delete_copy(self, log_dir: LogDir, name: str) -> None:
+        """The folder of a copy that was given up."""
+        try:
+            folder = log_dir.doom(name)
+        except StorageError as error:
+            self._on_error(error)
+        else:
+            if folder is not None:
+                self._delete(log_dir, folder)
+            self.checkpoint(log_dir)
 
     def _delete(self, log_dir: LogDir, folder: str) -> None:
         if not log_dir.offline:
-            self._runtime.run_blocking(log_dir.delete_folder, folder).add_done_callback(self._deleted)
+            self._runtime.run_blocking(log_dir.delete_folder, folder).add_done_callback(self._done)
 
-    def _deleted(self, done: asyncio.Future[None]) -> None:
+    def checkpoint(self, log_dir: LogDir) -> None:
+        """Write what is true of its replicas, soon and on a thread: an entry of a folder that is gone would be taken
+        for one of the next folder of that name."""
+        if not self._stale:
+            self._runtime.loop.call_soon(self._write_checkpoints)
+        self._stale[log_dir] = None
+
+    def _write_checkpoints(self) -> None:
+        stale, self._stale = self._stale, {}
+        for log_dir in stale:
+            if not log_dir.offline:
+                for write in log_dir.prepare_all():
+                    self._runtime.run_blocking(write).add_done_callback(self._done)
+
+    def _done(self, done: asyncio.Future[None]) -> None:
         error = None if done.cancelled() else done.exception()
         if isinstance(error, StorageError):
             self._on_error(error)
@@ -151,6 +248,8 @@ class Directories:
                 description.total_bytes, description.usable_bytes = log_dir.usage()
                 held = log_dir.partitions if wanted is None else log_dir.partitions & wanted
                 description.replicas = [_replica(log_dir, topic, index) for topic, index in sorted(held)]
+                copies = self.copies(log_dir)
+                description.replicas += [one for one in copies if wanted is None or (one.topic, one.index) in wanted]
         except StorageError as error:
             self._on_error(error)
         if log_dir.offline:

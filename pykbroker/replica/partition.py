@@ -107,6 +107,10 @@ class Partition:
     def log_if_open(self) -> PartitionLog | None:
         return self._log
 
+    def log_moved(self, log: PartitionLog) -> None:
+        """The same records, in another directory: nobody who waits or reads needs to know."""
+        self._log = log
+
     @property
     def high_watermark(self) -> int:
         return self.log.high_watermark

@@ -18,6 +18,7 @@ from pykbroker.metadata.image import DIRECTORY_UNASSIGNED, ConfigResource, Metad
 from pykbroker.metadata.names import INTERNAL_TOPICS
 from pykbroker.replica.deadlines import Deadlines
 from pykbroker.replica.directories import Directories
+from pykbroker.replica.moves import Moves
 from pykbroker.replica.partition import Partition
 from pykbroker.replica.recovery import LogRecovery
 from pykbroker_log.log_config import LogConfig, StorageError
@@ -55,6 +56,8 @@ class ReplicaTable:
         self.config = config
         self.node_id = node_id
         self.directories = Directories(runtime, log_dirs, metrics, self.directory_failed)
+        self.moves = Moves(self, metrics)
+        self.directories.copies = self.moves.copies
         #: of the fetches that are parked here
         self.deadlines = Deadlines(runtime.loop)
         self.fetch_max_bytes = config.int("fetch.max.bytes")
@@ -105,9 +108,13 @@ class ReplicaTable:
         partition = self.find(topic, index)
         if partition is not None:
             return partition
-        if self._image.topics.partition(topic, index) is not None:
+        if self.exists(topic, index):
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index}: this node has no replica of it")
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index} does not exist")
+
+    def exists(self, topic: str, index: int) -> bool:
+        """Whether the metadata has the partition, on this node or elsewhere."""
+        return self._image.topics.partition(topic, index) is not None
 
     def on_leadership(self, callback: Leadership) -> None:
         """`callback(partition, is_leader, leader_epoch)` when this node gains, renews or loses a leadership."""
@@ -189,7 +196,13 @@ class ReplicaTable:
         """The metadata is complete: set aside folders that it does not know, begin to recover what was not stopped
         cleanly. One bad folder raises nothing."""
         self._started = True
-        self.directories.set_strays_aside(self._is_mine)
+        moves, promoted = self.directories.settle(self._is_mine, self._assigned)
+        for topic, index, source, target in moves:
+            self.moves.begin(self._partitions[topic][index], source, target)
+        for topic, index in promoted:
+            partition = self._partitions[topic][index]
+            self._from_before.remove(partition)
+            self.recovery.add(partition)
         self.recovery.begin()
 
     def open_rest(self) -> None:
@@ -226,13 +239,17 @@ class ReplicaTable:
             logger.error("Partition %s: its log cannot be opened: %s", partition, error.message)
         return True
 
+    def _assigned(self, topic: str, index: int) -> bytes:
+        """In which directory the metadata has this node's replica."""
+        image = self._image.topics.partition(topic, index)
+        return (image and image.directory(self.node_id)) or DIRECTORY_UNASSIGNED
+
     def open_log(self, partition: Partition) -> PartitionLog:
         """Called by the partition on first use. Raises KAFKA_STORAGE_ERROR."""
         if self.find(partition.topic, partition.index) is not partition:
             # Deleted, and perhaps made again: whoever still holds the old one must not bring its folder back.
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition}: this node no longer has it")
-        image = self._image.topics.partition(partition.topic, partition.index)
-        assigned = (image and image.directory(self.node_id)) or DIRECTORY_UNASSIGNED
+        assigned = self._assigned(partition.topic, partition.index)
         try:
             log_dir = self.directories.choose(partition.topic, partition.index, assigned, is_new=partition.is_new)
         except KafkaError:
@@ -275,6 +292,7 @@ class ReplicaTable:
         was_leader = partition.is_leader
         delay_ms = self.topic_config(partition.topic).file_delete_delay_ms
         self._topic_configs.pop(partition.topic, None)
+        self.moves.removed(partition)
         log = partition.detach()
         self.recovery.forget(lambda other: other is partition)
         if was_leader:
@@ -282,12 +300,7 @@ class ReplicaTable:
                 callback(partition, False, partition.leader_epoch)
         log_dir = self.directories.holding(partition.topic, partition.index)
         if log_dir is not None:
-            try:
-                doomed = log_dir.mark_deleted(partition.topic, partition.index, log)
-            except StorageError as error:
-                self.directory_failed(error)
-            else:
-                self.directories.delete_later(log_dir, doomed, delay_ms)
+            self.directories.delete(log_dir, partition.topic, partition.index, log, delay_ms)
 
     # -- what happens to partitions -----------------------------------------------------------------------------------
 
@@ -320,6 +333,7 @@ class ReplicaTable:
         """The disk failed; the error says under which directory. What lies there is offline, unless it is only full."""
         log_dir = self.directories.failed(error)
         if log_dir is not None:
+            self.moves.directory_failed(log_dir)
             for partition in self:
                 if log_dir.holds(partition.topic, partition.index):
                     partition.take_offline()

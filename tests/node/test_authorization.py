@@ -19,6 +19,7 @@ from pykbroker_wire.messages import (
     allocate_producer_ids,
     alter_configs,
     alter_partition,
+    alter_replica_log_dirs,
     assign_replicas_to_dirs,
     begin_quorum_epoch,
     broker_heartbeat,
@@ -329,6 +330,9 @@ def requests(topic_id: bytes, cluster_id: str) -> Iterator[tuple[Any, int | None
             None,
             code,
         )
+    wanted = alter_replica_log_dirs.AlterReplicaLogDirTopic(name="t", partitions=[0])
+    moved = alter_replica_log_dirs.AlterReplicaLogDir(path="/elsewhere", topics=[wanted])
+    yield alter_replica_log_dirs.AlterReplicaLogDirsRequest(dirs=[moved]), None, CLUSTER
     yield describe_log_dirs.DescribeLogDirsRequest(topics=None), None, CLUSTER
     yield (
         create_partitions.CreatePartitionsRequest(

@@ -50,15 +50,17 @@ def into_a_file(sim: Sim) -> None:
     write_atomic(sim.disk, "/two", b"")
 
 
+def read_only(sim: Sim) -> None:
+    for operation in ("pwritev", "create", "unlink", "rename", "truncate", "make_dir"):
+        sim.disk.fail_next(operation, errno.EROFS, path_contains="/two/", count=None)
+
+
 BAD: dict[str, Callable[[Sim], Any]] = {
     "meta.properties is garbage": lambda sim: write_atomic(sim.disk, "/two/meta.properties", b"\x80\x00"),
     "nothing can be read": lambda sim: sim.disk.fail_next("pread", errno.EIO, path_contains="/two/", count=None),
     "nothing can be opened": lambda sim: sim.disk.fail_next("open", errno.EACCES, path_contains="/two/", count=None),
     "it cannot be listed": lambda sim: sim.disk.fail_next("list", errno.EIO, path_contains="/two", count=None),
-    "it is read-only": lambda sim: [
-        sim.disk.fail_next(operation, errno.EROFS, path_contains="/two/", count=None)
-        for operation in ("pwritev", "create", "unlink", "rename", "truncate", "make_dir")
-    ],
+    "it is read-only": read_only,
     "it is a file": into_a_file,
 }
 

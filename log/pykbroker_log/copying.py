@@ -1,0 +1,155 @@
+"""A log's records written once more, in another folder: how a replica moves to another directory while it serves.
+
+Responsible for which bytes come next and for writing them, a stretch at a time, in a worker process. Not responsible
+for when (replica/moves.py), nor for the last step, in which the copy takes the log's place (`PartitionLog.take_over`).
+
+Invariants:
+* The copy is a log like any other, appended to as a follower would: every batch's checksum has been right, the indexes
+  are its own. Killed in the middle of a stretch, it is a log that was not closed.
+* When a stretch is done, the copy is durable as far as it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pykbroker_log.disk import Disk, parent_of
+from pykbroker_log.log_config import LogConfig, StorageError
+from pykbroker_log.partition_log import PartitionLog
+from pykbroker_log.segments import Piece
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.records.batch import HEADER_SIZE, BatchHeader
+
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(slots=True, frozen=True)
+class Target:
+    """The copy. `is_clean`: the last stretch got to its end, so there is nothing to check; everything before
+    `recovery_point` is durable in any case."""
+
+    path: str
+    topic: str
+    partition: int
+    topic_id: bytes
+    config: LogConfig
+    is_clean: bool
+    recovery_point: int
+
+    def open(self, disk: Disk, now_ms: int) -> PartitionLog:
+        """Raises StorageError, InconsistentTopicId."""
+        return PartitionLog.open(
+            disk,
+            self.path,
+            topic=self.topic,
+            partition=self.partition,
+            topic_id=self.topic_id,
+            config=self.config,
+            now_ms=now_ms,
+            clean=self.is_clean,
+            recovery_point=self.recovery_point,
+            dense=not self.config.compact,
+        )
+
+
+@dataclass(slots=True, frozen=True)
+class Copied:
+    """How far the copy is. `last`: base offset and checksum of its last batch, by which it is known again."""
+
+    end_offset: int
+    size_bytes: int
+    last: tuple[int, int] | None
+
+
+# -- the log that is copied -------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _reading(log: PartitionLog) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(parent_of(log.path), error) from error
+
+
+def stretch(log: PartitionLog, offset: int, max_bytes: int) -> tuple[int, list[Piece]]:
+    """About so many bytes of the batches from `offset` on, and with which offset they begin. Raises StorageError."""
+    with _reading(log):
+        return log.segments.stretch(offset, max_bytes)
+
+
+def bytes_from(log: PartitionLog, offset: int) -> int:
+    """How many bytes the batches from `offset` on have. Raises StorageError."""
+    with _reading(log):
+        return log.segments.bytes_from(offset)
+
+
+def is_copy(log: PartitionLog, copied: Copied) -> bool:
+    """Whether what was copied is a beginning of this log: with the same last batch, all before it is the same. Raises
+    StorageError."""
+    if copied.last is None or copied.end_offset > log.log_end_offset:
+        return False
+    offset, checksum = copied.last
+    with _reading(log):
+        found = log.segments.locate(offset)
+        return found is not None and found[2] == offset and found[0].header_at(found[1]).crc == checksum
+
+
+# -- the copy ---------------------------------------------------------------------------------------------------------
+
+
+def copy_stretch(
+    disk: Disk, target: Target, start_offset: int | None, pieces: Sequence[Piece], now_ms: int
+) -> Generator[int, None, Copied]:
+    """A job for a worker process: append the batches in `pieces` to the copy. `start_offset`: forget what the copy has
+    and begin there. Raises StorageError, which says of which directory; KafkaError CORRUPT_MESSAGE."""
+    log = target.open(disk, now_ms)
+    if start_offset is not None:
+        log.truncate_fully_and_start_at(start_offset)
+    for piece in pieces:
+        yield from _copy(disk, log, piece, now_ms)
+    with _reading(log):
+        last = log.segments.last_batch()
+    log.close(clean=True)
+    return Copied(log.log_end_offset, log.size_bytes, (last.base_offset, last.crc) if last else None)
+
+
+def _copy(disk: Disk, log: PartitionLog, piece: Piece, now_ms: int) -> Generator[int, None, None]:
+    position = piece.start
+    least = 0
+    try:
+        file = disk.open(piece.path)
+    except OSError as error:
+        raise _of_source(piece, error) from error
+    try:
+        while position < piece.end:
+            try:
+                data = file.pread(max(least, min(_CHUNK_BYTES, piece.end - position)), position)
+            except OSError as error:
+                raise _of_source(piece, error) from error
+            try:
+                done = log.append_as_follower(data, now_ms=now_ms).byte_count
+            except KafkaError as error:
+                raise KafkaError(error.code, f"{piece.path} from position {position} on: {error.message}") from error
+            if not done:
+                # The chunk is smaller than its first batch.
+                least = _length_at(piece, position, data)
+                continue
+            position, least = position + done, 0
+            yield done
+    finally:
+        file.close()
+
+
+def _length_at(piece: Piece, position: int, data: bytes) -> int:
+    """How long the batch is of which these bytes are the beginning."""
+    length = BatchHeader.parse(data).size_in_bytes if len(data) >= HEADER_SIZE else HEADER_SIZE
+    if not len(data) < length <= piece.size - position:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{piece.path}: no whole batch at position {position}")
+    return length
+
+
+def _of_source(piece: Piece, error: OSError) -> StorageError:
+    return StorageError(parent_of(parent_of(piece.path)), error)

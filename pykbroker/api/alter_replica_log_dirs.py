@@ -1,0 +1,37 @@
+"""AlterReplicaLogDirs, versions 1-2: in which log directory of this broker a replica is to be. KIP-113.
+
+The answer says that a move has begun, or that there is nothing to do; DescribeLogDirs shows how far it is. A replica
+that is not here is remembered and made in that directory when it comes: REPLICA_NOT_AVAILABLE, as in Apache Kafka.
+Naming the directory in which it is gives a move up.
+"""
+
+from __future__ import annotations
+
+from pykbroker.api.context import RequestContext
+from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+
+def handle(ctx: RequestContext, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+    # Who names a replica twice means the last directory.
+    wanted = {
+        (topic.name, index): directory.path
+        for directory in request.dirs
+        for topic in directory.topics
+        for index in topic.partitions
+    }
+    allowed = ctx.authorize(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME)
+    results: dict[str, AlterReplicaLogDirTopicResult] = {}
+    for (topic, index), path in wanted.items():
+        code = (
+            ctx.broker.replicas.moves.alter(topic, index, path) if allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        )
+        result = results.setdefault(topic, AlterReplicaLogDirTopicResult(topic_name=topic))
+        result.partitions.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
+    return AlterReplicaLogDirsResponse(results=list(results.values()))

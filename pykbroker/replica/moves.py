@@ -1,0 +1,426 @@
+"""Replicas on their way from one log directory to another, while they serve (KIP-113, KIP-858).
+
+A move copies stretch after stretch of the log into a `-future` folder, in worker processes, until there is little left;
+tells the controller where the replica will be; and in one turn of the loop copies the rest and lets the copy take the
+log's place. Responsible for when each of that happens, for the throttle, and for giving a move up. Not responsible for
+the copying itself (log/copying.py), nor for choosing a directory (directories.py).
+
+Invariants:
+* The log is never waited for and knows nothing of its copy before the last turn. Until then all is undone by deleting
+  the copy's folder.
+* Nobody deletes a folder into which a worker may still write.
+* Whatever was durable of the log is durable in the copy that takes its place.
+* A truncation of the log begins the copy anew: what was copied meanwhile may be of either past.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from pykbroker.replica.directories import ReplicaDescription
+from pykbroker.workers import WorkerDied
+from pykbroker_log import names
+from pykbroker_log.copying import Copied, Target, bytes_from, copy_stretch, is_copy, stretch
+from pykbroker_log.log_config import MAX_INT64, StorageError
+from pykbroker_log.log_dirs import LogDir
+from pykbroker_log.partition_log import PartitionLog
+from pykbroker_wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from pykbroker.metrics.registry import Metrics
+    from pykbroker.replica.partition import Partition
+    from pykbroker.replica.table import ReplicaTable
+
+logger = logging.getLogger(__name__)
+
+#: Copied by one job at most: so long takes it until a move that was given up is over.
+STRETCH_BYTES = 32 << 20
+#: Copied in the last turn of the loop: at first, and at most when a busy producer stays ahead of the worker.
+LAST_BYTES, MOST_LAST_BYTES = 256 << 10, 8 << 20
+#: Between two looks at a log that is still being recovered.
+RECOVERY_PAUSE_SECONDS = 1.0
+#: A worker that died is replaced so often before a move is given up.
+TRIES = 3
+
+
+class Move:
+    """One replica. `end_offset`: up to where the copy is; None when it has to begin anew."""
+
+    __slots__ = (
+        "assigned",
+        "busy",
+        "doomed",
+        "end_offset",
+        "folder",
+        "generation",
+        "is_clean",
+        "is_over",
+        "is_pristine",
+        "last_bytes",
+        "log",
+        "must_look",
+        "partition",
+        "size_bytes",
+        "source",
+        "target",
+        "tries",
+    )
+
+    def __init__(self, partition: Partition, source: LogDir, target: LogDir, folder: str, *, must_look: bool) -> None:
+        self.partition = partition
+        self.source = source
+        self.target = target
+        #: the copy's path
+        self.folder = folder
+        #: nobody knows what is there
+        self.must_look = must_look
+        #: nothing was ever written there
+        self.is_pristine = not must_look
+        self.log: PartitionLog | None = None
+        self.generation = -1
+        self.end_offset: int | None = None
+        self.size_bytes = 0
+        self.is_clean = False
+        self.last_bytes = LAST_BYTES
+        #: the controller: None before it was asked, then whether it knows
+        self.assigned: bool | None = None
+        #: a worker is writing the copy
+        self.busy = False
+        self.is_over = False
+        #: the name of the folder that is to be deleted when nobody writes to it
+        self.doomed: str | None = None
+        self.tries = 0
+
+    def __repr__(self) -> str:
+        return f"{self.partition}: moving from {self.source.path} to {self.target.path}"
+
+    @property
+    def offset_lag(self) -> int:
+        """How far the copy is behind; -1 while that is unknown."""
+        log = self.partition.log_if_open
+        if log is None:
+            return -1
+        return log.log_end_offset - (self.end_offset if self.end_offset is not None else log.log_start_offset)
+
+
+class Moves:
+    """`assign(partition, log_dir, told)` tells the controller, then calls `told`; `unassign` takes it back."""
+
+    def __init__(self, replicas: ReplicaTable, metrics: Metrics) -> None:
+        self._replicas = replicas
+        self._runtime = replicas.runtime
+        self.assign: Callable[[Partition, LogDir, Callable[[], None]], None] = lambda partition, log_dir, told: told()
+        self.unassign: Callable[[Partition, LogDir], None] = lambda partition, log_dir: None
+        #: bytes a second for all moves together
+        self.throttle: Callable[[], int] = lambda: MAX_INT64
+        self._moves: dict[Partition, Move] = {}
+        self._waiting: deque[Move] = deque()
+        self._busy: set[asyncio.Future[Copied]] = set()
+        self._failed = 0
+        # When the throttle lets the next stretch begin, by the loop's clock.
+        self._free_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = True
+        name = "kafka.server:type=ReplicaAlterLogDirsManager,name="
+        metrics.gauge(
+            f"{name}MaxLag,clientId=ReplicaAlterLogDirs",
+            lambda: max((move.offset_lag for move in self._moves.values()), default=0),
+        )
+        metrics.gauge(f"{name}FailedPartitionsCount,clientId=ReplicaAlterLogDirs", lambda: self._failed)
+
+    def start(self) -> None:
+        """The logs are open: go."""
+        self._closed = False
+        self._schedule()
+
+    # -- what is asked ------------------------------------------------------------------------------------------------
+
+    def alter(self, topic: str, index: int, path: str) -> ErrorCode:
+        """AlterReplicaLogDirs of one replica, checked in Apache Kafka's order."""
+        if len(f"{topic}-{index}.{bytes(16).hex()}{names.FUTURE_DIR}") > names.MAX_NAME:
+            # The name would be cut, and nobody could tell whose copy it is.
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        directories = self._replicas.directories
+        target = directories.at(path)
+        if target is None:
+            return ErrorCode.LOG_DIR_NOT_FOUND
+        if target.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        partition = self._replicas.find(topic, index)
+        if partition is None:
+            directories.prefer(topic, index, target)
+            if self._replicas.exists(topic, index):
+                return ErrorCode.REPLICA_NOT_AVAILABLE
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        try:
+            _ = partition.log
+        except KafkaError as error:
+            # Being recovered: it is not there yet.
+            return ErrorCode.REPLICA_NOT_AVAILABLE if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER else error.code
+        move = self._moves.get(partition)
+        if move is not None and move.target is not target:
+            logger.info("Partition %s: given up", move)
+            self._drop(move)
+            move = None
+        source = directories.holding(topic, index)
+        if source is None or source is target or move is not None:
+            return ErrorCode.NONE
+        if len(directories.online()) < len(list(directories)):
+            # As Apache Kafka: a copy of it may lie in the directory that nobody can look into.
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        self.begin(partition, source, target)
+        return ErrorCode.NONE
+
+    def begin(self, partition: Partition, source: LogDir, target: LogDir) -> None:
+        """Move a replica, or go on: a copy that an earlier run has left in `target` is used if it is one."""
+        found = (partition.topic, partition.index) in target.futures
+        folder = target.future_path(partition.topic, partition.index, self._runtime.random.randbytes(16))
+        move = Move(partition, source, target, folder, must_look=found)
+        self._moves[partition] = move
+        logger.info("Partition %s", move)
+        self._wait(move)
+
+    def copies(self, log_dir: LogDir) -> Iterator[ReplicaDescription]:
+        """Those that are being made in a directory."""
+        for move in self._moves.values():
+            if move.target is log_dir:
+                partition = move.partition
+                yield ReplicaDescription(partition.topic, partition.index, move.size_bytes, move.offset_lag, True)
+
+    # -- what happens -------------------------------------------------------------------------------------------------
+
+    def removed(self, partition: Partition) -> None:
+        """The partition is no longer this node's."""
+        move = self._moves.get(partition)
+        if move is not None:
+            self._drop(move)
+
+    def directory_failed(self, log_dir: LogDir) -> None:
+        """Moves from it and to it end. A copy elsewhere stays: it is looked at again at the next start."""
+        for move in [move for move in self._moves.values() if log_dir in (move.source, move.target)]:
+            logger.error("Partition %s: ended, %s is offline", move, log_dir.path)
+            self._end(move)
+            if move.target is log_dir and move.assigned is not None:
+                self.unassign(move.partition, move.source)
+
+    async def close(self) -> None:
+        """No more copying; returns when nobody writes to a copy. The next start goes on with them."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        while self._busy:
+            await asyncio.wait(self._busy)
+
+    def _end(self, move: Move) -> None:
+        move.is_over = True
+        self._moves.pop(move.partition, None)
+        if move in self._waiting:
+            self._waiting.remove(move)
+
+    def _drop(self, move: Move) -> None:
+        """End it and delete the copy, as soon as nobody writes to it."""
+        self._end(move)
+        move.doomed = move.target.release_future(move.partition.topic, move.partition.index)
+        if move.assigned is not None:
+            self.unassign(move.partition, move.source)
+        if not move.busy:
+            self._delete(move)
+
+    def _delete(self, move: Move) -> None:
+        if move.doomed is not None and not move.target.offline:
+            self._replicas.directories.delete_copy(move.target, move.doomed)
+
+    def _give_up(self, move: Move, why: object) -> None:
+        self._failed += 1
+        logger.error("Partition %s: given up: %s", move, why)
+        self._drop(move)
+
+    # -- one after the other ------------------------------------------------------------------------------------------
+
+    def _wait(self, move: Move) -> None:
+        """Its next step comes when it is its turn."""
+        self._waiting.append(move)
+        self._schedule()
+
+    def _wait_on(self, move: Move) -> None:
+        if not move.is_over:
+            self._wait(move)
+
+    def _schedule(self) -> None:
+        if self._timer is None and not self._closed:
+            self._timer = self._runtime.loop.call_later(
+                max(0.0, self._free_at - self._runtime.loop.time()), self._go_on
+            )
+
+    def _go_on(self) -> None:
+        self._timer = None
+        most = self._replicas.config.optional_int("num.replica.alter.log.dirs.threads")
+        while self._waiting and len(self._busy) < (most or len(list(self._replicas.directories))):
+            if self._free_at > self._runtime.loop.time():
+                self._schedule()
+                return
+            self._step(self._waiting.popleft())
+
+    def _step(self, move: Move) -> None:
+        try:
+            self._advance(move)
+        except (KafkaError, StorageError) as error:
+            self._refused(move, error)
+
+    def _advance(self, move: Move) -> None:
+        """What comes next for it. Raises KafkaError, StorageError."""
+        if move.partition.recovering:
+            self._runtime.loop.call_later(RECOVERY_PAUSE_SECONDS, self._wait_on, move)
+            return
+        log = move.partition.log
+        if move.log is not log or move.generation != log.generation:
+            move.log, move.generation, move.end_offset = log, log.generation, None
+        if move.must_look:
+            move.must_look = False
+            self._copy(move, None, 0)
+            return
+        if move.end_offset is not None and move.end_offset < log.log_start_offset:
+            # Retention was faster.
+            move.end_offset = None
+        if move.end_offset is None:
+            self._copy(move, log.log_start_offset, self._stretch_bytes())
+            return
+        left = bytes_from(log, move.end_offset)
+        if left > move.last_bytes:
+            if left < MOST_LAST_BYTES:
+                move.last_bytes = min(2 * move.last_bytes, MOST_LAST_BYTES)
+            self._copy(move, move.end_offset, self._stretch_bytes())
+        elif move.assigned:
+            self._finish(move, log)
+        elif move.assigned is None:
+            move.assigned = False
+            self.assign(move.partition, move.target, lambda: self._told(move))
+
+    def _told(self, move: Move) -> None:
+        move.assigned = True
+        self._wait_on(move)
+
+    def _stretch_bytes(self) -> int:
+        """With a throttle, what it lets through in a second."""
+        return max(1, min(STRETCH_BYTES, self.throttle()))
+
+    # -- copying ------------------------------------------------------------------------------------------------------
+
+    def _target_of(self, move: Move) -> Target:
+        partition = move.partition
+        return Target(
+            move.folder,
+            partition.topic,
+            partition.index,
+            partition.topic_id,
+            self._replicas.topic_config(partition.topic),
+            move.is_clean,
+            move.target.durable_end(partition.topic, partition.index),
+        )
+
+    def _copy(self, move: Move, offset: int | None, max_bytes: int) -> None:
+        """A stretch from `offset` on, in a worker process; None: only look. Raises StorageError."""
+        assert move.log is not None
+        start, pieces = (0, []) if offset is None else stretch(move.log, offset, max_bytes)
+        begins_anew = offset is not None and move.end_offset is None and not (move.is_pristine and start == 0)
+        future = self._runtime.run_apart(
+            copy_stretch,
+            self._target_of(move),
+            start if begins_anew else None,
+            pieces,
+            self._runtime.now_ms(),
+            on_progress=self._spend,
+        )
+        move.busy, move.is_clean, move.is_pristine = True, False, False
+        self._busy.add(future)
+        future.add_done_callback(lambda done: self._copied(move, offset is None, done))
+
+    def _spend(self, count: int) -> None:
+        self._free_at = max(self._free_at, self._runtime.loop.time()) + count / max(1, self.throttle())
+
+    def _copied(self, move: Move, looked: bool, done: asyncio.Future[Copied]) -> None:
+        move.busy = False
+        self._busy.discard(done)
+        error = asyncio.CancelledError() if done.cancelled() else done.exception()
+        if move.is_over:
+            self._delete(move)
+        elif error is None:
+            self._note(move, done.result(), looked)
+        else:
+            self._stumbled(move, error)
+        self._schedule()
+
+    def _note(self, move: Move, copied: Copied, looked: bool) -> None:
+        assert move.log is not None
+        move.target.note_durable_end(move.partition.topic, move.partition.index, copied.end_offset)
+        move.is_clean = True
+        move.size_bytes, move.end_offset = copied.size_bytes, copied.end_offset
+        if not looked:
+            move.tries = 0
+        elif not is_copy(move.log, copied):
+            move.end_offset = None
+        self._wait(move)
+
+    def _stumbled(self, move: Move, error: BaseException) -> None:
+        assert move.log is not None
+        # Nobody knows how far it got.
+        move.must_look = True
+        move.tries += 1
+        if move.generation != move.log.generation:
+            # It has read what was being truncated.
+            self._wait(move)
+        elif isinstance(error, WorkerDied) or (
+            # Retention or compaction was faster.
+            isinstance(error, StorageError) and isinstance(error.cause, FileNotFoundError)
+        ):
+            if move.tries <= TRIES:
+                self._wait(move)
+            else:
+                self._refused(move, error)
+        else:
+            self._refused(move, error)
+
+    def _refused(self, move: Move, error: BaseException) -> None:
+        """It cannot go on: the copy does not fit, the log is damaged, or a directory has failed."""
+        if isinstance(error, StorageError):
+            self._replicas.directory_failed(error)
+        elif not isinstance(error, (KafkaError, WorkerDied)):
+            logger.error("Partition %s: copying failed", move, exc_info=error)
+        if not move.is_over:
+            self._give_up(move, error)
+
+    # -- the last step ------------------------------------------------------------------------------------------------
+
+    def _finish(self, move: Move, log: PartitionLog) -> None:
+        """Copy what is left and let the copy take the log's place. Raises KafkaError, StorageError."""
+        copy = self._target_of(move).open(self._runtime.disk, self._runtime.now_ms())
+        try:
+            while copy.log_end_offset < log.log_end_offset:
+                result = log.read(copy.log_end_offset, LAST_BYTES, log.log_end_offset)
+                if not result.slices:
+                    break
+                for data in result.slices:
+                    assert isinstance(data, bytes)
+                    copy.append_as_follower(data, now_ms=self._runtime.now_ms())
+            if copy.log_end_offset != log.log_end_offset:
+                raise KafkaError(
+                    ErrorCode.CORRUPT_MESSAGE, f"{log.path}: no batch between {copy.log_end_offset} and the log's end"
+                )
+            if log.recovery_point > copy.recovery_point or log.config.flush_messages != MAX_INT64:
+                # What was promised to be durable stays so. On the loop, for nothing may be appended meanwhile; it is
+                # little, and of a log that is not flushed all the time it is nothing.
+                copy.flush()
+            move.target.adopt_future(copy, log)
+        except BaseException:
+            copy.close(clean=False)
+            raise
+        self._end(move)
+        partition = move.partition
+        partition.log_moved(copy)
+        logger.info("Partition %s: moved from %s to %s", partition, move.source.path, move.target.path)
+        self._replicas.directories.delete(move.source, partition.topic, partition.index, log)
+        self._replicas.directories.checkpoint(move.target)
