@@ -1,4 +1,5 @@
-"""Build hook of hatchling: compiles `_walk.c` when it can, and stays silent when it cannot.
+"""Build hook of hatchling: compiles the loops over records (`_walk.c`, `_dedupe.c`) into one module when it can, and
+stays silent when it cannot.
 
 A machine without a C compiler or without Python's headers gets the same package with the Python twin: nothing here may
 make an installation fail. `PYKBROKER_PURE=1` skips it, which gives a wheel for every platform.
@@ -24,7 +25,7 @@ except ImportError:  # run by hand, without hatchling
     BuildHookInterface = object  # type: ignore[assignment,misc]
 
 FOLDER = Path(__file__).parent / "pykbroker_wire" / "records"
-SOURCE = FOLDER / "_walk.c"
+SOURCES = [FOLDER / "_walk.c", FOLDER / "_dedupe.c"]
 TARGET = FOLDER / "_walk.abi3.so"
 
 
@@ -46,7 +47,7 @@ def compile_walk() -> str | None:
     flags = ["-bundle", "-undefined", "dynamic_lookup"] if sys.platform == "darwin" else ["-shared"]
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
         built = os.path.join(folder, TARGET.name)
-        command = [compiler, "-O2", "-fPIC", "-std=c99", *flags, "-I", include, str(SOURCE), "-o", built]
+        command = [compiler, "-O2", "-fPIC", "-std=c99", *flags, "-I", include, *map(str, SOURCES), "-o", built]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         if done.returncode:
             return f"the compiler failed: {done.stderr[-500:]}"

@@ -1,0 +1,98 @@
+/* Records as bytes, read within bounds: what walk and the loops of compaction have in common.
+ *
+ * Nothing is read outside of the buffer: `Reader.end` is the one bound, and every read goes through `varint` or a
+ * comparison with it. */
+
+#ifndef PYKBROKER_READER_H
+#define PYKBROKER_READER_H
+
+#define Py_LIMITED_API 0x030B0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+
+typedef struct {
+    const uint8_t *data;
+    int64_t position; /* 64 bits: lengths of up to 2^31 are added before they are compared */
+    int64_t end;
+} Reader;
+
+enum { OK = 0, ENDS = 1, TOO_LONG = 2 };
+
+/* A zigzag varint of at most `bits` bits; excess bits of the last byte are dropped, as in Java. */
+static inline int varint(Reader *reader, int bits, int64_t *value)
+{
+    uint64_t zigzag = 0;
+    int shift = 0;
+    for (;;) {
+        if (reader->position >= reader->end)
+            return ENDS;
+        uint8_t byte = reader->data[reader->position++];
+        zigzag |= (uint64_t)(byte & 127) << shift;
+        if (byte < 128)
+            break;
+        shift += 7;
+        if (shift >= bits)
+            return TOO_LONG;
+    }
+    if (bits == 32)
+        zigzag &= 0xFFFFFFFFu;
+    *value = (int64_t)(zigzag >> 1) ^ -(int64_t)(zigzag & 1);
+    return OK;
+}
+
+/* Key, value or header value: a length and that many bytes, or a negative length. */
+static inline int skip_bytes(Reader *reader, int64_t *size)
+{
+    int result = varint(reader, 32, size);
+    if (result == OK && *size > 0)
+        reader->position += *size; /* the next read, or the comparison with the record's end, finds it beyond */
+    return result;
+}
+
+typedef struct {
+    int64_t timestamp_delta;
+    int64_t after_timestamp; /* where the offset delta begins */
+    int64_t offset_delta;
+    int64_t key; /* where it begins */
+    int64_t key_size;
+    int64_t value_size;
+} Record;
+
+/* The fields of the record that fills [position, end). NULL, or what is wrong as a message. */
+static inline const char *walk_record(Reader *reader, Record *record)
+{
+    static const char *out = "a length in a record leads out of it";
+    int64_t size, headers;
+    reader->position += 1; /* the attributes have no meaning yet */
+    if (varint(reader, 64, &record->timestamp_delta))
+        return out;
+    record->after_timestamp = reader->position;
+    if (varint(reader, 32, &record->offset_delta) || varint(reader, 32, &record->key_size))
+        return out;
+    record->key = reader->position;
+    if (record->key_size > 0)
+        reader->position += record->key_size;
+    if (skip_bytes(reader, &record->value_size) || varint(reader, 32, &headers))
+        return out;
+    if (headers < 0 || headers > reader->end - reader->position)
+        return "a record with a wrong number of headers";
+    for (; headers > 0; headers--) {
+        if (skip_bytes(reader, &size))
+            return out;
+        if (size < 0)
+            return "a record header without a key";
+        if (skip_bytes(reader, &size))
+            return out;
+    }
+    return reader->position == reader->end ? NULL : "a record does not end where it says";
+}
+
+/* What a record that breaks a rule raises: pykbroker_wire.records.record.InvalidRecord. */
+extern PyObject *invalid_record;
+
+PyObject *put_keys(PyObject *module, PyObject *args);
+PyObject *survivors(PyObject *module, PyObject *args);
+PyObject *rebase(PyObject *module, PyObject *args);
+
+#endif

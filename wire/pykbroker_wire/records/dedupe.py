@@ -1,0 +1,200 @@
+"""The loops that compaction runs once per record: keys into a table, which records of a batch survive it, and records
+moved to another base timestamp.
+
+Each exists twice, as `walk` does: here in Python, and compiled (`_dedupe.c`, taken at import when it was built;
+PYKBROKER_PURE=1 forces Python). The same tests run on both. Which table, how large, and what becomes of a batch is
+`pykbroker_log.compaction`.
+
+A table is a flat buffer of slots, SLOT_SIZE bytes each: 16 bytes that are a hash of the key under a seed nobody outside
+can know (so nobody can make two keys meet, which would lose one of them), and the offset + 1, so that zeros are a free
+slot. Open addressing with linear probing. Nobody but the process that made a table reads it: the two twins hash
+differently.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import TYPE_CHECKING, TypeAlias
+
+from pykbroker_wire.records.record import InvalidRecord, read_varint, read_varlong, varint, wrap_int64
+
+if TYPE_CHECKING:
+    from pykbroker_wire.primitives import Buffer
+
+SLOT_SIZE = 24
+SEED_SIZE = 16
+
+_OFFSET = struct.Struct("<q")
+_FREE = bytes(8)
+
+Put: TypeAlias = tuple[int, int, int, bool]
+"""keys that were new, records seen, offset of the last of them (the one before `start_offset` when none counted),
+whether the table had no room for the next one"""
+
+Survivors: TypeAlias = tuple[list[tuple[int, int]], int, int, int, int, int]
+"""where the survivors are in the data, as (start, end) of those that are neighbours; how many, how many of them are
+tombstones; how many records had no key and go for that; timestamp delta of the first survivor, and the greatest"""
+
+
+def put_keys_python(
+    table: bytearray,
+    seed: bytes,
+    room: int,
+    data: Buffer,
+    position: int,
+    count: int,
+    base_offset: int,
+    start_offset: int,
+) -> Put:
+    """Put the keys of a batch's records, those at or behind `start_offset`, with their offsets into the table, which
+    takes `room` new ones. Raises InvalidRecord unless `count` records fill the data from `position` on."""
+    added = index = 0
+    reached = start_offset - 1
+    while index < count:
+        _, after_timestamp, key_start, key_end, _, position = _next(data, position, index)
+        offset = base_offset + read_varint(data, after_timestamp)[0]
+        if offset >= start_offset:
+            if key_end >= 0:
+                place, digest, after = _find(table, seed, data[key_start:key_end])
+                if place < 0 or (after == 0 and added >= room):
+                    return added, index, reached, True
+                added += after == 0
+                table[place : place + SLOT_SIZE] = digest + _OFFSET.pack(offset + 1)
+            reached = offset
+        index += 1
+    _require_end(data, position, index)
+    return added, index, reached, False
+
+
+def survivors_python(
+    table: bytearray,
+    seed: bytes,
+    data: Buffer,
+    position: int,
+    count: int,
+    base_offset: int,
+    latest_offset: int,
+    drop_tombstones: bool,
+) -> Survivors:
+    """Which records of a batch stay: those behind `latest_offset`, of which the table knows nothing; and of those
+    before, each that is the newest of its key, unless it is a tombstone whose time has come. Raises InvalidRecord."""
+    runs: list[tuple[int, int]] = []
+    kept = tombstones = keyless = 0
+    first = high = 0
+    run = -1
+    for index in range(count):
+        start = position
+        timestamp_delta, after_timestamp, key_start, key_end, value_size, position = _next(data, position, index)
+        offset = base_offset + read_varint(data, after_timestamp)[0]
+        survives = True
+        if offset <= latest_offset:
+            if key_end < 0:
+                keyless += 1
+                survives = False
+            else:
+                _, _, after = _find(table, seed, data[key_start:key_end])
+                survives = offset >= after - 1 and (value_size >= 0 or not drop_tombstones)
+        if survives:
+            if kept == 0:
+                first = high = timestamp_delta
+            high = max(high, timestamp_delta)
+            kept += 1
+            tombstones += value_size < 0
+            if run < 0:
+                run = start
+        elif run >= 0:
+            runs.append((run, start))
+            run = -1
+    _require_end(data, position, count)
+    if run >= 0:
+        runs.append((run, position))
+    return runs, kept, tombstones, keyless, first, high
+
+
+def rebase_python(data: Buffer, count: int, shift: int) -> bytes:
+    """The records with `shift` added to each timestamp delta; nothing else of them changes. Raises InvalidRecord."""
+    if not 0 <= count <= len(data):
+        raise InvalidRecord(f"{count} records in {len(data)} bytes")
+    parts: list[Buffer] = []
+    position = 0
+    for index in range(count):
+        timestamp_delta, after_timestamp, _, _, _, position = _next(data, position, index)
+        body = b"\x00" + varint(wrap_int64(timestamp_delta + shift)) + bytes(data[after_timestamp:position])
+        parts.append(varint(len(body)))
+        parts.append(body)
+    _require_end(data, position, count)
+    return b"".join(parts)
+
+
+def _next(data: Buffer, position: int, index: int) -> tuple[int, int, int, int, int, int]:
+    """The record at `position`: timestamp delta, where the offset delta begins, where the key begins and ends (-1: there
+    is none), size of the value (-1: none), where the record ends."""
+    if position < 0:
+        raise InvalidRecord(f"record {index}: a negative position")
+    try:
+        size, position = read_varint(data, position)
+        stop = position + size
+        if size < 0 or stop > len(data):
+            raise InvalidRecord(f"record {index}: the batch ends inside it")
+        timestamp_delta, after_timestamp = read_varlong(data, position + 1)
+        _, position = read_varint(data, after_timestamp)
+        key_size, key_start = read_varint(data, position)
+        position = key_start + max(0, key_size)
+        value_size, position = read_varint(data, position)
+        position += max(0, value_size)
+        headers, position = read_varint(data, position)
+        if headers < 0 or headers > stop - position:
+            raise InvalidRecord(f"record {index}: a record with a wrong number of headers")
+        for _ in range(headers):
+            name_size, position = read_varint(data, position)
+            if name_size < 0:
+                raise InvalidRecord(f"record {index}: a record header without a key")
+            content_size, position = read_varint(data, position + name_size)
+            position += max(0, content_size)
+    except IndexError:
+        raise InvalidRecord(f"record {index}: a length in a record leads out of it") from None
+    if position != stop:
+        raise InvalidRecord(f"record {index}: a record does not end where it says")
+    key_end = key_start + key_size if key_size >= 0 else -1
+    return timestamp_delta, after_timestamp, key_start, key_end, value_size, stop
+
+
+def _require_end(data: Buffer, position: int, index: int) -> None:
+    if position != len(data):
+        raise InvalidRecord(f"record {index}: there is more behind it")
+
+
+def _find(table: bytearray, seed: bytes, key: Buffer) -> tuple[int, bytes, int]:
+    """(place, hash, offset + 1) of the slot that has the key, or of the free one where it belongs, with 0; place -1
+    when the table is full of others."""
+    digest = blake2b(key, digest_size=16, key=seed).digest()
+    size = len(table)
+    place = int.from_bytes(digest[:8], "little") % (size // SLOT_SIZE) * SLOT_SIZE
+    for _ in range(size // SLOT_SIZE):
+        after = table[place + 16 : place + SLOT_SIZE]
+        if after == _FREE:
+            return place, digest, 0
+        if table[place : place + 16] == digest:
+            return place, digest, _OFFSET.unpack(after)[0]
+        place += SLOT_SIZE
+        if place == size:
+            place = 0
+    return -1, digest, 0
+
+
+put_keys: Callable[[bytearray, bytes, int, Buffer, int, int, int, int], Put] = put_keys_python
+survivors: Callable[[bytearray, bytes, Buffer, int, int, int, int, bool], Survivors] = survivors_python
+rebase: Callable[[Buffer, int, int], bytes] = rebase_python
+COMPILED = False
+if os.environ.get("PYKBROKER_PURE") != "1":
+    try:
+        from pykbroker_wire.records._walk import put_keys as put_keys
+        from pykbroker_wire.records._walk import rebase as rebase
+        from pykbroker_wire.records._walk import survivors as survivors
+    except ImportError:  # not built here, or built against another C library
+        pass
+    else:
+        COMPILED = True
