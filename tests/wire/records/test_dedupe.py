@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -76,7 +77,7 @@ def test_a_table_is_a_dict_of_the_newest_offsets(twin: Twin, batches: list[Any],
             ]
             runs, *facts = twin.survivors(table, SEED, data, 0, len(made), base, latest, drop)
             assert b"".join(data[begin:end] for begin, end in runs) == encode(kept)
-            assert all(a[1] < b[0] for a, b in zip(runs, runs[1:], strict=False)), "neighbours are one run"
+            assert all(a[1] < b[0] for a, b in pairwise(runs)), "neighbours are one run"
             keyless = sum(key is None and base + delta <= latest for delta, _, key, _, _ in made)
             tombstones = sum(value is None for _, _, _, value, _ in kept)
             stamps = [time for _, time, *_ in kept] or [0]
@@ -114,14 +115,16 @@ def test_rebased_records_differ_in_their_timestamp_delta_only(twin: Twin, record
 @given(st.binary(max_size=60), st.integers(0, 5))
 def test_bytes_that_are_no_records_are_invalid_in_both_twins(twin: Twin, data: bytes, count: int) -> None:
     def verdict(one: Twin) -> list[object]:
+        table = bytearray(8 * SLOT_SIZE)
+        calls: list[tuple[Any, tuple[Any, ...]]] = [
+            (one.survivors, (table, SEED, data, 0, count, 0, 100, False)),
+            (one.put_keys, (table, SEED, 8, data, 0, count, 0, 0)),
+            (one.rebase, (data, count, 7)),
+        ]
         results: list[object] = []
-        for call in (
-            lambda: one.put_keys(bytearray(8 * SLOT_SIZE), SEED, 8, data, 0, count, 0, 0),
-            lambda: one.survivors(bytearray(8 * SLOT_SIZE), SEED, data, 0, count, 0, 100, False),
-            lambda: one.rebase(data, count, 7),
-        ):
+        for function, arguments in calls:
             try:
-                results.append(call())
+                results.append(function(*arguments))
             except InvalidRecord:
                 results.append("invalid")
         return results

@@ -1,4 +1,28 @@
 from pykbroker_wire.primitives import Buffer
+from pykbroker_wire.records.dedupe import Put, Survivors
 from pykbroker_wire.records.walk import Walked
 
 def walk(data: Buffer, position: int, expected: int, count: int, /) -> Walked: ...
+def put_keys(
+    table: bytearray,
+    seed: bytes,
+    room: int,
+    data: Buffer,
+    position: int,
+    count: int,
+    base_offset: int,
+    start_offset: int,
+    /,
+) -> Put: ...
+def survivors(
+    table: bytearray,
+    seed: bytes,
+    data: Buffer,
+    position: int,
+    count: int,
+    base_offset: int,
+    latest_offset: int,
+    drop_tombstones: bool,
+    /,
+) -> Survivors: ...
+def rebase(data: Buffer, count: int, shift: int, /) -> bytes: ...

@@ -130,8 +130,8 @@ def rebase_python(data: Buffer, count: int, shift: int) -> bytes:
 
 
 def _next(data: Buffer, position: int, index: int) -> tuple[int, int, int, int, int, int]:
-    """The record at `position`: timestamp delta, where the offset delta begins, where the key begins and ends (-1: there
-    is none), size of the value (-1: none), where the record ends."""
+    """The record at `position`: timestamp delta, where the offset delta begins, where the key begins and ends (-1: none),
+    size of the value (-1: none), where the record ends."""
     if position < 0:
         raise InvalidRecord(f"record {index}: a negative position")
     try:
