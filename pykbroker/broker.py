@@ -42,6 +42,7 @@ from pykbroker.net.settings import admission_limits, limits_of, setup_timeout
 from pykbroker.quorum.channel import BrokerChannels, Channel, InMemoryChannel, LeaderChannel, SocketPeers
 from pykbroker.quorum.driver import QuorumConfig, QuorumDriver
 from pykbroker.replica.assignments import Assignments
+from pykbroker.replica.cleaner import LogCleaner
 from pykbroker.replica.fetch_sessions import FetchSessions
 from pykbroker.replica.producer_ids import ProducerIds
 from pykbroker.replica.table import ReplicaTable
@@ -94,6 +95,7 @@ class Node:
         self._broker: BrokerServices | None = None
         self._lifecycle: BrokerLifecycle | None = None
         self._upkeep: Upkeep | None = None
+        self._cleaner: LogCleaner | None = None
         self._assignments: Assignments | None = None
         self._registration: ControllerRegistration | None = None
         self._channel: Channel | None = None
@@ -400,6 +402,9 @@ class Node:
         replicas.moves.start()
         self._upkeep = Upkeep(runtime, config, replicas)
         self._upkeep.start()
+        cleaner = self._cleaner = LogCleaner(runtime, self.live.current, replicas, self.metrics, self._upkeep.flush)
+        self.live.on_change(cleaner.reconfigure)
+        cleaner.start()
         transactions.start()
         await lifecycle.ready_to_unfence()
         for listener in self._listeners_of(config.listeners.broker):
@@ -444,6 +449,8 @@ class Node:
             listener.close()
         if self._upkeep is not None:
             self._upkeep.stop()
+        if self._cleaner is not None:
+            self._cleaner.stop()
         if self._assignments is not None:
             self._assignments.close()
         broker = self._broker

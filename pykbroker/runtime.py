@@ -14,7 +14,7 @@ import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from pykbroker.workers import Job, Workers
@@ -42,7 +42,7 @@ class Runtime(Protocol):
         self,
         job: Job[T],
         *args: object,
-        on_progress: Callable[[int], None] | None = None,
+        on_progress: Callable[[Any], None] | None = None,
         bytes_per_second: float | None = None,
     ) -> asyncio.Future[T]:
         """Run a loop over records in a worker process: see workers.py for what a job is. Cancelling ends it."""
@@ -171,7 +171,7 @@ class OsRuntime:
         self,
         job: Job[T],
         *args: object,
-        on_progress: Callable[[int], None] | None = None,
+        on_progress: Callable[[Any], None] | None = None,
         bytes_per_second: float | None = None,
     ) -> asyncio.Future[T]:
         if self._workers is None:

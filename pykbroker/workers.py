@@ -4,7 +4,8 @@ Responsible for starting workers, handing them jobs, telling of progress, ending
 when this process goes. Not responsible for what a job does.
 
 A job is a generator function at the top of a module. It is called as `job(disk, *args)` with a disk of the worker's
-own, yields how many bytes it has worked through since it last did, and returns its result. Arguments and results are
+own, yields how many bytes it has worked through since it last did (or parts of its result, which count for nothing),
+and returns its result. Arguments and results are
 pickled: names of files and ranges go in, facts come out. It must leave the files so that being killed at any moment
 costs nothing but the work.
 
@@ -33,7 +34,7 @@ from typing import IO, Any, TypeAlias, TypeVar
 from pykbroker_log.disk import Disk, OsDisk
 
 T = TypeVar("T")
-Job: TypeAlias = Callable[..., Generator[int, None, T]]
+Job: TypeAlias = Callable[..., Generator[Any, None, T]]
 
 _LENGTH = struct.Struct(">I")
 _IDLE_SECONDS = 10.0
@@ -48,7 +49,7 @@ class WorkerDied(Exception):
     """The worker was killed, or could not be started."""
 
 
-def finish(job: Job[T], disk: Disk, *args: object, on_progress: Callable[[int], None] | None = None) -> T:
+def finish(job: Job[T], disk: Disk, *args: object, on_progress: Callable[[Any], None] | None = None) -> T:
     """Run a job here and now."""
     steps = job(disk, *args)
     while True:
@@ -81,11 +82,11 @@ class Workers:
         self,
         job: Job[T],
         *args: object,
-        on_progress: Callable[[int], None] | None = None,
+        on_progress: Callable[[Any], None] | None = None,
         bytes_per_second: float | None = None,
     ) -> asyncio.Future[T]:
-        """Queue a job. `on_progress(bytes)` is called on the loop; cancelling the future kills the worker. Fails with
-        what the job raised, or WorkerDied."""
+        """Queue a job. `on_progress` is called on the loop with what it yields; cancelling the future kills the worker.
+        Fails with what the job raised, or WorkerDied."""
         future: asyncio.Future[T] = self._loop.create_future()
         request = pickle.dumps((job, args, bytes_per_second))
 
@@ -102,7 +103,7 @@ class Workers:
         self._threads.submit(work)
         return future
 
-    def _work(self, request: bytes, future: asyncio.Future[T], on_progress: Callable[[int], None] | None) -> object:
+    def _work(self, request: bytes, future: asyncio.Future[T], on_progress: Callable[[Any], None] | None) -> object:
         worker = self._take()
         self._tell(future.add_done_callback, lambda done: worker.kill() if done.cancelled() else None)
         try:
@@ -188,7 +189,7 @@ class _Worker:
         #: waits for a job
         self.usable = True
 
-    def ask(self, request: bytes) -> Iterator[int]:
+    def ask(self, request: bytes) -> Iterator[Any]:
         """Progress; then `answer` has the result. Raises OSError, EOFError when the process has died."""
         stdin, stdout = self._pipes()
         self.usable = False
@@ -269,8 +270,9 @@ def main() -> None:
         job, args, bytes_per_second = pickle.loads(requests.get())
         throttle = _Throttle(bytes_per_second)
 
-        def progress(done: int, throttle: _Throttle = throttle) -> None:
-            throttle.spend(done)
+        def progress(done: object, throttle: _Throttle = throttle) -> None:
+            if isinstance(done, int):
+                throttle.spend(done)
             _send(answers, pickle.dumps(("progress", done)))
 
         try:

@@ -188,10 +188,11 @@ class Loader:
                     end = max(end, self._end_of_swap(name, found.base_offset))
             plain = {found.base_offset for _, found in parsed if found and not found.state and found.kind == names.LOG}
             for base in sorted(plain):
-                following = min((other for other in plain if other > base), default=None)
-                is_covered = first <= base and following is not None and following <= end
-                if is_covered or base in bases:
+                # It was made from whole segments: one that begins within it is one of them, wherever that ends.
+                if first <= base < end or base in bases:
                     self._unlink_segment(base)
+            # Or the power takes the new names and brings back the old ones, behind what covers them.
+            self.disk.fsync_dir(self.path)
             self.work.notes.append(f"finished the replacement of segments {first} to {end}")
         for name, _ in swaps:
             self.disk.rename(f"{self.path}/{name}", f"{self.path}/{name.removesuffix(names.SWAP)}")

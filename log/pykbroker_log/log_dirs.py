@@ -56,6 +56,7 @@ class LogDir:
     StorageError."""
 
     __slots__ = (
+        "_cleaner_offsets",
         "_contents",
         "_doomed",
         "_folders",
@@ -91,6 +92,8 @@ class LogDir:
         self._recovery_points: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
+        # Up to where each log has been compacted. An entry stays when the topic is no longer compacted: there are gaps.
+        self._cleaner_offsets: dict[TopicPartition, int] = {}
         # Partitions that have a folder here, open or not.
         self._folders: set[TopicPartition] = set()
         # The folders of copies that are to take the place of a log in another directory. Never of a partition that is
@@ -140,6 +143,7 @@ class LogDir:
         self._recovery_points = self._read_offsets(names.RECOVERY_POINTS, now_ms)
         self._log_starts = self._read_offsets(names.LOG_START_OFFSETS, now_ms)
         self._high_watermarks = self._read_offsets(names.HIGH_WATERMARKS, now_ms)
+        self._cleaner_offsets = self._read_offsets(names.CLEANER_OFFSETS, now_ms)
         for name, parsed in self._found():
             key = parsed.topic, parsed.partition
             if parsed.mark == "":
@@ -315,7 +319,7 @@ class LogDir:
             recovery_point=self._recovery_points.get(key, 0),
             log_start_offset=self._log_starts.get(key, 0),
             high_watermark=self._high_watermarks.get(key, 0),
-            dense=not config.compact,
+            dense=not config.compact and key not in self._cleaner_offsets,
             producer_id_expiration_ms=producer_id_expiration_ms,
         )
         self._adopt(log)
@@ -360,6 +364,10 @@ class LogDir:
             self.checkpoint_recovery_points()
         if log.log_start_offset < self._log_starts.get(key, 0):
             self.checkpoint_log_start_offsets()
+        if log.recovery_point < self._cleaner_offsets.get(key, 0):
+            # What will be appended there has not been cleaned.
+            self.set_cleaner_offset(log, log.recovery_point)
+            self.prepare_cleaner_offsets()()
 
     # -- copies that are to become logs of this directory
 
@@ -458,7 +466,7 @@ class LogDir:
         self.logs.pop(key, None)
         self._folders.discard(key)
         self._unrecovered.discard(key)
-        for offsets in (self._recovery_points, self._log_starts, self._high_watermarks):
+        for offsets in (self._recovery_points, self._log_starts, self._high_watermarks, self._cleaner_offsets):
             offsets.pop(key, None)
 
     # -- checkpoints
@@ -489,6 +497,17 @@ class LogDir:
     def prepare_high_watermarks(self) -> Callable[[], None]:
         self._high_watermarks.update(self._of_logs(lambda log: log.high_watermark))
         return self._writer(names.HIGH_WATERMARKS, self._high_watermarks)
+
+    def prepare_cleaner_offsets(self) -> Callable[[], None]:
+        return self._writer(names.CLEANER_OFFSETS, self._cleaner_offsets)
+
+    def cleaner_offset(self, log: PartitionLog) -> int | None:
+        """Up to where the log has been compacted; None: never."""
+        return self._cleaner_offsets.get((log.topic, log.partition))
+
+    def set_cleaner_offset(self, log: PartitionLog, offset: int) -> None:
+        """Durable with the next `prepare_cleaner_offsets`."""
+        self._cleaner_offsets[log.topic, log.partition] = offset
 
     def prepare_log_start_offsets(self) -> Callable[[], None]:
         covered = [(log, log.log_start_offset) for log in self.logs.values()]

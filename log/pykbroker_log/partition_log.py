@@ -33,6 +33,7 @@ from pykbroker_log.epochs import LeaderEpochs
 from pykbroker_log.loading import Loader
 from pykbroker_log.log_config import AppendOrigin, LogConfig, StorageError, is_full
 from pykbroker_log.producers import DEFAULT_EXPIRATION_MS, ProducerStates, marker_of
+from pykbroker_log.replacement import Replacement
 from pykbroker_log.results import AppendInfo, ReadResult
 from pykbroker_log.retention import breached
 from pykbroker_log.segment import Mark, Segment
@@ -46,6 +47,9 @@ from pykbroker_wire.records.batch import CONTROL, TRANSACTIONAL, BatchHeader, Co
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from pykbroker_log.cleanable import Cleanable
+    from pykbroker_log.compaction import CleanerMemory
 
 __all__ = ["AppendInfo", "AppendOrigin", "InconsistentTopicId", "PartitionLog", "ReadResult", "StorageError"]
 
@@ -65,6 +69,7 @@ class PartitionLog:
         "_is_flushing",
         "_last_flush_ms",
         "_recovery_bound",
+        "_replacement",
         "_segments",
         "_side",
         "before_truncation",
@@ -117,6 +122,8 @@ class PartitionLog:
         self._flushed = (0, 0)
         self._generation = 0
         self._recovery_bound = 0
+        # The compaction that is under way.
+        self._replacement: Replacement | None = None
         self._last_flush_ms = 0
 
     def __repr__(self) -> str:
@@ -235,8 +242,17 @@ class PartitionLog:
         return (self.deletion.retired or self._segments)[0].base_offset
 
     @property
+    def segments(self) -> Sequence[Segment]:
+        """In order; the last one is active."""
+        return self._segments
+
+    @property
     def segment_count(self) -> int:
         return len(self._segments)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
 
     @property
     def last_stable_offset(self) -> int:
@@ -666,6 +682,47 @@ class PartitionLog:
                 self.deletion.take_names(self._side, now_ms + self.config.file_delete_delay_ms)
         return self.deletion.take_due(now_ms)
 
+    # -- compact
+    # ---------------------------------------------------------------------------------------------------------
+
+    def begin_replacement(
+        self, cleanable: Cleanable, *, memory: CleanerMemory, seed: bytes, now_ms: int
+    ) -> Replacement:
+        """A compaction begins; the caller ends it with `end_replacement`. There is one at a time, and the log was
+        flushed after it was found `cleanable`."""
+        assert self._replacement is None, self
+        self._replacement = Replacement(self, cleanable, memory=memory, seed=seed, now_ms=now_ms)
+        return self._replacement
+
+    def end_replacement(self) -> None:
+        """Whether it came to its end or not. Raises StorageError."""
+        if self._replacement is not None and not self._closed:
+            with self._storage():
+                self._replacement.abandon()
+        self._replacement = None
+
+    def exchange(self, old: Sequence[Segment], new: Segment, now_ms: int) -> None:
+        """Let readers go on in `new`; the files of `old`, neighbours, go `file.delete.delay.ms` later. What was read
+        from them stays valid. Raises StorageError."""
+        first = self._segments.index(old[0])
+        self._segments[first : first + len(old)] = [new]
+        self._segments.forget()
+        due_ms = now_ms + self.config.file_delete_delay_ms
+        try:
+            for segment in old:
+                segment.replaced = True
+                segment.close()
+                self.deletion.doom(segment.paths(), due_ms)
+                if segment.base_offset != new.base_offset:
+                    self.deletion.doom(self._side.release_snapshot(segment.base_offset), due_ms)
+        except OSError as error:
+            raise self.failed(error) from error
+
+    def failed(self, error: OSError) -> StorageError:
+        """Files and memory may tell of different logs from now on: no more appends before the next start."""
+        self._failure = error
+        return StorageError(parent_of(self.path), error)
+
     # -- truncate
     # -------------------------------------------------------------------------------------------------------
 
@@ -684,10 +741,13 @@ class PartitionLog:
             # The cut goes through the batch in which the log starts.
             self.truncate_fully_and_start_at(self.log_start_offset)
             return
-        self._start_truncation(end)
+        # In a compacted log the last batch that stays may end well before the first that goes, but not before its
+        # segment.
+        cut = self._segments[self._segments.index_of(offset)]
+        self._start_truncation(end, durable_end=cut.base_offset)
         with self._storage():
             while self._segments[-1].base_offset > offset:
-                self._drop_segment(self._segments.pop())
+                self._segments.pop().remove()
             self._active = self._segments[-1]
             self._active.truncate_to(offset)
             last = self._active.last_batch()
@@ -701,7 +761,7 @@ class PartitionLog:
         self._start_truncation(offset)
         with self._storage():
             for segment in [*self.deletion.retired, *self._segments]:
-                self._drop_segment(segment)
+                segment.remove()
             self.deletion.retired.clear()
             self._active = self._new_segment(offset, self._last_flush_ms)
             self._segments = Segments([self._active])
@@ -711,10 +771,13 @@ class PartitionLog:
             self._side.drop_snapshots(above=-1)
             self._finish_truncation()
 
-    def _start_truncation(self, offset: int) -> None:
+    def _start_truncation(self, offset: int, durable_end: int | None = None) -> None:
         if self._failure is not None or self._closed:
             raise self._refusal()
-        self._recovery_bound = min(self.recovery_point, offset)
+        if self._replacement is not None:
+            with self._storage():
+                self._replacement.abandon()
+        self._recovery_bound = min(self.recovery_point, offset if durable_end is None else durable_end)
         self._generation += 1
         self._flushed = (self._generation, self._recovery_bound)
         self._segments.forget()
@@ -731,11 +794,6 @@ class PartitionLog:
         self._side.sync()
         self._first_unstable = self.producers.first_unstable_offset()
         self.set_high_watermark(min(self.high_watermark, self.log_end_offset))
-
-    def _drop_segment(self, segment: Segment) -> None:
-        segment.close()
-        for path in segment.paths():
-            self.disk.unlink(path)
 
     def _reload_producers(self) -> None:
         end = self.log_end_offset

@@ -95,7 +95,9 @@ class Segment:
         "file",
         "index_interval_bytes",
         "offset_index",
+        "replaced",
         "size",
+        "state",
         "time_index",
         "txn_index",
     )
@@ -109,7 +111,12 @@ class Segment:
         index_interval_bytes: int,
         now_ms: int,
         size: int | None = None,
+        state: str = "",
     ) -> None:
+        #: behind its files' names: "" in a log, `.cleaned` while compaction writes it, `.swap` until a name is free
+        self.state = state
+        #: compaction has put another in its place, which is durable
+        self.replaced = False
         self.disk = disk
         self._folder = folder
         self.base_offset = base_offset
@@ -190,7 +197,7 @@ class Segment:
         return f"LogSegment(baseOffset={self.base_offset}, size={self.size}{largest})"
 
     def path(self, suffix: str) -> str:
-        return f"{self._folder}/{names.segment_file(self.base_offset, suffix)}"
+        return f"{self._folder}/{names.segment_file(self.base_offset, suffix)}{self.state}"
 
     def paths(self) -> list[str]:
         suffixes = (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX)
@@ -304,12 +311,21 @@ class Segment:
         len(self.time_index)
 
     def fsync(self) -> None:
-        self.file.fsync()
+        """May run on a thread, while the loop puts another segment in the place of this one."""
+        try:
+            self.file.fsync()
+        except FileNotFoundError:
+            if not self.replaced:
+                raise
 
     def fsync_indexes(self) -> None:
-        self.offset_index.fsync()
-        self.time_index.fsync()
-        self.txn_index.fsync()
+        try:
+            self.offset_index.fsync()
+            self.time_index.fsync()
+            self.txn_index.fsync()
+        except FileNotFoundError:
+            if not self.replaced:
+                raise
 
     # -- find
 
@@ -539,12 +555,30 @@ class Segment:
     def move_to(self, folder: str) -> None:
         """Its folder has another name from here on; it has been closed."""
         self._folder = folder
+        self._follow_names()
+
+    def rename(self, state: str) -> None:
+        """Give all its files another state. They are opened again when they are next used."""
+        paths = self.paths()
+        self.close()
+        before, self.state = self.state, state
+        self._follow_names()
+        for path in paths:
+            self.disk.rename(path, path.removesuffix(before) + state)
+
+    def _follow_names(self) -> None:
         for name, suffix in _FILES:
             made = self._made(name)
             if made is not None and name == "file":
                 del self.file
             elif made is not None:
                 made.path = self.path(suffix)
+
+    def remove(self) -> None:
+        """Remove its files."""
+        self.close()
+        for path in self.paths():
+            self.disk.unlink(path)
 
     def close(self) -> None:
         for name, _ in _FILES:

@@ -99,6 +99,13 @@ class SideFiles:
         self.snapshots = [offset for offset in self.snapshots if offset > upto]
         return [self.snapshot_path(offset) for offset in released]
 
+    def release_snapshot(self, offset: int) -> list[str]:
+        """Forget the one at `offset`, if there is one; the caller removes the file."""
+        if offset not in self.snapshots:
+            return []
+        self.snapshots.remove(offset)
+        return [self.snapshot_path(offset)]
+
     # -- flush
 
     def sync(self) -> None:

@@ -138,7 +138,7 @@ class Upkeep:
         self._busy.discard(name)
 
     def _retire(self) -> None:
-        self._visit("retention", PartitionLog.retire)
+        self._visit("retention", _retire_unless_compacted)
 
     def _purge(self) -> None:
         self._visit("deleted segments", self._purge_log)
@@ -178,3 +178,9 @@ def _remove_expired(log: PartitionLog, now_ms: int) -> None:
     producers = log.producers
     if producers.entries or producers.verifications:
         producers.remove_expired(now_ms)
+
+
+def _retire_unless_compacted(log: PartitionLog, now_ms: int) -> None:
+    # Those are the log cleaner's, also with `cleanup.policy=compact,delete`.
+    if not log.config.compact:
+        log.retire(now_ms)

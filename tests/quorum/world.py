@@ -65,7 +65,7 @@ class InlineRuntime:
         self,
         job: Job[T],
         *args: object,
-        on_progress: Callable[[int], None] | None = None,
+        on_progress: Callable[[Any], None] | None = None,
         bytes_per_second: float | None = None,
     ) -> asyncio.Future[T]:
         return self.run_blocking(lambda: finish(job, self.disk, *args, on_progress=on_progress))

@@ -57,7 +57,7 @@ class FakeRuntime:
         self,
         job: Job[Any],
         *args: object,
-        on_progress: Callable[[int], None] | None = None,
+        on_progress: Callable[[Any], None] | None = None,
         bytes_per_second: float | None = None,
     ) -> asyncio.Future[Any]:
         return self.run_blocking(lambda: finish(job, self.disk, *args, on_progress=on_progress))

@@ -172,7 +172,7 @@ class SimRuntime:
         self,
         job: Job[T],
         *args: object,
-        on_progress: Callable[[int], None] | None = None,
+        on_progress: Callable[[Any], None] | None = None,
         bytes_per_second: float | None = None,
     ) -> asyncio.Future[T]:
         """A worker process, all of whose work happens at one moment."""

@@ -128,16 +128,15 @@ static PyObject *invalid(long long index, const char *problem)
 PyObject *put_keys(PyObject *module, PyObject *args)
 {
     Py_buffer slots, seed, buffer;
-    long long room, position, count, base_offset, start_offset;
+    long long room, count, base_offset, start_offset;
     (void)module;
-    if (!PyArg_ParseTuple(args, "w*y*Ly*LLLL:put_keys", &slots, &seed, &room, &buffer, &position, &count, &base_offset,
-                          &start_offset))
+    if (!PyArg_ParseTuple(args, "w*y*Ly*LLL:put_keys", &slots, &seed, &room, &buffer, &count, &base_offset, &start_offset))
         return NULL;
 
     Table table;
-    Reader reader = {buffer.buf, position, buffer.len};
+    Reader reader = {buffer.buf, 0, buffer.len};
     PyObject *result = NULL;
-    const char *problem = position < 0 ? "a negative position" : NULL;
+    const char *problem = NULL;
     long long index = 0, added = 0, reached = start_offset - 1;
     int full = 0;
     if (!open_table(&table, &slots, &seed))
@@ -166,7 +165,7 @@ PyObject *put_keys(PyObject *module, PyObject *args)
     if (problem == NULL && !full && reader.position != buffer.len)
         problem = "there is more behind it";
     result = problem != NULL ? invalid(index, problem)
-                             : Py_BuildValue("(LLLO)", added, index, reached, full ? Py_True : Py_False);
+                             : Py_BuildValue("(LLL)", added, index, reached);
 done:
     PyBuffer_Release(&slots);
     PyBuffer_Release(&seed);
@@ -188,16 +187,16 @@ static int add_run(PyObject *runs, int64_t start, int64_t end)
 PyObject *survivors(PyObject *module, PyObject *args)
 {
     Py_buffer slots, seed, buffer;
-    long long position, count, base_offset, latest_offset;
+    long long count, base_offset, latest_offset;
     int drop_tombstones;
     (void)module;
-    if (!PyArg_ParseTuple(args, "y*y*y*LLLLp:survivors", &slots, &seed, &buffer, &position, &count, &base_offset,
-                          &latest_offset, &drop_tombstones))
+    if (!PyArg_ParseTuple(args, "y*y*y*LLLp:survivors", &slots, &seed, &buffer, &count, &base_offset, &latest_offset,
+                          &drop_tombstones))
         return NULL;
 
     Table table;
-    Reader reader = {buffer.buf, position, buffer.len};
-    const char *problem = position < 0 ? "a negative position" : NULL;
+    Reader reader = {buffer.buf, 0, buffer.len};
+    const char *problem = NULL;
     long long index = 0, kept = 0, tombstones = 0, keyless = 0;
     int64_t first = 0, high = INT64_MIN, run = -1;
     PyObject *result = NULL, *runs = PyList_New(0);

@@ -30,9 +30,9 @@ SEED_SIZE = 16
 _OFFSET = struct.Struct("<q")
 _FREE = bytes(8)
 
-Put: TypeAlias = tuple[int, int, int, bool]
-"""keys that were new, records seen, offset of the last of them (the one before `start_offset` when none counted),
-whether the table had no room for the next one"""
+Put: TypeAlias = tuple[int, int, int]
+"""keys that were new; records seen, fewer than there are when the table had no room for the next one; offset of the
+last that was seen (the one before `start_offset` when none counted)"""
 
 Survivors: TypeAlias = tuple[list[tuple[int, int]], int, int, int, int, int]
 """where the survivors are in the data, as (start, end) of those that are neighbours; how many, how many of them are
@@ -44,14 +44,13 @@ def put_keys_python(
     seed: bytes,
     room: int,
     data: Buffer,
-    position: int,
     count: int,
     base_offset: int,
     start_offset: int,
 ) -> Put:
     """Put the keys of a batch's records, those at or behind `start_offset`, with their offsets into the table, which
-    takes `room` new ones. Raises InvalidRecord unless `count` records fill the data from `position` on."""
-    added = index = 0
+    takes `room` new ones. Raises InvalidRecord unless the data are `count` records."""
+    added = index = position = 0
     reached = start_offset - 1
     while index < count:
         _, after_timestamp, key_start, key_end, _, position = _next(data, position, index)
@@ -60,20 +59,19 @@ def put_keys_python(
             if key_end >= 0:
                 place, digest, after = _find(table, seed, data[key_start:key_end])
                 if place < 0 or (after == 0 and added >= room):
-                    return added, index, reached, True
+                    return added, index, reached
                 added += after == 0
                 table[place : place + SLOT_SIZE] = digest + _OFFSET.pack(offset + 1)
             reached = offset
         index += 1
     _require_end(data, position, index)
-    return added, index, reached, False
+    return added, index, reached
 
 
 def survivors_python(
     table: bytearray,
     seed: bytes,
     data: Buffer,
-    position: int,
     count: int,
     base_offset: int,
     latest_offset: int,
@@ -82,7 +80,7 @@ def survivors_python(
     """Which records of a batch stay: those behind `latest_offset`, of which the table knows nothing; and of those
     before, each that is the newest of its key, unless it is a tombstone whose time has come. Raises InvalidRecord."""
     runs: list[tuple[int, int]] = []
-    kept = tombstones = keyless = 0
+    kept = tombstones = keyless = position = 0
     first = high = 0
     run = -1
     for index in range(count):
@@ -130,10 +128,8 @@ def rebase_python(data: Buffer, count: int, shift: int) -> bytes:
 
 
 def _next(data: Buffer, position: int, index: int) -> tuple[int, int, int, int, int, int]:
-    """The record at `position`: timestamp delta, where the offset delta begins, where the key begins and ends (-1: none),
-    size of the value (-1: none), where the record ends."""
-    if position < 0:
-        raise InvalidRecord(f"record {index}: a negative position")
+    """The record at `position`: timestamp delta, where the offset delta begins, where the key begins and ends (-1 if it
+    has none), size of the value (-1 if it has none), where the record ends."""
     try:
         size, position = read_varint(data, position)
         stop = position + size
@@ -185,8 +181,8 @@ def _find(table: bytearray, seed: bytes, key: Buffer) -> tuple[int, bytes, int]:
     return -1, digest, 0
 
 
-put_keys: Callable[[bytearray, bytes, int, Buffer, int, int, int, int], Put] = put_keys_python
-survivors: Callable[[bytearray, bytes, Buffer, int, int, int, int, bool], Survivors] = survivors_python
+put_keys: Callable[[bytearray, bytes, int, Buffer, int, int, int], Put] = put_keys_python
+survivors: Callable[[bytearray, bytes, Buffer, int, int, int, bool], Survivors] = survivors_python
 rebase: Callable[[Buffer, int, int], bytes] = rebase_python
 COMPILED = False
 if os.environ.get("PYKBROKER_PURE") != "1":

@@ -1,0 +1,95 @@
+"""Which part of a log compaction may work on, and how much it would gain. Pure.
+
+Apache Kafka's rules: from the first offset that was never cleaned (the checkpoint) up to the active segment, the last
+stable offset, and the first segment with something newer than `min.compaction.lag.ms`, whichever comes first.
+
+Invariant: what is called cleanable are whole segments in which everything is decided and replicated.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pykbroker_log.segment import Segment
+
+if TYPE_CHECKING:
+    from pykbroker_log.partition_log import PartitionLog
+
+
+@dataclass(slots=True, frozen=True)
+class Cleanable:
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    """Exclusive end, the base offset of a segment."""
+    clean_bytes: int
+    cleanable_bytes: int
+    delay_ms: int
+    """How long ago `max.compaction.lag.ms` said that it must be cleaned; 0 if it does not."""
+    invalid_checkpoint: str = ""
+    """Why the checkpoint was of no use, if so."""
+
+    @property
+    def total_bytes(self) -> int:
+        return self.clean_bytes + self.cleanable_bytes
+
+    @property
+    def ratio(self) -> float:
+        return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
+
+    @property
+    def must_be_cleaned(self) -> bool:
+        return self.delay_ms > 0 and self.cleanable_bytes > 0
+
+
+def cleanable(log: PartitionLog, checkpoint: int | None, now_ms: int) -> Cleanable:
+    """What can be cleaned of a log that was cleaned up to `checkpoint` (None: never). Raises OSError."""
+    segments, config = log.segments, log.config
+    sealed, active = segments[:-1], segments[-1]
+    first_dirty, invalid = _first_dirty(log, checkpoint)
+    dirty = sealed[_floor(sealed, first_dirty) :] if first_dirty < active.base_offset else []
+    end = min(log.last_stable_offset, active.base_offset)
+    if config.min_compaction_lag_ms > 0:
+        for segment in dirty:
+            if segment.largest_timestamp() > now_ms - config.min_compaction_lag_ms:
+                end = min(end, segment.base_offset)
+                break
+    # Whole segments: down to the beginning of the one that the end lies in.
+    first_uncleanable = segments[_floor(segments, max(first_dirty, end))].base_offset
+    return Cleanable(
+        first_dirty_offset=first_dirty,
+        first_uncleanable_offset=first_uncleanable,
+        clean_bytes=sum(segment.size for segment in segments if segment.base_offset < first_dirty),
+        cleanable_bytes=sum(segment.size for segment in dirty if segment.base_offset < first_uncleanable),
+        delay_ms=_delay_ms(dirty, config.max_compaction_lag_ms, now_ms),
+        invalid_checkpoint=invalid,
+    )
+
+
+def _first_dirty(log: PartitionLog, checkpoint: int | None) -> tuple[int, str]:
+    start = log.log_start_offset
+    if checkpoint is None:
+        return start, ""
+    if checkpoint < start:
+        # With retention beside compaction that is how it goes.
+        return start, "" if log.config.delete else f"it is before the log's start {start}"
+    if checkpoint > log.log_end_offset:
+        # The log has lost its end: what is there now may never have been cleaned.
+        return start, f"it is behind the log's end {log.log_end_offset}"
+    return checkpoint, ""
+
+
+def _floor(segments: Sequence[Segment], offset: int) -> int:
+    """The index of the segment that `offset` lies in."""
+    return max(0, bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1)
+
+
+def _delay_ms(dirty: Sequence[Segment], max_lag_ms: int, now_ms: int) -> int:
+    due_before = now_ms - max_lag_ms
+    if due_before <= 0:
+        # The usual case costs no look into the segments.
+        return 0
+    oldest = min((segment.first_timestamp for segment in dirty if segment.first_timestamp > 0), default=due_before)
+    return max(0, due_before - oldest)

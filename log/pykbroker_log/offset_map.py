@@ -1,0 +1,59 @@
+"""The newest offset of each key in a stretch of log, in memory of a fixed size.
+
+Responsible for how much is remembered and up to where; the table's slots and its loops over records are
+`pykbroker_wire.records.dedupe`.
+
+Invariants:
+* The memory is one buffer of at most `memory_bytes`. It counts as used only where keys have been written.
+* Every record with a key from where the map began up to `latest_offset` is in it, or a newer one of the same key.
+* A key is known by 16 bytes of a hash under a seed that no client knows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykbroker_wire.records.dedupe import SLOT_SIZE, Survivors, put_keys, survivors
+
+if TYPE_CHECKING:
+    from pykbroker_wire.primitives import Buffer
+
+
+class OffsetMap:
+    __slots__ = ("_seed", "_table", "entries", "latest_offset", "limit", "slots", "start_offset")
+
+    def __init__(self, memory_bytes: int, load_factor: float, seed: bytes, start_offset: int) -> None:
+        """Raises ValueError for a memory in which nothing fits."""
+        self.slots = memory_bytes // SLOT_SIZE
+        #: how many keys it takes: a fuller table costs more for each look
+        self.limit = int(self.slots * load_factor)
+        if self.limit < 1:
+            raise ValueError(f"an offset map of {memory_bytes} bytes holds no key at a load factor of {load_factor}")
+        self.start_offset = start_offset
+        self.latest_offset = start_offset - 1
+        self.entries = 0
+        self._seed = seed
+        # Zeros that nobody has written to are no memory yet.
+        self._table = bytearray(self.slots * SLOT_SIZE)
+
+    @property
+    def utilization(self) -> float:
+        return self.entries / self.slots
+
+    def put(self, data: Buffer, count: int, base_offset: int) -> int:
+        """Learn the keys of a batch of `count` records; how many of these were seen, fewer when there was no room for
+        the next one. Raises InvalidRecord."""
+        added, seen, reached = put_keys(
+            self._table, self._seed, self.limit - self.entries, data, count, base_offset, self.start_offset
+        )
+        self.entries += added
+        self.reach(reached)
+        return seen
+
+    def reach(self, offset: int) -> None:
+        """There is nothing more to learn up to `offset`."""
+        self.latest_offset = max(self.latest_offset, offset)
+
+    def survivors(self, data: Buffer, count: int, base_offset: int, *, drop_tombstones: bool) -> Survivors:
+        """The records of a batch that are not superseded. Raises InvalidRecord."""
+        return survivors(self._table, self._seed, data, count, base_offset, self.latest_offset, drop_tombstones)

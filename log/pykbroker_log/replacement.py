@@ -1,0 +1,142 @@
+"""One compaction of a log while it is under way: what the worker is given, and how its results become part of the log.
+
+Responsible for the order in which segments are replaced, so that a crash at any moment leaves either the old or the new
+ones, and for results that have been overtaken by a truncation or a deletion. Not responsible for what is cleaned
+(cleanable.py) and how (compaction.py).
+
+A replacement has three steps. Behind each the folder must be synced before the next; that is for a thread:
+1. `.cleaned` -> `.swap`: from now on a start finishes the replacement;
+2. readers go to the new segment, the old ones' names get `.deleted`;
+3. `.swap` -> the final names.
+Power loss keeps any of the changes of a folder since it was synced. Without the first sync the old segments could be
+gone and the new ones be no more than `.cleaned`; without the second, old ones could lie behind a new one that covers
+them.
+
+Invariants:
+* What is cleaned is durable before it is read, and so are the markers that decide it: no record goes for the sake of
+  one that the power may take.
+* A replacement takes the place of exactly the segments it was made from, none of which has changed.
+* Whoever cuts the log calls `abandon` before: no `.swap` brings back what was cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from pykbroker_log import names
+from pykbroker_log.compaction import CleanedSegment, CleanerMemory, Cleaning, LastRecord, Source
+from pykbroker_log.segment import Segment
+
+if TYPE_CHECKING:
+    from pykbroker_log.cleanable import Cleanable
+    from pykbroker_log.partition_log import PartitionLog
+
+
+class Replacement:
+    __slots__ = ("_announced", "_log", "_segments", "_unsettled", "cleaning", "is_void")
+
+    def __init__(
+        self, log: PartitionLog, cleanable: Cleanable, *, memory: CleanerMemory, seed: bytes, now_ms: int
+    ) -> None:
+        end = cleanable.first_uncleanable_offset
+        assert end <= log.recovery_point, (log, end, log.recovery_point)
+        self._log = log
+        self._segments = {segment.base_offset: segment for segment in log.segments if segment.base_offset < end}
+        # Between the first step and the second, between the second and the third.
+        self._announced: Segment | None = None
+        self._unsettled: Segment | None = None
+        #: the log was cut: nothing that the worker finds can be used
+        self.is_void = False
+        self.cleaning = Cleaning(
+            folder=log.path,
+            sources=tuple(Source(base, segment.size) for base, segment in self._segments.items()),
+            later=tuple(segment.base_offset for segment in log.segments if segment.base_offset >= end),
+            first_dirty_offset=cleanable.first_dirty_offset,
+            first_uncleanable_offset=end,
+            producers={
+                producer_id: LastRecord(entry.last_offset, entry.epoch)
+                for producer_id, entry in log.producers.entries.items()
+            },
+            config=log.config,
+            memory=memory,
+            seed=seed,
+            now_ms=now_ms,
+        )
+
+    def steps(self, cleaned: CleanedSegment, now_ms: int) -> Iterator[Callable[[], None]]:
+        """Put a cleaned segment in its place. Each item is a sync, to be done on a thread before the next one is asked
+        for. A result that cannot be used any more is dropped. Raises OSError, StorageError."""
+        log = self._log
+        segment = Segment(
+            log.disk,
+            log.path,
+            cleaned.base_offset,
+            index_interval_bytes=log.config.index_interval_bytes,
+            now_ms=now_ms,
+            size=cleaned.size,
+            state=names.CLEANED,
+        )
+        if self._usable(cleaned.sources) is None:
+            self._drop(segment)
+            return
+        self._announced = segment
+        try:
+            segment.rename(names.SWAP)
+        except OSError:
+            # What got its new name must not be found by a start.
+            self._drop(segment)
+            raise
+        yield self._sync
+        sources = self._usable(cleaned.sources)
+        if sources is None:
+            # Retention has taken some of them, unless somebody has abandoned it already.
+            self.abandon()
+            return
+        self._announced, self._unsettled = None, segment
+        for source in cleaned.sources:
+            del self._segments[source.base_offset]
+        log.exchange(sources, segment, now_ms)
+        yield self._sync
+        self._settle()
+
+    def _usable(self, sources: Iterable[Source]) -> list[Segment] | None:
+        """The segments, if the log has them still."""
+        if self.is_void or self._log.is_closed:
+            return None
+        segments = [self._segments[source.base_offset] for source in sources]
+        present = set(map(id, self._log.segments))
+        return segments if all(id(segment) in present for segment in segments) else None
+
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether the log has lost what the worker was given, other than by `steps`."""
+        return self._usable(Source(base, 0) for base in self._segments) is None
+
+    def _sync(self) -> None:
+        if not self._log.is_closed:
+            self._log.disk.fsync_dir(self._log.path)
+
+    def _settle(self) -> None:
+        segment, self._unsettled = self._unsettled, None
+        if segment is not None and not self._log.is_closed:
+            try:
+                segment.rename("")
+            except OSError as error:
+                raise self._log.failed(error) from error
+
+    def abandon(self) -> None:
+        """The log is about to lose something that the worker may have seen. Nothing of it comes back when this returns.
+        Raises OSError, StorageError."""
+        self.is_void = True
+        if self._announced is not None:
+            self._drop(self._announced)
+            self._sync()
+            self._announced = None
+        if self._unsettled is not None:
+            self._sync()
+            self._settle()
+
+    def _drop(self, segment: Segment) -> None:
+        if not self._log.is_closed:
+            segment.remove()

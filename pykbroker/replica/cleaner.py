@@ -1,0 +1,412 @@
+"""The log cleaner: picks the compacted log that would gain most, has it cleaned by a worker process, and puts the
+result into the log. Apache Kafka's LogCleaner and LogCleanerManager.
+
+Responsible for when and which: `log.cleaner.threads` cleanings at once, each followed by the next at once, else a look
+every `log.cleaner.backoff.ms`; which logs cannot be cleaned; retention of compacted logs, which is the cleaner's as in
+Apache Kafka. Not responsible for what is cleanable (`cleanable.py`), for cleaning (`compaction.py`) nor for replacing
+segments safely (`replacement.py`), all in log/.
+
+Invariants:
+* A log has at most one cleaning, and no retention meanwhile.
+* What was found cleanable is flushed before a worker sees it.
+* The checkpoint of a log moves when all that was cleaned is in the log.
+* A log whose records are damaged is left alone until the next start; a disk that fails takes its directory offline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pykbroker.replica.partition import Partition
+from pykbroker.workers import WorkerDied
+from pykbroker_log.cleanable import Cleanable, cleanable
+from pykbroker_log.compaction import Cleaned, CleanedSegment, CleanerMemory, CleanerStats, MapComplete, clean
+from pykbroker_log.log_config import StorageError
+from pykbroker_log.log_dirs import LogDir
+from pykbroker_log.partition_log import PartitionLog
+
+if TYPE_CHECKING:
+    from pykbroker.config.load import Config
+    from pykbroker.metrics.registry import Metrics
+    from pykbroker.replica.table import ReplicaTable
+    from pykbroker.runtime import Runtime
+    from pykbroker_log.replacement import Replacement
+
+logger = logging.getLogger(__name__)
+
+#: Logs looked at in one turn of the loop.
+_PER_TURN = 50
+_MAX_MAP_BYTES = (1 << 31) - 1
+_MIB = 1 << 20
+
+
+@dataclass(slots=True, frozen=True)
+class _Settings:
+    threads: int
+    backoff_ms: int
+    memory: CleanerMemory
+    bytes_per_second: float | None
+
+    @classmethod
+    def of(cls, config: Config) -> _Settings:
+        """Memory and throughput are shared by the threads."""
+        threads = config.int("log.cleaner.threads")
+        each = max(1, threads)
+        rate = config.float("log.cleaner.io.max.bytes.per.second") / each
+        return cls(
+            threads=threads if config.bool("log.cleaner.enable") else 0,
+            backoff_ms=config.int("log.cleaner.backoff.ms"),
+            memory=CleanerMemory(
+                map_bytes=min(config.int("log.cleaner.dedupe.buffer.size") // each, _MAX_MAP_BYTES),
+                load_factor=config.float("log.cleaner.io.buffer.load.factor"),
+                # One to read, one to write.
+                io_buffer_bytes=config.int("log.cleaner.io.buffer.size") // each // 2,
+            ),
+            bytes_per_second=rate,
+        )
+
+
+@dataclass(slots=True)
+class _Chosen:
+    partition: Partition
+    log: PartitionLog
+    log_dir: LogDir
+    cleanable: Cleanable
+
+
+@dataclass(slots=True)
+class _Thread:
+    """What Apache Kafka has a thread for."""
+
+    number: int
+    stats: CleanerStats = field(default_factory=CleanerStats)
+    seconds: float = 0.0
+    max_delay_ms: int = 0
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def is_dead(self) -> bool:
+        task = self.task
+        return task is not None and task.done() and not task.cancelled() and task.exception() is not None
+
+
+class LogCleaner:
+    """`flush(log)` makes a log durable up to its present end."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: Config,
+        replicas: ReplicaTable,
+        metrics: Metrics,
+        flush: Callable[[PartitionLog], asyncio.Future[None]],
+    ) -> None:
+        self._runtime = runtime
+        self._replicas = replicas
+        self._flush = flush
+        self._settings = _Settings.of(config)
+        self._threads: list[_Thread] = []
+        self._in_progress: set[PartitionLog] = set()
+        self._uncleanable: dict[PartitionLog, LogDir] = {}
+        self._max_dirty_ratio = 0.0
+        self._last_run_ms = runtime.now_ms()
+        self._started = False
+        self._add_gauges(metrics)
+
+    def _add_gauges(self, metrics: Metrics) -> None:
+        name = "kafka.log:type=LogCleaner,name="
+        threads = self._threads
+        gauges: dict[str, Callable[[], float]] = {
+            "cleaner-recopy-percent": self._recopy_percent,
+            "max-buffer-utilization-percent": lambda: _greatest(t.stats.buffer_utilization * 100 for t in threads),
+            "max-clean-time-secs": lambda: _greatest(t.seconds for t in threads),
+            "max-compaction-delay-secs": lambda: _greatest(t.max_delay_ms / 1000 for t in threads),
+            "DeadThreadCount": lambda: sum(thread.is_dead for thread in threads),
+        }
+        for gauge, read in gauges.items():
+            metrics.gauge(name + gauge, read)
+        name = "kafka.log:type=LogCleanerManager,name="
+        metrics.gauge(name + "max-dirty-percent", lambda: int(100 * self._max_dirty_ratio))
+        metrics.gauge(name + "time-since-last-run-ms", lambda: self._runtime.now_ms() - self._last_run_ms)
+        for log_dir in self._replicas.directories:
+            tag = f",logDirectory={log_dir.path}"
+
+            def count(log_dir: LogDir = log_dir) -> int:
+                return len(self._uncleanable_in(log_dir))
+
+            def size(log_dir: LogDir = log_dir) -> int:
+                return sum(self._cleanable(log, log_dir).cleanable_bytes for log in self._uncleanable_in(log_dir))
+
+            metrics.gauge(f"{name}uncleanable-partitions-count{tag}", count)
+            metrics.gauge(f"{name}uncleanable-bytes{tag}", size)
+
+    def _recopy_percent(self) -> int:
+        read = sum(thread.stats.bytes_read for thread in self._threads)
+        return 100 * sum(thread.stats.bytes_written for thread in self._threads) // max(1, read)
+
+    # -- start and stop -----------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._started = True
+        self._threads[:] = [_Thread(number) for number in range(self._settings.threads)]
+        for thread in self._threads:
+            thread.task = self._task(self._work(thread), f"log cleaner {thread.number}")
+
+    def stop(self) -> None:
+        """Cleanings under way end without a result."""
+        self._started = False
+        for thread in self._threads:
+            if thread.task is not None:
+                thread.task.cancel()
+
+    def reconfigure(self, config: Config) -> None:
+        """All of `log.cleaner.*` that acts on the cleaner is dynamic: it starts afresh, as in Apache Kafka."""
+        settings = _Settings.of(config)
+        if settings != self._settings:
+            self._settings = settings
+            if self._started:
+                self.stop()
+                self.start()
+
+    def _task(self, coroutine: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(coroutine, loop=self._runtime.loop)
+        task.set_name(name)
+        task.add_done_callback(_tell_of_death)
+        return task
+
+    # -- one thread ---------------------------------------------------------------------------------------------------
+
+    async def _work(self, thread: _Thread) -> None:
+        while True:
+            chosen = await self._choose(thread)
+            has_cleaned = chosen is not None and await self._clean(thread, chosen)
+            await self._retire()
+            if not has_cleaned:
+                await self._pause(self._settings.backoff_ms)
+
+    async def _pause(self, milliseconds: int) -> None:
+        future = self._runtime.loop.create_future()
+        timer = self._runtime.loop.call_later(milliseconds / 1000, _wake, future)
+        try:
+            await future
+        finally:
+            timer.cancel()
+
+    async def _compacted(self, visit: Callable[[Partition, PartitionLog, LogDir], None]) -> None:
+        """Visit every open compacted log that nobody works on, a few a turn. A directory that fails goes offline."""
+        for count, partition in enumerate(list(self._replicas), 1):
+            log = partition.log_if_open
+            if log is not None and log.config.compact and not partition.offline and self._is_free(log):
+                log_dir = self._replicas.directories.holding(partition.topic, partition.index)
+                try:
+                    if log_dir is not None:
+                        visit(partition, log, log_dir)
+                except OSError as error:
+                    assert log_dir is not None
+                    self._replicas.directory_failed(StorageError(log_dir.path, error))
+                except StorageError as error:
+                    self._replicas.directory_failed(error)
+            if count % _PER_TURN == 0:
+                await _Turn()
+
+    def _is_free(self, log: PartitionLog) -> bool:
+        return not log.is_closed and log not in self._in_progress and log not in self._uncleanable
+
+    def _uncleanable_in(self, log_dir: LogDir) -> list[PartitionLog]:
+        # Those that were deleted meanwhile are of no interest any more.
+        self._uncleanable = {log: where for log, where in self._uncleanable.items() if not log.is_closed}
+        return [log for log, where in self._uncleanable.items() if where is log_dir]
+
+    def _cleanable(self, log: PartitionLog, log_dir: LogDir) -> Cleanable:
+        return cleanable(log, log_dir.cleaner_offset(log), self._runtime.now_ms())
+
+    async def _choose(self, thread: _Thread) -> _Chosen | None:
+        """The filthiest log, of which this thread has the cleaning from now on."""
+        self._last_run_ms = self._runtime.now_ms()
+        found: list[_Chosen] = []
+        invalid: set[LogDir] = set()
+
+        def look(partition: Partition, log: PartitionLog, log_dir: LogDir) -> None:
+            one = self._cleanable(log, log_dir)
+            if one.first_dirty_offset != log_dir.cleaner_offset(log) and log_dir.cleaner_offset(log) is not None:
+                if one.invalid_checkpoint:
+                    logger.warning(
+                        "Partition %s: its checkpoint of what was cleaned is of no use: %s; beginning at offset %d",
+                        partition,
+                        one.invalid_checkpoint,
+                        one.first_dirty_offset,
+                    )
+                log_dir.set_cleaner_offset(log, one.first_dirty_offset)
+                invalid.add(log_dir)
+            if one.total_bytes:
+                found.append(_Chosen(partition, log, log_dir, one))
+
+        await self._compacted(look)
+        for log_dir in invalid:
+            await self._checkpoint(log_dir)
+        # What others have begun while this one was looking is theirs.
+        found = [one for one in found if self._is_free(one.log)]
+        thread.max_delay_ms = max((one.cleanable.delay_ms for one in found), default=0)
+        self._max_dirty_ratio = max((one.cleanable.ratio for one in found), default=0.0)
+        found = [
+            one
+            for one in found
+            if one.cleanable.must_be_cleaned or one.cleanable.ratio > one.log.config.min_cleanable_dirty_ratio
+        ]
+        if not found:
+            return None
+        chosen = max(found, key=lambda one: one.cleanable.ratio)
+        self._in_progress.add(chosen.log)
+        return chosen
+
+    async def _retire(self) -> None:
+        """Retention of compacted logs: by `cleanup.policy=compact,delete`, and what lies before a log's start."""
+        await self._compacted(lambda partition, log, log_dir: _retire(log, self._runtime.now_ms()))
+
+    # -- one cleaning -------------------------------------------------------------------------------------------------
+
+    async def _clean(self, thread: _Thread, chosen: _Chosen) -> bool:
+        log = chosen.log
+        replacement: Replacement | None = None
+        try:
+            await self._flush(log)
+            if log.is_closed or log.recovery_point < chosen.cleanable.first_uncleanable_offset:
+                # Cut meanwhile.
+                return False
+            replacement = log.begin_replacement(
+                chosen.cleanable,
+                memory=self._settings.memory,
+                seed=self._runtime.random.randbytes(16),
+                now_ms=self._runtime.now_ms(),
+            )
+            return await self._run(thread, chosen, replacement)
+        except WorkerDied as error:
+            logger.warning("Partition %s: its cleaning was lost: %s", chosen.partition, error)
+        except StorageError as error:
+            self._replicas.directory_failed(error)
+        except Exception as error:  # noqa: BLE001  # whatever is wrong with one log, the others are cleaned
+            if replacement is not None and replacement.is_overtaken:
+                logger.debug("Partition %s: its cleaning was overtaken: %s", chosen.partition, error)
+            elif isinstance(error, OSError):
+                self._replicas.directory_failed(StorageError(chosen.log_dir.path, error))
+            else:
+                logger.warning(
+                    "Unexpected exception thrown when cleaning log %s. Marking its partition (%s) as uncleanable: %s",
+                    log,
+                    chosen.partition,
+                    error,
+                )
+                self._uncleanable[log] = chosen.log_dir
+        finally:
+            self._in_progress.discard(log)
+            if replacement is not None:
+                self._end(log)
+        return False
+
+    def _end(self, log: PartitionLog) -> None:
+        try:
+            log.end_replacement()
+        except StorageError as error:
+            self._replicas.directory_failed(error)
+
+    async def _run(self, thread: _Thread, chosen: _Chosen, replacement: Replacement) -> bool:
+        """Whether the log is cleaned now."""
+        runtime, cleaning = self._runtime, replacement.cleaning
+        begun = runtime.loop.time()
+        indexed = begun
+        segments: deque[CleanedSegment] = deque()
+        wake = runtime.loop.create_future()
+
+        def on_progress(part: object) -> None:
+            nonlocal indexed
+            if isinstance(part, CleanedSegment):
+                segments.append(part)
+                _wake(wake)
+            elif isinstance(part, MapComplete):
+                indexed = runtime.loop.time()
+            elif replacement.is_void or chosen.log.is_closed:
+                job.cancel()
+
+        job: asyncio.Future[Cleaned] = runtime.run_apart(
+            clean, cleaning, on_progress=on_progress, bytes_per_second=self._settings.bytes_per_second
+        )
+        job.add_done_callback(lambda done: _wake(wake))
+        try:
+            while segments or not job.done():
+                if segments:
+                    for sync in replacement.steps(segments.popleft(), runtime.now_ms()):
+                        await runtime.run_blocking(sync)
+                else:
+                    await wake
+                    wake = runtime.loop.create_future()
+            if job.cancelled():
+                return False
+            cleaned = job.result()
+            if replacement.is_overtaken:
+                return False
+        finally:
+            job.cancel()
+        chosen.log_dir.set_cleaner_offset(chosen.log, cleaned.end_offset)
+        await self._checkpoint(chosen.log_dir)
+        thread.stats = cleaned.stats
+        thread.seconds = runtime.loop.time() - begun
+        logger.info(
+            "%s", _summary(thread, chosen.partition, cleaning.first_dirty_offset, cleaned.end_offset, indexed - begun)
+        )
+        return True
+
+    async def _checkpoint(self, log_dir: LogDir) -> None:
+        if not log_dir.offline:
+            await self._runtime.run_blocking(log_dir.prepare_cleaner_offsets())
+
+
+class _Turn:
+    """Awaited, it lets one turn of the loop pass, whichever loop that is."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _retire(log: PartitionLog, now_ms: int) -> None:
+    log.retire(now_ms)
+
+
+def _greatest(values: Any) -> int:
+    return int(max(values, default=0))
+
+
+def _tell_of_death(task: asyncio.Task[None]) -> None:
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        logger.error("A thread of the log cleaner died (log.cleaner.threads)", exc_info=error)
+
+
+def _summary(thread: _Thread, partition: Partition, start: int, end: int, index_seconds: float) -> str:
+    """What Apache Kafka says after a cleaning."""
+    stats = thread.stats
+    seconds = max(thread.seconds, 0.001)
+    rest = max(seconds - index_seconds, 0.001)
+    read, written = max(1, stats.bytes_read), stats.bytes_written
+    fewer = 1 - stats.messages_written / max(1, stats.messages_read)
+    invalid = f" Found {stats.invalid_messages} invalid messages during compaction." if stats.invalid_messages else ""
+    return (
+        f"Log cleaner thread {thread.number} cleaned log {partition} (dirty section = [{start}, {end}]): "
+        f"{read / _MIB:,.1f} MB of log processed in {seconds:,.1f} seconds ({read / _MIB / seconds:,.1f} MB/sec). "
+        f"Indexed {stats.map_bytes_read / _MIB:,.1f} MB in {index_seconds:,.1f} seconds "
+        f"({stats.map_bytes_read / _MIB / max(index_seconds, 0.001):,.1f} MB/sec). "
+        f"Buffer utilization: {100 * stats.buffer_utilization:.1f}%. "
+        f"Cleaned {read / _MIB:,.1f} MB in {rest:,.1f} seconds ({read / _MIB / rest:,.1f} MB/sec). "
+        f"Start size: {read / _MIB:,.1f} MB ({stats.messages_read:,} messages). "
+        f"End size: {written / _MIB:,.1f} MB ({stats.messages_written:,} messages). "
+        f"{100 * (1 - written / read):.1f}% size reduction ({100 * fewer:.1f}% fewer messages).{invalid}"
+    )

@@ -1,0 +1,112 @@
+"""What the tests of compaction share: a whole cleaning in one call, and a log as (offset, key, value)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from pykbroker_log.cleanable import cleanable
+from pykbroker_log.compaction import Cleaned, CleanedSegment, CleanerMemory, Part, Uncleanable, clean
+from pykbroker_log.partition_log import PartitionLog
+from pykbroker_wire.records.batch import BatchHeader, build_batch, iter_batches, verify_crc
+from pykbroker_wire.records.dedupe import SLOT_SIZE
+from pykbroker_wire.records.record import Headers, Record, iter_records
+from tests.log.helpers import NOW
+
+SEED = bytes(16)
+#: so many keys fit, and buffers are smaller than most batches
+ROOMY = CleanerMemory(map_bytes=1000 * SLOT_SIZE, load_factor=1.0, io_buffer_bytes=100)
+
+KeyValue = tuple[bytes | None, bytes | None]
+
+
+def keyed(
+    *pairs: KeyValue,
+    timestamp: int = NOW,
+    pid: int = -1,
+    epoch: int = -1,
+    seq: int = -1,
+    txn: bool = False,
+    codec: int = 0,
+    headers: Headers = (),
+) -> bytearray:
+    records = [(key, value, headers, timestamp + index) for index, (key, value) in enumerate(pairs)]
+    return bytearray(
+        build_batch(records, producer_id=pid, producer_epoch=epoch, base_sequence=seq, transactional=txn, codec=codec)
+    )
+
+
+def put(log: PartitionLog, *pairs: KeyValue, **fields: object) -> int:
+    """Append as leader, replicated at once. Returns the first offset."""
+    info = log.append_as_leader(keyed(*pairs, **fields), leader_epoch=0, now_ms=NOW)  # type: ignore[arg-type]
+    log.set_high_watermark(log.log_end_offset)
+    return info.first_offset
+
+
+def compact(
+    log: PartitionLog,
+    checkpoint: int | None = None,
+    *,
+    now_ms: int = NOW,
+    memory: CleanerMemory = ROOMY,
+    between: Callable[[], object] = lambda: None,
+) -> Cleaned | None:
+    """One cleaning, as the manager does it. `between` is called wherever the loop would run. None: nothing to clean."""
+    found = cleanable(log, checkpoint, now_ms)
+    if not found.cleanable_bytes:
+        return None
+    log.flush()
+    replacement = log.begin_replacement(found, memory=memory, seed=SEED, now_ms=now_ms)
+    try:
+        job = clean(log.disk, replacement.cleaning)
+        while True:
+            part: Part
+            try:
+                part = next(job)
+            except StopIteration as end:
+                result: Cleaned = end.value
+                return result
+            between()
+            if isinstance(part, CleanedSegment):
+                for sync in replacement.steps(part, now_ms):
+                    sync()
+                    between()
+    except (OSError, Uncleanable):
+        # What the worker reads may be cut off under it.
+        if not replacement.is_void:
+            raise
+        return None
+    finally:
+        log.end_replacement()
+
+
+def records(log: PartitionLog) -> Iterator[tuple[BatchHeader, Record]]:
+    """Of every batch, as a sequential consumer reads them. After a power loss there may be nothing at the log's end."""
+    offset = log.log_start_offset
+    while (result := log.read(offset, 1 << 20, log.log_end_offset)).size:
+        data = b"".join(bytes(part) for part in result.slices)
+        for position, header in iter_batches(data):
+            assert verify_crc(data, position, header)
+            for record in iter_records(data, position, header):
+                yield header, record
+        offset = result.next_offset
+
+
+def contents(log: PartitionLog) -> dict[int, KeyValue]:
+    """Offset -> (key, value) of all records that are no control records."""
+    return {
+        record.offset: (
+            None if record.key is None else bytes(record.key),
+            None if record.value is None else bytes(record.value),
+        )
+        for header, record in records(log)
+        if not header.is_control
+    }
+
+
+def newest(pairs: Sequence[tuple[int, KeyValue]]) -> dict[bytes, tuple[int, bytes | None]]:
+    """What compaction is about: of each key the last offset and value."""
+    found: dict[bytes, tuple[int, bytes | None]] = {}
+    for offset, (key, value) in pairs:
+        assert key is not None
+        found[key] = (offset, value)
+    return found

@@ -1,0 +1,249 @@
+"""Every prefix of a workload with compactions loses power: of each key the newest record that was flushed is there,
+nothing that was cut off comes back, and the log goes on.
+
+The workload appends with keys, tombstones and transactions, rolls, flushes, truncates, and compacts, in between the
+steps of which it does all of that too.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from pykbroker_log.compaction import CleanerMemory
+from pykbroker_log.log_config import AppendOrigin, LogConfig
+from pykbroker_log.memory_disk import MemoryDisk, Survive
+from pykbroker_wire.records.control import end_txn_marker
+from pykbroker_wire.records.dedupe import SLOT_SIZE
+from tests.log.compacting import KeyValue, compact, contents, keyed
+from tests.log.helpers import NOW, open_log
+
+CONFIG = LogConfig(
+    cleanup_policy=frozenset({"compact"}),
+    segment_bytes=700,
+    index_interval_bytes=150,
+    file_delete_delay_ms=10,
+    delete_retention_ms=1 << 50,
+)
+MEMORY = CleanerMemory(map_bytes=6 * SLOT_SIZE, load_factor=0.9, io_buffer_bytes=300)
+
+
+@dataclass(frozen=True)
+class Written:
+    pair: KeyValue
+    decided: int = -1
+    """Offset of the commit marker; -1 without a transaction."""
+    aborted: bool = False
+
+
+@dataclass
+class Moment:
+    begun: int
+    done: int
+    history: dict[int, Written]
+    end: int
+    promised: int
+    forget: bool = False
+
+
+@dataclass
+class Workload:
+    seed: int
+    disk: MemoryDisk = field(default_factory=MemoryDisk)
+    moments: list[Moment] = field(default_factory=list)
+    history: dict[int, Written] = field(default_factory=dict)
+    sequences: dict[int, int] = field(default_factory=dict)
+    promised: int = 0
+    cleaned: int = 0
+    compactions: int = 0
+    now: int = NOW
+
+    def run(self, steps: int) -> None:
+        self.rng = random.Random(self.seed)
+        self.disk.make_dirs("data")
+        self.disk.fsync_dir(".")
+        self.log = open_log(self.disk, config=CONFIG)
+        self.moment(0)
+        for _ in range(steps):
+            self.now += 1
+            (step,) = self.rng.choices(
+                [self.append, self.transaction, self.roll, self.flush, self.truncate, self.purge, self.compact],
+                [30, 8, 5, 4, 2, 3, 8],
+            )
+            step()
+
+    def moment(self, begun: int, forget: bool = False) -> None:
+        end = self.log.log_end_offset
+        self.promised = min(self.promised, end)
+        self.moments.append(Moment(begun, len(self.disk.calls), dict(self.history), end, self.promised, forget))
+
+    def pairs(self) -> list[KeyValue]:
+        return [
+            (b"k%d" % self.rng.randrange(8), self.rng.choice([None, b"%d" % self.rng.randrange(10**6)]))
+            for _ in range(self.rng.randrange(1, 4))
+        ]
+
+    def write(self, data: bytearray, origin: AppendOrigin = AppendOrigin.CLIENT) -> int:
+        info = self.log.append_as_leader(data, leader_epoch=0, now_ms=self.now, origin=origin)
+        self.log.set_high_watermark(self.log.log_end_offset)
+        return info.first_offset
+
+    def append(self) -> None:
+        begun = len(self.disk.calls)
+        pairs = self.pairs()
+        first = self.write(keyed(*pairs, timestamp=self.now, codec=self.rng.choice([0, 0, 4])))
+        self.history.update({first + n: Written(pair) for n, pair in enumerate(pairs)})
+        self.moment(begun)
+
+    def transaction(self) -> None:
+        begun = len(self.disk.calls)
+        pid = self.rng.randrange(3)
+        pairs = self.pairs()
+        sequence = self.sequences.get(pid, 0)
+        first = self.write(keyed(*pairs, timestamp=self.now, pid=pid, epoch=0, seq=sequence, txn=True))
+        self.sequences[pid] = sequence + len(pairs)
+        commit = self.rng.random() < 0.6
+        marker = end_txn_marker(
+            commit=commit, producer_id=pid, producer_epoch=0, coordinator_epoch=0, timestamp=self.now
+        )
+        decided = self.write(bytearray(marker), AppendOrigin.COORDINATOR)
+        self.history.update({first + n: Written(pair, decided, not commit) for n, pair in enumerate(pairs)})
+        self.moment(begun)
+
+    def roll(self) -> None:
+        begun = len(self.disk.calls)
+        self.log.roll(self.now)
+        self.moment(begun)
+
+    def flush(self) -> None:
+        begun = len(self.disk.calls)
+        self.log.flush()
+        self.promised = self.log.log_end_offset
+        self.moment(begun)
+
+    def purge(self) -> None:
+        begun = len(self.disk.calls)
+        for path in self.log.purge(self.now):
+            if self.disk.exists(path):
+                self.disk.unlink(path)
+        self.moment(begun)
+
+    def truncate(self) -> None:
+        log = self.log
+        begun = len(self.disk.calls)
+        target = self.rng.randrange(log.log_end_offset + 1)
+        # No transaction is cut in half: its coordinator would end it again.
+        while any(offset < target <= written.decided for offset, written in self.history.items()):
+            target -= 1
+        self.promised = min(self.promised, target)
+        log.truncate_to(target)
+        end = log.log_end_offset
+        self.promised = min(self.promised, end)
+        self.cleaned = min(self.cleaned, end)
+        # What was removed for the sake of a record that is cut off now does not come back.
+        left = contents(log)
+        self.history = {offset: written for offset, written in self.history.items() if offset in left}
+        entries = log.producers.entries
+        self.sequences = {pid: entries[pid].last_sequence + 1 for pid in self.sequences if pid in entries}
+        self.moment(begun, forget=True)
+
+    def compact(self) -> None:
+        begun = len(self.disk.calls)
+
+        def between() -> None:
+            nonlocal begun
+            self.promised = max(self.promised, self.log.recovery_point)
+            self.moment(begun)
+            if self.rng.random() < 0.25:
+                self.rng.choice([self.append, self.roll, self.truncate, self.flush, self.purge])()
+            begun = len(self.disk.calls)
+
+        cleaned = compact(self.log, self.cleaned, now_ms=self.now, memory=MEMORY, between=between)
+        if cleaned is not None:
+            self.compactions += 1
+            self.cleaned = min(cleaned.end_offset, self.log.log_end_offset)
+        self.moment(begun)
+
+
+def is_compaction_of(
+    history: dict[int, Written], found: dict[int, KeyValue], promised: int, kept: dict[int, Written] | None = None
+) -> str:
+    """What is wrong with `found`; nothing if it is right: it was all there once, and of each key there is the newest
+    that was promised, or a newer one. `kept`: what a truncation that is under way leaves."""
+    for offset, pair in found.items():
+        if offset not in history or history[offset].pair != pair:
+            return f"{pair} at {offset} was never there"
+    newest: dict[bytes | None, int] = {}
+    for offset, written in sorted((history if kept is None else kept).items()):
+        if not written.aborted and offset < promised and written.decided < promised:
+            newest[written.pair[0]] = offset
+    for key, offset in newest.items():
+        if not any(pair[0] == key and at >= offset and not history[at].aborted for at, pair in found.items()):
+            return f"{history[offset]} at {offset} is gone"
+    return ""
+
+
+def check(workload: Workload, calls: int, after: MemoryDisk, what: str) -> None:
+    log = open_log(after, config=CONFIG)
+    past = [moment for moment in workload.moments if moment.done <= calls]
+    under_way = [moment for moment in workload.moments if moment.begun <= calls < moment.done]
+    promised = min([moment.promised for moment in past[-1:] + under_way], default=0)
+    assert log.log_end_offset >= promised, f"{what}: ends at {log.log_end_offset}, promised was {promised}"
+    assert not [name for name in after.list(log.path) if name.endswith((".cleaned", ".swap", ".deleted"))], what
+    found = contents(log)
+    since = max([index for index, moment in enumerate(past) if moment.forget], default=0)
+    kept = under_way[0].history if under_way and under_way[0].forget else None
+    verdicts = [
+        is_compaction_of(moment.history, found, promised, kept)
+        for moment in past[since:] + under_way
+        if moment.end >= log.log_end_offset
+    ]
+    assert "" in verdicts, f"{what}: {verdicts[-1:]}"
+    # It goes on from here, also with compaction.
+    put = keyed((b"after", b"after"))
+    log.append_as_leader(put, leader_epoch=99, now_ms=NOW)
+    log.set_high_watermark(log.log_end_offset)
+    log.roll(NOW)
+    compact(log, 0, now_ms=NOW)
+    end = log.log_end_offset
+    now = contents(log)
+    assert is_compaction_of({offset: Written(pair) for offset, pair in now.items()}, now, end) == "", what
+    assert (b"after", b"after") in now.values()
+    assert open_log(after.power_loss(Survive.EVERYTHING), config=CONFIG).log_end_offset == end
+
+
+def lose_power_everywhere(seed: int) -> int:
+    workload = Workload(seed)
+    workload.run(40)
+    calls = workload.disk.calls
+    replayed = MemoryDisk()
+    rng = random.Random(seed)
+    modes = ["nothing", "everything", "nothing torn", "everything torn", "chosen", "chosen", "chosen"]
+    for count in range(len(calls) + 1):
+        if count:
+            replayed.repeat(calls[count - 1])
+        if not replayed.exists("data"):
+            continue
+        # While names change, in every way.
+        is_swap = count and calls[count - 1].operation in ("rename", "unlink", "fsync_dir")
+        for mode in modes if is_swap and seed % 3 == 0 else [rng.choice(modes)]:
+            after = replayed.power_loss(Survive(mode.split()[0]), torn=mode.endswith("torn"), choose=rng.randrange)
+            if after.exists("data"):
+                last = calls[count - 1] if count else None
+                check(workload, count, after, f"seed {seed}, {count} calls, {mode}, last {last}")
+    return workload.compactions
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_every_prefix(seed: int) -> None:
+    assert lose_power_everywhere(seed) > 0, "a workload without compaction shows nothing"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_every_prefix_of_many_workloads() -> None:
+    for seed in range(4, 120):
+        lose_power_everywhere(seed)
