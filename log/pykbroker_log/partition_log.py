@@ -41,9 +41,9 @@ from pykbroker_log.segments import Segments
 from pykbroker_log.side_files import InconsistentTopicId, SideFiles
 from pykbroker_log.slices import cut
 from pykbroker_log.txn_index import AbortedTxn
-from pykbroker_log.validate import validate_and_assign
+from pykbroker_log.validate import given_batches, validate_and_assign
 from pykbroker_wire.errors import ErrorCode, KafkaError
-from pykbroker_wire.records.batch import CONTROL, TRANSACTIONAL, BatchHeader, CorruptBatch, iter_batches, verify_crc
+from pykbroker_wire.records.batch import CONTROL, TRANSACTIONAL, BatchHeader, CorruptBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -388,21 +388,7 @@ class PartitionLog:
 
     def _append_given(self, records: Buffer, now_ms: int, *, verify: bool) -> AppendInfo:
         view = memoryview(records)
-        batches: list[tuple[int, BatchHeader]] = []
-        expected = self.log_end_offset
-        try:
-            for position, header in iter_batches(view):
-                if verify and not verify_crc(view, position, header):
-                    raise CorruptBatch(f"the checksum of the batch at offset {header.base_offset} does not match")
-                if header.base_offset < expected:
-                    raise KafkaError(
-                        ErrorCode.OFFSET_OUT_OF_RANGE,
-                        f"{self}: a batch at offset {header.base_offset}, expected {expected} or more",
-                    )
-                expected = header.next_offset
-                batches.append((position, header))
-        except CorruptBatch as error:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+        batches = given_batches(view, self.log_end_offset, verify=verify)
         first = self.log_end_offset
         done = 0
         try:
@@ -734,24 +720,19 @@ class PartitionLog:
             self.truncate_fully_and_start_at(offset)
             return
         with self._storage():
-            # A batch is cut off as a whole, so the log may end before `offset`.
-            found = self._segments.locate(offset)
-        end = found[2] if found else offset
+            # A batch is cut off as a whole, and in a compacted log the one before it may end earlier still.
+            end = self._segments[self._segments.index_of(offset)].end_before(offset)
         if end < self.log_start_offset <= offset:
             # The cut goes through the batch in which the log starts.
             self.truncate_fully_and_start_at(self.log_start_offset)
             return
-        # In a compacted log the last batch that stays may end well before the first that goes, but not before its
-        # segment.
-        cut = self._segments[self._segments.index_of(offset)]
-        self._start_truncation(end, durable_end=cut.base_offset)
+        self._start_truncation(end)
         with self._storage():
             while self._segments[-1].base_offset > offset:
                 self._segments.pop().remove()
             self._active = self._segments[-1]
             self._active.truncate_to(offset)
-            last = self._active.last_batch()
-            self.log_end_offset = last[1].next_offset if last else self._active.base_offset
+            self.log_end_offset = end
             self.epochs.truncate_end(self.log_end_offset)
             self._reload_producers()
             self._finish_truncation()
@@ -771,13 +752,13 @@ class PartitionLog:
             self._side.drop_snapshots(above=-1)
             self._finish_truncation()
 
-    def _start_truncation(self, offset: int, durable_end: int | None = None) -> None:
+    def _start_truncation(self, offset: int) -> None:
         if self._failure is not None or self._closed:
             raise self._refusal()
         if self._replacement is not None:
             with self._storage():
                 self._replacement.abandon()
-        self._recovery_bound = min(self.recovery_point, offset if durable_end is None else durable_end)
+        self._recovery_bound = min(self.recovery_point, offset)
         self._generation += 1
         self._flushed = (self._generation, self._recovery_bound)
         self._segments.forget()

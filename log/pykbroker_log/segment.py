@@ -399,6 +399,15 @@ class Segment:
             last = after, last_offset + 1
         return last
 
+    def end_before(self, offset: int) -> int:
+        """Behind the last batch that ends before `offset`: where the log would end if this were cut off from there."""
+        end = self.base_offset
+        for _, _, _, last_offset in self.spans(self.offset_index.position_before(offset - 1), self.size):
+            if last_offset >= offset:
+                break
+            end = last_offset + 1
+        return end
+
     def last_batch(self) -> tuple[int, BatchHeader] | None:
         """(position, header) of the last whole batch, found from the last index entry."""
         entry = self.offset_index.last()

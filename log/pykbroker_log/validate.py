@@ -42,9 +42,12 @@ from pykbroker_wire.records.batch import (
     NO_TIMESTAMP,
     TRANSACTIONAL,
     BatchHeader,
+    CorruptBatch,
+    iter_batches,
     restamp_timestamp,
     seal,
     stamp,
+    verify_crc,
 )
 from pykbroker_wire.records.compression import (
     CODEC_BY_NAME,
@@ -439,3 +442,23 @@ def _rewrite(
             )
         )
     )
+
+
+def given_batches(data: Buffer, expected_offset: int, *, verify: bool) -> list[tuple[int, BatchHeader]]:
+    """(position, header) of the whole batches of a leader, which keep their offsets: there may be gaps, but none lies
+    before the log's end. Raises CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE."""
+    batches: list[tuple[int, BatchHeader]] = []
+    try:
+        for position, header in iter_batches(data):
+            if verify and not verify_crc(data, position, header):
+                raise CorruptBatch(f"the checksum of the batch at offset {header.base_offset} does not match")
+            if header.base_offset < expected_offset:
+                raise KafkaError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"a batch at offset {header.base_offset}, expected {expected_offset} or more",
+                )
+            expected_offset = header.next_offset
+            batches.append((position, header))
+    except CorruptBatch as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+    return batches

@@ -83,7 +83,7 @@ def records(log: PartitionLog) -> Iterator[tuple[BatchHeader, Record]]:
     """Of every batch, as a sequential consumer reads them. After a power loss there may be nothing at the log's end."""
     offset = log.log_start_offset
     while (result := log.read(offset, 1 << 20, log.log_end_offset)).size:
-        data = b"".join(bytes(part) for part in result.slices)
+        data = result.joined()
         for position, header in iter_batches(data):
             assert verify_crc(data, position, header)
             for record in iter_records(data, position, header):
