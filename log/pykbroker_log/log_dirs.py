@@ -472,12 +472,13 @@ class LogDir:
     # -- checkpoints
 
     def checkpoint(self) -> None:
-        """All three files."""
+        """All files."""
         for write in self.prepare_all():
             write()
 
     def prepare_all(self) -> list[Callable[[], None]]:
-        return [self.prepare_recovery_points(), self.prepare_log_start_offsets(), self.prepare_high_watermarks()]
+        writes = [self.prepare_recovery_points(), self.prepare_log_start_offsets(), self.prepare_high_watermarks()]
+        return [*writes, self.prepare_cleaner_offsets()] if self._cleaner_offsets else writes
 
     def checkpoint_recovery_points(self) -> None:
         self.prepare_recovery_points()()

@@ -242,15 +242,6 @@ class PartitionLog:
         return (self.deletion.retired or self._segments)[0].base_offset
 
     @property
-    def segments(self) -> Sequence[Segment]:
-        """In order; the last one is active."""
-        return self._segments
-
-    @property
-    def segment_count(self) -> int:
-        return len(self._segments)
-
-    @property
     def is_closed(self) -> bool:
         return self._closed
 
@@ -677,7 +668,7 @@ class PartitionLog:
         """A compaction begins; the caller ends it with `end_replacement`. There is one at a time, and the log was
         flushed after it was found `cleanable`."""
         assert self._replacement is None, self
-        self._replacement = Replacement(self, cleanable, memory=memory, seed=seed, now_ms=now_ms)
+        self._replacement = Replacement(self, self._side, cleanable, memory=memory, seed=seed, now_ms=now_ms)
         return self._replacement
 
     def end_replacement(self) -> None:
@@ -686,23 +677,6 @@ class PartitionLog:
             with self._storage():
                 self._replacement.abandon()
         self._replacement = None
-
-    def exchange(self, old: Sequence[Segment], new: Segment, now_ms: int) -> None:
-        """Let readers go on in `new`; the files of `old`, neighbours, go `file.delete.delay.ms` later. What was read
-        from them stays valid. Raises StorageError."""
-        first = self._segments.index(old[0])
-        self._segments[first : first + len(old)] = [new]
-        self._segments.forget()
-        due_ms = now_ms + self.config.file_delete_delay_ms
-        try:
-            for segment in old:
-                segment.replaced = True
-                segment.close()
-                self.deletion.doom(segment.paths(), due_ms)
-                if segment.base_offset != new.base_offset:
-                    self.deletion.doom(self._side.release_snapshot(segment.base_offset), due_ms)
-        except OSError as error:
-            raise self.failed(error) from error
 
     def failed(self, error: OSError) -> StorageError:
         """Files and memory may tell of different logs from now on: no more appends before the next start."""
@@ -797,7 +771,7 @@ class PartitionLog:
 
     @property
     def segments(self) -> Segments:
-        """For who copies them (copying.py); they are not to be changed."""
+        """For who copies them (copying.py) or puts others in their place (replacement.py)."""
         return self._segments
 
     @property

@@ -21,12 +21,13 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pykbroker_log import names
 from pykbroker_log.compaction import CleanedSegment, CleanerMemory, Cleaning, LastRecord, Source
 from pykbroker_log.segment import Segment
+from pykbroker_log.side_files import SideFiles
 
 if TYPE_CHECKING:
     from pykbroker_log.cleanable import Cleanable
@@ -34,14 +35,22 @@ if TYPE_CHECKING:
 
 
 class Replacement:
-    __slots__ = ("_announced", "_log", "_segments", "_unsettled", "cleaning", "is_void")
+    __slots__ = ("_announced", "_log", "_segments", "_side", "_unsettled", "cleaning", "is_void")
 
     def __init__(
-        self, log: PartitionLog, cleanable: Cleanable, *, memory: CleanerMemory, seed: bytes, now_ms: int
+        self,
+        log: PartitionLog,
+        side: SideFiles,
+        cleanable: Cleanable,
+        *,
+        memory: CleanerMemory,
+        seed: bytes,
+        now_ms: int,
     ) -> None:
         end = cleanable.first_uncleanable_offset
         assert end <= log.recovery_point, (log, end, log.recovery_point)
         self._log = log
+        self._side = side
         self._segments = {segment.base_offset: segment for segment in log.segments if segment.base_offset < end}
         # Between the first step and the second, between the second and the third.
         self._announced: Segment | None = None
@@ -96,9 +105,24 @@ class Replacement:
         self._announced, self._unsettled = None, segment
         for source in cleaned.sources:
             del self._segments[source.base_offset]
-        log.exchange(sources, segment, now_ms)
+        self._exchange(sources, segment, now_ms)
         yield self._sync
         self._settle()
+
+    def _exchange(self, old: Sequence[Segment], new: Segment, now_ms: int) -> None:
+        """Let readers go on in `new`. What they were given of `old` stays valid."""
+        log = self._log
+        log.segments.exchange(old, new)
+        due_ms = now_ms + log.config.file_delete_delay_ms
+        try:
+            for segment in old:
+                segment.replaced = True
+                segment.close()
+                log.deletion.doom(segment.paths(), due_ms)
+                if segment.base_offset != new.base_offset:
+                    log.deletion.doom(self._side.release_snapshot(segment.base_offset), due_ms)
+        except OSError as error:
+            raise log.failed(error) from error
 
     def _usable(self, sources: Iterable[Source]) -> list[Segment] | None:
         """The segments, if the log has them still."""

@@ -10,7 +10,7 @@ Invariants:
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pykbroker_log import names
@@ -57,6 +57,12 @@ class Segments(list[Segment]):
         while first + 1 < len(self) and self[first + 1].base_offset < offset + (0 if inclusive else 1):
             first += 1
         return self[first:]
+
+    def exchange(self, old: Sequence[Segment], new: Segment) -> None:
+        """`new` has what is left of `old`, which are neighbours."""
+        first = self.index(old[0])
+        self[first : first + len(old)] = [new]
+        self.forget()
 
     # -- by offset
 

@@ -7,7 +7,7 @@ Apache Kafka. Not responsible for what is cleanable (`cleanable.py`), for cleani
 segments safely (`replacement.py`), all in log/.
 
 Invariants:
-* A log has at most one cleaning, and no retention meanwhile.
+* A log has at most one cleaning, and no retention meanwhile; none while it moves to another directory.
 * What was found cleanable is flushed before a worker sees it.
 * The checkpoint of a log moves when all that was cleaned is in the log.
 * A log whose records are damaged is left alone until the next start; a disk that fails takes its directory offline.
@@ -201,7 +201,7 @@ class LogCleaner:
         """Visit every open compacted log that nobody works on, a few a turn. A directory that fails goes offline."""
         for count, partition in enumerate(list(self._replicas), 1):
             log = partition.log_if_open
-            if log is not None and log.config.compact and not partition.offline and self._is_free(log):
+            if log is not None and log.config.compact and self._is_free(partition, log):
                 log_dir = self._replicas.directories.holding(partition.topic, partition.index)
                 try:
                     if log_dir is not None:
@@ -214,8 +214,9 @@ class LogCleaner:
             if count % _PER_TURN == 0:
                 await _Turn()
 
-    def _is_free(self, log: PartitionLog) -> bool:
-        return not log.is_closed and log not in self._in_progress and log not in self._uncleanable
+    def _is_free(self, partition: Partition, log: PartitionLog) -> bool:
+        is_away = log.is_closed or partition.offline or partition in self._replicas.moves
+        return not is_away and log not in self._in_progress and log not in self._uncleanable
 
     def _uncleanable_in(self, log_dir: LogDir) -> list[PartitionLog]:
         # Those that were deleted meanwhile are of no interest any more.
@@ -250,7 +251,7 @@ class LogCleaner:
         for log_dir in invalid:
             await self._checkpoint(log_dir)
         # What others have begun while this one was looking is theirs.
-        found = [one for one in found if self._is_free(one.log)]
+        found = [one for one in found if self._is_free(one.partition, one.log)]
         thread.max_delay_ms = max((one.cleanable.delay_ms for one in found), default=0)
         self._max_dirty_ratio = max((one.cleanable.ratio for one in found), default=0.0)
         found = [
@@ -275,8 +276,9 @@ class LogCleaner:
         replacement: Replacement | None = None
         try:
             await self._flush(log)
-            if log.is_closed or log.recovery_point < chosen.cleanable.first_uncleanable_offset:
-                # Cut meanwhile.
+            is_away = log.is_closed or chosen.partition in self._replicas.moves
+            if is_away or log.recovery_point < chosen.cleanable.first_uncleanable_offset:
+                # Or cut, meanwhile.
                 return False
             replacement = log.begin_replacement(
                 chosen.cleanable,

@@ -175,12 +175,21 @@ class Moves:
         self.begin(partition, source, target)
         return ErrorCode.NONE
 
+    def __contains__(self, partition: Partition) -> bool:
+        return partition in self._moves
+
     def begin(self, partition: Partition, source: LogDir, target: LogDir) -> None:
         """Move a replica, or go on: a copy that an earlier run has left in `target` is used if it is one."""
         found = (partition.topic, partition.index) in target.futures
         folder = target.future_path(partition.topic, partition.index, self._runtime.random.randbytes(16))
         move = Move(partition, source, target, folder, must_look=found)
         self._moves[partition] = move
+        if (log := partition.log_if_open) is not None:
+            # What is copied stays where it is: no compaction meanwhile.
+            try:
+                log.end_replacement()
+            except StorageError as error:
+                self._replicas.directory_failed(error)
         logger.info("Partition %s", move)
         self._wait(move)
 
@@ -415,6 +424,9 @@ class Moves:
                 # little, and of a log that is not flushed all the time it is nothing.
                 copy.flush()
             move.target.adopt_future(copy, log)
+            cleaned = move.source.cleaner_offset(log)
+            if cleaned is not None:
+                move.target.set_cleaner_offset(copy, cleaned)
         except BaseException:
             copy.close(clean=False)
             raise

@@ -76,7 +76,7 @@ def test_a_roll_that_fails_leaves_the_old_segment(operation: str) -> None:
     assert log.log_end_offset == 2
     assert append(log, b"four" * 20) == 2
     check_consistent(log)
-    assert log.segment_count == 2
+    assert len(log.segments) == 2
     assert again(disk).log_end_offset == 3
 
 

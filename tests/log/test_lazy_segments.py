@@ -27,7 +27,7 @@ class CountingDisk(OsDisk):
 def written(path: str) -> dict[int, bytes]:
     """A log of many segments that was closed cleanly; what is in it."""
     log = open_log(OsDisk(), config=CONFIG, path=path)
-    while log.segment_count < SEGMENTS:
+    while len(log.segments) < SEGMENTS:
         append(log, b"%d" % log.log_end_offset * 10)
     found = values(log)
     log.close(clean=True)
@@ -105,5 +105,5 @@ def test_truncation_and_deletion_of_segments_that_were_never_opened(tmp_path: pa
     log.set_high_watermark(log.log_end_offset)
     log.delete_records_before(middle)
     assert log.retire(0) == SEGMENTS // 2
-    assert log.segment_count == 1
+    assert len(log.segments) == 1
     check_consistent(log)

@@ -80,13 +80,13 @@ def test_rolls_by_time_size_and_index() -> None:
     log = open_log(config=LogConfig(segment_ms=1000))
     append(log, b"a", timestamp=NOW)
     append(log, b"b", timestamp=NOW + 1000)
-    assert log.segment_count == 1
+    assert len(log.segments) == 1
     append(log, b"c", timestamp=NOW + 1001)
-    assert log.segment_count == 2
+    assert len(log.segments) == 2
     log = open_log(config=LogConfig(index_interval_bytes=0, segment_index_bytes=36))
     for _ in range(11):
         append(log, b"a")
-    assert log.segment_count == 3
+    assert len(log.segments) == 3
     check_consistent(log)
     with pytest.raises(KafkaError) as error:
         append(open_log(config=LogConfig(segment_bytes=100)), b"x" * 100)
@@ -98,7 +98,7 @@ def test_offsets_beyond_the_range_of_a_segment_roll() -> None:
     append(log, b"a")
     far = 2**31 + 5
     log.append_as_follower(build_batch([(None, b"b", (), NOW)], base_offset=far, leader_epoch=0))
-    assert log.segment_count == 2
+    assert len(log.segments) == 2
     assert [header.base_offset for header, _ in read_all(log)] == [0, far]
 
 
