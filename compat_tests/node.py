@@ -65,6 +65,7 @@ class Pykbroker:
         self._home = Path(tempfile.mkdtemp(prefix="pykbroker-"))
         self.data_dir = self._home / "data"
         self.log_file = self._home / "server.log"
+        self._said = self._home / "address"
         self.bootstrap = ""
         self._config = dict(config or {})
         self._port = port or 0
@@ -77,6 +78,17 @@ class Pykbroker:
         return self._process.pid
 
     def start(self, timeout: float = 30) -> Pykbroker:
+        self.launch()
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            if self.is_ready():
+                return self
+            time.sleep(0.01)
+        self.close()
+        raise TimeoutError(f"pykbroker printed no address within {timeout} s")
+
+    def launch(self) -> None:
+        """Begin to start; `is_ready` says how it goes."""
         command = [
             sys.executable,
             "-m",
@@ -89,23 +101,32 @@ class Pykbroker:
         ]
         for key, value in self._config.items():
             command += ["--set", f"{key}={value}"]
-        said = self._home / "address"
-        with self.log_file.open("ab") as log, said.open("wb") as out:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=log)
-        deadline = time.monotonic() + timeout
-        while time.monotonic() < deadline:
-            line = said.read_bytes()
-            found = ADDRESS.findall(line)
-            if found and line.endswith(b"\n"):
-                host, port = found[-1]
-                self._port = int(port)
-                self.bootstrap = f"{host.decode()}:{self._port}"
-                return self
-            if self._process.poll() is not None:
-                raise RuntimeError(f"pykbroker ended with {self._process.returncode}:\n{self.tail()}")
-            time.sleep(0.01)
-        self.close()
-        raise TimeoutError(f"pykbroker printed no address within {timeout} s")
+        with self.log_file.open("ab") as log, self._said.open("wb") as out:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=log,
+                env={**os.environ, "PYTHONFAULTHANDLER": "1"},
+            )
+
+    def is_ready(self) -> bool:
+        """Whether it has printed its address. Raises RuntimeError when it has ended instead."""
+        line = self._said.read_bytes()
+        found = ADDRESS.findall(line)
+        if found and line.endswith(b"\n"):
+            host, port = found[-1]
+            self._port = int(port)
+            self.bootstrap = f"{host.decode()}:{self._port}"
+            return True
+        if self._process is not None and self._process.poll() is not None:
+            raise RuntimeError(f"pykbroker ended with {self._process.returncode}:\n{self.tail()}")
+        return False
+
+    def ask_to_stop(self) -> None:
+        """SIGTERM, and nobody waits."""
+        if self._process is not None:
+            self._process.terminate()
 
     def stop(self, timeout: float = 30) -> None:
         if self._process is not None and self._process.poll() is None:
@@ -116,6 +137,13 @@ class Pykbroker:
     def kill(self) -> None:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGKILL)
+            self._process.wait(30)
+        self._process = None
+
+    def abort(self) -> None:
+        """End it and have it write into its log what each of its threads was doing."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGABRT)
             self._process.wait(30)
         self._process = None
 

@@ -1,0 +1,328 @@
+"""The clients that the torture runs beside the kills: writers, readers at the tail, a group that commits.
+
+Each is a thread around a librdkafka client and enters what it sends, hears and reads into a journal. A failure ends the
+thread and waits in `failure` for whoever watches.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from compat_tests.torture.journal import Found, Journal, Transaction, value_of
+
+#: Longer than any of these runs: no record is given up because the broker was away.
+_FOR_EVER_MS = 2**31 - 1
+_QUICK = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20, "log_level": 4}
+#: Written and not answered, of one writer.
+_MAX_WAITING = 400
+
+
+class Client(threading.Thread):
+    def __init__(self, name: str, bootstrap: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self.bootstrap = bootstrap
+        self.failure: BaseException | None = None
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        try:
+            self.work(self._stopping.is_set)
+        except BaseException as error:  # noqa: BLE001  # it is raised where somebody looks
+            error.add_note(f"in {self.name}")
+            self.failure = error
+
+    def work(self, stopping: Callable[[], bool]) -> None:
+        raise NotImplementedError
+
+    def ask_to_stop(self) -> None:
+        self._stopping.set()
+
+    def check(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+
+class Writer(Client):
+    """Writes numbered records into one partition, in bursts, and notes which were acknowledged."""
+
+    def __init__(
+        self,
+        name: str,
+        bootstrap: str,
+        journal: Journal,
+        topic: str,
+        *,
+        settings: Mapping[str, Any],
+        keys: int = 0,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(f"writer {name}", bootstrap)
+        self.journal = journal
+        self.topic = topic
+        self._settings = {
+            "bootstrap.servers": bootstrap,
+            "message.timeout.ms": _FOR_EVER_MS,
+            "linger.ms": 2,
+            "batch.num.messages": 20,
+            **_QUICK,
+            **settings,
+        }
+        self.written = journal.writer(name, exactly_once="enable.idempotence" in settings, keys=keys)
+        self._rng = random.Random(f"{seed} {name}")
+
+    @property
+    def progress(self) -> int:
+        return len(self.written.acknowledged)
+
+    def _delivered(self, number: int) -> Callable[[KafkaError | None, Any], None]:
+        def report(error: KafkaError | None, message: Any) -> None:
+            if error is not None:
+                raise KafkaException(error)
+            offset = message.offset()
+            with self.journal.lock:
+                self.written.acknowledged[number] = -1 if offset is None else offset
+
+        return report
+
+    def _send(self, producer: Producer, count: int) -> None:
+        for _ in range(count):
+            number = self.written.sent
+            with self.journal.lock:
+                self.written.sent += 1
+            producer.produce(
+                self.topic,
+                partition=0,
+                key=self.written.key(number),
+                value=value_of(self.written.name, number),
+                on_delivery=self._delivered(number),
+            )
+
+    def work(self, stopping: Callable[[], bool]) -> None:
+        producer = Producer(self._settings)
+        while not stopping():
+            if len(producer) < _MAX_WAITING:
+                self._send(producer, self._rng.choice([1, 1, 1, 5, 20, 40]))
+            producer.poll(self._rng.choice([0.01, 0.03, 0.1]))
+        left = producer.flush(60)
+        assert left == 0, f"{self.name}: {left} records were never answered"
+
+
+class TransactionalWriter(Writer):
+    """Commits and aborts in turn. Of a transaction whose end it was not told it knows nothing."""
+
+    def __init__(self, name: str, bootstrap: str, journal: Journal, topic: str, *, seed: int = 0) -> None:
+        # A transaction that its producer lost is given up soon: it holds readers up.
+        settings = {"enable.idempotence": True, "transactional.id": name, "transaction.timeout.ms": 3000}
+        super().__init__(name, bootstrap, journal, topic, settings=settings, seed=seed)
+        del self._settings["message.timeout.ms"]
+        self.done = journal.transactions[name] = []
+
+    @property
+    def progress(self) -> int:
+        return sum(transaction.outcome is not None for transaction in list(self.done))
+
+    def _delivered(self, number: int) -> Callable[[KafkaError | None, Any], None]:
+        def report(error: KafkaError | None, message: Any) -> None:
+            pass  # the transaction's end is the answer
+
+        return report
+
+    def work(self, stopping: Callable[[], bool]) -> None:
+        producer: Producer | None = None
+        while not stopping():
+            try:
+                if producer is None:
+                    producer = Producer(self._settings)
+                    producer.init_transactions(20)
+                self._transact(producer)
+            except KafkaException as error:
+                producer = self._after(error, producer)
+
+    def _transact(self, producer: Producer) -> None:
+        producer.begin_transaction()
+        with self.journal.lock:
+            transaction = Transaction(self.written.sent)
+            self.done.append(transaction)
+        try:
+            self._send(producer, self._rng.randrange(1, 30))
+        finally:
+            transaction.end = self.written.sent
+        if self._rng.random() < 0.3:
+            producer.flush(20)
+            producer.abort_transaction(20)
+            transaction.outcome = False
+        else:
+            producer.commit_transaction(20)
+            transaction.outcome = True
+
+    def _after(self, error: KafkaException, producer: Producer | None) -> Producer | None:
+        """The producer that goes on, if any."""
+        what: KafkaError = error.args[0]
+        if what.txn_requires_abort() and producer is not None:
+            try:
+                producer.abort_transaction(20)
+                return producer
+            except KafkaException:
+                pass
+        return None
+
+
+class Reader(Client):
+    """Reads a partition from the beginning, over and over: up to the tail, along it for a while, and again."""
+
+    def __init__(self, bootstrap: str, journal: Journal, topic: str, *, committed: bool = False, seed: int = 0) -> None:
+        super().__init__(f"reader of {topic}", bootstrap)
+        self.journal = journal
+        self.topic = topic
+        self.count = 0
+        self._committed = committed
+        self._rng = random.Random(f"{seed} {topic}")
+
+    def work(self, stopping: Callable[[], bool]) -> None:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": "reads-and-never-commits",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "check.crcs": True,
+                "fetch.wait.max.ms": 50,
+                "isolation.level": "read_committed" if self._committed else "read_uncommitted",
+                **_QUICK,
+            }
+        )
+        try:
+            while not stopping():
+                consumer.assign([TopicPartition(self.topic, 0, OFFSET_BEGINNING)])
+                self._read(consumer, self._rng.randrange(500, 20_000), stopping)
+        finally:
+            consumer.close()
+
+    def _read(self, consumer: Consumer, count: int, stopping: Callable[[], bool]) -> None:
+        last = -1
+        while count > 0 and not stopping():
+            # Not all at once: the machine is also the broker's.
+            self._stopping.wait(0.05)
+            for message in consumer.consume(200, timeout=0.1):
+                if message.error() is not None:
+                    continue  # the broker is away
+                record = Found(message.offset(), message.key(), message.value())
+                with self.journal.lock:
+                    if record.offset <= last:
+                        raise self.journal.violated(f"a reader got {record.offset} after {last}")
+                    self.journal.see(record)
+                last = record.offset
+                count -= 1
+                self.count += 1
+
+
+class Group(Client):
+    """The only member of a group: reads and commits; what was committed never goes back."""
+
+    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+        super().__init__(f"group {group}", bootstrap)
+        self.topic = topic
+        self.group = group
+        self.committed = -1
+        self._settings = {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": 6000,
+            "heartbeat.interval.ms": 500,
+            **_QUICK,
+        }
+
+    def work(self, stopping: Callable[[], bool]) -> None:
+        consumer = Consumer(self._settings)
+        consumer.subscribe([self.topic])
+        try:
+            while not stopping():
+                messages = [message for message in consumer.consume(50, timeout=0.05) if message.error() is None]
+                if messages:
+                    self._commit(consumer, max(message.offset() for message in messages) + 1)
+        finally:
+            consumer.close()
+
+    def _commit(self, consumer: Consumer, offset: int) -> None:
+        try:
+            done = consumer.commit(offsets=[TopicPartition(self.topic, 0, offset)], asynchronous=False)
+        except KafkaException:
+            return
+        if done and done[0].error is None:
+            # Who was away too long begins again at what the broker knows: never before what it acknowledged.
+            assert offset > self.committed, f"{self.group} was sent back from {self.committed} to before {offset}"
+            self.committed = offset
+
+    def fetch_committed(self) -> int:
+        """What the broker says; asked by another client than the member."""
+        consumer = Consumer({**self._settings, "session.timeout.ms": 45_000})
+        try:
+            return int(consumer.committed([TopicPartition(self.topic, 0)], timeout=20)[0].offset)
+        finally:
+            consumer.close()
+
+
+class Window:
+    """Looks at partitions from outside: their bounds, and any stretch of their records."""
+
+    def __init__(self, bootstrap: str, *, committed: bool = False) -> None:
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "looks-and-never-commits",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "check.crcs": True,
+                "fetch.wait.max.ms": 20,
+                "isolation.level": "read_committed" if committed else "read_uncommitted",
+                **_QUICK,
+            }
+        )
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def bounds(self, topic: str) -> tuple[int, int]:
+        """Log start and end (or last stable offset)."""
+        for attempt in itertools.count():
+            try:
+                low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=5)
+                return int(low), int(high)
+            except KafkaException:
+                if attempt == 5:
+                    raise
+
+    def read(self, topic: str, start: int, end: int, *, timeout_s: float = 60) -> list[Found] | None:
+        """The records in [start, end); None when the log does not begin before `start` any more."""
+        found: list[Found] = []
+        if start >= end:
+            return found
+        deadline = time.monotonic() + timeout_s
+        self._consumer.assign([TopicPartition(topic, 0, start)])
+        try:
+            while time.monotonic() < deadline:
+                for message in self._consumer.consume(1000, timeout=0.2):
+                    error = message.error()
+                    if error is None:
+                        if message.offset() >= end:
+                            return found
+                        found.append(Found(message.offset(), message.key(), message.value()))
+                        if message.offset() == end - 1:
+                            return found
+                    elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+                        return None
+                    elif error.code() == KafkaError._PARTITION_EOF and message.offset() >= end:
+                        return found
+        finally:
+            self._consumer.unassign()
+        raise AssertionError(f"{topic}: {start} to {end} could not be read within {timeout_s} s, got {len(found)}")

@@ -1,0 +1,194 @@
+"""What was sent to a partition, what was acknowledged, what was read of it, and whether that fits together.
+
+Pure and not thread-safe: who shares a journal holds its `lock`. A record's value says who sent it and as which one, and
+the rest of it follows from that, so a record that nobody sent cannot pass.
+
+What must hold when processes are killed and the page cache is not (no power was lost):
+* Every acknowledged record is there, unless retention was told to take it: exactly once for idempotent producers, at
+  least once for the others, in the order in which its producer sent it.
+* An offset that was read once reads the same for ever, or not at all once the log begins behind it.
+* Offsets have no holes, but where a topic is compacted or transactional.
+* Of a compacted topic each key's newest acknowledged value is there, or a newer one.
+* Of a transaction either everything is seen or nothing, as its producer was told.
+"""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+_FILLER = bytes(range(256)) * 24
+
+
+class Found(NamedTuple):
+    """A record as a consumer got it."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+class Violation(AssertionError):
+    """The broker has broken a promise."""
+
+
+def value_of(writer: str, number: int) -> bytes:
+    """The value of a writer's record: mostly small, one in 40 of some kilobytes."""
+    head = b"%s/%d/" % (writer.encode(), number)
+    chance = zlib.crc32(head)
+    size = 3000 + chance % 3000 if chance % 40 == 0 else chance % 200
+    return head + _FILLER[chance % 251 :][:size]
+
+
+def author_of(value: bytes) -> tuple[str, int]:
+    writer, number, _ = value.split(b"/", 2)
+    return writer.decode(), int(number)
+
+
+@dataclass(slots=True)
+class Written:
+    """One writer's records in one partition, numbered from 0."""
+
+    name: str
+    exactly_once: bool
+    #: records below this number were handed to the client
+    sent: int = 0
+    #: number -> offset; -1 where the answer did not say
+    acknowledged: dict[int, int] = field(default_factory=dict)
+    #: for a compacted topic: how many keys it takes turns with
+    keys: int = 0
+
+    def key(self, number: int) -> bytes | None:
+        return b"%s-%d" % (self.name.encode(), number % self.keys) if self.keys else None
+
+
+@dataclass(slots=True)
+class Transaction:
+    """Records [first, end) of a writer. `outcome` is None while nobody was told."""
+
+    first: int
+    end: int = -1
+    outcome: bool | None = None
+
+
+@dataclass(slots=True)
+class Journal:
+    """Of one partition."""
+
+    partition: str
+    compacted: bool = False
+    transactional: bool = False
+    #: retention may take records from the front
+    shrinks: bool = False
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    writers: dict[str, Written] = field(default_factory=dict)
+    transactions: dict[str, list[Transaction]] = field(default_factory=dict)
+    _read: dict[int, int] = field(default_factory=dict)
+
+    def writer(self, name: str, *, exactly_once: bool, keys: int = 0) -> Written:
+        made = self.writers[name] = Written(name, exactly_once, keys=keys)
+        return made
+
+    def violated(self, what: str) -> Violation:
+        return Violation(f"{self.partition}: {what}")
+
+    # -- one record, as it is read ------------------------------------------------------------------------------------
+
+    def see(self, record: Found) -> tuple[str, int]:
+        """Somebody read this. Raises Violation if nobody sent it, or if the offset was something else before."""
+        try:
+            name, number = author_of(record.value or b"")
+            writer = self.writers[name]
+        except (ValueError, KeyError):
+            raise self.violated(f"offset {record.offset} holds {record.value!r:.80}, which nobody sent") from None
+        if number >= writer.sent or record.value != value_of(name, number) or record.key != writer.key(number):
+            raise self.violated(f"offset {record.offset} holds {record.value!r:.80}, which {name} did not send")
+        mark = zlib.crc32(record.value)
+        if self._read.setdefault(record.offset, mark) != mark:
+            raise self.violated(f"offset {record.offset} was something else before it was {name}'s record {number}")
+        offset = writer.acknowledged.get(number, -1)
+        if offset >= 0 and writer.exactly_once and offset != record.offset:
+            raise self.violated(f"{name}'s record {number} was acknowledged at {offset} and is at {record.offset}")
+        return name, number
+
+    def see_window(self, records: list[Found], start: int, end: int) -> None:
+        """Everything from `start` to `end`, read in one go."""
+        for record in records:
+            self.see(record)
+        if self.compacted or self.transactional:
+            return
+        offsets = [record.offset for record in records]
+        if offsets != list(range(start, end)):
+            missing = sorted(set(range(start, end)) - set(offsets))
+            raise self.violated(f"read {start} to {end}: {missing[:10]} are missing or out of order")
+
+    # -- the whole ----------------------------------------------------------------------------------------------------
+
+    def judge(self, records: Iterable[Found], start: int, end: int) -> None:
+        """All that a consumer gets from the beginning to the end. Raises Violation."""
+        records = list(records)
+        self.see_window(records, start, end)
+        numbers: dict[str, list[int]] = {name: [] for name in self.writers}
+        placed: dict[str, dict[int, int]] = {name: {} for name in self.writers}
+        for record in records:
+            name, number = author_of(record.value or b"")
+            numbers[name].append(number)
+            placed[name].setdefault(number, record.offset)
+        for name, writer in self.writers.items():
+            self._judge_order(writer, numbers[name])
+            if self.transactional:
+                self._judge_transactions(name, set(numbers[name]))
+            elif self.compacted:
+                self._judge_keys(writer, numbers[name])
+            else:
+                self._judge_acknowledged(writer, numbers[name], start)
+
+    def _judge_order(self, writer: Written, numbers: list[int]) -> None:
+        newest = -1
+        known: set[int] = set()
+        for number in numbers:
+            if number > newest:
+                newest = number
+            elif writer.exactly_once:
+                raise self.violated(f"{writer.name}'s record {number} comes after {newest}, or twice")
+            elif number not in known and not self.compacted:
+                raise self.violated(f"{writer.name}'s record {number} comes for the first time after {newest}")
+            known.add(number)
+
+    def _judge_acknowledged(self, writer: Written, numbers: list[int], start: int) -> None:
+        there = set(numbers)
+        first = min(there, default=0)
+        for number, offset in writer.acknowledged.items():
+            # Without an offset: what is in front of the first that is left may have been taken with it.
+            is_gone = offset < start if offset >= 0 else number < first
+            if number not in there and not (self.shrinks and is_gone):
+                raise self.violated(f"{writer.name}'s record {number} was acknowledged at {offset} and is gone")
+        if writer.exactly_once and there:
+            holes = set(range(first, max(there))) - there
+            if holes:
+                raise self.violated(f"{writer.name}'s records {sorted(holes)[:10]} are missing between its others")
+
+    def _judge_keys(self, writer: Written, numbers: list[int]) -> None:
+        for key in range(writer.keys):
+            wanted = max((number for number in writer.acknowledged if number % writer.keys == key), default=-1)
+            found = [number for number in numbers if number % writer.keys == key]
+            if wanted >= 0 and max(found, default=-1) < wanted:
+                raise self.violated(f"{writer.name}'s record {wanted}, its key's newest, was acknowledged and is gone")
+
+    def _judge_transactions(self, name: str, there: set[int]) -> None:
+        for transaction in self.transactions.get(name, ()):
+            parts = set(range(transaction.first, transaction.end))
+            found = parts & there
+            what = f"{name}'s transaction of {transaction.first} to {transaction.end}"
+            if transaction.outcome is True and found != parts:
+                raise self.violated(f"{what} was committed and lacks {sorted(parts - found)[:10]}")
+            if transaction.outcome is False and found:
+                raise self.violated(f"{what} was aborted and {sorted(found)[:10]} are seen")
+            if found and found != parts:
+                raise self.violated(f"{what} is seen in part: {len(found)} of {len(parts)}")
+            there -= parts
+        if there:
+            raise self.violated(f"{name}'s records {sorted(there)[:10]} are seen and belong to no transaction")
