@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 from pykbroker_log import names
 from pykbroker_log.deletion import Deletion
 from pykbroker_log.disk import Buffer, Disk, parent_of
+from pykbroker_log.earlier_batches import repeated
 from pykbroker_log.epochs import LeaderEpochs
 from pykbroker_log.loading import Loader
 from pykbroker_log.log_config import AppendOrigin, LogConfig, StorageError, is_full
@@ -311,26 +312,23 @@ class PartitionLog:
         marker = aborted = None
         if producer_id >= 0:
             attributes = batch.attributes
+            epoch = batch.producer_epoch
             last_sequence = batch.last_sequence
             if attributes & CONTROL:
                 marker = marker_of(BatchHeader.parse(data), data)
                 if marker is not None:
                     self.producers.check_marker(producer_id, batch.producer_epoch, marker, transaction_version)
                     aborted = self.producers.aborted_by(producer_id, marker, offset)
-            elif original := self.producers.check(
-                producer_id, batch.producer_epoch, batch.base_sequence, last_sequence, attributes, origin, verification
-            ):
-                timestamp = original.timestamp
-                return AppendInfo(
-                    original.first_offset,
-                    original.last_offset,
-                    timestamp,
-                    timestamp,
-                    self.log_start_offset,
-                    size,
-                    batch.record_count,
-                    True,
-                )
+            else:
+                try:
+                    original = self.producers.check(
+                        producer_id, epoch, batch.base_sequence, last_sequence, attributes, origin, verification
+                    )
+                except KafkaError as error:
+                    with self._storage():
+                        original = repeated(self._segments, self.producers, batch, error)
+                if original is not None:
+                    return AppendInfo.of_repetition(original, self.log_start_offset, size, batch.record_count)
         max_timestamp = batch.max_timestamp
         try:
             if leader_epoch > self.epochs.latest:

@@ -9,8 +9,8 @@ Invariants:
   applied as is.
 * Within a producer epoch the sequence of a batch follows the last one (2^31 - 1 is followed by 0); epochs only rise.
 * The state is a function of the log: replaying its batches from a snapshot gives what the running log held, except
-  that a snapshot knows only the last batch per producer. (Verifications are no such state: they are questions that
-  are under way, and a restart asks them again.)
+  that a snapshot knows only the last batch per producer (earlier_batches.py finds the others). (Verifications are no
+  such state: they are questions that are under way, and a restart asks them again.)
 * The first unstable offset is the smallest first offset of a transaction that is undecided, or decided by a marker
   that is not below the high watermark yet.
 * No producer is forgotten while its transaction is open.
@@ -67,7 +67,15 @@ class BatchMetadata(NamedTuple):
 
 
 class ProducerEntry:
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "producer_id", "txn_first_offset")
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "is_partial",
+        "last_timestamp",
+        "producer_id",
+        "txn_first_offset",
+    )
 
     def __init__(self, producer_id: int) -> None:
         self.producer_id = producer_id
@@ -76,6 +84,8 @@ class ProducerEntry:
         self.last_timestamp = -1
         self.txn_first_offset = -1
         self.batches: list[BatchMetadata] = []
+        #: out of a snapshot: the log may know of earlier batches
+        self.is_partial = False
 
     @property
     def last_sequence(self) -> int:
@@ -89,6 +99,21 @@ class ProducerEntry:
         if epoch != self.epoch:
             self.batches.clear()
             self.epoch = epoch
+            self.is_partial = False
+
+    def repeated_by(self, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
+        """The kept batch with these sequence numbers."""
+        for batch in self.batches:
+            if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:
+                return batch
+        return None
+
+    def complete(self, earlier: list[BatchMetadata]) -> None:
+        """What the log says of the batches before the first one that is known."""
+        self.is_partial = False
+        room = KEPT_BATCHES - len(self.batches)
+        if room > 0:
+            self.batches[:0] = earlier[-room:]
 
 
 class ActiveProducer(NamedTuple):
@@ -156,9 +181,9 @@ class ProducerStates:
             ):
                 # The next one in order, as nearly always: it repeats none of the kept ones.
                 return None
-            for batch in batches:
-                if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:
-                    return batch
+            original = entry.repeated_by(first_sequence, last_sequence)
+            if original is not None:
+                return original
         if epoch < entry.epoch:
             raise _old_epoch(producer_id, epoch, entry)
         if (
@@ -177,6 +202,11 @@ class ProducerStates:
                 ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} wrote outside of its ongoing transaction"
             )
         return None
+
+    def partial(self, producer_id: int, epoch: int) -> ProducerEntry | None:
+        """The producer, if a snapshot is all that is known of its batches in this epoch before the first one."""
+        entry = self.entries.get(producer_id)
+        return entry if entry is not None and entry.is_partial and entry.epoch == epoch else None
 
     def begin_verification(
         self, producer_id: int, epoch: int, sequence: int, *, supports_epoch_bump: bool, now_ms: int
@@ -423,6 +453,7 @@ def decode_snapshot(data: bytes) -> Iterator[ProducerEntry]:
         entry.txn_first_offset = txn_first_offset
         if last_offset >= 0:
             entry.batches.append(BatchMetadata(sequence, last_offset, delta, timestamp))
+            entry.is_partial = True
         yield entry
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pykbroker_log.producers import BatchMetadata
 from pykbroker_log.slices import Slice
 from pykbroker_log.txn_index import AbortedTxn
 
@@ -39,6 +40,11 @@ class AppendInfo:
         self.byte_count = byte_count
         self.record_count = record_count
         self.duplicate = duplicate
+
+    @classmethod
+    def of_repetition(cls, of: BatchMetadata, log_start_offset: int, byte_count: int, record_count: int) -> AppendInfo:
+        first, last, timestamp = of.first_offset, of.last_offset, of.timestamp
+        return cls(first, last, timestamp, timestamp, log_start_offset, byte_count, record_count, True)
 
     def __repr__(self) -> str:
         return f"AppendInfo({self.first_offset}..{self.last_offset}, {self.byte_count} bytes)"

@@ -1,0 +1,56 @@
+"""What a producer snapshot does not hold: the batches before a producer's last one, read from the log when asked for.
+
+A snapshot keeps one batch per producer, while a client may repeat any of the five that it had under way when the node
+stopped. Apache Kafka refuses the first of them (OUT_OF_ORDER_SEQUENCE_NUMBER), which no client can make good.
+
+Responsible for finding them. Not responsible for whether a batch is a repetition (producers.py). Nothing is read
+unless a batch would be refused, and once per producer and start: what lies further back than `_LOOK_BACK_BYTES` is not
+found.
+"""
+
+from __future__ import annotations
+
+from pykbroker_log.producers import BatchMetadata, ProducerStates
+from pykbroker_log.segments import Segments
+from pykbroker_log.validate import Validated
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.records.batch import CorruptBatch
+
+# More than five of the largest usual batches. Walking the headers of that much takes some milliseconds.
+_LOOK_BACK_BYTES = 8 * 1024 * 1024
+
+
+def repeated(segments: Segments, producers: ProducerStates, batch: Validated, refusal: KafkaError) -> BatchMetadata:
+    """The batch in the log that one with a refused sequence number repeats. Raises the refusal if it repeats nothing,
+    and OSError."""
+    entry = producers.partial(batch.producer_id, batch.producer_epoch)
+    if entry is None or refusal.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+        raise refusal
+    try:
+        entry.complete(_earlier(segments, entry.producer_id, entry.epoch, entry.batches[0].first_offset))
+    except CorruptBatch:
+        raise refusal from None
+    original = entry.repeated_by(batch.base_sequence, batch.last_sequence)
+    if original is None:
+        raise refusal
+    return original
+
+
+def _earlier(segments: Segments, producer_id: int, epoch: int, before: int) -> list[BatchMetadata]:
+    """The producer's batches in this epoch that lie in front of offset `before`, in order."""
+    found: list[BatchMetadata] = []
+    left = _LOOK_BACK_BYTES
+    for index in range(segments.index_of(before), -1, -1):
+        segment = segments[index]
+        located = segment.find(before)
+        end = located[0] if located is not None else segment.size
+        start = segment.offset_index.position_at_or_before(max(0, end - left))
+        found[:0] = [
+            BatchMetadata(header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
+            for _, header in segment.walk(start, end)
+            if header.producer_id == producer_id and header.producer_epoch == epoch and not header.is_control
+        ]
+        left -= end - start
+        if left <= 0:
+            break
+    return found
