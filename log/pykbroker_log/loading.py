@@ -271,7 +271,7 @@ class Loader:
             if first > 0 and ends[first - 1] == self.recovery_point and not self.segments[first - 1].has_whole_index():
                 # All its records were flushed, but it may have been sealed, and got its index, after that.
                 first -= 1
-            scan = [index for index in range(first) if self.segments[index].base_offset in self.missing_index]
+            scan = [index for index in range(first) if self._has_lost_index(self.segments[index])]
             scan += list(range(first, count))
         if scan:
             self.work.from_offset = self.segments[scan[0]].base_offset
@@ -287,6 +287,14 @@ class Loader:
         last = self.segments[-1]
         found = last.last_batch()
         return found[1].next_offset if found else last.base_offset
+
+    def _has_lost_index(self, segment: Segment) -> bool:
+        """Of a sealed segment after a crash: an index is missing, or its name is all that is left. Sealing writes at
+        least one entry, unless the records have no timestamps."""
+        if segment.base_offset in self.missing_index:
+            return True
+        has_entries = self._size_of(segment.base_offset, names.TIME_INDEX)
+        return segment.size > 0 and not has_entries and segment.first_timestamp >= 0
 
     def _is_suspect(self, segment: Segment) -> bool:
         """After a clean stop: an index that is missing or malformed. Of sealed segments only the sizes are looked at:
@@ -329,6 +337,9 @@ class Loader:
         if result.excess_bytes:
             yield from self._tell_of_damage(segment, result)
         segment.end_at(segment.size)
+        if index + 1 < len(self.segments) and self.segments[index + 1].base_offset <= self.recovery_point:
+            # No flush will come back to it.
+            segment.fsync_indexes()
         if not result.excess_bytes:
             return True
         if index + 1 < len(self.segments):
