@@ -199,6 +199,18 @@ class MemoryDisk:
         after._root = folder(self._root)
         return after
 
+    def contents(self) -> Iterator[tuple[str, bytes]]:
+        """Path and data of every file, in order."""
+
+        def walk(node: _DirNode, prefix: str) -> Iterator[tuple[str, bytes]]:
+            for name, child in sorted(node.entries.items()):
+                if isinstance(child, _DirNode):
+                    yield from walk(child, f"{prefix}{name}/")
+                else:
+                    yield prefix + name, bytes(child.data)
+
+        return walk(self._root, "")
+
     @classmethod
     def replay(cls, calls: Iterable[Call]) -> MemoryDisk:
         disk = cls()

@@ -30,7 +30,7 @@ from pykbroker_log.txn_index import AbortedTxn, TxnIndex
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.control import end_txn_marker
 from tests.log.helpers import NOW, TOPIC_ID, append, batch, check_consistent, open_log, values
-from tests.log.test_power_loss import Workload, lose_power
+from tests.log.test_power_loss import Workload, examine_all
 from tests.log.transactions import History, read_committed
 
 
@@ -355,14 +355,14 @@ class TransactionalWorkload(Workload):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_every_prefix_of_transactions(seed: int) -> None:
-    lose_power(TransactionalWorkload(seed))
+    examine_all(TransactionalWorkload(seed))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_every_prefix_of_many_workloads_with_transactions() -> None:
     for seed in range(3, 200):
-        lose_power(TransactionalWorkload(seed))
+        examine_all(TransactionalWorkload(seed))
 
 
 # -- the model
