@@ -140,6 +140,9 @@ class Loader:
             # Or a crash has undone a move of the log's start, but not of the epochs' start.
             epochs = self._rebuild_epochs(LeaderEpochs() if epochs_lost else epochs, start)
         self._drop_stray_snapshots(log_end_offset)
+        if log_end_offset == start:
+            # Nothing is left: whoever comes next may begin with any sequence number, as in Apache Kafka.
+            self.producers.clear(start)
         self._catch_up_producers(log_end_offset)
         return Loaded(
             self.segments,
@@ -275,7 +278,7 @@ class Loader:
             scan += list(range(first, count))
         if scan:
             self.work.from_offset = self.segments[scan[0]].base_offset
-            self._load_producers(self.work.from_offset)
+            self._load_producers(self.work.from_offset, is_scan=True)
         for index in scan:
             if not (yield from self._scan(index, epochs)):
                 break
@@ -446,16 +449,23 @@ class Loader:
     def _snapshot_path(self, offset: int) -> str:
         return f"{self.path}/{names.segment_file(offset, names.SNAPSHOT)}"
 
-    def _load_producers(self, upto: int) -> None:
-        """The newest usable snapshot at or before `upto`; without one, nothing is known up to the log's start."""
-        for offset in reversed([offset for offset in self.snapshots if self.log_start_offset < offset <= upto]):
+    def _load_producers(self, upto: int, *, is_scan: bool = False) -> None:
+        """The newest usable snapshot at or before `upto`; without one, nothing is known up to the log's start.
+
+        A scan may use any snapshot behind which no segment is missing, and else begins with nothing where it begins:
+        batches before the log's start count too, as in Apache Kafka. A clean start knows no snapshot at or before the
+        log's start.
+        """
+        first = self.segments[0].base_offset
+        lowest = first if is_scan else self.log_start_offset + 1
+        for offset in reversed([offset for offset in self.snapshots if lowest <= offset <= upto]):
             try:
                 self.producers.load(read_file(self.disk, self._snapshot_path(offset)), offset, self.now_ms)
                 return
             except CorruptSnapshot as error:
                 self.work.warnings.append(f"the producer snapshot at {offset} is unusable, dropped it: {error}")
                 self._drop_snapshot(offset)
-        self.producers.clear(max(self.log_start_offset, self.segments[0].base_offset))
+        self.producers.clear(min(upto, max(self.log_start_offset, first)))
 
     def _catch_up_producers(self, upto: int) -> None:
         """Replay headers from where the producer state ends."""

@@ -75,9 +75,9 @@ class SideFiles:
         return f"{self._path}/{names.segment_file(offset, names.SNAPSHOT)}"
 
     def take_snapshot(self, producers: ProducerStates, log_start_offset: int) -> None:
-        """The state up to the log's end, unless a file has it already or there is nothing that could need it."""
+        """The state up to the log's end, unless a file has it already or the log has had nothing yet."""
         offset = producers.map_end_offset
-        if offset in self.snapshots or offset <= log_start_offset:
+        if offset <= max(self.snapshots, default=log_start_offset):
             return
         path = self.snapshot_path(offset)
         write_new(self._disk, path, producers.encode(), sync=False)

@@ -174,6 +174,41 @@ def test_a_truncation_takes_producers_back() -> None:
     assert send(log, 1) == (1, False)
 
 
+@pytest.mark.parametrize("flushed", [False, True])
+def test_a_crash_takes_no_producer_away_whose_batches_were_deleted(flushed: bool) -> None:
+    """Those below the log's start in a file that is still there, and those that a roll has noted."""
+    disk = MemoryDisk()
+    log = open_log(disk)
+    send(log, 0)
+    log.roll(NOW)
+    send(log, 0, 2, pid=8)
+    send(log, 0, 2, pid=9)
+    if flushed:
+        log.flush()
+    log.delete_records_before(5)
+    assert log.retire(NOW) == 1
+    log.purge(NOW)
+    send(log, 1)
+    after = open_log(disk.power_loss(Survive.EVERYTHING), recovery_point=log.recovery_point, log_start_offset=5)
+    assert after.producers.encode() == log.producers.encode()
+    assert send(after, 0, 2, pid=9) == (3, True)
+
+
+def test_a_stop_forgets_producers_when_nothing_is_left() -> None:
+    for clean in (True, False):
+        disk = MemoryDisk()
+        log = open_log(disk)
+        send(log, 0, 2)
+        log.delete_records_before(2)
+        # While it runs it knows.
+        assert refused(log, 7) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        log.close(clean=clean)
+        disk = disk.power_loss(Survive.EVERYTHING)
+        after = open_log(disk, clean=clean, recovery_point=2 if clean else 0, log_start_offset=2)
+        assert not len(after.producers)
+        assert send(after, 7) == (2, False)
+
+
 def test_followers_take_what_the_leader_accepted() -> None:
     leader = open_log()
     for seq in range(3):
