@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,11 +31,16 @@ NOT_SERVED = {"share.version": 0, "streams.version": 0, "eligible.leader.replica
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A pair of nodes: what its server.properties say beside CONFIG, and the levels of its features."""
+    """A pair of nodes: what its server.properties say beside CONFIG, the levels of its features, and in how many log
+    directories its replicas lie."""
 
     name: str
     config: dict[str, str] = field(default_factory=dict)
     levels: dict[str, int] = field(default_factory=dict)
+    directories: int = 1
+
+    def paths(self, home: Path) -> list[Path]:
+        return [home / (f"data{number}" if number else "data") for number in range(self.directories)]
 
 
 KINDS = {
@@ -61,6 +66,7 @@ KINDS = {
             },
         ),
         Kind("downgrade", {"group.consumer.migration.policy": "downgrade"}),
+        Kind("directories", directories=3),
     )
 }
 LATEST = KINDS["latest"]
@@ -86,8 +92,11 @@ def both(kind: Kind = LATEST, python: str = sys.executable) -> Iterator[tuple[Si
 def apache_kafka(kind: Kind = LATEST) -> Iterator[Side]:
     levels = NOT_SERVED | kind.levels
     words = ["--release-version", RELEASE, *(w for n in levels for w in ("--feature", f"{n}={levels[n]}"))]
-    with ApacheKafka(CONFIG | kind.config, format_args=words) as kafka:
-        side = Side("Apache Kafka", kafka.bootstrap, _texts(kafka.bootstrap, str(kafka.data_dir)), kafka.log_file)
+    with tempfile.TemporaryDirectory(prefix="kafka-differential-") as folder, ExitStack() as stack:
+        paths = kind.paths(Path(folder))
+        config = {**CONFIG, **kind.config, "log.dirs": ",".join(map(str, paths))}
+        kafka = stack.enter_context(ApacheKafka(config, data_dir=paths[0], format_args=words))
+        side = Side("Apache Kafka", kafka.bootstrap, _texts(kafka.bootstrap, paths), kafka.log_file)
         side.texts[f"localhost:{kafka._controller_port}"] = "‹controller›"
         yield side
 
@@ -102,7 +111,7 @@ def pykbroker(kind: Kind = LATEST, python: str = sys.executable) -> Iterator[Sid
             "listeners": f"PLAINTEXT://localhost:{port},CONTROLLER://localhost:{controller_port}",
             "advertised.listeners": f"PLAINTEXT://localhost:{port}",
             "controller.quorum.bootstrap.servers": f"localhost:{controller_port}",
-            "log.dirs": str(home / "data"),
+            "log.dirs": ",".join(map(str, kind.paths(home))),
             **CONFIG,
             **kind.config,
         }
@@ -123,7 +132,7 @@ def pykbroker(kind: Kind = LATEST, python: str = sys.executable) -> Iterator[Sid
                     raise RuntimeError(f"pykbroker did not come up:\n{log_file.read_text()[-3000:]}")
                 time.sleep(0.02)
             address = f"localhost:{port}"
-            side = Side("pykbroker", address, _texts(address, str(home / "data")), log_file)
+            side = Side("pykbroker", address, _texts(address, kind.paths(home)), log_file)
             side.texts[f"localhost:{controller_port}"] = "‹controller›"
             yield side
         finally:
@@ -135,5 +144,7 @@ def pykbroker(kind: Kind = LATEST, python: str = sys.executable) -> Iterator[Sid
                 process.wait(20)
 
 
-def _texts(address: str, data_dir: str) -> dict[str, str]:
-    return {data_dir: "‹log.dirs›", address: "‹broker›"}
+def _texts(address: str, paths: list[Path]) -> dict[str, str]:
+    # The longest first: the first one is the beginning of the others.
+    names = {str(path): f"‹log.dirs›{number or ''}" for number, path in reversed(list(enumerate(paths)))}
+    return {**names, address: "‹broker›"}

@@ -121,8 +121,9 @@ class Moves:
         self._waiting: deque[Move] = deque()
         self._busy: set[asyncio.Future[Copied]] = set()
         self._failed = 0
-        # When the throttle lets the next stretch begin, by the loop's clock.
+        # When the throttle lets the next stretch begin, by the loop's clock, and by which rate that was reckoned.
         self._free_at = 0.0
+        self._rate = MAX_INT64
         self._timer: asyncio.TimerHandle | None = None
         self._closed = True
         name = "kafka.server:type=ReplicaAlterLogDirsManager,name="
@@ -248,6 +249,18 @@ class Moves:
         logger.error("Partition %s: given up: %s", move, why)
         self._drop(move)
 
+    def reconfigure(self) -> None:
+        """The configuration changed: another throttle also holds for what has been copied."""
+        rate = max(1, self.throttle())
+        if rate != self._rate:
+            now = self._runtime.loop.time()
+            self._free_at = now + max(0.0, self._free_at - now) * self._rate / rate
+            self._rate = rate
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+                self._schedule()
+
     # -- one after the other ------------------------------------------------------------------------------------------
 
     def _wait(self, move: Move) -> None:
@@ -315,7 +328,7 @@ class Moves:
 
     def _stretch_bytes(self) -> int:
         """With a throttle, what it lets through in a second."""
-        return max(1, min(STRETCH_BYTES, self.throttle()))
+        return min(STRETCH_BYTES, self._rate)
 
     # -- copying ------------------------------------------------------------------------------------------------------
 
@@ -349,7 +362,7 @@ class Moves:
         future.add_done_callback(lambda done: self._copied(move, offset is None, done))
 
     def _spend(self, count: int) -> None:
-        self._free_at = max(self._free_at, self._runtime.loop.time()) + count / max(1, self.throttle())
+        self._free_at = max(self._free_at, self._runtime.loop.time()) + count / self._rate
 
     def _copied(self, move: Move, looked: bool, done: asyncio.Future[Copied]) -> None:
         move.busy = False

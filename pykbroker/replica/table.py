@@ -181,6 +181,7 @@ class ReplicaTable:
                 log.producers.expiration_ms = expiration_ms
                 log.producers.verify = verify
         self.recovery.fill()
+        self.moves.reconfigure()
 
     def topic_config(self, topic: str) -> LogConfig:
         """The configuration in effect: the topic's own over the broker's (`config` has the dynamic layers)."""

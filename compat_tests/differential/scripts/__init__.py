@@ -13,6 +13,7 @@ from compat_tests.differential.scripts import (
     consumer_groups,
     consumer_offsets,
     crowds,
+    directories,
     exhaustion,
     fetch,
     groups,
@@ -56,6 +57,7 @@ BY_KIND: dict[str, tuple[Callable[[Session], None], ...]] = {
     "latest": (*(script for module in MODULES for script in module.SCRIPTS), *exhaustion.LONG_SCRIPTS),
     "first": (*crowds.SCRIPTS, *rebalances.SCRIPTS, *levels.SCRIPTS),
     "upgrade": (*levels.POLICY_SCRIPTS["upgrade"], rebalances.full_classic_group),
+    "directories": directories.SCRIPTS,
     "downgrade": levels.POLICY_SCRIPTS["downgrade"],
 }
 SCRIPTS: dict[str, Callable[[Session], None]] = {
