@@ -27,8 +27,8 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(slots=True, frozen=True)
 class Target:
-    """The copy. `is_clean`: the last stretch got to its end, so there is nothing to check; everything before
-    `recovery_point` is durable in any case."""
+    """The copy. `is_clean`: the last stretch got to its end. Otherwise only what is before `recovery_point` counts:
+    behind it a power loss may have taken files from the middle."""
 
     path: str
     topic: str
@@ -106,6 +106,8 @@ def copy_stretch(
     """A job for a worker process: append the batches in `pieces` to the copy. `start_offset`: forget what the copy has
     and begin there. Raises StorageError, which says of which directory; KafkaError CORRUPT_MESSAGE."""
     log = target.open(disk, now_ms)
+    if not target.is_clean:
+        log.truncate_to(target.recovery_point)
     if start_offset is not None:
         log.truncate_fully_and_start_at(start_offset)
     for piece in pieces:

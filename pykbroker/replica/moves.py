@@ -192,7 +192,21 @@ class Moves:
             except StorageError as error:
                 self._replicas.directory_failed(error)
         logger.info("Partition %s", move)
-        self._wait(move)
+        if found:
+            self._wait(move)
+        else:
+            # An earlier log of it may have been here: how far that was durable says nothing of the copy.
+            written = self._runtime.run_blocking(target.prepare_recovery_points())
+            written.add_done_callback(lambda done: self._prepared(move, done))
+
+    def _prepared(self, move: Move, done: asyncio.Future[None]) -> None:
+        error = None if done.cancelled() else done.exception()
+        if move.is_over:
+            return
+        if error is None:
+            self._wait(move)
+        else:
+            self._refused(move, error)
 
     def copies(self, log_dir: LogDir) -> Iterator[ReplicaDescription]:
         """Those that are being made in a directory."""
@@ -378,7 +392,9 @@ class Moves:
 
     def _note(self, move: Move, copied: Copied, looked: bool) -> None:
         assert move.log is not None
+        # After a crash it goes on from here.
         move.target.note_durable_end(move.partition.topic, move.partition.index, copied.end_offset)
+        self._replicas.directories.checkpoint(move.target)
         move.is_clean = True
         move.size_bytes, move.end_offset = copied.size_bytes, copied.end_offset
         if not looked:

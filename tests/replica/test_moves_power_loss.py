@@ -1,0 +1,168 @@
+"""Every prefix of a recorded move between two log directories loses power; the next start has all that was promised, in
+one directory, and goes on with the move.
+
+What is promised: a record below the log's recovery point, wherever the log was then. What is legal: a prefix of what
+was ever appended; where only the process died, all of it.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import NamedTuple
+
+import pytest
+
+from pykbroker.replica import moves
+from pykbroker.replica.partition import Partition
+from pykbroker_log.log_dirs import LogDir
+from pykbroker_log.memory_disk import MemoryDisk, Survive
+from pykbroker_log.partition_log import PartitionLog
+from pykbroker_wire.stored.metadata import PartitionChangeRecord
+from tests.log.helpers import values
+from tests.replica.world import NOW_MS, World, batch, directory_id, topic, topic_id
+
+CONFIG = {"segment_bytes": "1048576", "internal_segment_bytes": "900", "file_delete_delay_ms": "0"}
+
+
+class Moment(NamedTuple):
+    calls: int
+    end: int
+    promised: int
+    assigned: int
+
+
+class Recording:
+    """A replica that is written to, flushed and checkpointed while it moves to the other directory and back."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.world = World(directories=2)
+        self.world.disk.fsync_dir(".")
+        self.replicas = self.world.replicas
+        self.sent: list[bytes] = []
+        self.promised = 0
+        self.assigned = 0
+        self.moments: list[Moment] = []
+        self.replicas.moves.assign = self.assign
+        self.replicas.moves.start()
+        self.partition = self.world.create("t", 1, (1,), 0, **CONFIG)
+        self.assigned = int(self.partition.log.path[1])
+
+    def assign(self, partition: Partition, log_dir: LogDir, told: object) -> None:
+        assert callable(told)
+        self.note()
+        self.assigned = int(log_dir.path[1])
+        self.note()
+        self.world.loop.call_soon(told)
+
+    def note(self) -> None:
+        log = self.partition.log
+        self.promised = max(self.promised, log.recovery_point)
+        self.moments.append(Moment(len(self.world.disk.calls), log.log_end_offset, self.promised, self.assigned))
+
+    def append(self) -> None:
+        sent = [b"%d" % (len(self.sent) + number) + b"x" * self.rng.randrange(200) for number in range(2)]
+        self.partition.append(batch(*sent), required_acks=-1, now_ms=NOW_MS)
+        self.sent += sent
+
+    def step(self) -> None:
+        action = self.rng.choice((self.append, self.append, self.append, self.flush, self.checkpoint, self.retire))
+        action()
+        self.note()
+        self.world.loop.turn()
+        self.world.loop.advance(0.01)
+        self.note()
+
+    def flush(self) -> None:
+        self.partition.log.flush()
+
+    def checkpoint(self) -> None:
+        for log_dir in self.world.log_dirs:
+            log_dir.checkpoint()
+
+    def retire(self) -> None:
+        self.partition.log.retire(NOW_MS)
+
+    def run(self) -> None:
+        self.note()
+        for _ in range(12):
+            self.step()
+        for _ in range(2):
+            target = f"d{1 - int(self.partition.log.path[1])}"
+            assert not self.replicas.moves.alter("t", 0, target)
+            for _ in range(30):
+                self.step()
+                if self.partition.log.path == f"{target}/t-0":
+                    break
+            assert self.partition.log.path == f"{target}/t-0", "it never got there"
+            for _ in range(4):
+                self.step()
+
+
+def start_again(disk: MemoryDisk, assigned: int) -> tuple[World, PartitionLog]:
+    world = World(disk=disk)
+    world.publish(*topic("t", 1, (1,), 0, **CONFIG))
+    world.publish(PartitionChangeRecord(partition_id=0, topic_id=topic_id("t"), directories=[directory_id(assigned)]))
+    world.replicas.start()
+    world.loop.settle()
+    world.replicas.moves.start()
+    return world, world.replicas.get("t", 0).log
+
+
+def check(recording: Recording, calls: int, disk: MemoryDisk, survive: Survive, what: str) -> None:
+    past = [moment for moment in recording.moments if moment.calls <= calls]
+    if not past:
+        return
+    # The metadata is elsewhere: between two calls it may have heard of the assignment, or not yet.
+    for assigned in {moment.assigned for moment in past if moment.calls == past[-1].calls}:
+        after = disk.power_loss(Survive.EVERYTHING)
+        world, log = start_again(after, assigned)
+        found = values(log)
+        promised = past[-1].end if survive is Survive.EVERYTHING else past[-1].promised
+        # A file system that reorders may take the name of the first file and leave the second, as long as neither was
+        # flushed (docs/architecture.md).
+        first = log.log_start_offset
+        assert first == 0 or (promised == 0 and survive is Survive.CHOSEN), f"{what}: it begins at {first}"
+        assert found == dict(enumerate(recording.sent[first : first + len(found)], first)), what
+        assert first + len(found) >= promised, f"{what}: {first + len(found)} records of {promised}"
+        assert sum(log_dir.holds("t", 0) for log_dir in world.log_dirs) == 1, what
+        # It goes on: with the move, and with appends.
+        partition = world.replicas.get("t", 0)
+        partition.append(batch(b"after"), required_acks=-1, now_ms=NOW_MS)
+        for _ in range(20):
+            world.loop.advance(1)
+        assert not world.replicas.moves._moves, what
+        assert list(values(partition.log).values()) == [*found.values(), b"after"], what
+        assert not any("future" in name for log_dir in world.log_dirs for name in after.list(log_dir.path)), what
+        assert not world.failures, what
+
+
+def lose_power(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(seed)
+    monkeypatch.setattr(moves, "LAST_BYTES", rng.choice((1, 300, 1000)))
+    monkeypatch.setattr(moves, "STRETCH_BYTES", rng.choice((300, 1000, 5000)))
+    recording = Recording(seed)
+    recording.run()
+    calls = recording.world.disk.calls
+    replayed = MemoryDisk()
+    for count in range(len(calls) + 1):
+        if count:
+            replayed.repeat(calls[count - 1])
+        survive = rng.choice((Survive.NOTHING, Survive.EVERYTHING, Survive.CHOSEN, Survive.CHOSEN))
+        torn = survive is not Survive.EVERYTHING and rng.random() < 0.5
+        after = replayed.power_loss(survive, torn=torn, choose=rng.randrange)
+        last = (calls[count - 1].operation, calls[count - 1].path) if count else None
+        check(recording, count, after, survive, f"seed {seed}, {count} calls, {survive.value}, last {last}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_every_prefix_of_a_move(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    lose_power(seed, monkeypatch)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_every_prefix_of_many_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(3, 60):
+        lose_power(seed, monkeypatch)
