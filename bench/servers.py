@@ -39,6 +39,7 @@ class Server:
         self.address = ("127.0.0.1", self.port)
         self.process: subprocess.Popen[bytes] | None = None
         self.ready_seconds = 0.0
+        self._prepared = False
 
     @property
     def bootstrap(self) -> str:
@@ -50,8 +51,11 @@ class Server:
     def prepare(self) -> None:
         """Whatever must be there before the clock starts."""
 
-    def start(self) -> None:
-        self.prepare()
+    def start(self, timeout: float = 60) -> None:
+        """Also again, on the same directory, after `halt`."""
+        if not self._prepared:
+            self.prepare()
+            self._prepared = True
         log = open(self.directory / "server.log", "ab")  # noqa: SIM115
         begin = time.perf_counter()
         self.process = subprocess.Popen(self.command(), stdout=log, stderr=log, cwd=ROOT, start_new_session=True)
@@ -67,10 +71,19 @@ class Server:
                 pass
             if self.process.poll() is not None:
                 raise RuntimeError(f"{self.name} did not start: {(self.directory / 'server.log').read_text()[-2000:]}")
-            if time.perf_counter() - begin > 60:
-                raise TimeoutError(f"{self.name} is not ready after 60 s")
+            if time.perf_counter() - begin > timeout:
+                raise TimeoutError(f"{self.name} is not ready after {timeout} s")
             time.sleep(0.002)
         self.ready_seconds = time.perf_counter() - begin
+
+    def halt(self, number: int = signal.SIGTERM, timeout: float = 300) -> float:
+        """End the process and keep its directory; how many seconds that took."""
+        assert self.process is not None
+        begin = time.perf_counter()
+        self.process.send_signal(number)
+        self.process.wait(timeout)
+        self.process = None
+        return time.perf_counter() - begin
 
     def stop(self) -> None:
         if self.process is not None:

@@ -1,0 +1,171 @@
+"""A node that is killed with much to recover: partitions come back one by one, and clients simply wait.
+
+Stock clients run through all of it: Apache Kafka's own verifiable producer and consumer, and librdkafka. None of them
+may see an error, lose a record or read one twice.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+
+from bench.raw import Client as RawClient
+from compat_tests.clients import PATIENCE_S, wait_until
+from compat_tests.conftest import FreshBroker
+from compat_tests.exactly_once.workers import Worker
+from compat_tests.node import Node, steady_port
+from compat_tests.oracle.kafka import tool_command
+from compat_tests.topics import Topics
+from pykbroker_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+
+PARTITIONS = 10
+VALUE_BYTES = 1000
+NOT_LEADER_OR_FOLLOWER = 6
+TOOLS = "org.apache.kafka.tools"
+# One after the other, so that there is something to see.
+CONFIG = {"num.recovery.threads.per.data.dir": "1"}
+
+
+def fill(node: Node, topic: str, megabytes: int) -> int:
+    """Spread over all partitions; how many records."""
+    failed: list[KafkaError] = []
+    producer = Producer(
+        {"bootstrap.servers": node.bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 200_000, "log_level": 0}
+    )
+    value = os.urandom(VALUE_BYTES)
+    count = megabytes * 1_000_000 // VALUE_BYTES
+    for number in range(count):
+        while True:
+            try:
+                producer.produce(
+                    topic,
+                    value,
+                    partition=number % PARTITIONS,
+                    on_delivery=lambda error, _: failed.append(error) if error else None,
+                )
+                break
+            except BufferError:
+                producer.poll(0.1)
+    assert producer.flush(PATIENCE_S) == 0
+    assert not failed
+    return count
+
+
+def errors(client: RawClient, topic: str) -> list[int]:
+    """What ListOffsets says of each partition."""
+    asked = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(PARTITIONS)]
+    answer = client.call(ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=asked)]), 7)
+    found = sorted(answer.topics[0].partitions, key=lambda partition: partition.partition_index)
+    return [partition.error_code for partition in found]
+
+
+def come_back(node: Node, topic: str) -> list[set[int]]:
+    """Ask until every partition serves; the sets of those that did, as they were seen."""
+    host, port = node.bootstrap.rsplit(":", 1)
+    client = RawClient((host, int(port)))
+    seen: list[set[int]] = []
+
+    deadline = time.monotonic() + 300
+    while not seen or len(seen[-1]) < PARTITIONS:
+        assert time.monotonic() < deadline, seen
+        found = errors(client, topic)
+        assert set(found) <= {0, NOT_LEADER_OR_FOLLOWER}
+        served = {index for index, error in enumerate(found) if not error}
+        if not seen or seen[-1] != served:
+            seen.append(served)
+    client.close()
+    return seen
+
+
+@pytest.mark.parametrize("megabytes", [50, pytest.param(1000, marks=[pytest.mark.long, pytest.mark.timeout(900)])])
+def test_partitions_come_back_one_by_one_while_clients_wait(
+    fresh_broker: FreshBroker, against: str, megabytes: int, tmp_path: Path
+) -> None:
+    node = fresh_broker(CONFIG, port=steady_port())
+    topics = Topics(node.bootstrap)
+    topic, verified = topics.create(partitions=PARTITIONS), topics.create(partitions=2)
+    count = fill(node, topic, megabytes)
+    reader = Consumer(
+        {
+            "bootstrap.servers": node.bootstrap,
+            "group.id": f"group-{topic}",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "reconnect.backoff.max.ms": 200,
+            "log_level": 0,
+        }
+    )
+    reader.assign([TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
+    read: dict[int, list[int]] = {index: [] for index in range(PARTITIONS)}
+
+    def poll() -> int:
+        for message in reader.consume(1000, 0.2):
+            error = message.error()
+            # That a connection broke is no error for an application that waits.
+            assert error is None or error.retriable() or error.code() == KafkaError._ALL_BROKERS_DOWN, error
+            if error is None:
+                read[message.partition()].append(message.offset())
+        return sum(map(len, read.values()))
+
+    to_write = 3000
+    writer = Worker(
+        "writer",
+        tool_command(
+            f"{TOOLS}.VerifiableProducer",
+            [
+                "--bootstrap-server", node.bootstrap, "--topic", verified, "--max-messages", str(to_write),
+                "--throughput", "500", "--acks", "-1",
+            ],
+        ),
+        tmp_path / "writer.log",
+        lambda event: None,
+    )  # fmt: skip
+    member = Worker(
+        "member",
+        tool_command(
+            f"{TOOLS}.VerifiableConsumer",
+            [
+                "--bootstrap-server", node.bootstrap, "--topic", verified, "--group-id", f"group-{verified}",
+                "--max-messages", str(to_write), "--reset-policy", "earliest",
+            ],
+        ),
+        tmp_path / "member.log",
+        lambda event: None,
+    )  # fmt: skip
+
+    def named(worker: Worker, name: str) -> int:
+        return sum(event["name"] == name for event in list(worker.events))
+
+    try:
+        wait_until(lambda: named(writer, "producer_send_success") > 500, "the verifiable producer is at work")
+        wait_until(lambda: named(member, "records_consumed") > 0, "the verifiable consumer is at work")
+        wait_until(lambda: poll() > count // 10, "librdkafka reads")
+        node.kill()
+        # Whatever was flushed meanwhile: all of it is to be read again.
+        (node.data_dir / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
+        node.start()
+        seen = come_back(node, topic)
+        wait_until(lambda: poll() == count, "librdkafka has read everything", timeout_s=300)
+        assert writer.wait(PATIENCE_S) == 0, writer.tail()
+        assert member.wait(PATIENCE_S) == 0, member.tail()
+    finally:
+        reader.close()
+        for worker in (writer, member):
+            if worker.alive():
+                worker.kill()
+    assert all(offsets == list(range(len(offsets))) for offsets in read.values())
+    assert named(writer, "producer_send_error") == 0
+    assert named(writer, "producer_send_success") == to_write
+    if against == "pykbroker":
+        # Never fewer than before, and some were there while others were not.
+        assert all(before < after for before, after in pairwise(seen)), seen
+        assert any(0 < len(served) < PARTITIONS for served in seen), seen
+        log = node.tail(2000)
+        assert re.search(r"Recovering the logs in \S+: \d+ logs", log)
+        assert len(set(re.findall(rf"Partition ({topic}-\d+): checked \d+ batches", log))) == PARTITIONS
