@@ -121,6 +121,10 @@ class Node:
         assert self._broker is not None, "this node has no broker half, or is not started"
         return self._broker
 
+    def recovery_progress(self) -> tuple[int, int, int] | None:
+        """(bytes checked, bytes to check, logs left) while logs of an unclean stop are recovered."""
+        return None if self._broker is None else self._broker.replicas.recovery.progress()
+
     def on_fatal(self, callback: Callable[[], None]) -> None:
         """`callback` when the node cannot go on; `fatal` says why."""
         self._on_fatal = callback

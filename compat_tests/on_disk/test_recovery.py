@@ -7,7 +7,10 @@ may see an error, lose a record or read one twice.
 from __future__ import annotations
 
 import os
+import pty
 import re
+import subprocess
+import sys
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -169,3 +172,30 @@ def test_partitions_come_back_one_by_one_while_clients_wait(
         log = node.tail(2000)
         assert re.search(r"Recovering the logs in \S+: \d+ logs", log)
         assert len(set(re.findall(rf"Partition ({topic}-\d+): checked \d+ batches", log))) == PARTITIONS
+
+
+def test_a_terminal_shows_a_bar_and_a_file_does_not(fresh_broker: FreshBroker, against: str) -> None:
+    if against != "pykbroker":
+        pytest.skip("Apache Kafka has no bar")
+    node = fresh_broker(CONFIG)
+    fill(node, Topics(node.bootstrap).create(partitions=PARTITIONS), 30)
+    node.kill()
+    command = [sys.executable, "-m", "pykbroker", "start", "--port", "0", "--data-dir", str(node.data_dir)]
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs)
+    os.close(theirs)
+    screen = b""
+    try:
+        while b"Recovered the logs" not in screen:
+            screen += os.read(ours, 1 << 16)
+        # Nothing is left of it under the log.
+        while screen.rfind(b"Recovering logs [") > screen.rfind(b"\r\x1b[K"):
+            screen += os.read(ours, 1 << 16)
+    finally:
+        process.terminate()
+        process.wait(30)
+        os.close(ours)
+    assert b"\r\x1b[KRecovering logs [" in screen
+    # The test's own nodes write their log to a file.
+    node.start()
+    assert "Recovering logs [" not in node.tail(2000)

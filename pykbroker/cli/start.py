@@ -15,6 +15,7 @@ import signal
 import sys
 
 from pykbroker.cli import settings
+from pykbroker.cli.status_line import StatusLine
 from pykbroker.config.kinds import ConfigError
 
 logger = logging.getLogger("pykbroker")
@@ -44,18 +45,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    status = StatusLine(sys.stderr) if sys.stderr.isatty() else None
     logging.basicConfig(
-        level=options.log_level, stream=sys.stderr, format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
+        level=options.log_level,
+        handlers=[status or logging.StreamHandler(sys.stderr)],
+        format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)",
     )
     if options.ephemeral:
         import tempfile
 
         with tempfile.TemporaryDirectory(prefix="pykbroker-") as directory:
-            return _run(options, directory)
-    return _run(options, options.data_dir or settings.default_data_dir())
+            return _run(options, directory, status)
+    return _run(options, options.data_dir or settings.default_data_dir(), status)
 
 
-def _run(options: argparse.Namespace, data_dir: str) -> int:
+def _run(options: argparse.Namespace, data_dir: str, status: StatusLine | None) -> int:
     try:
         chosen = settings.read(options, data_dir, options.port)
     except (ConfigError, OSError) as error:
@@ -72,7 +76,9 @@ def _run(options: argparse.Namespace, data_dir: str) -> int:
     loop = _new_loop()
     asyncio.set_event_loop(loop)
     try:
-        return loop.run_until_complete(_serve(loop, chosen, may_format=options.format or not chosen.has_file))
+        return loop.run_until_complete(
+            _serve(loop, chosen, may_format=options.format or not chosen.has_file, status=status)
+        )
     finally:
         loop.close()
 
@@ -96,7 +102,9 @@ def _raise_file_limit() -> None:
             logger.info("The limit of open files stays at %d: %s", soft, error)
 
 
-async def _serve(loop: asyncio.AbstractEventLoop, chosen: settings.Settings, *, may_format: bool) -> int:
+async def _serve(
+    loop: asyncio.AbstractEventLoop, chosen: settings.Settings, *, may_format: bool, status: StatusLine | None
+) -> int:
     from pykbroker.broker import Node, StartError
     from pykbroker.net import connection
     from pykbroker.runtime import OsRuntime
@@ -125,6 +133,8 @@ async def _serve(loop: asyncio.AbstractEventLoop, chosen: settings.Settings, *, 
         loop.add_signal_handler(number, asked_to_stop, number)
     node.on_fatal(stop.set)
     starting, stopping = asyncio.ensure_future(node.start()), asyncio.ensure_future(stop.wait())
+    if status is not None:
+        status.follow_recovery(loop, node.recovery_progress, lambda: not starting.done())
     await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
     starting.cancel()  # of no effect when it is done
     try:
