@@ -22,6 +22,7 @@ from pykbroker.api.dispatch import Dispatcher
 from pykbroker.api.forwarding import forward
 from pykbroker.api.local import LocalPeer
 from pykbroker.api.services import BrokerServices, ControllerServices
+from pykbroker.cold_reads import ColdReads
 from pykbroker.config.listeners import SECURITY_PROTOCOLS, EndPoint
 from pykbroker.config.live import LiveConfig
 from pykbroker.config.load import Config
@@ -80,6 +81,7 @@ class Node:
         self.config = config
         self.live = LiveConfig(config)
         self.runtime = runtime
+        self._cold_reads = ColdReads(runtime, config.int("pykbroker.max.cold.reads"))
         self.metrics = Metrics()
         self.loader = MetadataLoader()
         self.fatal: BaseException | None = None
@@ -226,6 +228,7 @@ class Node:
                     security_protocol=point.security_protocol,
                     admission=admission,
                     memory=memory,
+                    cold_reads=self._cold_reads,
                 )
                 await listener.bind(point.host, point.port, config.int("socket.listen.backlog.size"))
                 self._listeners.append(listener)
@@ -338,7 +341,13 @@ class Node:
         config, runtime, loader = self.config, self.runtime, self.loader
         data_dirs = [log_dir for log_dir in self._log_dirs if log_dir.path in config.log_dirs]
         replicas = ReplicaTable(
-            runtime, self.live.current, config.node_id, data_dirs, self.metrics, self._directory_failed
+            runtime,
+            self.live.current,
+            config.node_id,
+            data_dirs,
+            self.metrics,
+            self._directory_failed,
+            self._cold_reads,
         )
         groups = GroupService(runtime, self.live, config.node_id, replicas, loader)
         lifecycle = self._lifecycle = BrokerLifecycle(

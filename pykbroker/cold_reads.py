@@ -11,13 +11,12 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from pykbroker_log.disk import ColdRead
+from pykbroker_log.disk import ColdRead, Loadable
 
 if TYPE_CHECKING:
     from pykbroker.runtime import Runtime
-    from pykbroker_log.disk import Disk
 
 T = TypeVar("T")
 
@@ -26,12 +25,6 @@ TURN_BYTES = 1 << 20
 #: How often a read is begun again before it may wait for the device: every time it has got further, unless memory is so
 #: short that what was loaded is gone again.
 MAX_ROUNDS = 64
-
-
-class Loadable(Protocol):
-    """`File` and `Region`."""
-
-    def load(self, offset: int, length: int, /) -> None: ...
 
 
 class ColdReads:
@@ -77,30 +70,23 @@ class ColdReads:
                 future.set_result(None)
         self._start()
 
-    def when_warm(self, disk: Disk, operation: Callable[[], T]) -> T | asyncio.Future[T]:
-        """What `operation` returns, at once if everything that it reads is in memory. It is begun again from the start
-        after every load, so it changes nothing before it has read everything."""
-        try:
-            with disk.without_waiting():
-                return operation()
-        except ColdRead as cold:
-            retry = _Retry(self, disk, operation)
-            retry.after(cold)
-            return retry.future
+    def retry(self, cold: ColdRead, operation: Callable[[bool], T]) -> asyncio.Future[T]:
+        """What `operation(wait)` returns once it raises ColdRead no more. It is begun again from the start after every
+        load, so it changes nothing before it has read everything; with `wait` it is to wait for the device."""
+        retry = _Retry(self, operation, self._runtime.loop.create_future())
+        retry.after(cold)
+        return retry.future
 
 
 class _Retry(Generic[T]):
-    """One operation of `when_warm` that found something cold."""
-
-    def __init__(self, cold_reads: ColdReads, disk: Disk, operation: Callable[[], T]) -> None:
+    def __init__(self, cold_reads: ColdReads, operation: Callable[[bool], T], future: asyncio.Future[T]) -> None:
         self._cold_reads = cold_reads
-        self._disk = disk
         self._operation = operation
         self._rounds = 0
-        self.future: asyncio.Future[T] = cold_reads._runtime.loop.create_future()
+        self.future = future
 
     def after(self, cold: ColdRead) -> None:
-        self._cold_reads.load(cold.file, cold.offset, cold.length).add_done_callback(self._again)
+        self._cold_reads.load(cold.source, cold.offset, cold.length).add_done_callback(self._again)
 
     def _again(self, loaded: asyncio.Future[None]) -> None:
         if self.future.done():
@@ -108,15 +94,11 @@ class _Retry(Generic[T]):
         if loaded.cancelled():
             self.future.cancel()
             return
-        # What could not be read is met again by the operation, whose business it is.
-        failed = loaded.exception() is not None
         self._rounds += 1
+        # What a thread could not read the operation cannot read either, and knows what that means.
+        wait = loaded.exception() is not None or self._rounds >= MAX_ROUNDS
         try:
-            if failed or self._rounds > MAX_ROUNDS:
-                self.future.set_result(self._operation())
-            else:
-                with self._disk.without_waiting():
-                    self.future.set_result(self._operation())
+            self.future.set_result(self._operation(wait))
         except ColdRead as cold:
             self.after(cold)
         except Exception as error:  # noqa: BLE001  # whoever waits gets it

@@ -150,7 +150,7 @@ def _bind(host: str, port: int, backlog: int) -> list[socket.socket]:
 class OsRuntime:
     """Real time, real threads, real files, real sockets."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, disk: Disk | None = None, threads: int = 4) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, disk: Disk | None = None, threads: int = 8) -> None:
         from pykbroker_log.disk import OsDisk
 
         self.loop = loop

@@ -37,13 +37,19 @@ _TRY_BYTES = 64 * 1024
 _LOAD_BYTES = 256 * 1024
 
 
-class ColdRead(Exception):
-    """The bytes [offset, offset + length) of `file` are not in memory, and the reader is not to wait for the device:
-    `file.load(offset, length)` on a thread, then read again."""
+class Loadable(Protocol):
+    """A file, a region, or several things that a reader needs together."""
 
-    def __init__(self, file: File, offset: int, length: int) -> None:
+    def load(self, offset: int, length: int, /) -> None: ...
+
+
+class ColdRead(Exception):
+    """The bytes [offset, offset + length) of `source` are not in memory, and the reader is not to wait for the device:
+    `source.load(offset, length)` on a thread, then read again."""
+
+    def __init__(self, source: Loadable, offset: int, length: int) -> None:
         super().__init__(offset, length)
-        self.file = file
+        self.source = source
         self.offset = offset
         self.length = length
 

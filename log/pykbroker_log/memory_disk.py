@@ -196,6 +196,7 @@ class MemoryDisk:
                 copied[name] = folder(child) if isinstance(child, _DirNode) else file(child)
             return _DirNode(copied, dict(copied))
 
+        after.evict = self.evict
         after._root = folder(self._root)
         return after
 

@@ -23,7 +23,7 @@ import errno
 import logging
 import zlib
 from collections.abc import Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from pykbroker_log import names
@@ -520,12 +520,14 @@ class PartitionLog:
         min_one: bool = True,
         regions: bool = False,
         with_aborted: bool = False,
+        wait: bool = True,
     ) -> ReadResult:
         """Whole batches from the one that holds `offset` on, below `upper_offset`, at most `max_bytes` of them.
 
         `min_one`: the first batch comes even if it is larger. `regions`: slices may be regions (see slices.py).
-        `with_aborted`: say which transactions the reader must leave out.
-        Raises KafkaError OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE; StorageError.
+        `with_aborted`: say which transactions the reader must leave out. `wait`: for the device; else what is not in
+        memory is ColdRead (what regions hold is not looked at: it is not read here).
+        Raises KafkaError OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE; StorageError; ColdRead.
         """
         end_offset = self.log_end_offset
         if offset < self.log_start_offset or offset > end_offset:
@@ -538,7 +540,10 @@ class PartitionLog:
         if offset >= upper_offset or self._closed:
             return ReadResult([], 0, offset, offset, -1)
         try:
-            return self._read(offset, max_bytes, upper_offset, min_one, regions, with_aborted and self._aborts)
+            if wait:
+                return self._read(offset, max_bytes, upper_offset, min_one, regions, with_aborted and self._aborts)
+            with self.disk.without_waiting():
+                return self._read(offset, max_bytes, upper_offset, min_one, regions, with_aborted and self._aborts)
         except CorruptBatch as error:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
         except OSError as error:
@@ -581,14 +586,16 @@ class PartitionLog:
     # -- by time
     # --------------------------------------------------------------------------------------------------------
 
-    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
-        """(offset, timestamp, leader epoch) of the first record that is at least this new."""
-        with self._storage():
+    def offset_for_timestamp(self, timestamp: int, *, wait: bool = True) -> tuple[int, int, int] | None:
+        """(offset, timestamp, leader epoch) of the first record that is at least this new. Raises StorageError; and
+        ColdRead unless `wait`."""
+        with self._storage(), nullcontext() if wait else self.disk.without_waiting():
             return self._segments.first_at_least(timestamp, self.log_start_offset)
 
-    def offset_of_max_timestamp(self) -> tuple[int, int, int] | None:
-        """(offset, timestamp, leader epoch) of the first record with the largest timestamp."""
-        with self._storage():
+    def offset_of_max_timestamp(self, *, wait: bool = True) -> tuple[int, int, int] | None:
+        """(offset, timestamp, leader epoch) of the first record with the largest timestamp. Raises as
+        `offset_for_timestamp`."""
+        with self._storage(), nullcontext() if wait else self.disk.without_waiting():
             return self._segments.newest()
 
     # -- delete from the front

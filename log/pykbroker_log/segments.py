@@ -14,7 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pykbroker_log import names
+from pykbroker_log.disk import ColdRead
 from pykbroker_log.segment import Segment
+from pykbroker_log.time_index import TimeIndex
 from pykbroker_log.txn_index import AbortedTxn
 from pykbroker_wire.records.batch import BatchHeader
 from pykbroker_wire.records.record import iter_records
@@ -163,6 +165,7 @@ class Segments(list[Segment]):
 
     def first_at_least(self, timestamp: int, start_offset: int) -> tuple[int, int, int] | None:
         """(offset, timestamp, leader epoch) of the first record from `start_offset` on that is at least this new."""
+        self._look_up_timestamps()
         for segment in self:
             if segment.max_timestamp < timestamp:
                 continue
@@ -174,8 +177,17 @@ class Segments(list[Segment]):
                             return offset, found, header.partition_leader_epoch
         return None
 
+    def _look_up_timestamps(self) -> None:
+        """Where those of many segments are not in memory, they are brought there together."""
+        try:
+            for segment in self:
+                _ = segment.max_timestamp
+        except ColdRead as cold:
+            raise ColdRead(_TimeIndexes(list(self)), cold.offset, cold.length) from None
+
     def newest(self) -> tuple[int, int, int] | None:
         """(offset, timestamp, leader epoch) of the first record with the largest timestamp."""
+        self._look_up_timestamps()
         segment = max(self, key=lambda segment: segment.max_timestamp)
         newest = segment.max_timestamp
         if newest < 0:
@@ -186,6 +198,26 @@ class Segments(list[Segment]):
                     if timestamp == newest:
                         return offset, timestamp, header.partition_leader_epoch
         return None
+
+
+class _TimeIndexes:
+    """The ends of the time indexes: what is asked first when a timestamp is looked for."""
+
+    __slots__ = ("_segments",)
+
+    def __init__(self, segments: list[Segment]) -> None:
+        self._segments = segments
+
+    def load(self, _offset: int, _length: int) -> None:
+        for segment in self._segments:
+            try:
+                file = segment.disk.open(segment.path(names.TIME_INDEX))
+                try:
+                    file.load(max(0, file.size() - TimeIndex.ENTRY.size), TimeIndex.ENTRY.size)
+                finally:
+                    file.close()
+            except FileNotFoundError:
+                continue  # retention was here
 
 
 def _base_offset(segment: Segment) -> int:

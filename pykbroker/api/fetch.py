@@ -17,6 +17,7 @@ from pykbroker.replica.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchPa
 from pykbroker.replica.parked import ParkedFetch
 from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker_log.disk import ColdRead
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.fetch import (
     AbortedTransaction,
@@ -78,7 +79,7 @@ def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | asynci
     # With too many that wait already, one more is answered with what there is (pykbroker.max.parked.requests).
     crowded = services.replicas.parked >= services.replicas.max_parked
     answer = fetch.read(final=request.max_wait_ms <= 0 or crowded)
-    return fetch.park(answer) if isinstance(answer, int) else answer
+    return answer if isinstance(answer, FetchResponse) else fetch.park(answer)
 
 
 def _update(members: dict[Key, FetchPartition], request: FetchRequest, uses_ids: bool) -> None:
@@ -150,20 +151,28 @@ class _Fetch:
         #: what the last read found, when it found no records: the answer at the deadline if nothing happens before
         self.empty: list[tuple[Key, FetchPartition, PartitionData]] | None = None
 
-    def park(self, missing_bytes: int) -> asyncio.Future[FetchResponse]:
+    def park(self, found: int | asyncio.Future[FetchResponse | int]) -> asyncio.Future[FetchResponse]:
         replicas = self.services.replicas
         wait_seconds = self.request.max_wait_ms / 1000
         committed = self.request.isolation_level == READ_COMMITTED and self.replica_id < 0
         parked = ParkedFetch(
-            replicas.deadlines, self.waiting_for, missing_bytes, wait_seconds, self.read, read_committed=committed
+            replicas.deadlines, lambda: self.waiting_for, found, wait_seconds, self.read, read_committed=committed
         )
         self.parked = parked
         replicas.parked += 1
         parked.future.add_done_callback(replicas.unparked)
         return parked.future
 
-    def read(self, final: bool) -> FetchResponse | int:
-        """Read every partition. When there is too little yet and the fetch may wait: how many bytes are missing."""
+    def read(self, final: bool) -> FetchResponse | int | asyncio.Future[FetchResponse | int]:
+        """Read every partition. When there is too little yet and the fetch may wait: how many bytes are missing. When
+        something is not in memory: one of these, later."""
+        try:
+            return self._read(final, wait=False)
+        except ColdRead as cold:
+            return self.services.replicas.cold_reads.retry(cold, lambda wait: self._read(final, wait))
+
+    def _read(self, final: bool, wait: bool) -> FetchResponse | int:
+        """Raises ColdRead unless `wait`; nothing has changed then."""
         if final and self.empty is not None and self.parked is not None and not self.parked.poked:
             return self._respond(self.empty)
         request = self.request
@@ -204,11 +213,21 @@ class _Fetch:
                 limit = min(entry.max_bytes, left)
                 if self.replica_id >= 0:
                     found = partition.read_as_replica(
-                        self.replica_id, entry.fetch_offset, limit, min_one=not total, zero_copy=zero_copy
+                        self.replica_id,
+                        entry.fetch_offset,
+                        limit,
+                        min_one=not total,
+                        zero_copy=zero_copy,
+                        wait=wait,
                     )
                 else:
                     found = partition.read(
-                        entry.fetch_offset, limit, read_committed=committed, min_one=not total, zero_copy=zero_copy
+                        entry.fetch_offset,
+                        limit,
+                        read_committed=committed,
+                        min_one=not total,
+                        zero_copy=zero_copy,
+                        wait=wait,
                     )
                 log = partition.log
                 data.high_watermark = log.high_watermark

@@ -7,11 +7,13 @@ Works: a timestamp; latest (-1), earliest (-2), max timestamp (-3, from v7), ear
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 from pykbroker.api.context import RequestContext
 from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import Operation, Resource
+from pykbroker_log.disk import ColdRead
 from pykbroker_log.log_config import StorageError
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.list_offsets import (
@@ -34,7 +36,16 @@ _CONSUMER = -1
 _DEBUGGING = -2
 
 
-def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+def handle(
+    ctx: RequestContext, request: ListOffsetsRequest
+) -> ListOffsetsResponse | asyncio.Future[ListOffsetsResponse]:
+    try:
+        return _respond(ctx, request, wait=False)
+    except ColdRead as cold:
+        return ctx.broker.replicas.cold_reads.retry(cold, lambda wait: _respond(ctx, request, wait))
+
+
+def _respond(ctx: RequestContext, request: ListOffsetsRequest, wait: bool) -> ListOffsetsResponse:
     seen = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
     topics: dict[str, ListOffsetsTopicResponse] = {}
     for topic in request.topics:
@@ -50,7 +61,7 @@ def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsRespo
                     if any(answer.partition_index == asked.partition_index for answer in answers):
                         continue
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition stands in the request more than once")
-                answers.append(_answer(ctx, request, topic.name, asked))
+                answers.append(_answer(ctx, request, topic.name, asked, wait))
             except KafkaError as error:
                 answers.append(
                     ListOffsetsPartitionResponse(
@@ -61,7 +72,7 @@ def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsRespo
 
 
 def _answer(
-    ctx: RequestContext, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition
+    ctx: RequestContext, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition, wait: bool
 ) -> ListOffsetsPartitionResponse:
     timestamp = asked.timestamp
     if timestamp < EARLIEST_PENDING_UPLOAD or ctx.api_version < _FIRST_VERSION.get(timestamp, 0):
@@ -72,7 +83,7 @@ def _answer(
     partition: Partition = ctx.broker.replicas.get(topic, asked.partition_index)
     if request.replica_id != _DEBUGGING:
         partition.require_leader(asked.current_leader_epoch)
-    offset, found_timestamp, epoch = _find(partition, timestamp, request)
+    offset, found_timestamp, epoch = _find(partition, timestamp, request, wait)
     return ListOffsetsPartitionResponse(
         partition_index=asked.partition_index,
         timestamp=found_timestamp,
@@ -81,7 +92,7 @@ def _answer(
     )
 
 
-def _find(partition: Partition, timestamp: int, request: ListOffsetsRequest) -> tuple[int, int, int]:
+def _find(partition: Partition, timestamp: int, request: ListOffsetsRequest, wait: bool) -> tuple[int, int, int]:
     """Offset, timestamp and leader epoch; -1 for what is not known."""
     log = partition.log
     if request.replica_id != _CONSUMER:
@@ -99,7 +110,10 @@ def _find(partition: Partition, timestamp: int, request: ListOffsetsRequest) -> 
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, -1, -1
     try:
-        found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+        if timestamp == MAX_TIMESTAMP:
+            found = log.offset_of_max_timestamp(wait=wait)
+        else:
+            found = log.offset_for_timestamp(timestamp, wait=wait)
     except StorageError as error:
         raise partition.storage_failed(error) from error
     if found is None or found[0] >= end:

@@ -117,6 +117,7 @@ BROKER: frozenset[str] = frozenset(
         "pykbroker.connection.max.unanswered.requests",
         "pykbroker.connection.max.unsent.bytes",
         "pykbroker.connection.request.receive.timeout.ms",
+        "pykbroker.max.cold.reads",
         "pykbroker.max.parked.requests",
         "queued.max.request.bytes",
         "replica.high.watermark.checkpoint.interval.ms",

@@ -345,27 +345,44 @@ class Partition:
     # -- read ---------------------------------------------------------------------------------------------------------
 
     def read(
-        self, offset: int, max_bytes: int, *, read_committed: bool, min_one: bool, zero_copy: bool = False
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        read_committed: bool,
+        min_one: bool,
+        zero_copy: bool = False,
+        wait: bool = True,
     ) -> ReadResult:
-        """Read for a consumer: up to the high watermark, or the last stable offset. Raises KafkaError."""
+        """Read for a consumer: up to the high watermark, or the last stable offset. Raises KafkaError; ColdRead unless
+        `wait`."""
         log = self._log or self.log
         upper = log.last_stable_offset if read_committed else log.high_watermark
         try:
-            return log.read(offset, max_bytes, upper, min_one=min_one, regions=zero_copy, with_aborted=read_committed)
+            return log.read(
+                offset, max_bytes, upper, min_one=min_one, regions=zero_copy, with_aborted=read_committed, wait=wait
+            )
         except StorageError as error:
             raise self.storage_failed(error) from error
 
     def read_as_replica(
-        self, replica_id: int, offset: int, max_bytes: int, *, min_one: bool, zero_copy: bool = False
+        self,
+        replica_id: int,
+        offset: int,
+        max_bytes: int,
+        *,
+        min_one: bool,
+        zero_copy: bool = False,
+        wait: bool = True,
     ) -> ReadResult:
-        """Read for a follower: up to the log end; its offset is proof of what it has."""
+        """Read for a follower: up to the log end; its offset is proof of what it has. Raises as `read`."""
         if replica_id not in self.replicas:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self}: broker {replica_id} is not one of its replicas"
             )
         log = self.log
         try:
-            result = log.read(offset, max_bytes, log.log_end_offset, min_one=min_one, regions=zero_copy)
+            result = log.read(offset, max_bytes, log.log_end_offset, min_one=min_one, regions=zero_copy, wait=wait)
         except StorageError as error:
             raise self.storage_failed(error) from error
         if self._followers.get(replica_id, -1) < offset:

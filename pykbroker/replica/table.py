@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from pykbroker.cold_reads import ColdReads
 from pykbroker.config.topic import resolve_topic
 from pykbroker.metadata.image import DIRECTORY_UNASSIGNED, ConfigResource, MetadataImage, PartitionImage
 from pykbroker.metadata.names import INTERNAL_TOPICS
@@ -51,6 +52,7 @@ class ReplicaTable:
         log_dirs: list[LogDir],
         metrics: Metrics,
         on_directory_failure: Callable[[LogDir, StorageError], None],
+        cold_reads: ColdReads | None = None,
     ) -> None:
         self.runtime = runtime
         self.config = config
@@ -58,6 +60,8 @@ class ReplicaTable:
         self.directories = Directories(runtime, log_dirs, metrics, self.directory_failed)
         self.moves = Moves(self, metrics)
         self.directories.copies = self.moves.copies
+        #: where requests wait for what is not in memory
+        self.cold_reads = cold_reads if cold_reads is not None else ColdReads(runtime)
         #: of the fetches that are parked here
         self.deadlines = Deadlines(runtime.loop)
         self.fetch_max_bytes = config.int("fetch.max.bytes")

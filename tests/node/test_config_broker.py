@@ -321,6 +321,62 @@ def test_fetch_session_slots(play: Play) -> None:
     assert play(sessions, {"max.incremental.fetch.session.cache.slots": "2"}) == [True, True, False]
 
 
+@acts(broker=("pykbroker.max.cold.reads",))
+def test_no_more_cold_reads_are_under_way_than_allowed(play: Play) -> None:
+    async def most(sim: Sim) -> int:
+        for number in range(6):
+            await sim.create(f"t{number}")
+            await sim.send(f"t{number}", b"x")
+        disk = sim.sim_node.disk
+        disk.evict = None
+        under_way = seen = 0
+        run_blocking = sim.node.runtime.run_blocking
+
+        def counting(function: Callable[..., T], *args: object) -> asyncio.Future[T]:
+            nonlocal under_way, seen
+            done = run_blocking(function, *args)
+            if getattr(function, "__name__", "") == "load":
+                under_way += 1
+                seen = max(seen, under_way)
+                done.add_done_callback(over)
+            return done
+
+        def over(_: object) -> None:
+            nonlocal under_way
+            under_way -= 1
+
+        sim.node.runtime.run_blocking = counting  # type: ignore[method-assign]
+        disk.make_cold()
+        clients = [Client(sim.world, f"c{number}") for number in range(6)]
+        requests = [
+            FetchRequest(
+                max_wait_ms=0,
+                min_bytes=1,
+                max_bytes=1_000,
+                session_epoch=-1,
+                topics=[
+                    FetchTopic(
+                        topic_id=await sim.topic_id(f"t{number}"),
+                        partitions=[
+                            FetchPartition(
+                                partition=0, fetch_offset=0, current_leader_epoch=-1, partition_max_bytes=1_000
+                            )
+                        ],
+                    )
+                ],
+            )
+            for number in range(6)
+        ]
+        answers = await asyncio.gather(
+            *[client.call(request) for client, request in zip(clients, requests, strict=True)]
+        )
+        assert all(answer.responses[0].partitions[0].records for answer in answers)
+        return seen
+
+    assert play(most, {}) == 4
+    assert play(most, {"pykbroker.max.cold.reads": "1"}) == 1
+
+
 @acts(broker=("pykbroker.max.parked.requests",))
 def test_no_more_fetches_wait_than_allowed(play: Play) -> None:
     async def seconds(sim: Sim) -> float:

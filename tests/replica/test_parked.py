@@ -27,7 +27,7 @@ class Reader:
 
 
 def park(world: World, partitions: list[Partition], reader: Reader, wait_seconds: float = 1.0) -> ParkedFetch:
-    return ParkedFetch(Deadlines(as_loop(world.loop)), partitions, reader.missing, wait_seconds, reader)
+    return ParkedFetch(Deadlines(as_loop(world.loop)), lambda: partitions, reader.missing, wait_seconds, reader)
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_a_bug_in_one_read_keeps_no_other_fetch_waiting(world: World) -> None:
     def broken(final: bool) -> Any:
         raise ZeroDivisionError
 
-    first = ParkedFetch(Deadlines(as_loop(world.loop)), [partition], 1, 1.0, broken)
+    first = ParkedFetch(Deadlines(as_loop(world.loop)), lambda: [partition], 1, 1.0, broken)
     reader = Reader()
     reader.enough = True
     second = park(world, [partition], reader)

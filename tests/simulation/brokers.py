@@ -14,6 +14,7 @@ from pykbroker.config.load import development_profile, load
 from pykbroker.replica.partition import Partition
 from pykbroker.storage_format import format_directories
 from pykbroker_log.memory_disk import MemoryDisk, Survive
+from tests.simulation.cluster import forgetful
 from tests.simulation.rebuilt import compare_producers, fresh_producers_agree, producers_of
 from tests.simulation.world import SimRuntime, World
 
@@ -29,6 +30,7 @@ class SimBroker:
         self.world = world
         self.number = number
         self.disk = MemoryDisk(record=False, clock=world.now_ms)
+        self.disk.evict = forgetful(world)
         self.starts = 0
         self.up = False
         properties = development_profile("/data", PORTS[1])

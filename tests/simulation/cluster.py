@@ -7,6 +7,7 @@ transactions.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -36,12 +37,19 @@ PORT = 9092
 TIMEOUT_MS = 3_000
 
 
+def forgetful(world: World) -> Callable[[], bool]:
+    """One read in twenty finds that its file is not in memory any more."""
+    chance = random.Random(f"{world.seed} cold")
+    return lambda: chance.random() < 0.05
+
+
 class SimNode:
     """One node that is started, killed and started again on what its disk kept."""
 
     def __init__(self, world: World, overrides: dict[str, str] | None = None) -> None:
         self.world = world
         self.disk = MemoryDisk(record=False, clock=world.now_ms)
+        self.disk.evict = forgetful(world)
         self.starts = 0
         self._overrides = overrides or {}
         self._node: Node | None = None

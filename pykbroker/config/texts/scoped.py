@@ -125,6 +125,9 @@ pykbroker.connection.max.unsent.bytes
     is dispatched for it.
 pykbroker.connection.request.receive.timeout.ms
     A connection whose request has begun but does not arrive whole within this time is closed.
+pykbroker.max.cold.reads
+    Most threads of the whole node that read from disk what is not in memory; other reads of that kind wait for their
+    turn.
 pykbroker.max.parked.requests
     Most requests that wait for data, time or replicas in the whole node; beyond it they are answered at once with what
     there is.
