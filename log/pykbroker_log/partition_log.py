@@ -19,14 +19,12 @@ Invariants:
 
 from __future__ import annotations
 
-import errno
 import logging
 import zlib
 from collections.abc import Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from pykbroker_log import names
 from pykbroker_log.deletion import Deletion
 from pykbroker_log.disk import Buffer, Disk, parent_of
 from pykbroker_log.earlier_batches import repeated
@@ -34,13 +32,13 @@ from pykbroker_log.epochs import LeaderEpochs
 from pykbroker_log.loading import Loader
 from pykbroker_log.log_config import AppendOrigin, LogConfig, StorageError, is_full
 from pykbroker_log.producers import DEFAULT_EXPIRATION_MS, ProducerStates, marker_of
+from pykbroker_log.reading import Bounds, read_batches
 from pykbroker_log.replacement import Replacement
 from pykbroker_log.results import AppendInfo, ReadResult
 from pykbroker_log.retention import breached
 from pykbroker_log.segment import Mark, Segment
 from pykbroker_log.segments import Segments
 from pykbroker_log.side_files import InconsistentTopicId, SideFiles
-from pykbroker_log.slices import cut
 from pykbroker_log.txn_index import AbortedTxn
 from pykbroker_log.validate import given_batches, validate_and_assign
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -540,48 +538,21 @@ class PartitionLog:
         if offset >= upper_offset or self._closed:
             return ReadResult([], 0, offset, offset, -1)
         try:
-            if wait:
-                return self._read(offset, max_bytes, upper_offset, min_one, regions, with_aborted and self._aborts)
-            with self.disk.without_waiting():
-                return self._read(offset, max_bytes, upper_offset, min_one, regions, with_aborted and self._aborts)
+            with nullcontext() if wait else self.disk.without_waiting():
+                return read_batches(
+                    self._segments,
+                    self.epochs,
+                    Bounds(upper_offset, self.high_watermark, end_offset),
+                    offset,
+                    max_bytes,
+                    min_one=min_one,
+                    regions=regions,
+                    with_aborted=with_aborted and self._aborts,
+                )
         except CorruptBatch as error:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
         except OSError as error:
             raise StorageError(parent_of(self.path), error) from error
-
-    def _read(
-        self, offset: int, max_bytes: int, upper_offset: int, min_one: bool, regions: bool, with_aborted: bool
-    ) -> ReadResult:
-        found = self._segments.locate(offset)
-        if found is None:
-            return ReadResult([], 0, offset, offset, -1)
-        segment, start, first_offset = found
-        limit, next_offset = self._segments.limit(segment, upper_offset, self.log_end_offset)
-        end = limit
-        if start >= limit:
-            # The batch that holds `offset` reaches above the bound.
-            end = start
-        elif limit - start > max_bytes:
-            boundary = segment.boundary(start, start + max_bytes)
-            if boundary is not None:
-                end, next_offset = boundary
-            elif min_one:
-                header = segment.header_at(start)
-                end, next_offset = start + header.size_in_bytes, header.next_offset
-            else:
-                end = start
-        if end == start:
-            result = ReadResult([], 0, offset, offset, -1)
-        else:
-            stable_end = limit if upper_offset <= self.high_watermark else 0
-            data = cut(segment.file, start, end, stable_end, regions)
-            if len(data) != end - start:
-                raise OSError(errno.EIO, "segment is shorter than it was", segment.path(names.LOG))
-            self._segments.remember(next_offset, segment, end)
-            result = ReadResult([data], end - start, first_offset, next_offset, self.epochs.of_offset(next_offset - 1))
-        if with_aborted:
-            result.aborted = self._segments.aborted(offset, segment, end, self.log_end_offset)
-        return result
 
     # -- by time
     # --------------------------------------------------------------------------------------------------------

@@ -1,0 +1,70 @@
+"""A read: whole batches of one segment, from an offset on, up to a bound.
+
+Not responsible for who may read how far (the caller brings the bounds), nor for what becomes of the slices.
+Nothing changes here but what segments remember of positions: a read that raises ColdRead is begun again.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import NamedTuple
+
+from pykbroker_log import names
+from pykbroker_log.epochs import LeaderEpochs
+from pykbroker_log.results import ReadResult
+from pykbroker_log.segments import Segments
+from pykbroker_log.slices import cut
+
+
+class Bounds(NamedTuple):
+    """Offsets, exclusive."""
+
+    upper: int
+    """Of this reader."""
+    stable: int
+    """What is below is never cut off: the high watermark."""
+    log_end: int
+
+
+def read_batches(
+    segments: Segments,
+    epochs: LeaderEpochs,
+    bounds: Bounds,
+    offset: int,
+    max_bytes: int,
+    *,
+    min_one: bool,
+    regions: bool,
+    with_aborted: bool,
+) -> ReadResult:
+    """See PartitionLog.read. Raises OSError, CorruptBatch, ColdRead."""
+    found = segments.locate(offset)
+    if found is None:
+        return ReadResult([], 0, offset, offset, -1)
+    segment, start, first_offset = found
+    limit, next_offset = segments.limit(segment, bounds.upper, bounds.log_end)
+    end = limit
+    if start >= limit:
+        # The batch that holds `offset` reaches above the bound.
+        end = start
+    elif limit - start > max_bytes:
+        boundary = segment.boundary(start, start + max_bytes)
+        if boundary is not None:
+            end, next_offset = boundary
+        elif min_one:
+            header = segment.header_at(start)
+            end, next_offset = start + header.size_in_bytes, header.next_offset
+        else:
+            end = start
+    if end == start:
+        result = ReadResult([], 0, offset, offset, -1)
+    else:
+        stable_end = limit if bounds.upper <= bounds.stable else 0
+        data = cut(segment.file, start, end, stable_end, regions)
+        if len(data) != end - start:
+            raise OSError(errno.EIO, "segment is shorter than it was", segment.path(names.LOG))
+        segments.remember(next_offset, segment, end)
+        result = ReadResult([data], end - start, first_offset, next_offset, epochs.of_offset(next_offset - 1))
+    if with_aborted:
+        result.aborted = segments.aborted(offset, segment, end, bounds.log_end)
+    return result
