@@ -47,6 +47,8 @@ class Deletion:
         """Close and rename the retired segments that may go, with their producer snapshots. Raises OSError."""
         while self._may_go():
             segment = self.retired[0]
+            # A flush may have begun since the caller looked whether there is one.
+            segment.gone = True
             segment.close()
             self.doom([*segment.paths(), *side.release_snapshots(upto=segment.base_offset)], due_ms)
             del self.retired[0]

@@ -116,7 +116,7 @@ class Replacement:
         due_ms = now_ms + log.config.file_delete_delay_ms
         try:
             for segment in old:
-                segment.replaced = True
+                segment.gone = True
                 segment.close()
                 log.deletion.doom(segment.paths(), due_ms)
                 if segment.base_offset != new.base_offset:

@@ -93,9 +93,9 @@ class Segment:
         "created_ms",
         "disk",
         "file",
+        "gone",
         "index_interval_bytes",
         "offset_index",
-        "replaced",
         "size",
         "state",
         "time_index",
@@ -115,8 +115,9 @@ class Segment:
     ) -> None:
         #: behind its files' names: "" in a log, `.cleaned` while compaction writes it, `.swap` until a name is free
         self.state = state
-        #: compaction has put another in its place, which is durable
-        self.replaced = False
+        #: nothing needs it any more, not even after a crash: compaction has put another in its place, or the log starts
+        #: behind it
+        self.gone = False
         self.disk = disk
         self._folder = folder
         self.base_offset = base_offset
@@ -311,11 +312,11 @@ class Segment:
         len(self.time_index)
 
     def fsync(self) -> None:
-        """May run on a thread, while the loop puts another segment in the place of this one."""
+        """May run on a thread, while the loop takes this segment away."""
         try:
             self.file.fsync()
         except FileNotFoundError:
-            if not self.replaced:
+            if not self.gone:
                 raise
 
     def fsync_indexes(self) -> None:
@@ -324,7 +325,7 @@ class Segment:
             self.time_index.fsync()
             self.txn_index.fsync()
         except FileNotFoundError:
-            if not self.replaced:
+            if not self.gone:
                 raise
 
     # -- find

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import pathlib
 
 import pytest
 
 from pykbroker_log.deletion import delete_files
+from pykbroker_log.disk import OsDisk
 from pykbroker_log.log_config import LogConfig, StorageError
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_log.partition_log import PartitionLog
@@ -161,3 +163,33 @@ def test_a_flush_whose_files_retention_closes_goes_on(monkeypatch: pytest.Monkey
     assert log.recovery_point == 4
     delete_files(disk, log.purge(NOW))
     assert not disk.exists("data/t-0/00000000000000000000.log")
+
+
+class FlushesBeside(OsDisk):
+    """A rename lets other threads run: one of them flushes the log."""
+
+    log: PartitionLog | None = None
+
+    def rename(self, source: str, target: str) -> None:
+        super().rename(source, target)
+        if self.log is not None:
+            log, self.log = self.log, None
+            log.flush()
+
+
+def test_a_flush_that_begins_while_names_are_taken_away_goes_on(tmp_path: pathlib.Path) -> None:
+    """It found a closed file, and the directory went offline: killed nodes under load showed it."""
+    disk = FlushesBeside()
+    path = f"{tmp_path}/t-0"
+    log = open_log(disk, path=path, config=LogConfig(segment_bytes=100, retention_bytes=0, file_delete_delay_ms=0))
+    for value in (b"one", b"two", b"three"):
+        append(log, value)
+    log.deletion.durable_start_offset = 0
+    log.retire(NOW)
+    assert len(log.deletion.retired) > 1
+    log.deletion.durable_start_offset = log.log_start_offset
+    disk.log = log
+    log.purge(NOW)
+    assert disk.log is None
+    assert log.recovery_point == log.log_end_offset
+    assert append(log, b"four") == 3
