@@ -7,6 +7,7 @@ from pykbroker_log.log_config import LogConfig
 from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_log.producers import ProducerStates
+from pykbroker_log.segment import Segment
 from pykbroker_wire.records.batch import BatchHeader, build_batch, iter_batches, verify_crc
 from pykbroker_wire.records.record import iter_records
 from tests.log.transactions import check_transactions
@@ -84,6 +85,42 @@ def values(log: PartitionLog) -> dict[int, bytes]:
     }
 
 
+def check_compacted(log: PartitionLog) -> None:
+    """Of a compacted log: the batches and segments lie one behind the other, and the indexes lead to them."""
+    expected = log.segments[0].base_offset
+    for segment in log.segments:
+        assert segment.base_offset >= expected, f"{segment} begins before {expected}, where the one before it ends"
+        expected = check_indexes(segment)
+    assert expected <= log.log_end_offset
+
+
+def check_indexes(segment: Segment) -> int:
+    """Every entry leads to a batch, the largest timestamp is known; returns where the segment ends."""
+    expected = segment.base_offset
+    ends = {}
+    reached = {}
+    largest, largest_offset = -1, segment.base_offset
+    for position, header in segment.walk(0):
+        assert verify_crc(segment.read_batch(position, header), 0, header)
+        assert header.base_offset >= expected, (segment, header, expected)
+        expected = header.next_offset
+        ends[position] = header.last_offset
+        if header.max_timestamp > largest:
+            largest, largest_offset = header.max_timestamp, header.last_offset
+            reached[largest] = largest_offset
+    assert sum(header.size_in_bytes for _, header in segment.walk(0)) == segment.size == segment.file.size()
+    entries = segment.offset_index.entries()
+    assert entries == sorted(set(entries))
+    for relative, position in entries:
+        assert ends[position] == segment.base_offset + relative
+    times = segment.time_index.entries()
+    assert times == sorted(set(times))
+    for timestamp, relative in times:
+        assert reached[timestamp] == segment.base_offset + relative
+    assert (segment.max_timestamp, segment.max_timestamp_offset) == (largest, largest_offset), segment
+    return expected
+
+
 def check_consistent(log: PartitionLog, *, dense_from: int = 0) -> None:
     """Indexes, epochs, producers and offsets agree with the batches that are in the files.
 
@@ -96,32 +133,14 @@ def check_consistent(log: PartitionLog, *, dense_from: int = 0) -> None:
     for segment in log._segments:
         assert segment.base_offset == expected or expected < segment.base_offset <= dense_from
         expected = segment.base_offset
-        positions = {}
-        largest, largest_offset = -1, segment.base_offset
-        reached = {}
         for position, header in segment.walk(0):
-            data = segment.read_batch(position, header)
-            assert verify_crc(data, 0, header)
             assert header.base_offset == expected, (header, expected)
             expected = header.next_offset
-            positions[position] = header.last_offset
-            if header.max_timestamp > largest:
-                largest, largest_offset = header.max_timestamp, header.last_offset
-                reached[largest] = largest_offset
-            states.replay(header, data)
+            states.replay(header, segment.read_batch(position, header))
             if header.last_offset >= log.log_start_offset:
                 first = max(header.base_offset, log.log_start_offset)
                 assert log.epochs.of_offset(first) == header.partition_leader_epoch
-        assert sum(header.size_in_bytes for _, header in segment.walk(0)) == segment.size == segment.file.size()
-        entries = segment.offset_index.entries()
-        assert entries == sorted(set(entries))
-        for relative, position in entries:
-            assert positions[position] == segment.base_offset + relative
-        times = segment.time_index.entries()
-        assert times == sorted(set(times))
-        for timestamp, relative in times:
-            assert reached[timestamp] == segment.base_offset + relative
-        assert (segment.max_timestamp, segment.max_timestamp_offset) == (largest, largest_offset)
+        check_indexes(segment)
     assert expected == log.log_end_offset
     for pid, entry in states.entries.items():
         if entry.last_offset >= max(log.log_start_offset, dense_from):

@@ -83,7 +83,7 @@ def fingerprint(disk: MemoryDisk) -> int:
 
 def examine(
     calls: Sequence[Call],
-    start: Callable[[MemoryDisk], object],
+    start: Callable[[MemoryDisk, int], object],
     check: Callable[[Crash], None],
     rng: random.Random,
     *,
@@ -91,7 +91,8 @@ def examine(
     every_mode: bool = False,
     again: float = 0.15,
 ) -> Examined:
-    """Judge every prefix; a share of them (`again`) once more with a crash, or two, while `start` was recovering.
+    """Judge every prefix; a share of them (`again`) once more with a crash, or two, while `start(disk, calls)` was
+    recovering.
 
     `moment(count)`: what a check looks at beside the disk, so that the same disk is not judged twice.
     """
@@ -112,7 +113,7 @@ def examine(
             if rng.random() >= again:
                 break
             recovering = copy_of(base)
-            start(recovering)
+            start(recovering, crash.calls)
             cut = rng.randrange(len(recovering.calls) + 1)
             partly = copy_of(base)
             for call in recovering.calls[:cut]:

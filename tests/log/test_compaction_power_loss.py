@@ -15,10 +15,12 @@ import pytest
 from pykbroker_log.compaction import CleanerMemory
 from pykbroker_log.log_config import AppendOrigin, LogConfig
 from pykbroker_log.memory_disk import MemoryDisk, Survive
+from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.records.control import end_txn_marker
 from pykbroker_wire.records.dedupe import SLOT_SIZE
 from tests.log.compacting import KeyValue, compact, contents, keyed
-from tests.log.helpers import NOW, open_log
+from tests.log.helpers import NOW, check_compacted, open_log
+from tests.log.prefixes import Crash, examine
 
 CONFIG = LogConfig(
     cleanup_policy=frozenset({"compact"}),
@@ -185,13 +187,29 @@ def is_compaction_of(
     return ""
 
 
-def check(workload: Workload, calls: int, after: MemoryDisk, what: str) -> None:
-    log = open_log(after, config=CONFIG)
+def promised_at(workload: Workload, calls: int) -> int:
     past = [moment for moment in workload.moments if moment.done <= calls]
     under_way = [moment for moment in workload.moments if moment.begun <= calls < moment.done]
-    promised = min([moment.promised for moment in past[-1:] + under_way], default=0)
+    return min([moment.promised for moment in past[-1:] + under_way], default=0)
+
+
+def start_again(workload: Workload, disk: MemoryDisk, calls: int) -> PartitionLog:
+    # What is promised was flushed, so it may also be the recovery point: nothing before it is scanned then.
+    return open_log(disk, config=CONFIG, recovery_point=promised_at(workload, calls) if calls % 2 else 0)
+
+
+def check(workload: Workload, crash: Crash) -> None:
+    calls, after, what = crash
+    what = f"seed {workload.seed}: {what}"
+    if not after.exists("data"):
+        return
+    past = [moment for moment in workload.moments if moment.done <= calls]
+    under_way = [moment for moment in workload.moments if moment.begun <= calls < moment.done]
+    promised = promised_at(workload, calls)
+    log = start_again(workload, after, calls)
     assert log.log_end_offset >= promised, f"{what}: ends at {log.log_end_offset}, promised was {promised}"
     assert not [name for name in after.list(log.path) if name.endswith((".cleaned", ".swap", ".deleted"))], what
+    check_compacted(log)
     found = contents(log)
     since = max([index for index, moment in enumerate(past) if moment.forget], default=0)
     kept = under_way[0].history if under_way and under_way[0].forget else None
@@ -214,32 +232,36 @@ def check(workload: Workload, calls: int, after: MemoryDisk, what: str) -> None:
     assert open_log(after.power_loss(Survive.EVERYTHING), config=CONFIG).log_end_offset == end
 
 
-def lose_power_everywhere(seed: int) -> int:
+def lose_power_everywhere(seed: int) -> Workload:
     workload = Workload(seed)
     workload.run(40)
-    calls = workload.disk.calls
-    replayed = MemoryDisk()
+    moments = workload.moments
+
+    def moment(count: int) -> tuple[int, int, int]:
+        return sum(one.done <= count for one in moments), sum(one.begun <= count for one in moments), count % 2
+
+    def start(disk: MemoryDisk, calls: int) -> None:
+        if disk.exists("data"):
+            start_again(workload, disk, calls)
+
     rng = random.Random(seed)
-    modes = ["nothing", "everything", "nothing torn", "everything torn", "chosen", "chosen", "chosen"]
-    for count in range(len(calls) + 1):
-        if count:
-            replayed.repeat(calls[count - 1])
-        if not replayed.exists("data"):
-            continue
-        # While names change, in every way.
-        is_swap = count and calls[count - 1].operation in ("rename", "unlink", "fsync_dir")
-        for mode in modes if is_swap and seed % 3 == 0 else [rng.choice(modes)]:
-            after = replayed.power_loss(Survive(mode.split()[0]), torn=mode.endswith("torn"), choose=rng.randrange)
-            if after.exists("data"):
-                last = calls[count - 1] if count else None
-                check(workload, count, after, f"seed {seed}, {count} calls, {mode}, last {last}")
-    return workload.compactions
+    examined = examine(
+        workload.disk.calls,
+        start,
+        lambda crash: check(workload, crash),
+        rng,
+        moment=moment,
+        every_mode=seed % 3 == 0,
+        again=0.3,
+    )
+    print(f"seed {seed}: {workload.compactions} compactions, {examined}")
+    return workload
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_every_prefix(seed: int) -> None:
-    assert lose_power_everywhere(seed) > 0, "a workload without compaction shows nothing"
+    assert lose_power_everywhere(seed).compactions > 0, "a workload without compaction shows nothing"
 
 
 @pytest.mark.long

@@ -288,7 +288,7 @@ def examine_all(workload: Workload, *, every_mode: bool = False) -> Examined:
 
     return examine(
         workload.disk.calls,
-        lambda disk: recover_and_checkpoint(disk, apart=True),
+        lambda disk, calls: recover_and_checkpoint(disk, apart=calls % 3 > 0),
         lambda crash: check(workload, crash),
         random.Random(workload.seed),
         moment=moment,
