@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 
 from compat_tests import needs
+from compat_tests.on_disk.dumps import ASKED, differences, verified
 from compat_tests.on_disk.estate import Asker, Inventory, codecs, unlike
 from compat_tests.on_disk.home import Home, Owner
 from compat_tests.on_disk.life import Life, commit_for, with_asker
@@ -70,6 +71,8 @@ def test_a_directory_goes_back_and_forth(first: Owner, ends: tuple[str, ...]) ->
             assert not unlike(before, after, compacted=life.compacted()), f"{owner} after {how}:\n{home.tail(20)}"
             life.go_on()
         home.stop()
+        assert verified(home.log_dirs) == ""
+        assert differences(home.log_dirs) == []
 
 
 def _is_worth_comparing(found: Inventory) -> None:
@@ -114,6 +117,8 @@ def test_groups_of_kinds_that_pykbroker_does_not_serve_wait_for_apache_kafka() -
             "streaming": "streams",
         }
         home.stop()
+        kinds = [asked for asked in ASKED if "share" in asked[0] or "offsets" in asked[0]]
+        assert differences(home.log_dirs, kinds) == []
 
 
 def _join_share_group(asker: Asker) -> None:

@@ -66,6 +66,12 @@ class Judge:
         again, _, text = answer.partition("\t")
         return again, json.loads(text)
 
+    def json_text(self, item: Entry, version: int, data: bytes) -> str:
+        """The text of Kafka's JSON form of these bytes."""
+        answer = self.ask(f"read {self.java_class(item)} {version} {data.hex()}")
+        assert not answer.startswith("!"), answer
+        return answer.partition("\t")[2]
+
     def close(self) -> None:
         if self._process.stdin:
             self._process.stdin.close()

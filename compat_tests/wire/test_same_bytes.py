@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from compat_tests.wire.judge import Judge, to_json
+from pykbroker_wire import json_form
 from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.json_form import render
 from pykbroker_wire.primitives import DecodeError, EncodeError, TopLevel
-from tests.wire.catalogue import Entry, cases, make
+from tests.wire.catalogue import Entry, Style, cases, make
 from tests.wire.test_fuzz import mutations
 
 pytestmark = pytest.mark.slow
@@ -61,6 +63,17 @@ def test_everything_null_or_empty(judge: Judge) -> None:
 def test_random_values(judge: Judge, seed: int) -> None:
     found = [mismatch(judge, item, version, make(item, version, "random", seed)) for item, version in cases()]
     assert [line for line in found if line] == []
+
+
+@pytest.mark.parametrize("style", ["full", "empty", "random"])
+def test_the_json_form_of_what_is_stored_is_the_same_text(judge: Judge, style: Style) -> None:
+    """That of `json_form`, which `pykbroker dump-log` prints."""
+    stored = [(item, version) for item, version in cases() if item.message.home or item.message.kind == "data"]
+    assert len(stored) > 100
+    for item, version in stored:
+        message = make(item, version, style, SEED)
+        theirs = judge.json_text(item, version, message.encode_bytes(version))
+        assert render(json_form.to_json(message, version)) == theirs, (item, version)
 
 
 def test_defaults(judge: Judge) -> None:

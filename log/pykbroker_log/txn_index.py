@@ -22,8 +22,8 @@ from typing import NamedTuple
 from pykbroker_log.disk import Disk, File
 
 _VERSION = 0
-_ENTRY = struct.Struct(">hqqqq")
-_SIZE = _ENTRY.size
+ENTRY = struct.Struct(">hqqqq")
+_SIZE = ENTRY.size
 # Entries that are read at once.
 _PAGE_ENTRIES = 4096 // _SIZE
 
@@ -61,7 +61,7 @@ class TxnIndex:
         """When this raises, nothing of it counts."""
         count = len(self)
         assert aborted.last_offset > self._last_offset, (self.path, aborted, self._last_offset)
-        self._open().pwritev((_ENTRY.pack(_VERSION, *aborted),), count * _SIZE)
+        self._open().pwritev((ENTRY.pack(_VERSION, *aborted),), count * _SIZE)
         self._count = count + 1
         self._last_offset = aborted.last_offset
         # Behind the write: a flush that runs beside it may have missed it.
@@ -132,7 +132,7 @@ class TxnIndex:
         if len(data) % _SIZE:
             return False
         last = base_offset - 1
-        for version, _, first_offset, last_offset, _ in _ENTRY.iter_unpack(data):
+        for version, _, first_offset, last_offset, _ in ENTRY.iter_unpack(data):
             if version != _VERSION or last_offset <= last or first_offset > last_offset:
                 return False
             last = last_offset
@@ -158,7 +158,7 @@ class TxnIndex:
         data = self._open().pread(count * _SIZE, position * _SIZE)
         if len(data) != count * _SIZE:
             raise OSError(errno.EIO, "transaction index is shorter than it was", self.path)
-        return [AbortedTxn._make(fields[1:]) for fields in _ENTRY.iter_unpack(data)]
+        return [AbortedTxn._make(fields[1:]) for fields in ENTRY.iter_unpack(data)]
 
     def _look(self) -> None:
         if self._disk.exists(self.path):

@@ -13,6 +13,7 @@ from importlib import import_module
 COMMANDS = {
     "start": "start a node (no argument needed)",
     "format": "format the log directories of a properties file",
+    "dump-log": "print or verify the files of a log directory",
     "random-uuid": "print a new cluster id or directory id",
     "version": "print the version",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from generate import layout
+from generate.emit_fields import emit_stored_fields
 from generate.emit_index import emit_apis, emit_package
 from generate.emit_module import emit_module
 from generate.schema import Message, format_message, parse
@@ -31,6 +32,7 @@ def generated_files(messages: list[Message]) -> dict[str, str]:
     for package, members in packages.items():
         files[f"{package}/__init__.py"] = emit_package(package, members)
     files["apis.py"] = emit_apis(messages)
+    files["stored_fields.py"] = emit_stored_fields(modules)
     return files
 
 

@@ -1,0 +1,55 @@
+"""Reads the batches of a file one after the other, whatever they say of themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+from pykbroker_wire.records.batch import HEADER_SIZE, MAGIC, MIN_BATCH_LENGTH, BatchHeader
+
+_CHUNK_BYTES = 1 << 20
+
+
+class Readable(Protocol):
+    def pread(self, size: int, offset: int) -> bytes: ...
+    def size(self) -> int: ...
+
+
+class Found(NamedTuple):
+    position: int
+    header: BatchHeader
+    data: memoryview
+
+
+class NotABatch(ValueError):
+    """What is at `position` cannot be a batch; everything behind it is out of reach."""
+
+    def __init__(self, position: int, why: str) -> None:
+        super().__init__(f"{why} at position {position}")
+        self.position = position
+        self.why = why
+
+
+def batches(file: Readable, position: int = 0, end: int | None = None) -> Iterator[Found]:
+    """Every batch from `position`. One that leads over the end ends the iteration silently, as in Apache Kafka; the
+    CRC is the caller's. Raises NotABatch."""
+    size = file.size() if end is None else min(end, file.size())
+    chunk, start = memoryview(b""), position
+    while size - position >= HEADER_SIZE:
+        at = position - start
+        if at + HEADER_SIZE > len(chunk):
+            chunk, start, at = memoryview(file.pread(min(_CHUNK_BYTES, size - position), position)), position, 0
+        if len(chunk) - at < HEADER_SIZE:
+            return
+        header = BatchHeader.parse(chunk, at)
+        if header.magic != MAGIC:
+            raise NotABatch(position, f"magic {header.magic}")
+        if header.batch_length < MIN_BATCH_LENGTH:
+            raise NotABatch(position, f"a batch of {header.size_in_bytes} bytes")
+        length = header.size_in_bytes
+        if position + length > size:
+            return
+        if at + length > len(chunk):
+            chunk, start, at = memoryview(file.pread(max(length, _CHUNK_BYTES), position)), position, 0
+        yield Found(position, header, chunk[at : at + length])
+        position += length

@@ -1,0 +1,24 @@
+"""Bytes as text, as Java's String makes it of UTF-8."""
+
+from __future__ import annotations
+
+import codecs
+
+_SURROGATE_LEAD = 0xED
+
+
+def _replace(error: UnicodeError) -> tuple[str, int]:
+    """One U+FFFD for what is not UTF-8. Python counts each byte of a surrogate; Java does not."""
+    assert isinstance(error, UnicodeDecodeError)
+    data, start = error.object, error.start
+    if data[start] == _SURROGATE_LEAD and 0xA0 <= (data[start + 1 : start + 2] or b"\0")[0] <= 0xBF:
+        third = (data[start + 2 : start + 3] or b"\0")[0]
+        return "\ufffd", start + (3 if 0x80 <= third <= 0xBF else 2)
+    return "\ufffd", error.end
+
+
+codecs.register_error("pykbroker.java", _replace)
+
+
+def java_text(data: bytes | memoryview) -> str:
+    return str(data, "utf-8", "pykbroker.java")

@@ -1,0 +1,85 @@
+"""`pykbroker dump-log` as a person uses it; that it says what Apache Kafka's tool says is compat_tests/on_disk's."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pykbroker.cli.main import main
+from pykbroker_log.disk import OsDisk
+from pykbroker_log.partition_log import PartitionLog
+from tests.log.helpers import append, open_log
+
+LOG = "00000000000000000000.log"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    log: PartitionLog = open_log(OsDisk(), path=str(tmp_path / "t-0"))
+    append(log, b"one", b"two", epoch=3)
+    log.close(clean=True)
+    return tmp_path / "t-0"
+
+
+def dump(capfdbinary: pytest.CaptureFixture[bytes], *words: object) -> tuple[int, str, str]:
+    status = main(["dump-log", *map(str, words)])
+    said = capfdbinary.readouterr()
+    return status, said.out.decode(), said.err.decode()
+
+
+def test_records_are_printed(folder: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    status, out, err = dump(capfdbinary, "--files", folder / LOG, "--print-data-log")
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[:2] == [f"Dumping {folder / LOG}", "Log starting offset: 0"]
+    assert "lastOffset: 1 count: 2" in lines[2]
+    assert lines[2].endswith("isvalid: true")
+    assert lines[3].startswith("| offset: 0 CreateTime: ")
+    assert lines[3].endswith("sequence: -1 headerKeys: [] payload: one")
+
+
+def test_verify_says_file_and_position(folder: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    assert dump(capfdbinary, "--verify", folder)[0] == 0
+    with (folder / LOG).open("r+b") as file:
+        file.seek(64)
+        file.write(b"\xff")
+    status, out, _ = dump(capfdbinary, "--verify", folder)
+    assert status == 1
+    assert out.splitlines()[0] == f"{folder / LOG}: position 0: the checksum does not match"
+    assert out.splitlines()[-1].endswith(": 1 findings")
+    status, out, _ = dump(capfdbinary, "--files", folder / LOG)
+    assert (status, out.splitlines()[2].endswith("isvalid: false")) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "--files with at least one file is needed"),
+        (("--verify",), "--verify needs directories or files"),
+        (("--files", "nowhere/" + LOG), "No such file or directory"),
+        (("--files", LOG, "--remote-log-metadata-decoder"), "--remote-log-metadata-decoder is not supported"),
+        (("--files", LOG, "--value-decoder-class", "my.Decoder"), "my.Decoder is not supported"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    words: tuple[str, ...],
+    said: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    monkeypatch.chdir(folder)
+    status, _, err = dump(capfdbinary, *words)
+    assert status == 1
+    assert said in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.slow
+def test_a_node_does_not_load_it() -> None:
+    code = "import sys, pykbroker.cli.start, pykbroker.broker; print([m for m in sys.modules if 'dump' in m])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
