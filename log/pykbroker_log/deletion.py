@@ -7,7 +7,8 @@ somebody looks (the caller; `delete_files` takes long for large files and is for
 Invariants:
 * Names go oldest first, and only where a crash cannot bring a segment back among those that stay. Power loss may undo
   some changes of a folder and keep others: unless the log's start is known to be durable, an old segment that comes
-  back without the one after it looks like a log that has lost records in between.
+  back without the one after it looks like a log that has lost records in between. Where the start cannot be made
+  durable, because the disk is full, each name is durably gone before the next goes.
 * No name goes while a flush runs: it sets its flag, then looks at `retired`, and its files must not close under it.
 * A `.deleted` file that a stop or a crash leaves is removed at the next start.
 """
@@ -43,21 +44,30 @@ class Deletion:
         durable = self.durable_start_offset
         return bool(self.retired) and (durable is None or self.retired[0].base_offset < durable)
 
-    def take_names(self, side: SideFiles, due_ms: int) -> None:
-        """Close and rename the retired segments that may go, with their producer snapshots. Raises OSError."""
-        while self._may_go():
+    def take_names(self, side: SideFiles, due_ms: int, *, one_by_one: bool) -> None:
+        """Close and rename the retired segments that may go, with their producer snapshots. Raises OSError.
+
+        `one_by_one`: all of them, and durably one after the other, which takes an fsync each.
+        """
+        while self.retired and (one_by_one or self._may_go()):
             segment = self.retired[0]
             # A flush may have begun since the caller looked whether there is one.
             segment.gone = True
             segment.close()
             self.doom([*segment.paths(), *side.release_snapshots(upto=segment.base_offset)], due_ms)
             del self.retired[0]
+            if one_by_one:
+                self._disk.fsync_dir(parent_of(segment.path(names.LOG)))
 
     def doom(self, paths: Iterable[str], due_ms: int) -> None:
         """Rename closed files; they are deleted from `due_ms` on. Raises OSError."""
         for path in paths:
             self._disk.rename(path, path + names.DELETED)
             self._doomed.append((due_ms, path + names.DELETED))
+
+    def move_to(self, folder: str) -> None:
+        """The log's folder has another name."""
+        self._doomed = [(due_ms, f"{folder}/{path.rpartition('/')[2]}") for due_ms, path in self._doomed]
 
     def take_due(self, now_ms: int) -> list[str]:
         """The files whose time has come; the caller deletes them (`delete_files`)."""

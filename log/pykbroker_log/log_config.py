@@ -80,6 +80,13 @@ class LogConfig:
     min_cleanable_dirty_ratio: float = 0.5
 
     @property
+    def max_segment_ms(self) -> int:
+        """When to begin a new segment: what is in the active one is never compacted."""
+        if self.compact and self.max_compaction_lag_ms > 0:
+            return min(self.segment_ms, self.max_compaction_lag_ms)
+        return self.segment_ms
+
+    @property
     def compact(self) -> bool:
         return "compact" in self.cleanup_policy
 

@@ -236,6 +236,10 @@ class PartitionLog:
         return self._segments.size_bytes
 
     @property
+    def segment_count(self) -> int:
+        return len(self._segments)
+
+    @property
     def first_stored_offset(self) -> int:
         """Where the oldest file begins that the folder still holds under its own name."""
         return (self.deletion.retired or self._segments)[0].base_offset
@@ -459,13 +463,13 @@ class PartitionLog:
         first = segment.first_timestamp
         waited = max_timestamp - first if first >= 0 else now_ms - segment.created_ms
         config = self.config
-        limit = config.segment_ms
+        limit = config.max_segment_ms
         if waited <= limit - config.segment_jitter_ms:
             return False
         jitter = 0
         if config.segment_jitter_ms:
             # Any number will do that differs between partitions and stays the same for a segment.
-            bound = min(config.segment_jitter_ms, limit)
+            bound = min(config.segment_jitter_ms, config.segment_ms)
             jitter = zlib.crc32(f"{self.path}/{segment.base_offset}".encode()) % bound
         return waited > limit - jitter
 
@@ -625,14 +629,14 @@ class PartitionLog:
             self.deletion.retired += gone
             return count
 
-    def purge(self, now_ms: int) -> list[str]:
-        """Take the names of retired segments away once the log start is durable. Returns the files whose
-        `file.delete.delay.ms` is over, for `deletion.delete_files`. Raises StorageError."""
+    def purge(self, now_ms: int, *, one_by_one: bool = False) -> list[str]:
+        """Take the names of retired segments away once the log start is durable; `one_by_one`: it cannot be made so.
+        Returns the files whose `file.delete.delay.ms` is over, for `deletion.delete_files`. Raises StorageError."""
         if self._closed or self._failure is not None:
             return []
         with self._storage():
             if not self._is_flushing:
-                self.deletion.take_names(self._side, now_ms + self.config.file_delete_delay_ms)
+                self.deletion.take_names(self._side, now_ms + self.config.file_delete_delay_ms, one_by_one=one_by_one)
         return self.deletion.take_due(now_ms)
 
     # -- compact
@@ -760,12 +764,14 @@ class PartitionLog:
         only known in memory goes over, too: producers with their latest batches and verifications. Durable is what
         was durable in both; `log` is only to be closed from here on. Raises StorageError."""
         with self._storage():
-            for segment in self._segments:
+            segments = [*self.deletion.retired, *self._segments]
+            for segment in segments:
                 segment.close()
             self.disk.rename(self.path, path)
             self.path = path
-            for segment in self._segments:
+            for segment in segments:
                 segment.move_to(path)
+            self.deletion.move_to(path)
             self._side.move_to(path)
             self.producers = log.producers
             self.epochs = log.epochs

@@ -45,7 +45,7 @@ def breached(
             total -= segment.size
         elif by_size and total - config.retention_bytes - segment.size >= 0:
             total -= segment.size
-            reason = f"log retention size {config.retention_bytes} breach. Log size after deletion will be {total}"
+            reason = f"log retention size {config.retention_bytes} breach. Log size after deletion will be {total}."
         elif config.delete and 0 <= config.retention_ms < now_ms - segment.largest_timestamp():
             total -= segment.size
             by = "largest record timestamp in" if segment.max_timestamp >= 0 else "last modified time of"

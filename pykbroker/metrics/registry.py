@@ -8,7 +8,7 @@ since the start.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 
 class Counter:
@@ -27,6 +27,7 @@ class Metrics:
     def __init__(self) -> None:
         self._counters: dict[str, Counter] = {}
         self._gauges: dict[str, Callable[[], float]] = {}
+        self._families: list[Callable[[], Iterable[tuple[str, float]]]] = []
 
     def counter(self, name: str) -> Counter:
         """The counter of that name, made when first asked for."""
@@ -39,6 +40,11 @@ class Metrics:
         """Register a number that is computed when it is read."""
         self._gauges[name] = read
 
+    def family(self, read: Callable[[], Iterable[tuple[str, float]]]) -> None:
+        """Register numbers of which there is one for each of many things that come and go: names and numbers are found
+        when they are read."""
+        self._families.append(read)
+
     def remove(self, name: str) -> None:
         self._counters.pop(name, None)
         self._gauges.pop(name, None)
@@ -47,4 +53,6 @@ class Metrics:
         """Every name with its present number."""
         values: dict[str, float] = {name: counter.value for name, counter in self._counters.items()}
         values.update((name, read()) for name, read in self._gauges.items())
+        for family in self._families:
+            values.update(family())
         return dict(sorted(values.items()))

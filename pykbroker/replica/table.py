@@ -19,6 +19,7 @@ from pykbroker.metadata.image import DIRECTORY_UNASSIGNED, ConfigResource, Metad
 from pykbroker.metadata.names import INTERNAL_TOPICS
 from pykbroker.replica.deadlines import Deadlines
 from pykbroker.replica.directories import Directories
+from pykbroker.replica.log_metrics import log_gauges
 from pykbroker.replica.moves import Moves
 from pykbroker.replica.partition import Partition
 from pykbroker.replica.recovery import LogRecovery
@@ -93,6 +94,7 @@ class ReplicaTable:
         metrics.gauge(
             "kafka.server:type=ReplicaManager,name=PartitionCount", lambda: sum(map(len, self._partitions.values()))
         )
+        metrics.family(lambda: log_gauges(self))
         metrics.gauge("kafka.server:type=ReplicaManager,name=LeaderCount", lambda: sum(p.is_leader for p in self))
         metrics.gauge("kafka.server:type=ReplicaManager,name=OfflineReplicaCount", lambda: sum(p.offline for p in self))
 
@@ -351,6 +353,7 @@ class ReplicaTable:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal: its records are not deleted")
         partition = self.get(topic, index)
         partition.require_leader()
-        if not self.topic_config(topic).delete:
+        config = self.topic_config(topic)
+        if config.compact and not config.delete:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{partition}: its cleanup.policy does not delete")
         return partition.delete_records_before(offset)

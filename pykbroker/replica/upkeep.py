@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from pykbroker.replica.partition import Partition
 from pykbroker_log.deletion import delete_files
+from pykbroker_log.disk import parent_of
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.partition_log import PartitionLog
@@ -28,7 +29,8 @@ logger = logging.getLogger(__name__)
 #: Logs looked at in one turn of the loop.
 PER_TURN = 50
 _LONGEST_MS = 86_400_000
-_AFTER_INITIAL_DELAY = frozenset({"recovery points", "log start offsets", "retention"})
+_LOG_STARTS = "log start offsets"
+_AFTER_INITIAL_DELAY = frozenset({"recovery points", _LOG_STARTS, "retention"})
 
 
 class Upkeep:
@@ -41,6 +43,10 @@ class Upkeep:
         self._busy: set[str] = set()
         self._flushing: set[PartitionLog] = set()
         self._stopped = False
+        # Segments have left a log, and its start is not durable yet.
+        self._starts_wanted = False
+        # Directories in which it could not be made so, for want of space.
+        self._full: set[str] = set()
         # Kafka's LogManager waits this long after the start before it looks at the logs for the first time.
         self._initial_delay_ms = config.int("log.initial.task.delay.ms")
         self._schedule: dict[str, tuple[int, Callable[[], None]]] = {
@@ -52,7 +58,7 @@ class Upkeep:
                 config.int("log.flush.offset.checkpoint.interval.ms"),
                 self._checkpoint_recovery_points,
             ),
-            "log start offsets": (
+            _LOG_STARTS: (
                 config.int("log.flush.start.offset.checkpoint.interval.ms"),
                 self._checkpoint_log_starts,
             ),
@@ -92,7 +98,7 @@ class Upkeep:
         self._on_directories("recovery points", LogDir.prepare_recovery_points)
 
     def _checkpoint_log_starts(self) -> None:
-        self._on_directories("log start offsets", LogDir.prepare_log_start_offsets)
+        self._on_directories(_LOG_STARTS, LogDir.prepare_log_start_offsets)
 
     def _on_directories(self, name: str, prepare: Callable[[LogDir], Callable[[], None] | None]) -> None:
         for log_dir in self._replicas.directories.online():
@@ -105,6 +111,13 @@ class Upkeep:
     def _written(self, key: str, done: asyncio.Future[None]) -> None:
         self._busy.discard(key)
         self._check(done)
+        if key.startswith(_LOG_STARTS):
+            error = None if done.cancelled() else done.exception()
+            path = key.removeprefix(f"{_LOG_STARTS} ")
+            if isinstance(error, StorageError) and error.is_full:
+                self._full.add(path)
+            else:
+                self._full.discard(path)
 
     def _check(self, done: asyncio.Future[None]) -> None:
         error = None if done.cancelled() else done.exception()
@@ -141,11 +154,19 @@ class Upkeep:
         self._visit("retention", _retire_unless_compacted)
 
     def _purge(self) -> None:
+        if self._starts_wanted:
+            # Not only when the checkpoint's own time has come: disk space waits for it.
+            self._starts_wanted = False
+            self._checkpoint_log_starts()
         self._visit("deleted segments", self._purge_log)
 
     def _purge_log(self, log: PartitionLog, now_ms: int) -> None:
-        if log.deletion.is_due(now_ms):
-            files = log.purge(now_ms)
+        is_waiting = bool(log.deletion.retired)
+        if is_waiting:
+            self._starts_wanted = True
+        is_full = is_waiting and parent_of(log.path) in self._full
+        if is_full or log.deletion.is_due(now_ms):
+            files = log.purge(now_ms, one_by_one=is_full)
             if files:
                 # Removing a large file takes a tenth of a second.
                 self._runtime.run_blocking(delete_files, self._runtime.disk, files).add_done_callback(self._check)

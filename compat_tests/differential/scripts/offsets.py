@@ -160,6 +160,11 @@ def delete_records(s: Session) -> None:
     compacted = s.make_topic("compacted", cleanup_policy="compact")
     s.make_records(compacted, [b"a"])
     s.each("compacted", lambda v: ask((compacted, [(0, 1)])))
+    for what, policy in (("both", "compact,delete"), ("neither", "")):
+        name = s.make_topic(what, cleanup_policy=policy)
+        s.make_records(name, [b"a", b"b"])
+        s.each(what, lambda v, name=name: ask((name, [(0, 1)])))  # type: ignore[misc]
+    s.each("twice, and an unknown partition", lambda v: ask((topic, [(1, 0), (1, -1), (7, 0), (-1, 0)])))
 
 
 SCRIPTS = (list_offsets, offsets_of_append_time, leader_epochs, delete_records)

@@ -1,0 +1,108 @@
+"""What happens to logs from time to time: the files that retention lets go, and the numbers of every log."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pykbroker.replica import upkeep
+from pykbroker.replica.partition import Partition
+from pykbroker.replica.upkeep import Upkeep
+from pykbroker_wire.records.batch import build_batch
+from tests.replica.world import NOW_MS, World, batch
+
+SMALL: dict[str, Any] = {"internal.segment.bytes": "100", "retention.bytes": "1"}
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    running = Upkeep(world.runtime, world.config, world.replicas)
+    running.start()
+    yield world
+    running.stop()
+    world.loop.settle()
+
+
+def fill(partition: Partition) -> None:
+    for _ in range(4):
+        partition.append(batch(b"x" * 20), required_acks=1, now_ms=NOW_MS)
+    assert partition.log.segment_count == 4
+
+
+def files(world: World, suffix: str, folder: str = "t-0") -> int:
+    return sum(name.endswith(suffix) for name in world.disk.list(f"d0/{folder}"))
+
+
+def test_names_go_as_soon_as_the_log_start_is_noted_and_files_after_the_delay(world: World) -> None:
+    fill(world.create("t", **SMALL))
+    # log.initial.task.delay.ms, then the checkpoint of the log start, long before its own time.
+    world.loop.advance(30)
+    assert files(world, ".log") == 4
+    world.loop.advance(3)
+    assert (files(world, ".log"), files(world, ".log.deleted")) == (1, 3)
+    world.loop.advance(57)
+    assert files(world, ".log.deleted") == 3
+    world.loop.advance(5)
+    assert files(world, ".deleted") == 0
+
+
+def test_a_full_disk_is_no_reason_to_keep_what_would_make_room(world: World) -> None:
+    fill(world.create("t", **SMALL))
+    world.disk.fail_next("pwritev", errno.ENOSPC, path_contains="log-start-offset", count=None)
+    world.loop.advance(35)
+    assert (files(world, ".log"), files(world, ".log.deleted")) == (1, 3)
+    assert not world.failures
+    world.loop.advance(65)
+    assert files(world, ".deleted") == 0
+
+
+def test_a_file_that_cannot_be_deleted_takes_its_directory_offline(world: World) -> None:
+    fill(world.create("t", **SMALL))
+    world.disk.fail_next("unlink", errno.EIO, path_contains=".log.deleted")
+    world.loop.advance(35)
+    assert not world.failures
+    world.loop.advance(65)
+    assert [log_dir.path for log_dir, _ in world.failures] == ["d0"]
+
+
+def test_many_logs_are_looked_at_a_few_in_a_turn(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "PER_TURN", 3)
+    world.create("t", partitions=10, **SMALL)
+    for index in range(10):
+        fill(world.replicas.get("t", index))
+    world.loop.advance(35)
+    assert [files(world, ".log", f"t-{index}") for index in range(10)] == [1] * 10
+
+
+def test_compacted_logs_are_the_cleaners(world: World) -> None:
+    partition = world.create("t", **(SMALL | {"cleanup.policy": "compact,delete"}))
+    for _ in range(4):
+        keyed = bytearray(build_batch([(b"k", b"x" * 20, (), NOW_MS)]))
+        partition.append(keyed, required_acks=1, now_ms=NOW_MS)
+    world.loop.advance(35)
+    assert partition.log.log_start_offset == 0
+
+
+def test_every_log_has_its_numbers_as_long_as_it_is_there(world: World) -> None:
+    partition = world.create("t", **SMALL)
+    fill(partition)
+    partition.delete_records_before(2)
+
+    def numbers() -> dict[str, float]:
+        prefix = "kafka.log:type=Log,name="
+        found = world.metrics.snapshot().items()
+        return {name.removeprefix(prefix): value for name, value in found if name.startswith(prefix)}
+
+    tags = ",topic=t,partition=0"
+    assert numbers() == {
+        f"LogEndOffset{tags}": 4,
+        f"LogStartOffset{tags}": 2,
+        f"NumLogSegments{tags}": 4,
+        f"Size{tags}": partition.log.size_bytes,
+    }
+    world.delete("t")
+    assert numbers() == {}
