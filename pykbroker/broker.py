@@ -401,6 +401,8 @@ class Node:
         for listener in self._listeners_of(config.listeners.broker):
             listener.dispatch = dispatcher
         self.live.on_change(replicas.reconfigure)
+        self._cordon(self.live.current)
+        self.live.on_change(self._cordon)
         loader.add_publisher(replicas)
         self.live.on_change(verifier.reconfigure)
         loader.add_publisher(groups)
@@ -440,6 +442,10 @@ class Node:
             )
             for point in points
         ]
+
+    def _cordon(self, config: Config) -> None:
+        assert self._lifecycle is not None
+        self._lifecycle.cordon(d.directory_id for d in self._log_dirs if d.path in config.cordoned_log_dirs)
 
     def _directory_failed(self, log_dir: LogDir, error: StorageError) -> None:
         if self._lifecycle is not None:

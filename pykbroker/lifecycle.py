@@ -20,7 +20,7 @@ from pykbroker.config.load import Config
 from pykbroker.metadata.features import REGISTERED
 from pykbroker.metadata.image import Endpoint, MetadataImage, VersionRange
 from pykbroker.metadata.loader import MetadataLoader
-from pykbroker.metadata.snapshot import CONTROLLERS_FROM, DIRECTORIES_FROM
+from pykbroker.metadata.snapshot import CONTROLLERS_FROM, CORDONED_FROM, DIRECTORIES_FROM
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages import broker_heartbeat, broker_registration, controller_registration
 
@@ -101,6 +101,7 @@ class BrokerLifecycle:
         #: failed directories, and whether the controller has been told
         self._offline: dict[bytes, bool] = {}
         self._failure_timers: list[asyncio.TimerHandle] = []
+        self._cordoned: tuple[bytes, ...] = ()
         #: those in the heartbeat that was sent last
         self._told: tuple[bytes, ...] = ()
         self._in_flight = False
@@ -166,6 +167,14 @@ class BrokerLifecycle:
             self._failure_timers.append(timer)
         if self._registered:
             self._communicate_soon()
+
+    def cordon(self, directory_ids: Iterable[bytes]) -> None:
+        """Tell the controller which directories get no new replicas (KIP-1066)."""
+        cordoned = tuple(sorted(directory_ids))
+        if cordoned != self._cordoned:
+            self._cordoned = cordoned
+            if self._registered:
+                self._communicate_soon()
 
     def _failure_untold(self, directory_id: bytes) -> None:
         """The controller still believes in a directory that is gone: it would go on leading others to it."""
@@ -301,6 +310,9 @@ class BrokerLifecycle:
             want_fence=not self._ready,
             want_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
             offline_log_dirs=list(self._offline),
+            cordoned_log_dirs=(
+                list(self._cordoned) if self._metadata.image.features.metadata_version >= CORDONED_FROM else None
+            ),
         )
 
     def _heartbeat_answered(self, response: broker_heartbeat.BrokerHeartbeatResponse) -> None:

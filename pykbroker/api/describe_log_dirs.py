@@ -39,6 +39,7 @@ def handle(ctx: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogD
                 topics=list(topics.values()),
                 total_bytes=description.total_bytes,
                 usable_bytes=description.usable_bytes,
+                is_cordoned=description.is_cordoned,
             )
         )
     return DescribeLogDirsResponse(results=results)

@@ -62,6 +62,7 @@ def check_all(config: Config) -> list[str]:
     _check_roles(config, warnings)
     _check_listeners(config)
     _check_log(config)
+    check_cordoned(config)
     _check_connections(config)
     for smaller, larger in _ORDERED:
         _at_most(config, smaller, larger)
@@ -86,6 +87,21 @@ def check_all(config: Config) -> list[str]:
             f"between two heartbeats"
         )
     return warnings
+
+
+def check_cordoned(config: Config) -> None:
+    """`cordoned.log.dirs`, also as a dynamic change."""
+    cordoned = config.optional_list("cordoned.log.dirs") or ()
+    if cordoned == ("*",):
+        return
+    if "*" in cordoned:
+        raise ConfigError("requirement failed: When cordoned.log.dirs is set to *, it must not contain other values")
+    missing = [path for path in cordoned if path not in config.log_dirs]
+    if missing:
+        raise ConfigError(
+            "requirement failed: All entries in cordoned.log.dirs must be present in log.dirs or log.dir. "
+            f"Missing entries : {', '.join(missing)}"
+        )
 
 
 def assignors(config: Config, name: str) -> tuple[str, ...]:

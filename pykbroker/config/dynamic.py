@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pykbroker.config.checks import check_cordoned
 from pykbroker.config.kinds import HIDDEN, PASSWORD, PER_BROKER, READ_ONLY, ConfigError
 from pykbroker.config.load import LISTENER_PREFIX, Config, find_key
 from pykbroker.config.table import BROKER_KEYS, DYNAMIC_ONLY_KEYS, OWN_KEYS, broker_synonyms
@@ -113,6 +114,8 @@ def validate_broker_overrides(
         else DynamicConfigs(broker=current.broker, cluster=overrides)
     )
     before, after = current.apply(config), layers.apply(config)
+    if "cordoned.log.dirs" in overrides:
+        check_cordoned(after)
     for name in _THREAD_POOLS if step else ():
         _check_thread_pool(name, before.int(name), after.int(name))
 

@@ -180,6 +180,12 @@ class Config:
         return self.optional_list("log.dirs") or self.list("log.dir")
 
     @property
+    def cordoned_log_dirs(self) -> tuple[builtins.str, ...]:
+        """Those of `log_dirs` that get no new replicas (KIP-1066)."""
+        cordoned = self.optional_list("cordoned.log.dirs") or ()
+        return self.log_dirs if cordoned == ("*",) else cordoned
+
+    @property
     def metadata_log_dir(self) -> builtins.str:
         return self.optional_str("metadata.log.dir") or self.log_dirs[0]
 

@@ -110,7 +110,9 @@ def place(brokers: Iterable[UsableBroker], partitions: int, replication_factor: 
             f"Invalid replication factor {replication_factor}: it must be at least 1.",
         )
     if all(broker.fenced for broker in usable):
-        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are fenced at the moment.")
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are fenced, or all their log directories are cordoned."
+        )
     if replication_factor > len(usable):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,

@@ -171,6 +171,8 @@ class ControllerState:
     def usable_brokers(self) -> Iterator[UsableBroker]:
         for broker in self.image.brokers.values():
             heartbeat = self.heartbeats.get(broker.id)
+            if broker.directories and set(broker.directories) <= set(broker.cordoned_directories):
+                continue
             if not broker.in_controlled_shutdown and not (heartbeat is not None and heartbeat.shutting_down):
                 yield UsableBroker(broker.id, broker.rack, broker.fenced)
 

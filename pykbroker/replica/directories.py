@@ -53,6 +53,7 @@ class LogDirDescription:
     total_bytes: int = -1
     usable_bytes: int = -1
     replicas: list[ReplicaDescription] = field(default_factory=list)
+    is_cordoned: bool = False
 
 
 class Directories:
@@ -64,6 +65,8 @@ class Directories:
         self._runtime = runtime
         self._log_dirs = log_dirs
         self._on_error = on_error
+        #: paths of those that get no new replicas (cordoned.log.dirs)
+        self.cordoned: tuple[str, ...] = ()
         #: of replicas that are on their way into a directory (moves.py)
         self.copies: Callable[[LogDir], Iterable[ReplicaDescription]] = lambda log_dir: ()
         self._chosen: dict[tuple[str, int], LogDir] = {}
@@ -121,7 +124,8 @@ class Directories:
         is_assigned = assigned > DIRECTORY_RESERVED_LAST
         if len(online) < len(self._log_dirs) and (is_assigned or not is_new):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{index}: its log directory is offline")
-        return min(online, key=lambda log_dir: log_dir.partition_count)
+        free = [log_dir for log_dir in online if log_dir.path not in self.cordoned]
+        return min(free or online[:1], key=lambda log_dir: log_dir.partition_count)
 
     # -- failing ------------------------------------------------------------------------------------------------------
 
@@ -242,7 +246,7 @@ class Directories:
         return [self._described(log_dir, wanted) for log_dir in self._log_dirs]
 
     def _described(self, log_dir: LogDir, wanted: set[tuple[str, int]] | None) -> LogDirDescription:
-        description = LogDirDescription(log_dir.path)
+        description = LogDirDescription(log_dir.path, is_cordoned=log_dir.path in self.cordoned)
         try:
             if not log_dir.offline:
                 description.total_bytes, description.usable_bytes = log_dir.usage()

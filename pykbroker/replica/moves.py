@@ -151,6 +151,8 @@ class Moves:
             return ErrorCode.LOG_DIR_NOT_FOUND
         if target.offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
+        if path in directories.cordoned:
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT
         partition = self._replicas.find(topic, index)
         if partition is None:
             directories.prefer(topic, index, target)

@@ -59,6 +59,7 @@ class ReplicaTable:
         self.config = config
         self.node_id = node_id
         self.directories = Directories(runtime, log_dirs, metrics, self.directory_failed)
+        self.directories.cordoned = config.cordoned_log_dirs
         self.moves = Moves(self, metrics)
         self.directories.copies = self.moves.copies
         #: where requests wait for what is not in memory
@@ -187,6 +188,7 @@ class ReplicaTable:
                 log.producers.expiration_ms = expiration_ms
                 log.producers.verify = verify
         self.recovery.fill()
+        self.directories.cordoned = config.cordoned_log_dirs
         self.moves.reconfigure()
 
     def topic_config(self, topic: str) -> LogConfig:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pykbroker.config import acting
-from pykbroker.config.table import GROUP_KEYS, STATIC_KEYS, TOPIC_KEYS
+from pykbroker.config.table import DYNAMIC_ONLY_KEYS, GROUP_KEYS, STATIC_KEYS, TOPIC_KEYS
 
 TESTS = Path(__file__).parents[1]
 
@@ -33,7 +33,7 @@ def claims(scope: str) -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("scope", "listed", "table"),
     [
-        ("broker", acting.BROKER, STATIC_KEYS),
+        ("broker", acting.BROKER, STATIC_KEYS | DYNAMIC_ONLY_KEYS),
         ("topic", acting.TOPIC, TOPIC_KEYS),
         ("group", acting.GROUP, GROUP_KEYS),
     ],

@@ -17,6 +17,7 @@ from pykbroker_wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from pykbroker_wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from tests.acting import acts
 from tests.node.sim import BROKER, Sim
 from tests.simulation.test_disk_faults import STORAGE, log_dirs, values
 
@@ -170,6 +171,86 @@ def test_a_move_goes_on_after_a_restart(play: Play, clean: bool) -> None:
         assert await values(sim, "t") == [*sent, b"meanwhile"]
 
     play(scenario)
+
+
+@acts(broker=("replica.alter.log.dirs.io.max.bytes.per.second",))
+def test_moves_share_a_throttle(play: Play) -> None:
+    async def scenario(sim: Sim) -> None:
+        sent = await filled(sim)
+
+        async def copied() -> int:
+            (topic,) = [topic for topic in (await log_dirs(sim))["/two"].topics if topic.name == "t"]
+            return int(topic.partitions[0].partition_size)
+
+        await sim.alter(BROKER, "", {RATE: "600"})
+        assert await alter(sim, "t", "/two") == ErrorCode.NONE
+        await asyncio.sleep(10)
+        assert 5_000 <= await copied() <= 7_500
+        # A lower rate holds at once, for what has been copied already, too.
+        await sim.alter(BROKER, "", {RATE: "6"})
+        before = await copied()
+        await asyncio.sleep(60)
+        assert await copied() - before <= 1_200
+        await sim.alter(BROKER, "", {RATE: None})
+        await settled(sim)
+        assert await values(sim, "t") == sent
+
+    play(scenario)
+
+
+@acts(broker=("num.replica.alter.log.dirs.threads",))
+def test_so_many_replicas_are_copied_at_once(play: Play) -> None:
+    async def most_at_once(sim: Sim) -> int:
+        for number in range(4):
+            await alter(sim, f"t{number}", "/one")
+            await sim.create(f"t{number}")
+            await sim.send(f"t{number}", b"x" * 3_000)
+        copying = sim.node.services.replicas.moves
+        step, most = copying._copy, 0
+
+        def watched(*args: Any) -> None:
+            nonlocal most
+            step(*args)
+            most = max(most, len(copying._busy))
+
+        copying._copy = watched  # type: ignore[method-assign,assignment]
+        for number in range(4):
+            assert await alter(sim, f"t{number}", "/two") == ErrorCode.NONE
+        await settled(sim)
+        return most
+
+    assert play(most_at_once) == 3  # as many as there are directories
+    assert play(most_at_once, {"num.replica.alter.log.dirs.threads": "1"}) == 1
+    assert play(most_at_once, {"num.replica.alter.log.dirs.threads": "2"}) == 2
+
+
+@acts(broker=("cordoned.log.dirs",))
+def test_a_cordoned_directory_gets_no_new_replicas(play: Play) -> None:
+    async def scenario(sim: Sim) -> None:
+        for number in range(4):
+            await sim.create(f"t{number}")
+            assert (await where(sim, f"t{number}"))[0] in (["/one"], ["/three"])
+        assert {path: result.is_cordoned for path, result in (await log_dirs(sim)).items()} == {
+            "/one": False, "/two": True, "/three": False,
+        }  # fmt: skip
+        assert await alter(sim, "t0", "/two") == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        await sim.alter(BROKER, "1", {"cordoned.log.dirs": "*"})
+        assert (await sim.try_create("none")).error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+        await sim.send("t0", b"goes on")
+        await sim.alter(BROKER, "1", {"cordoned.log.dirs": "/one,/three"})
+        await sim.create("new")
+        assert await where(sim, "new") == (["/two"], [])
+        assert await alter(sim, "t0", "/two") == ErrorCode.NONE
+        await settled(sim)
+        assert await where(sim, "t0") == (["/two"], [])
+        assert await values(sim, "t0") == [b"goes on"]
+        # What was said for this run holds after the next start.
+        await sim.sim_node.stop()
+        await sim.sim_node.start()
+        await sim.create("newer")
+        assert await where(sim, "newer") == (["/two"], [])
+
+    play(scenario, {"cordoned.log.dirs": "/two"})
 
 
 def test_a_move_is_given_up_or_sent_elsewhere(play: Play) -> None:

@@ -10,6 +10,8 @@ from pykbroker_wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
+from pykbroker_wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from pykbroker_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from pykbroker_wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from pykbroker_wire.messages.incremental_alter_configs import (
@@ -101,6 +103,50 @@ def _twice(topic: str, path: str, other: str) -> AlterReplicaLogDirsRequest:
     return AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=one, topics=named) for one in (path, other)])
 
 
+def cordoned(s: Session) -> None:
+    """cordoned.log.dirs (KIP-1066): what may be said, where new replicas go, what does not move there."""
+    first, second, third = paths(s)
+
+    def say(value: str | None, broker: str = "1") -> None:
+        config = AlterableConfig(name="cordoned.log.dirs", config_operation=int(value is None), value=value)
+        resource = AlterConfigsResource(resource_type=4, resource_name=broker, configs=[config])
+        answer = s.ask(IncrementalAlterConfigsRequest(resources=[resource])).responses[0]
+        s.note(f"cordoned at {broker!r}", [value, answer.error_code])
+
+    def shown() -> list[bool]:
+        found = sorted(s.ask(DescribeLogDirsRequest(topics=[])).results, key=lambda result: result.log_dir)
+        return [result.is_cordoned for result in found]
+
+    topic = made_in(s, "t", first)
+    for value in ("nowhere", f"{first},nowhere", f"*,{first}", f"{first}/"):
+        say(value)
+    say(second, "")
+    say(f"{second},{third}")
+    s.until(lambda: shown() == [False, True, True], "two are cordoned")
+    s.note("new ones go elsewhere", [where(s, s.make_topic()) for _ in range(3)])
+    s.each("to a cordoned one", lambda v: alter(topic, second))
+    s.each("an unknown topic to a cordoned one", lambda v: alter("no-such-topic", second))
+    s.call("described", describe(topic))
+    say("*")
+    s.until(lambda: shown() == [True, True, True], "all are cordoned")
+    wanted = CreatableTopic(name=s.name("none"), num_partitions=1, replication_factor=1)
+
+    def refused() -> bool:
+        return bool(
+            s.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=20_000, validate_only=True)).topics[0].error_code
+        )
+
+    s.until(refused, "the controller knows")
+    more = CreatePartitionsTopic(name=topic, count=3, assignments=None)
+    s.note("no partitions", s.ask(CreatePartitionsRequest(topics=[more], timeout_ms=20_000)).results[0].error_code)
+    s.note("no topics", s.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=20_000)).topics[0].error_code)
+    s.note("but where it is said", len(where(s, s.make_topic("assigned"))))
+    s.make_records(topic, [b"goes on"])
+    say("")
+    s.until(lambda: shown() == [False, False, False], "none is cordoned")
+    say(None)
+
+
 def moving(s: Session) -> None:
     """A replica on its way: what DescribeLogDirs shows, sent elsewhere, given up, its topic deleted."""
     first, second, third = paths(s)
@@ -135,4 +181,4 @@ def moving(s: Session) -> None:
     throttle(s, None)
 
 
-SCRIPTS = (directories, moving)
+SCRIPTS = (directories, moving, cordoned)
