@@ -183,23 +183,28 @@ class Loader:
         swaps = [(name, found) for name, found in parsed if found and found.state == names.SWAP]
         if not swaps:
             return
-        bases = sorted(found.base_offset for _, found in swaps if found.kind == names.LOG)
-        if bases:
-            first, end = bases[0], bases[0]
-            for name, found in swaps:
-                if found.kind == names.LOG:
-                    end = max(end, self._end_of_swap(name, found.base_offset))
-            plain = {found.base_offset for _, found in parsed if found and not found.state and found.kind == names.LOG}
-            for base in sorted(plain):
-                # It was made from whole segments: one that begins within it is one of them, wherever that ends.
-                if first <= base < end or base in bases:
-                    self._unlink_segment(base)
-            # Or the power takes the new names and brings back the old ones, behind what covers them.
-            self.disk.fsync_dir(self.path)
-            self.work.notes.append(f"finished the replacement of segments {first} to {end}")
-        for name, _ in swaps:
-            self.disk.rename(f"{self.path}/{name}", f"{self.path}/{name.removesuffix(names.SWAP)}")
+        ends = {
+            found.base_offset: self._end_of_swap(name, found.base_offset)
+            for name, found in swaps
+            if found.kind == names.LOG
+        }
+        for base in sorted({found.base_offset for _, found in parsed if found and found.state != names.SWAP}):
+            # It was made from whole segments: one that begins within it is one of them, wherever that ends.
+            if any(first <= base < end or base == first for first, end in ends.items()):
+                self._unlink_segment(base)
+        for name, found in swaps:
+            if found.base_offset not in ends:
+                # Of an earlier start, or of a compaction that was called off: nobody knows whether the segment under
+                # that name is the one that it belongs to.
+                self.disk.unlink(f"{self.path}/{name}")
+                self._unlink_indexes(found.base_offset)
+        # Or the power takes the new names and brings back the old ones, behind what covers them.
         self.disk.fsync_dir(self.path)
+        for name, found in swaps:
+            if found.base_offset in ends:
+                self.disk.rename(f"{self.path}/{name}", f"{self.path}/{name.removesuffix(names.SWAP)}")
+        self.disk.fsync_dir(self.path)
+        self.work.notes += [f"finished the replacement of segments {base} to {end}" for base, end in ends.items()]
 
     def _end_of_swap(self, name: str, base: int) -> int:
         file = self.disk.open(f"{self.path}/{name}")
@@ -216,7 +221,13 @@ class Loader:
             file.close()
 
     def _unlink_segment(self, base: int) -> None:
-        for suffix in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX):
+        self._unlink_indexes(base)
+        path = f"{self.path}/{names.segment_file(base, names.LOG)}"
+        if self.disk.exists(path):
+            self.disk.unlink(path)
+
+    def _unlink_indexes(self, base: int) -> None:
+        for suffix in (names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX):
             path = f"{self.path}/{names.segment_file(base, suffix)}"
             if self.disk.exists(path):
                 self.disk.unlink(path)
