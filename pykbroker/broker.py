@@ -44,6 +44,7 @@ from pykbroker.quorum.channel import BrokerChannels, Channel, InMemoryChannel, L
 from pykbroker.quorum.driver import QuorumConfig, QuorumDriver
 from pykbroker.replica.assignments import Assignments
 from pykbroker.replica.cleaner import LogCleaner
+from pykbroker.replica.directories import close
 from pykbroker.replica.fetch_sessions import FetchSessions
 from pykbroker.replica.producer_ids import ProducerIds
 from pykbroker.replica.table import ReplicaTable
@@ -493,9 +494,12 @@ class Node:
             self._channel.close()
         if self._channels is not None:
             self._channels.close()
+        jobs = self.live.current.int("num.recovery.threads.per.data.dir")
         for log_dir in self._log_dirs:
             try:
-                await self.runtime.run_blocking(_close, log_dir, clean and broker is not None, broker_epoch)
+                await close(
+                    self.runtime, log_dir, clean=clean and broker is not None, broker_epoch=broker_epoch, jobs=jobs
+                )
             except StorageError as error:
                 logger.error("Log directory %s: cannot be closed cleanly: %s", log_dir.path, error)
         logger.info("[KafkaRaftServer nodeId=%d] shut down completed", self.config.node_id)
@@ -509,10 +513,6 @@ def _previous_broker_epoch(log_dirs: list[LogDir]) -> int:
     """Of the stop before this start, if it was clean everywhere: what is in no reach may have lost something."""
     epochs = {-1 if log_dir.offline else log_dir.previous_broker_epoch for log_dir in log_dirs}
     return epochs.pop() if len(epochs) == 1 else -1
-
-
-def _close(log_dir: LogDir, clean: bool, broker_epoch: int) -> None:
-    log_dir.close(clean=clean, broker_epoch=broker_epoch)
 
 
 def _host_and_port(address: str) -> tuple[str, int]:

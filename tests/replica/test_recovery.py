@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from pykbroker.replica import recovery
+from pykbroker.replica.directories import close
 from pykbroker.replica.partition import Partition
 from pykbroker.workers import Job, WorkerDied, finish
 from pykbroker_log.disk import read_file
+from pykbroker_log.log_config import StorageError
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from tests.acting import acts
@@ -353,3 +355,54 @@ def test_logs_of_a_clean_stop_are_opened_on_first_use_and_then_one_by_one() -> N
     world.loop.advance(1)
     assert all(partition.log_if_open for partition in partitions)
     assert world.replicas.directories.describe(None)[0].replicas
+
+
+# -- the stop ---------------------------------------------------------------------------------------------------------
+
+
+def end(world: World, jobs: int) -> None:
+    """Drive `close` to its end: in this world blocking calls are over at once."""
+    loop = asyncio.new_event_loop()
+    world.runtime.run_blocking = partial(run_here, loop)  # type: ignore[method-assign]
+    try:
+        loop.run_until_complete(close(world.runtime, world.log_dirs[0], clean=True, broker_epoch=7, jobs=jobs))
+    finally:
+        loop.close()
+
+
+def run_here(loop: asyncio.AbstractEventLoop, function: Callable[..., Any], *args: object) -> asyncio.Future[Any]:
+    future: asyncio.Future[Any] = loop.create_future()
+    try:
+        future.set_result(function(*args))
+    except Exception as error:  # noqa: BLE001  # whatever a call raises is its result
+        future.set_exception(error)
+    return future
+
+
+@pytest.mark.parametrize("jobs", [1, 3, 100])
+def test_every_log_is_durable_after_a_stop(jobs: int) -> None:
+    world = World()
+    for number in range(7):
+        use(world.create(f"t{number}"))
+    world.disk.fsync_dir(".")
+    end(world, jobs)
+    disk = world.disk.power_loss()
+    world, workers = restarted(disk, [f"t{number}" for number in range(7)])
+    assert not workers.jobs
+    assert [partition.log.log_end_offset for partition in world.replicas] == [1] * 7
+
+
+def test_a_log_that_cannot_be_made_durable_is_no_clean_stop() -> None:
+    world = World()
+    for number in range(4):
+        use(world.create(f"t{number}"))
+    world.disk.fail_next("fsync", errno.EIO, path_contains="d0/t2-0/", count=None)
+    with pytest.raises(StorageError):
+        end(world, 2)
+    assert not world.disk.exists("d0/.kafka_cleanshutdown")
+    world.disk.heal()
+    disk = world.disk.power_loss(Survive.EVERYTHING)
+    world, workers = restarted(disk, [f"t{number}" for number in range(4)])
+    while workers.running:
+        workers.end(workers.running[0])
+    assert [partition.log.log_end_offset for partition in world.replicas] == [1] * 4
