@@ -58,7 +58,11 @@ class Server:
             self._prepared = True
         log = open(self.directory / "server.log", "ab")  # noqa: SIM115
         begin = time.perf_counter()
-        self.process = subprocess.Popen(self.command(), stdout=log, stderr=log, cwd=ROOT, start_new_session=True)
+        # An installed package has its bytecode; where this is set a start would be a compilation.
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        self.process = subprocess.Popen(
+            self.command(), stdout=log, stderr=log, cwd=ROOT, start_new_session=True, env=environment
+        )
         while True:
             try:
                 client = Client(self.address)
