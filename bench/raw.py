@@ -145,7 +145,8 @@ class _ProduceLane:
         self.at = self.frame.index(bytes(self.batch))
         self.received = bytearray()
         self.outstanding = 0
-        self.sent_at: list[float] = []
+        #: when the one request in flight was sent
+        self.sent_at = 0.0
 
     def next_frame(self) -> bytes:
         """The next request: new sequence, new CRC."""
@@ -178,7 +179,7 @@ class _ProduceLane:
 
 @dataclass
 class Load:
-    """What came of one run. Latencies in seconds are there with one request in flight only."""
+    """What came of one run. Latencies in seconds are there with one request in flight on each connection only."""
 
     requests: int = 0
     records: int = 0
@@ -214,16 +215,23 @@ def produce(
     records: int,
     value_bytes: int,
     seconds: float,
+    partitions: int = 0,
+    max_bytes: int = 1 << 62,
 ) -> Load:
-    """Keep `in_flight` requests on each connection unanswered for a time."""
-    lanes = [_ProduceLane(address, topic_id, partition, records, value_bytes) for partition in range(connections)]
+    """Keep `in_flight` requests on each connection unanswered for a time, or until about `max_bytes` are written. Each
+    connection has a partition of its own, or they share the first `partitions`."""
+    lanes = [
+        _ProduceLane(address, topic_id, number % (partitions or connections), records, value_bytes)
+        for number in range(connections)
+    ]
+    max_requests = max_bytes // len(lanes[0].batch)
     load = Load()
     if connections == 1 and in_flight == 1:
         lane = lanes[0]
         cpu, start = time.process_time(), time.perf_counter()
         end = start + seconds
         now = start
-        while now < end:
+        while now < end and load.requests < max_requests:
             frame = lane.next_frame()
             before = time.perf_counter()
             lane.socket.sendall(frame)
@@ -238,8 +246,10 @@ def produce(
             selector.register(lane.socket, selectors.EVENT_READ, lane)
         cpu, start = time.process_time(), time.perf_counter()
         end = start + seconds
+        single = in_flight == 1
         for lane in lanes:
             for _ in range(in_flight):
+                lane.sent_at = time.perf_counter()
                 lane.socket.sendall(lane.next_frame())
                 lane.outstanding += 1
         running = len(lanes)
@@ -252,8 +262,12 @@ def produce(
                 answered = lane.take_answers(data)
                 load.requests += answered
                 lane.outstanding -= answered
-                if time.perf_counter() < end:
+                now = time.perf_counter()
+                if single and answered:
+                    load.latencies.append(now - lane.sent_at)
+                if now < end and load.requests < max_requests:
                     if answered:
+                        lane.sent_at = now
                         lane.socket.sendall(b"".join([lane.next_frame() for _ in range(answered)]))
                         lane.outstanding += answered
                 elif not lane.outstanding:
