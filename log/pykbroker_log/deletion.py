@@ -9,7 +9,7 @@ Invariants:
   some changes of a folder and keep others: unless the log's start is known to be durable, an old segment that comes
   back without the one after it looks like a log that has lost records in between. Where the start cannot be made
   durable, because the disk is full, each name is durably gone before the next goes.
-* No name goes while a flush runs: it sets its flag, then looks at `retired`, and its files must not close under it.
+* A flush that runs meanwhile leaves out the files that are closed under it (flushing.py).
 * A `.deleted` file that a stop or a crash leaves is removed at the next start.
 """
 
@@ -51,7 +51,6 @@ class Deletion:
         """
         while self.retired and (one_by_one or self._may_go()):
             segment = self.retired[0]
-            # A flush may have begun since the caller looked whether there is one.
             segment.gone = True
             segment.close()
             self.doom([*segment.paths(), *side.release_snapshots(upto=segment.base_offset)], due_ms)

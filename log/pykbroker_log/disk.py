@@ -23,8 +23,11 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Protocol, TypeAlias
 
+from pykbroker_log import disk_sync
 from pykbroker_log.page_cache import NO_WAIT, Probe, probes
 
+# Of `OsDisk.list`, mypy would think.
+Contexts: TypeAlias = list[disk_sync.Context]
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 # writev(2) takes at most IOV_MAX (1024 on Linux and macOS) buffers.
@@ -67,6 +70,10 @@ class Region(Protocol):
     def send(self, socket: int, position: int, length: int) -> int: ...
 
     def pread(self, size: int, position: int) -> bytes: ...
+
+
+class FileClosed(FileNotFoundError):
+    """A call on a file that its owner has closed."""
 
 
 class File(Protocol):
@@ -118,6 +125,11 @@ class Disk(Protocol):
 
     def lock(self, path: str) -> Lock: ...
 
+    def fsync_files(self, files: Sequence[File]) -> None:
+        """Fsync files that this disk has opened, together where the system can; those that are closed are left out.
+        Raises the OSError of one that failed, when all have ended."""
+        ...
+
     def usage(self, path: str) -> tuple[int, int]: ...
 
 
@@ -155,6 +167,19 @@ def write_atomic(disk: Disk, path: str, data: Buffer, *, suffix: str = ".tmp") -
     write_new(disk, temporary, data)
     disk.rename(temporary, path)
     disk.fsync_dir(parent_of(path))
+
+
+def sync_path(disk: Disk, path: str) -> None:
+    """Fsync a file that nobody holds open."""
+    try:
+        file = disk.open(path)
+    except FileNotFoundError:
+        # Deleted since; the fsync of the folder covers that.
+        return
+    try:
+        file.fsync()
+    finally:
+        file.close()
 
 
 def remove_tree(disk: Disk, path: str) -> None:
@@ -413,6 +438,13 @@ class OsLock:
             os.close(fd)
 
 
+def _fsync_unless_closed(file: File) -> None:
+    try:
+        file.fsync()
+    except FileClosed:
+        pass
+
+
 class OsDisk:
     """`max_open_files`: descriptors of files and of regions, by default half of what the process may open; half of
     these for regions at most."""
@@ -431,6 +463,8 @@ class OsDisk:
         # The thread that is not to wait; 0: none.
         self._hurried = 0
         self._patience = _Hurry(self)
+        # For fsyncs of many files, those that no thread uses just now; None where there is no such thing.
+        self._aio: Contexts | None = [] if _FULL_SYNC is None else None
         self._probes = probes()
         self._probe: Probe | None = self._probes.pop(0) if self._probes else None
 
@@ -492,6 +526,8 @@ class OsDisk:
             return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def _reopen(self, file: OsFile) -> _Descriptor:
+        if not file._path:
+            raise FileClosed(errno.ENOENT, "the file is closed")
         descriptor = self._descriptor(file._path, False)
         if file._descriptor is None:
             file._descriptor = descriptor
@@ -570,6 +606,42 @@ class OsDisk:
 
     def lock(self, path: str) -> OsLock:
         return OsLock(path)
+
+    def fsync_files(self, files: Sequence[File]) -> None:
+        contexts = self._aio
+        if len(files) > 1 and contexts is not None:
+            try:
+                for first in range(0, len(files), disk_sync.MAX_FILES):
+                    self._fsync_some(files[first : first + disk_sync.MAX_FILES], contexts)
+                return
+            except disk_sync.Unavailable:
+                self._aio = None
+        for file in files:
+            _fsync_unless_closed(file)
+
+    @staticmethod
+    def _fsync_some(files: Sequence[File], contexts: Contexts) -> None:
+        try:
+            # Each thread has one for itself meanwhile.
+            context = contexts.pop()
+        except IndexError:
+            context = disk_sync.Context()
+        taken: list[tuple[OsFile, _Descriptor]] = []
+        for file in files:
+            assert isinstance(file, OsFile)
+            try:
+                taken.append((file, file._take()))
+            except FileClosed:
+                continue
+        results = context.fdatasync([descriptor.fd for _, descriptor in taken])
+        contexts.append(context)
+        for (file, _), code in zip(taken, results, strict=True):
+            if code > 0:
+                raise OSError(code, os.strerror(code), file._path)
+        for (file, _), code in zip(taken, results, strict=True):
+            if code < 0:
+                # The kernel would not take it; no fsync was tried.
+                _fsync_unless_closed(file)
 
     def usage(self, path: str) -> tuple[int, int]:
         stat = os.statvfs(path)

@@ -91,6 +91,11 @@ class SortedIndex:
         file.truncate(self._stored * self.ENTRY.size)
         self._last = self._at(count - 1) if count else None
 
+    @property
+    def file(self) -> File:
+        """Opened, and made, when it is needed."""
+        return self._open()
+
     def fsync(self) -> None:
         self._open().fsync()
 

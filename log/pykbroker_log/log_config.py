@@ -23,12 +23,17 @@ class AppendOrigin(enum.Enum):
 
 
 class StorageError(Exception):
-    """The disk failed under a log. The caller answers KAFKA_STORAGE_ERROR and takes the directory offline."""
+    """The disk failed under a log. The caller answers KAFKA_STORAGE_ERROR and takes the directory offline.
 
-    def __init__(self, log_dir: str, cause: OSError) -> None:
+    `is_final`: whatever the cause, the log cannot go on. What was written before is lost, perhaps, and no second try
+    can tell (a failed fsync), or what is behind its end cannot be cut off.
+    """
+
+    def __init__(self, log_dir: str, cause: OSError, *, is_final: bool = False) -> None:
         super().__init__(f"{log_dir}: {cause}")
         self.log_dir = log_dir
         self.cause = cause
+        self.is_final = is_final
 
     def __reduce__(self) -> tuple[type[StorageError], tuple[str, OSError]]:
         # It travels from worker processes; an exception is pickled by its message otherwise.
@@ -37,7 +42,7 @@ class StorageError(Exception):
     @property
     def is_full(self) -> bool:
         """No space: what is there can still be read, and space may come back."""
-        return is_full(self.cause)
+        return not self.is_final and is_full(self.cause)
 
 
 def is_full(error: OSError) -> bool:

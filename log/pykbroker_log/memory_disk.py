@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from pykbroker_log.disk import Buffer, ColdRead, parent_of
+from pykbroker_log.disk import Buffer, ColdRead, File, FileClosed, parent_of
 
 
 class Survive(enum.Enum):
@@ -342,6 +342,18 @@ class MemoryDisk:
         node.unsynced.clear()
         self._note(Call("fsync_dir", path))
 
+    def fsync_files(self, files: Sequence[File]) -> None:
+        failed: OSError | None = None
+        for file in files:
+            try:
+                file.fsync()
+            except FileClosed:
+                continue
+            except OSError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
+
     def lock(self, path: str) -> MemoryLock:
         if path in self._locks:
             raise BlockingIOError(errno.EAGAIN, "locked by this process", path)
@@ -429,12 +441,13 @@ class MemoryDisk:
 class MemoryFile:
     """Cold or not as a whole."""
 
-    __slots__ = ("_disk", "_node", "_path")
+    __slots__ = ("_closed", "_disk", "_node", "_path")
 
     def __init__(self, disk: MemoryDisk, node: _FileNode, path: str) -> None:
         self._disk = disk
         self._node = node
         self._path = path
+        self._closed = False
 
     def pread(self, size: int, offset: int) -> bytes:
         disk = self._disk
@@ -460,6 +473,8 @@ class MemoryFile:
         self._disk._truncate(self._node, self._path, size)
 
     def fsync(self) -> None:
+        if self._closed:
+            raise FileClosed(errno.ENOENT, "the file is closed", self._path)
         self._disk._check("fsync", self._path)
         self._disk._fsync(self._node, self._path)
 
@@ -479,7 +494,7 @@ class MemoryFile:
         return None
 
     def close(self) -> None:
-        pass
+        self._closed = True
 
 
 class MemoryLock:

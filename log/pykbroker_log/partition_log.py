@@ -10,11 +10,8 @@ Invariants:
 * The offset of an append follows the last one without a gap; what is in memory about the log is never ahead of the
   file.
 * A write that failed counts for nothing: its bytes are cut off again, and if even that fails the log takes no more
-  appends. A failed fsync is final: the kernel has forgotten what it could not write, and a second try would report
-  success.
-* Everything runs on one thread, except `flush`, which may run beside appends (not beside `truncate_*`, `close`,
-  `delete_files` of the same log, as far as its result is concerned: a flush that a truncation has overtaken does
-  not count).
+  appends. A failed fsync is final, whatever its error (flushing.py).
+* Everything runs on one thread, except `flush` and `flushing.sync`, which may run beside appends and everything else.
 """
 
 from __future__ import annotations
@@ -26,9 +23,10 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from pykbroker_log.deletion import Deletion
-from pykbroker_log.disk import Buffer, Disk, parent_of
+from pykbroker_log.disk import Buffer, Disk, File, parent_of
 from pykbroker_log.earlier_batches import repeated
 from pykbroker_log.epochs import LeaderEpochs
+from pykbroker_log.flushing import Flush, Flushing, sync
 from pykbroker_log.loading import Loader
 from pykbroker_log.log_config import AppendOrigin, LogConfig, StorageError, is_full
 from pykbroker_log.producers import DEFAULT_EXPIRATION_MS, ProducerStates, marker_of
@@ -63,11 +61,7 @@ class PartitionLog:
         "_closed",
         "_failure",
         "_first_unstable",
-        "_flushed",
-        "_generation",
-        "_is_flushing",
-        "_last_flush_ms",
-        "_recovery_bound",
+        "_flushing",
         "_replacement",
         "_segments",
         "_side",
@@ -116,14 +110,9 @@ class PartitionLog:
         self._first_unstable = -1
         self._failure: OSError | None = None
         self._closed = False
-        self._is_flushing = False
-        # A flush publishes (generation, offset) in one assignment; truncations start a new generation.
-        self._flushed = (0, 0)
-        self._generation = 0
-        self._recovery_bound = 0
+        self._flushing = Flushing()
         # The compaction that is under way.
         self._replacement: Replacement | None = None
-        self._last_flush_ms = 0
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.topic}-{self.partition}, {self.log_start_offset}..{self.log_end_offset})"
@@ -156,7 +145,6 @@ class PartitionLog:
         """
         log = cls(disk, path, topic, partition, topic_id, config)
         log.producers.expiration_ms = producer_id_expiration_ms
-        log._last_flush_ms = now_ms
         with log._storage():
             is_new = not disk.exists(path)
             if is_new:
@@ -186,7 +174,7 @@ class PartitionLog:
             log.recovery = loaded.recovery
             if config.preallocate and log._active.size == 0:
                 log._active.preallocate(config.segment_bytes)
-            log._flushed = (0, min(recovery_point, log.log_end_offset))
+            log._flushing = Flushing(now_ms, min(recovery_point, log.log_end_offset))
             log.high_watermark = log.log_start_offset
             log._first_unstable = log.producers.first_unstable_offset()
             log.set_high_watermark(high_watermark)
@@ -204,7 +192,7 @@ class PartitionLog:
                 self._active.seal()
                 self._side.take_snapshot(self.producers, self.log_start_offset)
                 self._active.fsync_indexes()
-                self._flush(self._generation)
+            self.flush()
         self._closed = True
         for segment in [*self.deletion.retired, *self._segments]:
             segment.close()
@@ -228,8 +216,7 @@ class PartitionLog:
     @property
     def recovery_point(self) -> int:
         """Everything before this offset has been fsynced."""
-        generation, offset = self._flushed
-        return offset if generation == self._generation else min(offset, self._recovery_bound)
+        return self._flushing.recovery_point
 
     @property
     def size_bytes(self) -> int:
@@ -501,6 +488,7 @@ class PartitionLog:
     def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
         interval = self.config.index_interval_bytes
         segment = Segment(self.disk, self.path, base_offset, index_interval_bytes=interval, now_ms=now_ms)
+        self._side.names_changed()
         if segment.size:
             # Left over from a past that was truncated away.
             segment.reset()
@@ -635,8 +623,7 @@ class PartitionLog:
         if self._closed or self._failure is not None:
             return []
         with self._storage():
-            if not self._is_flushing:
-                self.deletion.take_names(self._side, now_ms + self.config.file_delete_delay_ms, one_by_one=one_by_one)
+            self.deletion.take_names(self._side, now_ms + self.config.file_delete_delay_ms, one_by_one=one_by_one)
         return self.deletion.take_due(now_ms)
 
     # -- compact
@@ -698,7 +685,7 @@ class PartitionLog:
             for segment in [*self.deletion.retired, *self._segments]:
                 segment.remove()
             self.deletion.retired.clear()
-            self._active = self._new_segment(offset, self._last_flush_ms)
+            self._active = self._new_segment(offset, self._flushing.last_ms)
             self._segments = Segments([self._active])
             self.log_end_offset = self.log_start_offset = self.local_log_start_offset = offset
             self.epochs.clear()
@@ -712,9 +699,7 @@ class PartitionLog:
         if self._replacement is not None:
             with self._storage():
                 self._replacement.abandon()
-        self._recovery_bound = min(self.recovery_point, offset)
-        self._generation += 1
-        self._flushed = (self._generation, self._recovery_bound)
+        self._flushing.cut(offset)
         self._segments.forget()
         if offset < self.log_start_offset:
             self.log_start_offset = self.local_log_start_offset = offset
@@ -724,9 +709,13 @@ class PartitionLog:
     def _finish_truncation(self) -> None:
         self._side.write_epochs(self.epochs)
         self._active.write_indexes()
-        self._active.fsync()
-        self._active.fsync_indexes()
-        self._side.sync()
+        try:
+            # Whatever a flush that runs beside this is about to do: this is durable when it returns.
+            self._active.fsync()
+            self._active.fsync_indexes()
+            self._side.sync()
+        except OSError as error:
+            raise self.fail_flush(error) from error
         self._first_unstable = self.producers.first_unstable_offset()
         self.set_high_watermark(min(self.high_watermark, self.log_end_offset))
 
@@ -757,7 +746,7 @@ class PartitionLog:
     @property
     def generation(self) -> int:
         """Another number after every truncation."""
-        return self._generation
+        return self._flushing.generation
 
     def take_over(self, log: PartitionLog, path: str) -> None:
         """This log has all the records of `log` and takes its place, in a folder that is renamed to `path`. What is
@@ -765,6 +754,8 @@ class PartitionLog:
         was durable in both; `log` is only to be closed from here on. Raises StorageError."""
         with self._storage():
             segments = [*self.deletion.retired, *self._segments]
+            # A flush that is under way does not find its files any more.
+            self._flushing.cut(self.recovery_point)
             for segment in segments:
                 segment.close()
             self.disk.rename(self.path, path)
@@ -799,59 +790,65 @@ class PartitionLog:
     def flush_due(self, now_ms: int) -> bool:
         """Whether `flush.messages` or `flush.ms` asks for a flush, or a segment ended that is not durable yet: a crash
         is not to cost a scan of more than the active segment."""
-        unflushed = self.log_end_offset - self.recovery_point
+        flushing = self._flushing
+        unflushed = self.log_end_offset - flushing.recovery_point
         if unflushed <= 0:
-            self._last_flush_ms = now_ms
+            flushing.last_ms = now_ms
             return False
         config = self.config
         if (
             unflushed >= config.flush_messages
-            or now_ms - self._last_flush_ms >= config.flush_ms
-            or self._active.base_offset > self.recovery_point
+            or now_ms - flushing.last_ms >= config.flush_ms
+            or self._active.base_offset > flushing.recovery_point
         ):
-            self._last_flush_ms = now_ms
+            flushing.last_ms = now_ms
             return True
         return False
 
-    def flush(self, upto: int | None = None) -> None:
-        """Make the log durable up to its present end. May run in a thread beside appends. Raises StorageError."""
-        if upto is not None and upto <= self.recovery_point:
-            return
+    def begin_flush(self, *, again: bool = False) -> Flush:
+        """Collect what makes the log durable up to its present end. `again`: also what a flush that runs beside this
+        one is to fsync. Raises StorageError, KafkaError when closed."""
         if self._failure is not None or self._closed:
             raise self._refusal()
-        generation = self._generation
-        self._is_flushing = True
-        try:
-            self._flush(generation)
-        except OSError as error:
-            if self._closed or generation != self._generation:
-                # Its files were closed under it: what it was to make durable is gone, by request.
-                return
-            self._failure = error
-            raise StorageError(parent_of(self.path), error) from error
-        finally:
-            self._is_flushing = False
-
-    def _flush(self, generation: int) -> None:
-        # First what is to be covered, then the files that hold it: an append in between is fsynced too, but not
-        # counted.
-        target = self.log_end_offset
-        begin = self.recovery_point
+        # In this order: see flushing.py.
+        end_offset = self.log_end_offset
         active = self._active
-        # Those that retention has let go are still there for a crash to bring back. And the one that ends at the
-        # recovery point may have been sealed, and got its index, after that flush.
-        segments = [*self.deletion.retired, *self._segments.reaching_past(begin, inclusive=True)]
-        self._side.sync()
-        for segment in segments:
-            segment.fsync()
-            if segment is not active:
+        # One that retention has let go is still there for a crash to bring back. And the one that ends at the recovery
+        # point may have been sealed, and got its index, after that flush.
+        candidates = Segments([*self.deletion.retired, *self._segments])
+        paths, folders = self._side.take_unsynced(again=again)
+        files: list[File] = []
+        try:
+            for segment in candidates.reaching_past(self.recovery_point, inclusive=True):
                 # The active segment is scanned after every crash; a sealed one only above the recovery point.
-                segment.fsync_indexes()
-            else:
-                # Sealing adds to the other indexes, and then they are fsynced; to this one it adds nothing.
-                segment.txn_index.fsync()
-        if generation == self._generation:
-            self._flushed = (generation, max(target, begin))
+                if not segment.gone:
+                    files += segment.unsynced_files(sealed=segment is not active)
+        except OSError as error:
+            raise self.fail_flush(error) from error
+        return Flush(self._flushing.generation, end_offset, paths, folders, files)
+
+    def end_flush(self, flush: Flush) -> None:
+        """What it covers is durable. Raises StorageError when somebody has taken the log's folder away."""
+        if flush.missing is not None and not self._closed:
+            raise self.fail_flush(flush.missing) from flush.missing
+        self._flushing.end(flush)
+
+    def fail_flush(self, error: OSError) -> StorageError:
+        """It failed: the log takes no more appends. Returns what to tell."""
+        self._failure = error
+        return StorageError(parent_of(self.path), error, is_final=True)
+
+    def flush(self, upto: int | None = None) -> None:
+        """Make the log durable up to its present end, or not if it is up to `upto`. May run in a thread beside appends.
+        Raises StorageError."""
+        if upto is not None and upto <= self.recovery_point:
+            return
+        flush = self.begin_flush(again=True)
+        try:
+            sync(self.disk, parent_of(self.path), [flush])
+        except OSError as error:
+            raise self.fail_flush(error) from error
+        self.end_flush(flush)
 
     # -- when the disk fails
     # --------------------------------------------------------------------------------------------
@@ -870,11 +867,11 @@ class PartitionLog:
         appends."""
         try:
             self._active.drop_tail(self.log_end_offset)
-        except OSError:
-            self._failure = error
-        return StorageError(parent_of(self.path), error)
+        except OSError as failure:
+            self._failure = failure
+        return StorageError(parent_of(self.path), error, is_final=self._failure is not None)
 
     def _refusal(self) -> Exception:
         if self._failure is not None:
-            return StorageError(parent_of(self.path), self._failure)
+            return StorageError(parent_of(self.path), self._failure, is_final=True)
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic}-{self.partition}: the log is closed")

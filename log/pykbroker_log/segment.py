@@ -312,21 +312,23 @@ class Segment:
         len(self.time_index)
 
     def fsync(self) -> None:
-        """May run on a thread, while the loop takes this segment away."""
-        try:
-            self.file.fsync()
-        except FileNotFoundError:
-            if not self.gone:
-                raise
+        self.file.fsync()
+
+    def unsynced_files(self, *, sealed: bool) -> list[File]:
+        """What a flush has to fsync; of an index that only sealing completes, nothing before it has."""
+        files = [self.file]
+        if sealed:
+            files += [self.offset_index.file, self.time_index.file]
+        # Sealing adds nothing to this one.
+        aborted = self.txn_index.take_unsynced()
+        if aborted is not None:
+            files.append(aborted)
+        return files
 
     def fsync_indexes(self) -> None:
-        try:
-            self.offset_index.fsync()
-            self.time_index.fsync()
-            self.txn_index.fsync()
-        except FileNotFoundError:
-            if not self.gone:
-                raise
+        self.offset_index.fsync()
+        self.time_index.fsync()
+        self.txn_index.fsync()
 
     # -- find
 

@@ -2,14 +2,14 @@
 
 Invariants:
 * They are written without fsync, which would stop the loop at every change of leader and every roll; the next
-  flush makes them durable, before it moves the recovery point. After a power loss before that, what is torn is
-  noticed and rebuilt.
-* `sync` may run in a thread while the others run on the loop.
+  flush (`take_unsynced`) makes them durable, before it moves the recovery point. After a power loss before that, what
+  is torn is noticed and rebuilt.
+* The folder is fsynced by the flush after a name in it was made, its own name by the first flush after the start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pykbroker_log import names
 from pykbroker_log.checkpoints import (
@@ -18,7 +18,7 @@ from pykbroker_log.checkpoints import (
     encode_epochs,
     encode_partition_metadata,
 )
-from pykbroker_log.disk import Disk, parent_of, read_file, write_new
+from pykbroker_log.disk import Disk, parent_of, read_file, sync_path, write_new
 from pykbroker_log.epochs import LeaderEpochs
 from pykbroker_log.loading import set_aside
 from pykbroker_log.producers import ProducerStates
@@ -29,7 +29,7 @@ class InconsistentTopicId(Exception):
 
 
 class SideFiles:
-    __slots__ = ("_disk", "_path", "_unsynced", "snapshots")
+    __slots__ = ("_disk", "_folders", "_path", "_taken", "_unsynced", "snapshots")
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
@@ -37,11 +37,17 @@ class SideFiles:
         #: offsets of the producer snapshots that exist
         self.snapshots: list[int] = []
         self._unsynced: list[str] = []
+        # By the latest flush, which may not have got to them yet.
+        self._taken: list[str] = []
+        # What an earlier run, or the start, has changed is not known.
+        self._folders: tuple[str, ...] = (path, parent_of(path))
 
     def move_to(self, path: str) -> None:
         """The folder has another name from here on."""
-        self._unsynced = [path + unsynced.removeprefix(self._path) for unsynced in self._unsynced]
+        unsynced = self._taken + self._unsynced
+        self._taken, self._unsynced = [], [path + name.removeprefix(self._path) for name in unsynced]
         self._path = path
+        self._folders = (path, parent_of(path))
 
     # -- topic id
 
@@ -56,7 +62,7 @@ class SideFiles:
             except MalformedFile as error:
                 set_aside(self._disk, path, now_ms, str(error))
         write_new(self._disk, path, encode_partition_metadata(topic_id), sync=False)
-        self._unsynced.append(path)
+        self._written(path)
 
     # -- epochs
 
@@ -67,7 +73,7 @@ class SideFiles:
         write_new(self._disk, path + ".tmp", encode_epochs(epochs.entries()), sync=False)
         self._disk.rename(path + ".tmp", path)
         epochs.dirty = False
-        self._unsynced.append(path)
+        self._written(path)
 
     # -- producer snapshots
 
@@ -82,7 +88,7 @@ class SideFiles:
         path = self.snapshot_path(offset)
         write_new(self._disk, path, producers.encode(), sync=False)
         self.snapshots.append(offset)
-        self._unsynced.append(path)
+        self._written(path)
 
     def found_unsynced(self, offsets: Iterable[int]) -> None:
         """Snapshots that loading has written."""
@@ -108,18 +114,30 @@ class SideFiles:
 
     # -- flush
 
-    def sync(self) -> None:
-        """Make durable what was written since the last time, and the names of everything in the folder."""
+    def names_changed(self) -> None:
+        """A file was made in the folder: the next flush makes its name durable."""
+        self._folders = self._folders or (self._path,)
+
+    def _written(self, path: str) -> None:
+        self._unsynced.append(path)
+        self.names_changed()
+
+    def take_unsynced(self, *, again: bool = False) -> tuple[Sequence[str], Sequence[str]]:
+        """The files written since the last time, and the folders in which names have changed: the caller fsyncs them.
+        `again`: with all that may be under way in another flush."""
+        # Perhaps on a thread: what is added meanwhile is in one of the two lists.
         unsynced, self._unsynced = self._unsynced, []
-        for path in dict.fromkeys(unsynced):
-            try:
-                file = self._disk.open(path)
-            except FileNotFoundError:
-                # Retired or truncated away since; the fsync of the folder covers that.
-                continue
-            try:
-                file.fsync()
-            finally:
-                file.close()
-        self._disk.fsync_dir(self._path)
-        self._disk.fsync_dir(parent_of(self._path))
+        folders, self._folders = self._folders, ()
+        if again:
+            unsynced = self._taken + unsynced
+            folders = (self._path, parent_of(self._path))
+        self._taken = list(dict.fromkeys(unsynced))
+        return self._taken, folders
+
+    def sync(self) -> None:
+        """Make all side files and names durable now."""
+        paths, folders = self.take_unsynced(again=True)
+        for path in paths:
+            sync_path(self._disk, path)
+        for folder in folders:
+            self._disk.fsync_dir(folder)

@@ -89,6 +89,13 @@ class TxnIndex:
         self._count = count
         self._last_offset = self._entry(count - 1).last_offset if count else -1
 
+    def take_unsynced(self) -> File | None:
+        """The file, if it has changed since the last time: the caller fsyncs it."""
+        if not self._unsynced:
+            return None
+        self._unsynced = False
+        return self._open()
+
     def fsync(self) -> None:
         if self._unsynced:
             # Before the call: what is written beside it is for the next time.

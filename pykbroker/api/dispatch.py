@@ -63,7 +63,8 @@ class Row:
         _ = wire.response
         module = importlib.import_module(f"pykbroker.api.{api.module}")
         self.handle: Callable[[RequestContext, Any], Any] = module.handle
-        #: answers a frame without decoding it as a whole, or returns None: the hottest shapes of the hottest APIs
+        #: answers a frame without decoding it as a whole, now or later, or returns None: the hottest shapes of the
+        #: hottest APIs
         self.handle_frame: Callable[[RequestContext, memoryview, int], Any] | None = getattr(
             module, "handle_frame", None
         )
@@ -122,6 +123,8 @@ class Dispatcher:
             if row.handle_frame is not None and self.throttle is None:
                 answer = self._run(row, row.handle_frame, ctx, frame, position)
                 if answer is not None:
+                    if type(answer) is not list and isinstance(answer, asyncio.Future):
+                        return PendingAnswer(self, row, ctx, answer)
                     return self._answered(row, ctx, answer)
             request, _ = row.decode(frame, position, version)
         except DecodeError as error:

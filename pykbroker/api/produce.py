@@ -19,6 +19,7 @@ from pykbroker.metadata.names import INTERNAL_TOPICS
 from pykbroker.net.connection import CloseConnection
 from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import Operation, Resource
+from pykbroker_log.results import AppendInfo
 from pykbroker_log.validate import NotOneBatch, RecordErrors
 from pykbroker_wire import produce_single
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -58,13 +59,13 @@ _ACKS = (-1, 0, 1)
 _NONE = ErrorCode.NONE
 #: Shared by all answers that name no leader; never changed.
 _NO_LEADER = LeaderIdAndEpoch()
-#: A request that asks for acks=all where the high watermark does not move at once waits in one of these.
+#: Partition, last offset, and its answer, which is not true yet.
 _Waiting = list[tuple[Partition, int, PartitionProduceResponse]]
 
 
 def handle_frame(
     ctx: RequestContext, frame: memoryview, position: int
-) -> list[bytes | bytearray | memoryview] | ProduceResponse | None:
+) -> list[bytes | bytearray | memoryview] | ProduceResponse | asyncio.Future[Any] | None:
     """A request for one partition, without building messages when all goes well; None: `handle` decides.
 
     No append was tried when it returns None, so that what is unusual about a request is judged in one place only.
@@ -73,7 +74,7 @@ def handle_frame(
     single = produce_single.parse(frame, position, version)
     if single is None:
         return None
-    acks, _, topic, index, records, transactional_id = single
+    acks, timeout_ms, topic, index, records, transactional_id = single
     services: BrokerServices = ctx.services
     if type(topic) is bytes:
         image = services.metadata.image.topics.by_id.get(topic)
@@ -90,7 +91,7 @@ def handle_frame(
     ):
         return None
     partition = services.replicas.find(name, index)
-    if partition is None or (acks == -1 and not partition.commits_at_once):
+    if partition is None or (acks == -1 and not partition.is_alone):
         return None
     guard: object | None = None
     if transactional_id is not None or records[_ATTRIBUTES_AT] & _TRANSACTIONAL:
@@ -107,11 +108,39 @@ def handle_frame(
         else:
             answer.name = name
         return _with_endpoints(ctx, ProduceResponse(responses=[answer]))
+    if info.last_offset >= partition.owed_from:
+        return _when_flushed(ctx, partition, topic, info, acks, timeout_ms)
     return [
         produce_single.encode_answer(
             ctx.correlation_id, topic, index, info.first_offset, info.log_append_time_ms, info.log_start_offset
         )
     ]
+
+
+def _when_flushed(
+    ctx: RequestContext, partition: Partition, topic: bytes | str, info: AppendInfo, acks: int, timeout_ms: int
+) -> asyncio.Future[Any]:
+    """The answer of `handle_frame` that a flush is owed before. As in Apache Kafka that may take its time, and the
+    request's timeout begins behind it."""
+    future: asyncio.Future[Any] = ctx.broker.runtime.loop.create_future()
+
+    def flushed(code: ErrorCode) -> None:
+        if future.done():
+            return
+        if not code and (acks != -1 or partition.high_watermark > info.last_offset):
+            place = topic, partition.index
+            times = info.first_offset, info.log_append_time_ms, info.log_start_offset
+            future.set_result([produce_single.encode_answer(ctx.correlation_id, *place, *times)])
+            return
+        # The partition was taken away, or has got another replica to wait for.
+        answer = _answer(partition.index, info)
+        named = {"topic_id": topic} if type(topic) is bytes else {"name": topic}
+        response = ProduceResponse(responses=[TopicProduceResponse(partition_responses=[answer], **named)])
+        wait = _Wait(ctx, acks, timeout_ms, response, [(partition, info.last_offset, answer)], future)
+        wait.begin() if not code else wait.finish(partition, answer, code)
+
+    partition.when_flushed(info.last_offset + 1, flushed)
+    return future
 
 
 def handle(ctx: RequestContext, request: ProduceRequest) -> Any:
@@ -175,16 +204,11 @@ def append(
                 failed = True
                 answers.append(_failure(ctx, name, index, error, partition))
                 continue
-            answer = PartitionProduceResponse(
-                index=index,
-                base_offset=info.first_offset,
-                log_append_time_ms=info.log_append_time_ms,
-                log_start_offset=info.log_start_offset,
-                current_leader=_NO_LEADER,
-            )
+            answer = _answer(index, info)
             answers.append(answer)
-            if acks == -1 and partition.high_watermark <= info.last_offset:
-                waiting.append((partition, info.last_offset + 1, answer))
+            last = info.last_offset
+            if (acks == -1 and partition.high_watermark <= last) or last >= partition.owed_from:
+                waiting.append((partition, last, answer))
         if answers:
             topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
     if acks == 0:
@@ -193,7 +217,7 @@ def append(
         return None
     response = ProduceResponse(responses=topics)
     if waiting:
-        return _wait(ctx, request, response, waiting)
+        return _Wait(ctx, acks, request.timeout_ms, response, waiting).begin()
     return _with_endpoints(ctx, response) if failed else response
 
 
@@ -214,6 +238,16 @@ def _judge(ctx: RequestContext, request: ProduceRequest) -> tuple[ErrorCode, boo
 def _each_once(asked: list[PartitionProduceData]) -> Iterable[PartitionProduceData]:
     """Of a partition that stands there twice the last one counts."""
     return {one.index: one for one in asked}.values()
+
+
+def _answer(index: int, info: AppendInfo) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index,
+        base_offset=info.first_offset,
+        log_append_time_ms=info.log_append_time_ms,
+        log_start_offset=info.log_start_offset,
+        current_leader=_NO_LEADER,
+    )
 
 
 def _failure(
@@ -276,32 +310,60 @@ def _with_endpoints(ctx: RequestContext, response: ProduceResponse) -> ProduceRe
     return response
 
 
-def _wait(
-    ctx: RequestContext, request: ProduceRequest, response: ProduceResponse, waiting: _Waiting
-) -> asyncio.Future[ProduceResponse]:
-    """acks=all: one future for the request, done when every partition has committed or failed, or its time is up."""
-    loop = ctx.broker.runtime.loop
-    future: asyncio.Future[ProduceResponse] = loop.create_future()
-    open_answers: dict[int, PartitionProduceResponse] = {id(answer): answer for _, _, answer in waiting}
+class _Wait:
+    """An answer that is not true yet: first the flushes that are owed, however long they take, as Apache Kafka's
+    append does; then with acks=all every partition has to commit, for which the request gives it time."""
 
-    def finished(partition: Partition | None, answer: PartitionProduceResponse, code: ErrorCode) -> None:
-        if open_answers.pop(id(answer), None) is None:
+    def __init__(
+        self,
+        ctx: RequestContext,
+        acks: int,
+        timeout_ms: int,
+        response: ProduceResponse,
+        waiting: _Waiting,
+        future: asyncio.Future[Any] | None = None,
+    ) -> None:
+        self._ctx = ctx
+        self._acks = acks
+        self._timeout_ms = timeout_ms
+        self._response = response
+        self._waiting = waiting
+        self._loop = ctx.broker.runtime.loop
+        self._future = future if future is not None else self._loop.create_future()
+        self._unflushed = len(waiting)
+        self._open = {id(answer): answer for _, _, answer in waiting}
+
+    def begin(self) -> asyncio.Future[Any]:
+        for partition, last, answer in self._waiting:
+            partition.when_flushed(last + 1, functools.partial(self._flushed, partition, answer))
+        return self._future
+
+    def _flushed(self, partition: Partition, answer: PartitionProduceResponse, code: ErrorCode) -> None:
+        if code or self._acks != -1:
+            self.finish(partition, answer, code)
+        self._unflushed -= 1
+        if not self._unflushed and self._open:
+            self._await_commits()
+
+    def _await_commits(self) -> None:
+        for partition, last, answer in self._waiting:
+            if id(answer) in self._open:
+                partition.when_committed(last + 1, functools.partial(self.finish, partition, answer))
+        if not self._future.done():
+            timer = self._loop.call_later(max(0, self._timeout_ms) / 1000, self._expired)
+            self._future.add_done_callback(lambda _: timer.cancel())
+
+    def finish(self, partition: Partition | None, answer: PartitionProduceResponse, code: ErrorCode) -> None:
+        if self._open.pop(id(answer), None) is None:
             return
-        if not code and partition is not None and not partition.has_enough_replicas:
+        if not code and self._acks == -1 and partition is not None and not partition.has_enough_replicas:
             # The replica set shrank meanwhile, and that is why it is committed.
             code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         if code:
             _fail(answer, KafkaError(code))
-        if not open_answers and not future.done():
-            future.set_result(_with_endpoints(ctx, response))
+        if not self._open and not self._future.done():
+            self._future.set_result(_with_endpoints(self._ctx, self._response))
 
-    def expired() -> None:
-        for answer in list(open_answers.values()):
-            finished(None, answer, ErrorCode.REQUEST_TIMED_OUT)
-
-    for partition, offset, answer in waiting:
-        partition.when_committed(offset, functools.partial(finished, partition, answer))
-    if not future.done():
-        timer = loop.call_later(max(0, request.timeout_ms) / 1000, expired)
-        future.add_done_callback(lambda _: timer.cancel())
-    return future
+    def _expired(self) -> None:
+        for answer in list(self._open.values()):
+            self.finish(None, answer, ErrorCode.REQUEST_TIMED_OUT)

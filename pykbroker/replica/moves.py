@@ -450,7 +450,7 @@ class Moves:
                 raise KafkaError(
                     ErrorCode.CORRUPT_MESSAGE, f"{log.path}: no batch between {copy.log_end_offset} and the log's end"
                 )
-            if log.recovery_point > copy.recovery_point or log.config.flush_messages != MAX_INT64:
+            if log.recovery_point > copy.recovery_point or move.partition.promises_flush:
                 # What was promised to be durable stays so. On the loop, for nothing may be appended meanwhile; it is
                 # little, and of a log that is not flushed all the time it is nothing.
                 copy.flush()

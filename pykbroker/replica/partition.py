@@ -6,6 +6,10 @@ partitions exist (table.py).
 
 Invariants: leader epoch only rises; the high watermark never moves back in a leader epoch;
 acks=all is refused before the append while the ISR is below min.insync.replicas.
+
+flush.messages is a promise about what is acknowledged and read. The append that reaches it owes a flush (flusher.py),
+and so does every one after it until that is done. `owed_from` is where they begin: nothing from there on is answered,
+whatever its acks (`when_flushed`), nor passed by the high watermark.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from pykbroker.replica.isr import high_watermark
-from pykbroker_log.log_config import MAX_INT64, AppendOrigin, StorageError
+from pykbroker_log.log_config import MAX_INT64, AppendOrigin, LogConfig, StorageError
 from pykbroker_log.partition_log import AppendInfo, PartitionLog, ReadResult
 from pykbroker_log.producers import ActiveProducer, BatchMetadata
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: Where the appends that owe a flush begin when there are none.
+NEVER = MAX_INT64
 Committed = Callable[[ErrorCode], None]
 #: How many bytes became readable, where nobody counted them: worth reading again for everyone.
 ENOUGH = 1 << 62
@@ -40,6 +46,7 @@ class Partition:
     __slots__ = (
         "_alone",
         "_commit_waiters",
+        "_flush_waiters",
         "_followers",
         "_log",
         "_recovery",
@@ -52,7 +59,9 @@ class Partition:
         "leader_epoch",
         "leader_id",
         "offline",
+        "owed_from",
         "partition_epoch",
+        "promises_flush",
         "replicas",
         "table",
         "topic",
@@ -81,6 +90,11 @@ class Partition:
         self._recovery: list[Callable[[], None]] | None = None
         self._followers: dict[int, int] = {}
         self._alone = False
+        #: flush.messages is set, or what it demands is under way
+        self.promises_flush = False
+        #: the first offset that must not be answered before it is flushed
+        self.owed_from = NEVER
+        self._flush_waiters: list[tuple[int, Committed]] = []
         self._commit_waiters: list[tuple[int, int, Committed]] = []
         self._sequence = 0
 
@@ -100,6 +114,10 @@ class Partition:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self}: its log is being recovered")
             log = self._log = self.table.open_log(self)
             self._begin_epoch(log)
+            self.configure(log.config)
+            if self.promises_flush:
+                # What a killed process has left is in the page cache only.
+                self._owe_flush(log, max(log.high_watermark, log.recovery_point))
             self._advance()
         return log
 
@@ -108,8 +126,11 @@ class Partition:
         return self._log
 
     def log_moved(self, log: PartitionLog) -> None:
-        """The same records, in another directory: nobody who waits or reads needs to know."""
+        """The same records, in another directory, and what was owed a flush is flushed there: nobody who waits or reads
+        needs to know."""
         self._log = log
+        if self.owed_from != NEVER:
+            self._flushed()()
 
     @property
     def high_watermark(self) -> int:
@@ -191,8 +212,8 @@ class Partition:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self}: this node is not its leader")
 
     @property
-    def commits_at_once(self) -> bool:
-        """The leader is its whole ISR: what it appends is committed when it is written."""
+    def is_alone(self) -> bool:
+        """The leader is its whole ISR: what it appends is committed when it is written, unless it owes a flush."""
         return self._alone
 
     @property
@@ -233,14 +254,11 @@ class Partition:
                 verification=verification,
                 transaction_version=transaction_version,
             )
-            if log.config.flush_messages != MAX_INT64 and (
-                log.log_end_offset - log.recovery_point >= log.config.flush_messages
-            ):
-                # flush.messages is a promise about what is acknowledged, so it is kept before the answer: this blocks.
-                log.flush()
         except StorageError as error:
             raise self.storage_failed(error) from error
         if not info.duplicate:
+            if self.promises_flush:
+                self._owe_flush(log, info.first_offset)
             table = self.table
             size = info.byte_count
             table.messages_in.value += info.record_count
@@ -301,10 +319,11 @@ class Partition:
         if log is None or not self.is_leader:
             return
         current = log.high_watermark
-        if self._alone:
-            reached = log.log_end_offset
-        else:
-            reached = high_watermark(current, log.log_end_offset, self._followers, self.isr, self.leader_id)
+        reached = log.log_end_offset
+        if self.owed_from < reached:
+            reached = self.owed_from
+        if not self._alone:
+            reached = high_watermark(current, reached, self._followers, self.isr, self.leader_id)
         if reached <= current:
             return
         if self.fetch_waiters:
@@ -336,11 +355,58 @@ class Partition:
             heapq.heappush(self._commit_waiters, (offset, self._sequence, callback))
 
     def _fail_waiters(self, code: ErrorCode) -> None:
+        unflushed, self._flush_waiters = self._flush_waiters, []
+        for _, callback in unflushed:
+            callback(code)
         waiters, self._commit_waiters = self._commit_waiters, []
         for _, _, callback in sorted(waiters, key=lambda entry: entry[1]):
             callback(code)
         if self.fetch_waiters:
             self.table.changed(self, ENOUGH, ENOUGH)
+
+    # -- flush --------------------------------------------------------------------------------------------------------
+
+    def configure(self, config: LogConfig) -> None:
+        """The topic's configuration. What is owed already is still flushed."""
+        if self._log is not None:
+            self._log.config = config
+            self.promises_flush = config.flush_messages != MAX_INT64 or self.owed_from != NEVER
+
+    def _owe_flush(self, log: PartitionLog, offset: int) -> None:
+        """What was appended from `offset` on may be too much to be unflushed."""
+        if self.owed_from == NEVER and log.log_end_offset - log.recovery_point >= log.config.flush_messages:
+            self.owed_from = offset
+            self.table.flusher.want(log, self._flushed)
+
+    def _flushed(self) -> Callable[[], None]:
+        log = self._log
+        self.owed_from = NEVER
+        if log is not None:
+            # What was appended meanwhile may be enough for the next flush.
+            self._owe_flush(log, log.recovery_point)
+        return self._tell_flushed
+
+    def _tell_flushed(self) -> None:
+        log = self._log
+        if log is None:
+            return
+        self.configure(log.config)
+        self._advance()
+        waiters, self._flush_waiters = self._flush_waiters, []
+        for waiter in waiters:
+            if waiter[0] <= self.owed_from:
+                waiter[1](ErrorCode.NONE)
+            else:
+                self._flush_waiters.append(waiter)
+
+    def when_flushed(self, offset: int, callback: Committed) -> None:
+        """Call back once nothing before `offset` owes a flush any more (at once if so), or with why it will not be."""
+        if self._log is None:
+            callback(ErrorCode.KAFKA_STORAGE_ERROR if self.offline else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif offset <= self.owed_from:
+            callback(ErrorCode.NONE)
+        else:
+            self._flush_waiters.append((offset, callback))
 
     # -- read ---------------------------------------------------------------------------------------------------------
 

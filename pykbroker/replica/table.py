@@ -19,6 +19,7 @@ from pykbroker.metadata.image import DIRECTORY_UNASSIGNED, ConfigResource, Metad
 from pykbroker.metadata.names import INTERNAL_TOPICS
 from pykbroker.replica.deadlines import Deadlines
 from pykbroker.replica.directories import Directories
+from pykbroker.replica.flusher import Flusher
 from pykbroker.replica.log_metrics import log_gauges
 from pykbroker.replica.moves import Moves
 from pykbroker.replica.partition import Partition
@@ -58,6 +59,7 @@ class ReplicaTable:
         self.runtime = runtime
         self.config = config
         self.node_id = node_id
+        self.flusher = Flusher(runtime, metrics, self.directory_failed)
         self.directories = Directories(runtime, log_dirs, metrics, self.directory_failed)
         self.directories.cordoned = config.cordoned_log_dirs
         self.moves = Moves(self, metrics)
@@ -171,9 +173,7 @@ class ReplicaTable:
             if resource_type == ConfigResource.TOPIC:
                 self._topic_configs.pop(name, None)
                 for partition in self._partitions.get(name, {}).values():
-                    log = partition.log_if_open
-                    if log is not None:
-                        log.config = self.topic_config(name)
+                    partition.configure(self.topic_config(name))
 
     def reconfigure(self, config: Config) -> None:
         """The broker's configuration, which is behind every topic's, changed: it acts at once on open logs."""
@@ -182,9 +182,9 @@ class ReplicaTable:
         expiration_ms = config.int("producer.id.expiration.ms")
         verify = config.bool("transaction.partition.verification.enable")
         for partition in self:
+            partition.configure(self.topic_config(partition.topic))
             log = partition.log_if_open
             if log is not None:
-                log.config = self.topic_config(partition.topic)
                 log.producers.expiration_ms = expiration_ms
                 log.producers.verify = verify
         self.recovery.fill()

@@ -41,7 +41,6 @@ class Upkeep:
         self._replicas = replicas
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._busy: set[str] = set()
-        self._flushing: set[PartitionLog] = set()
         self._stopped = False
         # Segments have left a log, and its start is not durable yet.
         self._starts_wanted = False
@@ -143,6 +142,10 @@ class Upkeep:
                     task(log, now_ms)
                 except StorageError as error:
                     self._replicas.directory_failed(error)
+                except BaseException:
+                    # A bug, but not the end of these visits.
+                    self._busy.discard(name)
+                    raise
             if self._stopped:
                 return
             if count == PER_TURN:
@@ -177,22 +180,17 @@ class Upkeep:
     # -- flush --------------------------------------------------------------------------------------------------------
 
     def _flush_due(self) -> None:
-        now_ms = self._runtime.now_ms()
-        for partition in self._replicas:
-            log = partition.log_if_open
-            if log is not None and not partition.offline and log not in self._flushing and log.flush_due(now_ms):
-                self.flush(log)
+        self._visit("flush", self._flush_if_due)
+
+    def _flush_if_due(self, log: PartitionLog, now_ms: int) -> None:
+        if log.flush_due(now_ms):
+            self._replicas.flusher.want(log)
 
     def flush(self, log: PartitionLog) -> asyncio.Future[None]:
-        """Make a log durable on a thread."""
-        self._flushing.add(log)
+        """Make a log durable on a thread, for one caller."""
         future = self._runtime.run_blocking(log.flush)
-        future.add_done_callback(lambda done: self._flushed(log, done))
+        future.add_done_callback(self._check)
         return future
-
-    def _flushed(self, log: PartitionLog, done: asyncio.Future[None]) -> None:
-        self._flushing.discard(log)
-        self._check(done)
 
 
 def _remove_expired(log: PartitionLog, now_ms: int) -> None:

@@ -7,13 +7,11 @@ import pathlib
 
 import pytest
 
-from pykbroker_log.deletion import delete_files
 from pykbroker_log.disk import OsDisk
 from pykbroker_log.log_config import LogConfig, StorageError
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_log.partition_log import PartitionLog
-from pykbroker_log.side_files import SideFiles
-from tests.log.helpers import NOW, append, batch, check_consistent, open_log, values
+from tests.log.helpers import NOW, append, check_consistent, open_log, values
 
 
 def start(**config: int) -> tuple[MemoryDisk, PartitionLog]:
@@ -126,43 +124,6 @@ def test_a_truncation_that_fails_is_final() -> None:
         log.truncate_to(1)
     with pytest.raises(StorageError):
         append(log, b"three")
-
-
-def test_a_flush_that_a_truncation_overtakes_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, log = start()
-    sync = SideFiles.sync
-
-    def overtaken(side: SideFiles) -> None:
-        sync(side)
-        monkeypatch.setattr(SideFiles, "sync", sync)
-        log.truncate_to(1)
-        log.append_as_leader(batch(b"other"), leader_epoch=1, now_ms=NOW)
-
-    monkeypatch.setattr(SideFiles, "sync", overtaken)
-    log.flush()
-    assert log.recovery_point <= 1
-    log.flush()
-    assert log.recovery_point == 2
-
-
-def test_a_flush_whose_files_retention_closes_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    disk = MemoryDisk()
-    log = open_log(disk, config=LogConfig(segment_bytes=100, retention_bytes=0, file_delete_delay_ms=0))
-    for _ in range(4):
-        append(log, b"x" * 20)
-    sync = SideFiles.sync
-
-    def meanwhile(side: SideFiles) -> None:
-        sync(side)
-        assert log.retire(NOW) == 4
-        # Not yet: the flush holds on to the files.
-        assert disk.exists("data/t-0/00000000000000000000.log")
-
-    monkeypatch.setattr(SideFiles, "sync", meanwhile)
-    log.flush()
-    assert log.recovery_point == 4
-    delete_files(disk, log.purge(NOW))
-    assert not disk.exists("data/t-0/00000000000000000000.log")
 
 
 class FlushesBeside(OsDisk):

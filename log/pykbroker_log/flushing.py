@@ -1,0 +1,108 @@
+"""How much of a log is durable, and the passes that make more of it durable.
+
+A pass (`Flush`) has three steps: `PartitionLog.begin_flush` collects what has to be fsynced, on the thread that
+appends; `sync` does it, for the passes of many logs at once and on any thread; `PartitionLog.end_flush` lets it count.
+Responsible for: the recovery point, what a pass covers, the order of its calls. Not responsible for when a log is
+flushed, or on which thread (the caller).
+
+State and invariants:
+* The recovery point: everything before it has been fsynced, with the names that lead to it. It rises when a pass ends
+  and sinks when a truncation begins, before the disk is touched.
+* A truncation starts a new generation. A pass of an older one does not count: what it covered may have been cut off,
+  and something else written there.
+* First what is to be covered is noted, then the files that hold it: what is appended beside it is fsynced too, and not
+  counted.
+* A file that its owner closes under a pass is left out. It was retired, replaced or cut off: nothing in it is promised
+  any more, or the one who closed it has made it durable.
+* After any other error nothing of the pass counts and no fsync is tried again: the kernel has forgotten what it could
+  not write, and would report success.
+* Two passes of one log do not overlap, or the later one would count on names that the earlier one has yet to fsync.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pykbroker_log.disk import Disk, File
+
+
+class Flush:
+    """One pass over one log."""
+
+    __slots__ = ("end_offset", "files", "folders", "generation", "missing", "paths")
+
+    def __init__(
+        self,
+        generation: int,
+        end_offset: int,
+        paths: Sequence[str],
+        folders: Sequence[str],
+        files: Sequence[File],
+    ) -> None:
+        self.generation = generation
+        #: everything before it is durable when the pass is over
+        self.end_offset = end_offset
+        #: files that nobody holds open, and folders in which names have changed
+        self.paths = paths
+        self.folders = folders
+        #: files that the log holds open
+        self.files = files
+        #: its folder was gone: deleted, or somebody took it away
+        self.missing: OSError | None = None
+
+
+class Flushing:
+    """Of one log."""
+
+    __slots__ = ("_bound", "_reached", "generation", "last_ms")
+
+    def __init__(self, now_ms: int = 0, recovery_point: int = 0) -> None:
+        self.generation = 0
+        # A pass may end on a thread: generation and offset are published in one assignment.
+        self._reached = (0, recovery_point)
+        # What a pass of an older generation can have reached at most.
+        self._bound = 0
+        #: when the log was last flushed, or seen without anything to flush, wall-clock milliseconds
+        self.last_ms = now_ms
+
+    @property
+    def recovery_point(self) -> int:
+        generation, offset = self._reached
+        return offset if generation == self.generation else min(offset, self._bound)
+
+    def end(self, flush: Flush) -> None:
+        """The pass has done its work."""
+        if flush.generation == self.generation:
+            self._reached = (flush.generation, max(flush.end_offset, self.recovery_point))
+
+    def cut(self, offset: int) -> None:
+        """A truncation begins: nothing from `offset` on is durable."""
+        self._bound = min(self.recovery_point, offset)
+        self.generation += 1
+        self._reached = (self.generation, self._bound)
+
+
+def sync(disk: Disk, log_dir: str, flushes: Sequence[Flush]) -> None:
+    """Do what the passes of logs in one directory have to do; blocks. Raises OSError: then none of them counts."""
+    files = [file for flush in flushes for file in flush.files]
+    opened: list[File] = []
+    try:
+        for path in (path for flush in flushes for path in flush.paths):
+            try:
+                opened.append(disk.open(path))
+            except FileNotFoundError:
+                # Retired or truncated away since; the fsync of the folder covers that.
+                continue
+        disk.fsync_files([*opened, *files])
+    finally:
+        for file in opened:
+            file.close()
+    for flush in flushes:
+        for folder in flush.folders:
+            if folder != log_dir:
+                try:
+                    disk.fsync_dir(folder)
+                except FileNotFoundError as error:
+                    flush.missing = error
+    if any(log_dir in flush.folders for flush in flushes):
+        disk.fsync_dir(log_dir)

@@ -1,0 +1,140 @@
+"""Rounds of fsync: whoever wants a log durable waits for the next one, and all who wait for it share it.
+
+One lane per log directory for flushes that requests wait for, and one for those that nobody does (a segment that ended,
+flush.ms), which may take long. While the round of a lane is on its thread the wants of others collect, and are the next
+round. Responsible for rounds, and for telling one place when a directory's disk fails. Not responsible for when a
+log is to be flushed (partition.py, upkeep.py) nor for what has to be fsynced (log/flushing.py).
+
+Invariants:
+* A log is in one round at a time: a want that comes while it is in one is for the next, because what was appended last
+  may have missed this one.
+* `then` runs on the loop when everything is durable that was in the log at the want. It never runs when that is not so:
+  the log was closed, or its directory failed, and those who waited are told by whoever does that.
+* What those who waited do with the news (answer requests) comes when the next round is under way: `then` may want a
+  flush again, and returns what is to be told.
+* After a failed round the directory is offline. None of its files is fsynced again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from pykbroker_log.disk import parent_of
+from pykbroker_log.flushing import Flush, sync
+from pykbroker_log.log_config import StorageError
+from pykbroker_log.partition_log import PartitionLog
+from pykbroker_wire.errors import KafkaError
+
+if TYPE_CHECKING:
+    from pykbroker.metrics.registry import Metrics
+    from pykbroker.runtime import Runtime
+
+logger = logging.getLogger(__name__)
+
+Then = Callable[[], Callable[[], None]]
+
+
+class _Pass(NamedTuple):
+    log: PartitionLog
+    flush: Flush
+    then: Then | None
+
+
+class _Lane:
+    """Of one directory."""
+
+    __slots__ = ("log_dir", "running", "scheduled", "waiting")
+
+    def __init__(self, log_dir: str) -> None:
+        self.log_dir = log_dir
+        self.waiting: dict[PartitionLog, Then | None] = {}
+        #: a round is on its thread
+        self.running = False
+        self.scheduled = False
+
+
+class Flusher:
+    def __init__(self, runtime: Runtime, metrics: Metrics, failed: Callable[[StorageError], None]) -> None:
+        """`failed`: told of each round that did."""
+        self._runtime = runtime
+        self._failed = failed
+        self._lanes: dict[tuple[str, bool], _Lane] = {}
+        self._in_round: set[PartitionLog] = set()
+        name = "kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs"
+        self._flushes = metrics.counter(name)
+        self._time_ms = metrics.counter("kafka.log:type=LogFlushStats,name=LogFlushTotalTimeMs")
+
+    def want(self, log: PartitionLog, then: Then | None = None) -> None:
+        """Make durable what the log holds now; `then` says that somebody waits."""
+        key = parent_of(log.path), then is not None
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = _Lane(key[0])
+        lane.waiting[log] = then
+        if not lane.running and not lane.scheduled:
+            lane.scheduled = True
+            # At the end of this turn: what other requests append in it joins the round.
+            self._runtime.loop.call_soon(self._start, lane)
+
+    def _start(self, lane: _Lane) -> None:
+        lane.scheduled = False
+        if lane.running:
+            return
+        passes: list[_Pass] = []
+        for log in [log for log in lane.waiting if log not in self._in_round]:
+            then = lane.waiting.pop(log)
+            try:
+                passes.append(_Pass(log, log.begin_flush(), then))
+            except KafkaError:
+                # Closed: those who wait have been told.
+                continue
+            except StorageError as error:
+                # It failed before, and has nobody told yet, perhaps.
+                self._failed(error)
+        if not passes:
+            return
+        lane.running = True
+        self._in_round.update(each.log for each in passes)
+        flushes = [each.flush for each in passes]
+        begin = self._runtime.loop.time()
+        future = self._runtime.run_blocking(sync, self._runtime.disk, lane.log_dir, flushes)
+        future.add_done_callback(partial(self._ended, lane, passes, begin))
+
+    def _ended(self, lane: _Lane, passes: list[_Pass], begin: float, done: asyncio.Future[None]) -> None:
+        lane.running = False
+        self._in_round.difference_update(each.log for each in passes)
+        if done.cancelled():
+            return
+        self._flushes.value += len(passes)
+        self._time_ms.value += round((self._runtime.loop.time() - begin) * 1000)
+        error = done.exception()
+        if error is not None:
+            self._end_badly(lane, passes, error)
+            return
+        for each in passes:
+            try:
+                each.log.end_flush(each.flush)
+            except StorageError as failure:
+                self._failed(failure)
+                return
+        tell = [each.then() for each in passes if each.then is not None]
+        for other in self._lanes.values():
+            if other.log_dir == lane.log_dir and other.waiting:
+                self._start(other)
+        for news in tell:
+            news()
+
+    def _end_badly(self, lane: _Lane, passes: list[_Pass], error: BaseException) -> None:
+        if not isinstance(error, OSError):
+            logger.error("Log directory %s: a flush failed", lane.log_dir, exc_info=error)
+            error = OSError(str(error))
+        for other in self._lanes.values():
+            if other.log_dir == lane.log_dir:
+                other.waiting.clear()
+        for each in passes:
+            told = each.log.fail_flush(error)
+        self._failed(told)

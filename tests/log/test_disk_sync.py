@@ -1,0 +1,128 @@
+"""Fsync of many files at once on the real disk: each has its result, whatever the kernel offers."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pathlib
+import threading
+from collections.abc import Sequence
+
+import pytest
+
+from pykbroker_log import disk_sync
+from pykbroker_log.disk import File, OsDisk
+
+
+def some_files(disk: OsDisk, folder: pathlib.Path, count: int) -> list[File]:
+    files: list[File] = [disk.open(f"{folder}/{number}", create=True) for number in range(count)]
+    for file in files:
+        file.pwritev([b"x" * 300], 0)
+    return files
+
+
+@pytest.fixture(params=["together", "one by one"])
+def disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> OsDisk:
+    if request.param == "one by one":
+        monkeypatch.setattr(disk_sync, "_numbers", None)
+    return OsDisk(max_open_files=20)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 150])
+def test_files_are_fsynced_however_many(disk: OsDisk, tmp_path: pathlib.Path, count: int) -> None:
+    files = some_files(disk, tmp_path, count)
+    disk.fsync_files(files)
+    disk.fsync_files(files)
+    assert all(file.pread(300, 0) == b"x" * 300 for file in files)
+
+
+def test_closed_files_are_left_out(disk: OsDisk, tmp_path: pathlib.Path) -> None:
+    files = some_files(disk, tmp_path, 5)
+    for number in (0, 3):
+        files[number].close()
+    disk.fsync_files(files)
+    for file in files:
+        file.close()
+    disk.fsync_files(files)
+
+
+def test_a_file_that_vanished_is_an_error(disk: OsDisk, tmp_path: pathlib.Path) -> None:
+    """Its descriptor was closed to make room, and then somebody deleted it: that is no file that its owner closed."""
+    files = some_files(disk, tmp_path, 60)
+    for path in tmp_path.iterdir():
+        path.unlink()
+    with pytest.raises(FileNotFoundError):
+        disk.fsync_files(files)
+
+
+def test_the_one_that_failed_is_named(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = OsDisk()
+    files = some_files(disk, tmp_path, 4)
+
+    def fails(context: disk_sync.Context, descriptors: Sequence[int]) -> list[int]:
+        return [0, errno.EIO, 0, 0]
+
+    monkeypatch.setattr(disk_sync.Context, "fdatasync", fails)
+    with pytest.raises(OSError) as error:
+        disk.fsync_files(files)
+    assert (error.value.errno, error.value.filename) == (errno.EIO, f"{tmp_path}/1")
+
+
+def test_what_the_kernel_does_not_take_is_fsynced_otherwise(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = OsDisk()
+    files = some_files(disk, tmp_path, 3)
+    otherwise: list[str] = []
+    monkeypatch.setattr(disk_sync.Context, "fdatasync", lambda context, descriptors: [0, -1, -1])
+    monkeypatch.setattr(type(files[0]), "fsync", lambda file: otherwise.append(file._path))
+    disk.fsync_files(files)
+    assert otherwise == [f"{tmp_path}/1", f"{tmp_path}/2"]
+
+
+def test_no_more_contexts_is_no_failure(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = OsDisk()
+    files = some_files(disk, tmp_path, 3)
+
+    def none_left(*arguments: object) -> int:
+        raise BlockingIOError(errno.EAGAIN, "aio-max-nr")
+
+    monkeypatch.setattr(disk_sync.Context, "_call", none_left)
+    disk.fsync_files(files)
+    monkeypatch.undo()
+    disk.fsync_files(files)
+
+
+def test_threads_do_not_share_results(tmp_path: pathlib.Path) -> None:
+    disk = OsDisk(max_open_files=50)
+    files = some_files(disk, tmp_path, 40)
+    errors: list[BaseException] = []
+
+    def work(part: list[File]) -> None:
+        try:
+            for _ in range(10):
+                for file in part:
+                    file.pwritev([b"y"], 0)
+                disk.fsync_files(part)
+        except BaseException as error:  # noqa: BLE001  # told by the assertion
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(files[number::4],)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+
+
+@pytest.mark.skipif(disk_sync._numbers is None, reason="Linux has it, on common processors")
+def test_the_kernel_fsyncs_together_here(tmp_path: pathlib.Path) -> None:
+    descriptors = [os.open(tmp_path / str(number), os.O_RDWR | os.O_CREAT) for number in range(3)]
+    try:
+        context = disk_sync.Context()
+    except disk_sync.Unavailable:
+        pytest.skip("a sandbox forbids it")
+    assert context.fdatasync(descriptors) == [0, 0, 0]
+    assert context.fdatasync([descriptors[0], 10_000]) in ([0, -1], [0, errno.EBADF])
+    for descriptor in descriptors:
+        os.close(descriptor)
