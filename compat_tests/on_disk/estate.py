@@ -6,11 +6,14 @@ value, headers, producer and sequence, attributes, leader epoch; markers too.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from compat_tests.clients import NOW_MS, wait_until
+from compat_tests.clients import wait_until
 from compat_tests.differential.session import Session
+from pykbroker_wire.apis import ApiKey
+from pykbroker_wire.messages.api_versions import ApiVersionsRequest
 from pykbroker_wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from pykbroker_wire.messages.describe_producers import DescribeProducersRequest
 from pykbroker_wire.messages.describe_producers import TopicRequest as ProducersOf
@@ -82,6 +85,8 @@ class Asker:
     def __init__(self, bootstrap: str) -> None:
         self.session = Session("handover", bootstrap, {})
         self.ask = self.session.ask
+        #: What an earlier release serves is less.
+        self.serves = {api.api_key for api in self.ask(ApiVersionsRequest(), 0).api_keys}
 
     def close(self) -> None:
         self.session.close()
@@ -162,6 +167,8 @@ class Asker:
         return found
 
     def producers(self, topic: str, partition: int) -> list[tuple[int, ...]]:
+        if ApiKey.DESCRIBE_PRODUCERS not in self.serves:
+            return []
         request = DescribeProducersRequest(topics=[ProducersOf(name=topic, partition_indexes=[partition])])
         (found,) = self.ask(request).topics[0].partitions
         assert found.error_code == 0, found
@@ -212,13 +219,15 @@ class Asker:
         return {group: (kinds.get(group, "absent"), committed) for group, committed in offsets.items()}
 
     def transactions(self, ids: list[str]) -> dict[str, tuple[Any, ...]]:
+        if not ids:
+            return {}
         self.coordinated(1, ids)
 
         def described() -> Any:
             states = self.ask(DescribeTransactionsRequest(transactional_ids=ids)).transaction_states
             return states if not {s.error_code for s in states} & NO_COORDINATOR else None
 
-        states = self.until(described, "transactional ids are loaded") if ids else []
+        states = self.until(described, "transactional ids are loaded")
         listed = {t.transactional_id for t in self.ask(ListTransactionsRequest()).transaction_states}
         assert set(ids) <= listed, (ids, listed)
         return {
@@ -257,7 +266,7 @@ def _contents(asker: Asker, name: str, index: int) -> PartitionContents:
     end, _, epoch = asker.offset_at(name, index, LATEST)
     records = asker.read(name, index, start, end)
     stable, aborted = asker.aborted(name, index, start)
-    times = {0, NOW_MS, MAX_TIMESTAMP, *(r.timestamp for r in records[:: max(1, len(records) // 8)])}
+    times = {0, MAX_TIMESTAMP, *(r.timestamp for r in records[:: max(1, len(records) // 8)])}
     times |= {r.timestamp + 1 for r in records[-1:]}
     by_time = {when: asker.offset_at(name, index, when)[:2] for when in sorted(times)}
     producers = asker.producers(name, index)
@@ -312,3 +321,35 @@ def codecs(records: Iterable[Stored]) -> set[int]:
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) < 600 else text[:600] + "..."
+
+
+def manifest(found: Inventory, *, compacted: Iterable[str] = ()) -> dict[str, Any]:
+    """An inventory as JSON: records by their number and digest. Without producers, which expire."""
+    partitions = {}
+    for (topic, index), part in sorted(found.partitions.items()):
+        content: Any = sorted(latest(part.records).items(), key=repr) if topic in compacted else part.records
+        said: dict[str, Any] = {"end": part.end, "epochs": [list(entry) for entry in part.epochs]}
+        if topic not in compacted:
+            said |= {
+                "start": part.start,
+                "stable": part.stable,
+                "aborted": [list(entry) for entry in part.aborted],
+                "by_time": {str(when): list(answer) for when, answer in part.by_time.items()},
+                "records": len(part.records),
+            }
+        said["digest"] = hashlib.sha256(repr([tuple(record) for record in content]).encode()).hexdigest()
+        partitions[f"{topic}-{index}"] = said
+    groups = {
+        group: {"kind": kind, **{f"{topic}-{index}": list(said) for (topic, index), said in sorted(offsets.items())}}
+        for group, (kind, offsets) in sorted(found.groups.items())
+    }
+    transactions = {
+        name: [*state[:-1], [[topic, list(indexes)] for topic, indexes in state[-1]]]
+        for name, state in sorted(found.transactions.items())
+    }
+    return {
+        "topics": {name: [topic_id, configs] for name, (topic_id, configs) in sorted(found.topics.items())},
+        "partitions": partitions,
+        "groups": groups,
+        "transactions": transactions,
+    }

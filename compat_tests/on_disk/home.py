@@ -6,6 +6,7 @@ Both read the same file and the same directories; only one runs at a time.
 from __future__ import annotations
 
 import atexit
+import os
 import shutil
 import signal
 import subprocess
@@ -29,13 +30,21 @@ START_TIMEOUT_S = 90
 class Home:
     """Use as a context. `format`, then `start`; then `stop` or `kill`, and the next may `start`."""
 
-    def __init__(self, config: Mapping[str, str] | None = None, *, log_dirs: Sequence[str] = ("data",)) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, str] | None = None,
+        *,
+        log_dirs: Sequence[str] = ("data",),
+        checkout: Path | None = None,
+    ) -> None:
+        """`checkout`: run the pykbroker of an earlier release, which is checked out there."""
         self.path = Path(tempfile.mkdtemp(prefix="handover-"))
         self.log_dirs = [self.path / name for name in log_dirs]
         self.port = steady_port()
         self.bootstrap = f"localhost:{self.port}"
         self.owner: Owner | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._python = _python_of(checkout)
         self.properties = self.path / "server.properties"
         self.configure(config or {})
         atexit.register(self.close)
@@ -70,7 +79,9 @@ class Home:
             run_tool("kafka.tools.StorageTool", words)
         else:
             words = ["format", str(self.properties), f"--cluster-id={cluster_id}", *args]
-            subprocess.run([sys.executable, "-m", "pykbroker", *words], check=True, capture_output=True)
+            subprocess.run(
+                [sys.executable, "-m", "pykbroker", *words], check=True, capture_output=True, env=self._python
+            )
 
     def start(self, owner: Owner) -> None:
         """Returns when clients can connect."""
@@ -84,7 +95,12 @@ class Home:
         before = log_file.stat().st_size if log_file.exists() else 0
         with log_file.open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, str(self.properties)], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+                [*command, str(self.properties)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.path,
+                env=self._python,
             )
         self.owner = owner
         deadline = time.monotonic() + START_TIMEOUT_S
@@ -127,3 +143,11 @@ class Home:
         """Everything in the owner's log."""
         path = self.log_file(owner)
         return path.read_text(errors="replace") if path.exists() else ""
+
+
+def _python_of(checkout: Path | None) -> dict[str, str] | None:
+    """The environment in which `python -m pykbroker` is that of a checkout."""
+    if checkout is None:
+        return None
+    roots = [checkout, *(checkout / name for name in ("wire", "log", "raft"))]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, roots))}

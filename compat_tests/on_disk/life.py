@@ -67,22 +67,45 @@ def _initialised(asker: Asker) -> tuple[int, int] | None:
     return None if answer.error_code else (answer.producer_id, answer.producer_epoch)
 
 
+#: What an owner may not serve.
+TRANSACTIONS, MODERN_GROUPS = "transactions", "consumer protocol"
+EVERYTHING = frozenset({TRANSACTIONS, MODERN_GROUPS})
+
+
 class Life:
-    def __init__(self, home: Home, *, records: int = 60) -> None:
+    """`serves`: what the first owner can do. `compressible`: large values are all the same."""
+
+    def __init__(
+        self,
+        home: Home,
+        *,
+        records: int = 60,
+        serves: frozenset[str] = EVERYTHING,
+        compressible: bool = False,
+    ) -> None:
         self.home = home
+        self.serves = serves
+        self.compressible = compressible
         self.client = ConfluentClient(batch_bytes=20_000)
         self.per_codec = records
         self.rng = random.Random(11)
         self.round = 0
-        self.read: dict[str, int] = {CLASSIC: 0, MODERN: 0}
+        self.read = dict.fromkeys(self.groups, 0)
         self.producer_ids: set[int] = set()
         self.idempotent: Idempotent | None = None
+
+    @property
+    def groups(self) -> list[str]:
+        return [CLASSIC, MODERN] if MODERN_GROUPS in self.serves else [CLASSIC]
+
+    @property
+    def transactional_ids(self) -> list[str]:
+        return [COMMITTED, ABORTED, OPEN] if TRANSACTIONS in self.serves else []
 
     # -- what is found
 
     def inventory(self) -> Inventory:
-        ids = [COMMITTED, ABORTED, OPEN]
-        return inventory(self.home.bootstrap, groups=[CLASSIC, MODERN, "admin"], transactional_ids=ids)
+        return inventory(self.home.bootstrap, groups=[*self.groups, "admin"], transactional_ids=self.transactional_ids)
 
     @staticmethod
     def compacted() -> list[str]:
@@ -108,7 +131,8 @@ class Life:
         topics.create(name="doomed-0", partitions=2)
         self._write(topics)
         with_asker(self.home, self._begin_sequences)
-        self._transact()
+        if TRANSACTIONS in self.serves:
+            self._transact()
         self._commit_groups()
 
     def _begin_sequences(self, asker: Asker) -> None:
@@ -146,12 +170,13 @@ class Life:
         self.client.produce(
             self.home.bootstrap, "many", [Record(b"%d" % number, b"%d" % i, (), NOW_MS + i, i) for i in range(MANY)]
         )
-        large = [Record(b"%d" % i, self.rng.randbytes(20_000), (), NOW_MS + i) for i in range(110)]
+        large = [Record(b"%d" % i, self._large(20_000), (), NOW_MS + i) for i in range(110)]
+        fast, small = ("none", "none") if self.compressible else ("lz4", "zstd")
         for topic in ("small", "trimmed"):
-            self.client.produce(self.home.bootstrap, topic, large, compression="lz4", idempotent=True)
-        keyed = [Record(b"k%d" % (i % 10), self.rng.randbytes(10_000), (), NOW_MS + i) for i in range(220)]
+            self.client.produce(self.home.bootstrap, topic, large, compression=fast, idempotent=True)
+        keyed = [Record(b"k%d" % (i % 10), self._large(10_000), (), NOW_MS + i) for i in range(220)]
         gone = [Record(b"k3", None, (), NOW_MS + 300)]
-        self.client.produce(self.home.bootstrap, "compacted", keyed + gone, compression="zstd")
+        self.client.produce(self.home.bootstrap, "compacted", keyed + gone, compression=small)
         self.client.produce(self.home.bootstrap, "groups", self._records(30, 3))
         self.client.produce(self.home.bootstrap, f"doomed-{number}", self._records(4, 2))
         upto = 50 + 110 * number  # in the newest segment but one
@@ -162,6 +187,9 @@ class Life:
             lambda: any(f"trimmed 0 {upto}\n" in path.read_text() for path in files if path.exists()),
             "the log start is durable",
         )
+
+    def _large(self, size: int) -> bytes:
+        return b"large" * (size // 5) if self.compressible else self.rng.randbytes(size)
 
     def _records(self, count: int, partitions: int) -> list[Record]:
         made = []
@@ -201,10 +229,8 @@ class Life:
             "session.timeout.ms": None,
             "heartbeat.interval.ms": None,
         }
-        return {
-            CLASSIC: ConfluentMember(self.home.bootstrap, "groups", CLASSIC, **{"session.timeout.ms": "10000"}),
-            MODERN: ConfluentMember(self.home.bootstrap, "groups", MODERN, **modern),
-        }
+        options = {CLASSIC: {"session.timeout.ms": "10000"}, MODERN: modern}
+        return {group: ConfluentMember(self.home.bootstrap, "groups", group, **options[group]) for group in self.groups}
 
     def _commit_groups(self) -> None:
         """Both groups read to the end, commit and leave."""
