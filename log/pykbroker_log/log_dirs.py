@@ -16,6 +16,7 @@ Invariants:
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
@@ -541,6 +542,9 @@ class LogDir:
             while True:
                 at, data = self._contents[name]
                 try:
+                    if self._lock is not None and not self.disk.exists(f"{self.path}/{names.LOCK}"):
+                        # Unmounted under us: the files that are open still take writes, and nobody would notice.
+                        raise FileNotFoundError(errno.ENOENT, "the log directory has gone", self.path)
                     write_atomic(self.disk, f"{self.path}/{name}", data, suffix=f".{generation}.tmp")
                 except OSError as error:
                     raise self._failed(error) from error

@@ -211,8 +211,8 @@ class QuorumDriver:
         if self._storage is not None:
             try:
                 await self._runtime.run_blocking(self._storage.close)
-            except StorageError:
-                logger.warning("The metadata log in %s could not be closed", self._config.log_dir, exc_info=True)
+            except StorageError as error:
+                logger.warning("The metadata log in %s could not be closed: %s", self._config.log_dir, error)
 
     # What the node above does with it
 
@@ -516,7 +516,12 @@ class QuorumDriver:
             return
         self.failed = error
         logger.error(
-            "[RaftManager id=%d] The replica in %s has stopped", self.node_id, self._config.log_dir, exc_info=error
+            "[RaftManager id=%d] The replica in %s has stopped: %s",
+            self.node_id,
+            self._config.log_dir,
+            error,
+            # Where a disk failed is in the message; anything else is a bug.
+            exc_info=None if isinstance(error, (StorageError, OSError)) else error,
         )
         for answer in list(self._answers.values()):
             if answer is not None and not answer.done():
