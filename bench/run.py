@@ -21,6 +21,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent.parent / part) for part in (
 from bench.durability import DURABILITY  # noqa: E402
 from bench.groups import GROUPS  # noqa: E402
 from bench.measurements import MEASUREMENTS, Measurement, warm_up  # noqa: E402
+from bench.reading import READING  # noqa: E402
 from bench.servers import KAFKA_VERSION, ROOT, ApacheKafka, Pykbroker, Server  # noqa: E402
 from bench.starting import STARTING  # noqa: E402
 from bench.transactions import TRANSACTIONS  # noqa: E402
@@ -123,7 +124,7 @@ def main() -> int:
     parser.add_argument("--readme", action="store_true", help="write the table into README.md")
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
-    known = [*MEASUREMENTS, *GROUPS, *TRANSACTIONS, *STARTING, *DURABILITY]
+    known = [*MEASUREMENTS, *GROUPS, *TRANSACTIONS, *STARTING, *DURABILITY, *READING]
     chosen = [measurement for measurement in known if re.search(options.only, measurement.title)]
     if options.list:
         for measurement in chosen:

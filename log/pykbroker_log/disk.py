@@ -38,6 +38,8 @@ _MAX_OPEN_FILES = 16 * 1024
 _TRY_BYTES = 64 * 1024
 # A thread reads what is cold in pieces of this size, into memory that it throws away.
 _LOAD_BYTES = 256 * 1024
+# Behind a piece of a region that had to be loaded; the next is found in memory, or on its way there.
+_READ_AHEAD_BYTES = 8 * 1024 * 1024
 
 
 class Loadable(Protocol):
@@ -196,6 +198,7 @@ def remove_tree(disk: Disk, path: str) -> None:
 
 #: Whether regions can be sent here.
 SENDS_FILES = hasattr(os, "sendfile")
+_CAN_READ_AHEAD = hasattr(os, "posix_fadvise")
 _HAS_PWRITEV = hasattr(os, "pwritev")
 # fdatasync also writes the size, which is all that a reader after a crash needs; fsync would add the time stamps.
 # macOS has neither in the sense that matters: only F_FULLFSYNC empties the drive's cache.
@@ -249,8 +252,12 @@ class OsRegion:
         return self._disk._is_resident(self._descriptor.fd, self._offset + position, length)
 
     def load(self, position: int, length: int) -> None:
-        """Wait for the device: for a thread."""
-        self._disk._load(self._descriptor.fd, self._offset + position, length)
+        """Wait for the device: for a thread. What follows in the file is begun to be read: who reads one piece of a
+        log goes on to the next."""
+        fd, offset = self._descriptor.fd, self._offset + position
+        if _CAN_READ_AHEAD:
+            os.posix_fadvise(fd, offset, length + _READ_AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
+        self._disk._load(fd, offset, length)
 
     def send(self, socket: int, position: int, length: int) -> int:
         """sendfile(2): how many bytes the socket took. Raises BlockingIOError when it takes none, OSError; what is no
@@ -294,7 +301,10 @@ class OsFile:
             if size <= _TRY_BYTES and NO_WAIT:
                 return self._pread_at_once(fd, size, offset)
             if not self._disk._is_resident(fd, offset, size):
-                raise ColdRead(self, offset, size)
+                # What is behind the end of the file is never in memory.
+                held = min(size, os.fstat(fd).st_size - offset)
+                if held > 0 and (held == size or not self._disk._is_resident(fd, offset, held)):
+                    raise ColdRead(self, offset, held)
         data = os.pread(fd, size, offset)
         if len(data) == size or not data:
             return data

@@ -1,0 +1,191 @@
+"""Reads of what is in memory and of what is not: warm fetches beside a consumer that reads evicted data, how fast that
+consumer is, and what it costs in memory.
+
+Both brokers keep the same bytes in files of their own; before a cold read these are fsynced and evicted with
+posix_fadvise, and nothing else of the machine's page cache is touched. PYKBROKER_BENCH_COLD_MB says how much is read
+(5,000 of them in the full run). The cold consumer is a process of its own, one fetch of 1 MB at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import subprocess
+import sys
+import time
+
+from bench import raw
+from bench.measurements import Figure, Measurement, new_topic
+from bench.servers import ROOT, Server
+from pykbroker_wire.headers import decode_response, encode_request
+from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pykbroker_wire.records.batch import BatchHeader
+
+COLD_MB = int(os.environ.get("PYKBROKER_BENCH_COLD_MB", "5000"))
+READING: list[Measurement] = []
+_SIZE = struct.Struct(">i")
+
+
+class Consumer:
+    """Fetches one after the other, each where the last one ended."""
+
+    def __init__(self, address: tuple[str, int], topic_id: bytes, fetch_bytes: int) -> None:
+        self._topic_id = topic_id
+        self._fetch_bytes = fetch_bytes
+        self._socket = raw.Client(address).socket
+        self._buffer = bytearray(fetch_bytes + (2 << 20))
+        self.offset = 0
+
+    def fetch(self) -> int:
+        """How many bytes of records came."""
+        asked = FetchPartition(
+            partition=0, fetch_offset=self.offset, current_leader_epoch=-1, partition_max_bytes=self._fetch_bytes
+        )
+        request = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=1,
+            max_bytes=self._fetch_bytes,
+            session_id=0,
+            session_epoch=-1,
+            topics=[FetchTopic(topic_id=self._topic_id, partitions=[asked])],
+        )
+        self._socket.sendall(b"".join(encode_request(1, raw.FETCH_VERSION, 1, "bench", request)))
+        view = memoryview(self._buffer)
+        self._receive(view[:4])
+        (size,) = _SIZE.unpack_from(view)
+        self._receive(view[:size])
+        partition = decode_response(1, raw.FETCH_VERSION, view[:size])[1].responses[0].partitions[0]
+        if partition.error_code:
+            raise RuntimeError(f"Fetch: error {partition.error_code}")
+        records = partition.records or b""
+        position = 0
+        while position + 61 <= len(records):
+            header = BatchHeader.parse(records, position)
+            if position + header.size_in_bytes > len(records):
+                break  # Apache Kafka cuts the last one off
+            self.offset = header.next_offset
+            position += header.size_in_bytes
+        return position
+
+    def _receive(self, view: memoryview) -> None:
+        while view:
+            count = self._socket.recv_into(view)
+            if not count:
+                raise ConnectionError("the broker closed the connection")
+            view = view[count:]
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def _evict(server: Server, topic: str) -> None:
+    for path in server.directory.rglob(f"{topic}-0/*"):
+        descriptor = os.open(path, os.O_RDONLY)
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)
+
+
+def _fill(server: Server, megabytes: int) -> tuple[str, bytes]:
+    name, topic_id = new_topic(server, **{"segment.bytes": str(256 << 20)})
+    written = 0.0
+    while written < megabytes:
+        load = raw.produce(
+            server.address, topic_id, connections=1, in_flight=4, records=90, value_bytes=10_000, seconds=0.5
+        )
+        written += load.bytes / 1e6
+    return name, topic_id
+
+
+def _cold_consumer(server: Server, topic_id: bytes) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "bench.reading", str(server.port), topic_id.hex()],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("", "wire", "log", "raft"))},
+        stdout=subprocess.PIPE,
+    )
+
+
+def _result(process: subprocess.Popen[bytes]) -> tuple[float, float]:
+    """Megabytes and seconds."""
+    output, _ = process.communicate()
+    if process.returncode:
+        raise RuntimeError("the cold consumer failed")
+    megabytes, seconds = json.loads(output)
+    return megabytes, seconds
+
+
+def _percentile(latencies: list[float], share: float) -> float:
+    return sorted(latencies)[int(len(latencies) * share)] * 1e6
+
+
+def cold_reads(server: Server, seconds: float) -> dict[str, float]:
+    cold, cold_id = _fill(server, COLD_MB)
+    _, warm_id = _fill(server, 1)
+    warm = Consumer(server.address, warm_id, 16 * 1024)
+    for _ in range(2_000):
+        warm.offset = 0
+        warm.fetch()
+    found: dict[str, float] = {}
+
+    _evict(server, cold)
+    megabytes, took = _result(_cold_consumer(server, cold_id))
+    found["cold sequential read"] = megabytes / took
+
+    alone: list[float] = []
+    end = time.perf_counter() + seconds
+    while (begin := time.perf_counter()) < end:
+        warm.offset = 0
+        warm.fetch()
+        alone.append(time.perf_counter() - begin)
+
+    _evict(server, cold)
+    before = server.memory()[0]
+    most = before
+    beside: list[float] = []
+    process = _cold_consumer(server, cold_id)
+    while process.poll() is None:
+        for _ in range(200):
+            begin = time.perf_counter()
+            warm.offset = 0
+            warm.fetch()
+            beside.append(time.perf_counter() - begin)
+        most = max(most, server.memory()[0])
+    _result(process)
+    warm.close()
+    found["warm fetch p99, alone"] = _percentile(alone, 0.99)
+    found["warm fetch p99, beside"] = _percentile(beside, 0.99)
+    found["warm fetch p50, beside"] = _percentile(beside, 0.5)
+    found["warm fetch p99.9, beside"] = _percentile(beside, 0.999)
+    found["times as long beside"] = found["warm fetch p99, beside"] / found["warm fetch p99, alone"]
+    found["RssAnon grows by"] = most - before
+    return found
+
+
+READING.append(
+    Measurement(
+        f"Reading {COLD_MB / 1000:g} GB that was evicted",
+        cold_reads,
+        (
+            Figure("cold sequential read", "MB/s", target=1),
+            Figure("warm fetch p99, alone", "µs", more_is_better=False, target=1),
+            Figure("warm fetch p99, beside", "µs", more_is_better=False, target=1),
+            Figure("times as long beside", "x", more_is_better=False),
+            Figure("RssAnon grows by", "MB", more_is_better=False),
+        ),
+    )
+)
+
+
+def main() -> None:
+    consumer = Consumer(("127.0.0.1", int(sys.argv[1])), bytes.fromhex(sys.argv[2]), 1 << 20)
+    begin = time.perf_counter()
+    total = 0
+    while size := consumer.fetch():
+        total += size
+    print(json.dumps([total / 1e6, time.perf_counter() - begin]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""What the kernel says of real files that were put out of memory, and what reads make of it."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import sys
+
+import pytest
+
+from pykbroker_log import page_cache
+from pykbroker_log.disk import ColdRead, OsDisk, OsFile
+from pykbroker_log.page_cache import Probe
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks Linux")
+SIZE = 1 << 20
+
+
+def evict(path: pathlib.Path) -> None:
+    fd = os.open(path, os.O_RDWR)
+    os.fsync(fd)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(fd)
+
+
+@pytest.fixture
+def cold(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A file of which nothing is in memory."""
+    path = tmp_path / "cold"
+    path.write_bytes(bytes(range(256)) * (SIZE // 256))
+    evict(path)
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        left = page_cache.by_mincore(fd, 0, SIZE)
+    finally:
+        os.close(fd)
+    if left:
+        pytest.skip("this file system keeps its files in memory")
+    return path
+
+
+def works(probe: Probe, path: pathlib.Path) -> bool:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        probe(fd, 0, 1)
+    except OSError:
+        return False  # a kernel before 6.5, or a sandbox
+    finally:
+        os.close(fd)
+    return True
+
+
+@pytest.mark.parametrize("probe", page_cache.probes(), ids=lambda probe: probe.__name__)
+def test_probes(probe: Probe, cold: pathlib.Path) -> None:
+    if not works(probe, cold):
+        pytest.skip("not on this kernel")
+    fd = os.open(cold, os.O_RDWR)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)  # read what is asked for and no more
+    assert not probe(fd, 0, SIZE)
+    os.pread(fd, 300_000, 100_000)
+    assert probe(fd, 100_000, 300_000)
+    assert probe(fd, 350_001, 17)
+    assert not probe(fd, 0, SIZE)
+    assert not probe(fd, 50_000, 100_000)
+    assert not probe(fd, 390_000, 100_000)
+    os.close(fd)
+
+
+def in_a_hurry(disk: OsDisk, file: OsFile, size: int, offset: int) -> bytes:
+    with disk.without_waiting():
+        return file.pread(size, offset)
+
+
+@pytest.mark.parametrize("size", [1, 8_192, 60_000, 65_537, 500_000])
+def test_a_hurried_read_raises_and_a_loaded_one_does_not(cold: pathlib.Path, size: int) -> None:
+    disk = OsDisk()
+    file = disk.open(str(cold))
+    with pytest.raises(ColdRead) as found:
+        in_a_hurry(disk, file, size, 100_000)
+    found.value.source.load(found.value.offset, found.value.length)
+    expected = (bytes(range(256)) * (SIZE // 256))[100_000 : 100_000 + size]
+    assert in_a_hurry(disk, file, size, 100_000) == expected
+    evict(cold)
+    assert file.pread(size, 100_000) == expected  # who may wait waits
+    file.close()
+
+
+def test_a_hurried_read_is_short_only_at_the_end_of_the_file(cold: pathlib.Path) -> None:
+    disk = OsDisk()
+    file = disk.open(str(cold))
+    file.load(0, SIZE)
+    assert len(in_a_hurry(disk, file, 10_000, SIZE - 10)) == 10
+    assert len(in_a_hurry(disk, file, SIZE, 10)) == SIZE - 10
+    assert in_a_hurry(disk, file, 10, SIZE + 5) == b""
+
+
+def test_regions_know_what_is_in_memory(cold: pathlib.Path) -> None:
+    disk = OsDisk()
+    region = disk.open(str(cold)).region(1_000, 900_000)
+    assert region is not None
+    assert not region.is_resident(0, 100_000)
+    region.load(0, 100_000)
+    assert region.is_resident(0, 100_000)
+    assert disk._probe is page_cache.probes()[0] or not works(page_cache.probes()[0], cold)
+
+
+def test_a_probe_that_never_sees_what_was_read_is_given_up(cold: pathlib.Path) -> None:
+    """Some file systems keep pages where cachestat does not look."""
+    disk = OsDisk()
+    disk._probes, disk._probe = [page_cache.by_mincore], lambda fd, offset, length: False
+    region = disk.open(str(cold)).region(0, SIZE)
+    assert region is not None
+    assert not region.is_resident(0, SIZE)
+    region.load(0, SIZE)
+    assert region.is_resident(0, SIZE)
+    evict(cold)
+    assert not region.is_resident(0, SIZE)
+
+
+def test_a_probe_that_fails_is_replaced_and_without_any_everything_passes_for_resident(cold: pathlib.Path) -> None:
+    def fails(fd: int, offset: int, length: int) -> bool:
+        raise OSError(38, "not here")
+
+    disk = OsDisk()
+    disk._probes, disk._probe = [fails], fails
+    region = disk.open(str(cold)).region(0, SIZE)
+    assert region is not None
+    assert region.is_resident(0, SIZE)
+    assert disk._probe is None
