@@ -450,13 +450,15 @@ class PartitionLog:
         first = segment.first_timestamp
         waited = max_timestamp - first if first >= 0 else now_ms - segment.created_ms
         config = self.config
-        limit = config.max_segment_ms
+        limit = config.segment_ms
+        if config.max_compaction_lag_ms < limit:
+            limit = config.max_segment_ms
         if waited <= limit - config.segment_jitter_ms:
             return False
         jitter = 0
         if config.segment_jitter_ms:
             # Any number will do that differs between partitions and stays the same for a segment.
-            bound = min(config.segment_jitter_ms, config.segment_ms)
+            bound = min(config.segment_jitter_ms, limit)
             jitter = zlib.crc32(f"{self.path}/{segment.base_offset}".encode()) % bound
         return waited > limit - jitter
 

@@ -6,7 +6,7 @@ from pykbroker_log.disk import Disk
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_log.partition_log import PartitionLog
-from pykbroker_log.producers import ProducerStates
+from pykbroker_log.producers import DEFAULT_EXPIRATION_MS, ProducerStates
 from pykbroker_log.segment import Segment
 from pykbroker_wire.records.batch import BatchHeader, build_batch, iter_batches, verify_crc
 from pykbroker_wire.records.record import iter_records
@@ -33,6 +33,7 @@ def open_log(
     log_start_offset: int = 0,
     high_watermark: int = 0,
     now_ms: int = NOW,
+    producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS,
 ) -> PartitionLog:
     return PartitionLog.open(
         disk or MemoryDisk(),
@@ -46,6 +47,7 @@ def open_log(
         recovery_point=recovery_point,
         log_start_offset=log_start_offset,
         high_watermark=high_watermark,
+        producer_id_expiration_ms=producer_id_expiration_ms,
     )
 
 
