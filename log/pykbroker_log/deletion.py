@@ -47,7 +47,8 @@ class Deletion:
     def take_names(self, side: SideFiles, due_ms: int, *, one_by_one: bool) -> None:
         """Close and rename the retired segments that may go, with their producer snapshots. Raises OSError.
 
-        `one_by_one`: all of them, and durably one after the other, which takes an fsync each.
+        `one_by_one`: all of them, and durably one after the other, which takes an fsync each. Also where nobody else
+        says where the log starts (the metadata log): or the power could take a name and bring back the one before.
         """
         while self.retired and (one_by_one or self._may_go()):
             segment = self.retired[0]
@@ -55,7 +56,7 @@ class Deletion:
             segment.close()
             self.doom([*segment.paths(), *side.release_snapshots(upto=segment.base_offset)], due_ms)
             del self.retired[0]
-            if one_by_one:
+            if one_by_one or self.durable_start_offset is None:
                 self._disk.fsync_dir(parent_of(segment.path(names.LOG)))
 
     def doom(self, paths: Iterable[str], due_ms: int) -> None:

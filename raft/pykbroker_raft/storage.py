@@ -91,6 +91,8 @@ class MetadataStorage:
                 log_start_offset=0,
                 high_watermark=0,
                 producer_id_expiration_ms=1 << 31,
+                # A segment whose name is all that the power left must not claim offsets that went with the one before.
+                dense=True,
             )
             snapshots = _recover_snapshots(disk, path, log.log_start_offset)
             storage = cls(disk, log_dir, path, config, log, snapshots)

@@ -1,0 +1,279 @@
+"""The metadata partition loses power at every prefix of its calls: votes, snapshots and what was flushed are there.
+
+A workload of one replica: it appends, fsyncs, votes, writes snapshots and deletes what they replace, is truncated by a
+new leader, takes a leader's snapshot, restarts. Formatting is the other one: a directory is formatted or it is not.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from pykbroker.config.load import load
+from pykbroker.storage_format import StorageFormatError, bootstrap_records, format_directories, read_format
+from pykbroker_log.memory_disk import MemoryDisk
+from pykbroker_raft import checkpoint
+from pykbroker_raft.election_state import ElectionState
+from pykbroker_raft.log_view import OffsetAndEpoch
+from pykbroker_raft.storage import MetadataStorage, StorageConfig
+from pykbroker_raft.voters import ReplicaKey
+from pykbroker_wire.records.batch import build_batch, iter_batches
+from pykbroker_wire.records.record import iter_records
+from tests.log.prefixes import Crash, copy_of, examine, tears
+
+NOW = 1_700_000_000_000
+CONFIG = StorageConfig(segment_bytes=1200, max_retention_bytes=3000)
+
+
+@dataclass
+class Moment:
+    begun: int
+    done: int
+    values: dict[int, bytes]
+    flushed: int
+    vote: ElectionState | None
+    snapshot: OffsetAndEpoch | None
+    #: older states cannot come back
+    forget: bool = False
+
+
+@dataclass
+class Replica:
+    seed: int
+    disk: MemoryDisk = field(default_factory=MemoryDisk)
+    values: dict[int, bytes] = field(default_factory=dict)
+    moments: list[Moment] = field(default_factory=list)
+    vote: ElectionState | None = None
+    snapshot: OffsetAndEpoch | None = None
+    flushed: int = 0
+    epoch: int = 1
+
+    def run(self, steps: int) -> None:
+        self.rng = random.Random(self.seed)
+        self.disk.make_dirs("data")
+        self.disk.fsync_dir(".")
+        self.open()
+        self.moment(0)
+        for _ in range(steps):
+            begun = len(self.disk.calls)
+            (step,) = self.rng.choices(
+                [
+                    self.append,
+                    self.flush,
+                    self.elect,
+                    self.take_snapshot,
+                    self.fetch_snapshot,
+                    self.truncate,
+                    self.open,
+                ],
+                [30, 12, 6, 6, 2, 3, 3],
+            )
+            self.moment(begun, forget=bool(step()))
+
+    def moment(self, begun: int, forget: bool = False) -> None:
+        facts = dict(self.values), self.flushed, self.vote, self.snapshot
+        self.moments.append(Moment(begun, len(self.disk.calls), *facts, forget))
+
+    def open(self) -> None:
+        self.storage = MetadataStorage.open(self.disk, "data", CONFIG, NOW)
+        assert self.storage.log_view().end_offset == len(self.values) + min(self.values, default=self.first_offset)
+        self.flushed = self.storage.log.log_end_offset
+
+    @property
+    def first_offset(self) -> int:
+        return self.snapshot.offset if self.snapshot is not None else 0
+
+    @property
+    def end(self) -> int:
+        return self.storage.log.log_end_offset
+
+    def append(self) -> None:
+        made = [b"%d.%d " % (self.end, self.rng.randrange(1 << 30)) + b"x" * self.rng.randrange(80) for _ in range(2)]
+        records = [(None, value, (), NOW) for value in made]
+        data = build_batch(records, base_offset=self.end, leader_epoch=self.epoch)
+        self.values.update({self.end + i: value for i, value in enumerate(made)})
+        self.storage.append(data, self.epoch, NOW)
+
+    def flush(self) -> None:
+        self.flushed = self.storage.flush()
+        self.storage.set_high_watermark(self.flushed)
+
+    def elect(self) -> None:
+        self.epoch += 1
+        voted = self.rng.choice([None, ReplicaKey(self.rng.randrange(3), bytes(16))])
+        state = ElectionState(self.epoch, None if voted else 1, voted, (1, 2, 3), 0)
+        self.vote = state
+        self.storage.write_election_state(state)
+
+    def take_snapshot(self) -> None:
+        storage = self.storage
+        offset = storage.log.high_watermark
+        if offset <= (self.snapshot.offset if self.snapshot else 0):
+            return
+        batch_end = max(o for o in (offset, *self.values) if o <= offset)
+        made = OffsetAndEpoch(batch_end, storage.log.epochs.of_offset(batch_end - 1))
+        storage.write_snapshot(made, self.content(made), **HEAD)  # type: ignore[arg-type]
+        self.snapshot = made
+        start = storage.clean(NOW)
+        if start is not None:
+            self.values = {offset: value for offset, value in self.values.items() if offset >= start}
+
+    @staticmethod
+    def content(snapshot: OffsetAndEpoch) -> list[bytes]:
+        return [b"all before %d in %d" % (snapshot.offset, snapshot.epoch), b"y" * 50]
+
+    def fetch_snapshot(self) -> bool:
+        """This replica is far behind; the leader's snapshot takes the place of its log."""
+        self.epoch += 1
+        fetched = OffsetAndEpoch(self.end + self.rng.randrange(1, 20), self.epoch)
+        data = b"".join(checkpoint.encode(self.content(fetched), epoch=fetched.epoch, now_ms=NOW))
+        for position in range(0, len(data), 100):
+            self.storage.append_chunk(fetched, position, data[position : position + 100])
+        self.snapshot, self.values, self.flushed = fetched, {}, fetched.offset
+        self.storage.install_snapshot(fetched)
+        return True
+
+    def truncate(self) -> bool:
+        """What was not committed gives way to another leader's records."""
+        low = max(self.storage.log.high_watermark, self.first_offset)
+        self.storage.truncate(self.rng.randrange(low, self.end + 1))
+        self.epoch += 1
+        self.values = {offset: value for offset, value in self.values.items() if offset < self.end}
+        self.flushed = min(self.flushed, self.end)
+        return True
+
+
+HEAD = {"now_ms": NOW, "last_timestamp_ms": NOW, "kraft_version": 0, "voters": None}
+
+
+def found_in(storage: MetadataStorage) -> dict[int, bytes]:
+    found: dict[int, bytes] = {}
+    offset = storage.log.log_start_offset
+    while offset < storage.log.log_end_offset:
+        data = storage.read(offset, 1 << 20, storage.log.log_end_offset)
+        assert data, f"nothing at {offset} of {storage.log}"
+        for position, header in iter_batches(data):
+            for record in iter_records(data, position, header):
+                if record.offset >= storage.log.log_start_offset:
+                    found[record.offset] = bytes(record.value or b"")
+            offset = header.next_offset
+    return found
+
+
+def check(replica: Replica, crash: Crash) -> None:
+    what = f"seed {replica.seed}: {crash.what}"
+    past = [moment for moment in replica.moments if moment.done <= crash.calls]
+    under_way = [moment for moment in replica.moments if moment.begun <= crash.calls < moment.done]
+    if not crash.disk.exists("data"):
+        assert not past, what
+        return
+    storage = MetadataStorage.open(crash.disk, "data", CONFIG, NOW)
+    view = storage.log_view()
+    found = found_in(storage)
+    possible = past[-1:] + under_way
+    assert storage.read_election_state() in [moment.vote for moment in possible] or not past, what
+    latest = storage.latest_snapshot
+    assert latest in [moment.snapshot for moment in possible] or not past, f"{what}: {latest}"
+    if latest is not None:
+        assert [value for batch in storage.load_snapshot(latest).values for value in batch] == Replica.content(latest)
+        assert storage.log.log_end_offset >= latest.offset >= storage.log.log_start_offset, what
+    else:
+        assert storage.log.log_start_offset == 0, what
+    assert list(found) == list(range(storage.log.log_start_offset, view.end_offset)), what
+    if past:
+        # Flushed is for ever, unless a truncation or a snapshot that is under way has taken it.
+        kept = set(past[-1].values)
+        for moment in under_way:
+            kept &= set(moment.values) if moment.forget else kept
+        for offset in kept:
+            if storage.log.log_start_offset <= offset < past[-1].flushed:
+                assert found.get(offset) == past[-1].values[offset], f"{what}: {offset} is gone"
+    since = max([index for index, moment in enumerate(past) if moment.forget], default=0)
+    assert not found or any(
+        all(moment.values.get(offset, value) == value for offset, value in found.items() if offset in moment.values)
+        and max(found) <= max(moment.values, default=-1)
+        for moment in past[since:] + under_way
+    ), f"{what}: {found}"
+    # It goes on: what is flushed now is there after the next loss, the vote as well.
+    end = storage.log.log_end_offset
+    storage.append(build_batch([(None, b"after", (), NOW)], base_offset=end, leader_epoch=99), 99, NOW)
+    storage.flush()
+    storage.write_election_state(ElectionState(99, 1, None, (1,), 0))
+    after = MetadataStorage.open(crash.disk.power_loss(), "data", CONFIG, NOW)
+    assert found_in(after) == {**found, end: b"after"}, what
+    assert after.read_election_state() == ElectionState(99, 1, None, (1,), 0)
+
+
+def start(disk: MemoryDisk, _calls: int) -> None:
+    if disk.exists("data"):
+        MetadataStorage.open(disk, "data", CONFIG, NOW).log_view()
+
+
+def lose_power_everywhere(seed: int, *, every_mode: bool) -> None:
+    replica = Replica(seed)
+    replica.run(60)
+    moments = replica.moments
+
+    def moment(count: int) -> tuple[int, int]:
+        return sum(one.done <= count for one in moments), sum(one.begun <= count for one in moments)
+
+    rng = random.Random(seed)
+    calls = replica.disk.calls
+    print(seed, examine(calls, start, lambda crash: check(replica, crash), rng, moment=moment, every_mode=every_mode))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [*range(3), 6])
+def test_every_prefix(seed: int) -> None:
+    lose_power_everywhere(seed, every_mode=seed == 0)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_every_prefix_of_many_lives() -> None:
+    for seed in range(4, 200):
+        lose_power_everywhere(seed, every_mode=seed % 3 == 0)
+
+
+# -- formatting
+
+SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
+    "controller.quorum.bootstrap.servers": "localhost:9093",
+    "log.dirs": "var/data,other/data",
+}
+
+
+def test_a_directory_is_formatted_or_it_is_not() -> None:
+    """At every prefix, at every byte of what is written: the next attempt finishes it, and nothing is half there."""
+    config = load(SETTINGS)
+    disk = MemoryDisk()
+    format_directories(disk, config, "cluster", random.Random(1), now_ms=NOW)
+    rng = random.Random(2)
+
+    def attempt(found: MemoryDisk, _calls: int = 0) -> None:
+        format_directories(found, config, "cluster", rng, now_ms=NOW, ignore_formatted=True)
+
+    def judge(crash: Crash) -> None:
+        done = crash.calls == len(disk.calls)
+        try:
+            read_format(crash.disk, config, rng, now_ms=NOW)
+        except StorageFormatError:
+            assert not done, crash.what
+        attempt(crash.disk)
+        # Whatever was left, what is formatted now stays.
+        after = crash.disk.power_loss()
+        assert len(read_format(after, config, rng, now_ms=NOW).directory_ids) == 2, crash.what
+        assert bootstrap_records(after, config), crash.what
+        storage = MetadataStorage.open(after, config.metadata_log_dir, CONFIG, NOW)
+        assert storage.latest_snapshot == OffsetAndEpoch(0, 0), crash.what
+        storage.load_snapshot(OffsetAndEpoch(0, 0))
+
+    print(examine(disk.calls, attempt, judge, rng, every_mode=True, again=0.3))
+    for crash in tears(disk.calls, last_writes=3):
+        judge(Crash(crash.calls, copy_of(crash.disk), crash.what))
