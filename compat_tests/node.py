@@ -52,7 +52,7 @@ class Node(Protocol):
     @property
     def pid(self) -> int: ...
     def start(self) -> Node: ...
-    def stop(self) -> None: ...
+    def stop(self) -> int | None: ...
     def kill(self) -> None: ...
     def close(self) -> None: ...
     def tail(self, lines: int = 60) -> str: ...
@@ -128,11 +128,15 @@ class Pykbroker:
         if self._process is not None:
             self._process.terminate()
 
-    def stop(self, timeout: float = 30) -> None:
-        if self._process is not None and self._process.poll() is None:
+    def stop(self, timeout: float = 30) -> int | None:
+        """SIGTERM; the exit code."""
+        if self._process is None:
+            return None
+        if self._process.poll() is None:
             self._process.terminate()
-            self._process.wait(timeout)
+        code = self._process.wait(timeout)
         self._process = None
+        return code
 
     def kill(self) -> None:
         if self._process is not None and self._process.poll() is None:
