@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pathlib
 import random
+from dataclasses import replace
 
 import pytest
 
+from pykbroker_log.deletion import delete_files
 from pykbroker_log.disk import Disk, OsDisk
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.memory_disk import MemoryDisk, Survive
@@ -134,10 +136,52 @@ class Model:
         with pytest.raises(KafkaError):
             self.log.delete_records_before(self.end + 1)
 
+    def reconfigure(self) -> None:
+        """While it runs: what comes next follows the new one."""
+        self.config = replace(
+            self.config,
+            segment_bytes=self.rng.choice([700, 1500, 5000]),
+            segment_index_bytes=self.rng.choice([64, 10 << 20]),
+            segment_ms=self.rng.choice([200, 1 << 40]),
+            segment_jitter_ms=self.rng.choice([0, 150]),
+            retention_bytes=self.rng.choice([-1, -1, 0, 1500, 4000]),
+            retention_ms=self.rng.choice([-1, -1, 0, 500]),
+            file_delete_delay_ms=self.rng.choice([0, 100]),
+            cleanup_policy=frozenset(self.rng.choice([("delete",), ()])),
+        )
+        self.log.config = self.config
+
     def retire(self) -> None:
+        self.start = self.expected_start()
         self.log.retire(self.now)
-        assert self.log.log_start_offset >= self.start
-        self.start = self.log.log_start_offset
+        self.check_bounds()
+        delete_files(self.disk, self.log.purge(self.now))
+
+    def expected_start(self) -> int:
+        """In three passes, as Apache Kafka: what lies below the start, what is too much, what is too old."""
+        segments = list(self.log._segments)
+        ends = [segment.base_offset for segment in segments[1:]] + [self.end]
+        left = [(segment, end) for segment, end in zip(segments, ends, strict=True) if segment.size or end != self.end]
+        active = segments[-1]
+        start = self.start
+        while left and left[0][0] is not active and left[0][1] <= start:
+            left.pop(0)
+        if self.config.delete:
+            excess = sum(segment.size for segment, _ in left) - self.config.retention_bytes
+            while left and self.config.retention_bytes >= 0 and excess >= left[0][0].size:
+                segment, end = left.pop(0)
+                excess -= segment.size
+                start = max(start, end)
+            while left and self.config.retention_ms >= 0:
+                segment, end = left[0]
+                newest = max(self.records[offset][0] for offset in range(segment.base_offset, end))
+                if newest < 0:
+                    newest = self.disk.modified_ms(segment.path(".log"))
+                if self.now - newest <= self.config.retention_ms:
+                    break
+                left.pop(0)
+                start = max(start, end)
+        return start
 
     def flush(self) -> None:
         self.log.flush()
@@ -206,7 +250,8 @@ class Model:
     def run(self) -> None:
         operations = [
             (self.append, 30), (self.append_as_follower, 6), (self.roll, 3), (self.next_epoch, 2), (self.truncate, 3),
-            (self.truncate_fully, 1), (self.delete_records, 3), (self.retire, 4), (self.flush, 3), (self.restart, 3),
+            (self.truncate_fully, 1), (self.delete_records, 3), (self.retire, 5), (self.reconfigure, 3),
+            (self.flush, 3), (self.restart, 3),
             (self.read, 20), (self.read_out_of_range, 2), (self.by_time, 6), (self.newest, 2),
         ]  # fmt: skip
         names, weights = zip(*operations, strict=True)
