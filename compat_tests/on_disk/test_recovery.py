@@ -155,8 +155,8 @@ def test_partitions_come_back_one_by_one_while_clients_wait(
         node.start()
         seen = come_back(node, topic)
         wait_until(lambda: poll() == count, "librdkafka has read everything", timeout_s=300)
-        assert writer.wait(PATIENCE_S) == 0, writer.tail()
-        assert member.wait(PATIENCE_S) == 0, member.tail()
+        assert writer.wait(240) == 0, writer.tail()
+        assert member.wait(240) == 0, member.tail()
     finally:
         reader.close()
         for worker in (writer, member):
