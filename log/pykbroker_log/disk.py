@@ -155,7 +155,8 @@ def write_new(disk: Disk, path: str, data: Buffer, *, sync: bool = True) -> None
     """Write a whole file that nobody reads yet. The name is not durable before the caller's `fsync_dir`."""
     file = disk.open(path, create=True)
     try:
-        file.truncate(0)
+        if file.size():
+            file.truncate(0)
         file.pwritev([data], 0)
         if sync:
             file.fsync()

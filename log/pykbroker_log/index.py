@@ -87,8 +87,11 @@ class SortedIndex:
             del self._keys[:]
             del self._values[:]
             self._stored = count
-        # Also trims what a crash or a preallocation left behind the last entry.
-        file.truncate(self._stored * self.ENTRY.size)
+        # Also trims what a crash or a preallocation left behind the last entry. Only then: a file system may take its
+        # journal for a truncation that changes nothing.
+        size = self._stored * self.ENTRY.size
+        if file.size() != size:
+            file.truncate(size)
         self._last = self._at(count - 1) if count else None
 
     @property

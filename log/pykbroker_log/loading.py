@@ -515,7 +515,9 @@ class Loader:
     def _rewrite_snapshot(self, offset: int) -> None:
         """The scan knows the state at this segment's base for certain; what a crash left there may be of another
         past."""
-        write_new(self.disk, self._snapshot_path(offset), self.producers.encode(), sync=False)
+        path, data = self._snapshot_path(offset), self.producers.encode()
+        if offset not in self.snapshots or read_file(self.disk, path) != data:
+            write_new(self.disk, path, data, sync=False)
         self.rewritten.add(offset)
         if offset not in self.snapshots:
             self.snapshots.append(offset)

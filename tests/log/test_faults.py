@@ -67,7 +67,7 @@ def test_a_failed_fsync_is_final() -> None:
     assert values(log) == {0: b"one", 1: b"two"}  # what is there can be read
 
 
-@pytest.mark.parametrize("operation", ["create", "pwritev", "truncate"])
+@pytest.mark.parametrize("operation", ["create", "pwritev"])
 def test_a_roll_that_fails_leaves_the_old_segment(operation: str) -> None:
     disk, log = start(segment_bytes=200)
     disk.fail_next(operation, errno.ENOSPC, path_contains="00000000000000000002")
