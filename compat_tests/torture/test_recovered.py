@@ -1,0 +1,43 @@
+"""What a log is after a loss of power, Apache Kafka's DumpLogSegments finds in order: a sample of recovered folders.
+
+The losses are those of tests/log/test_power_loss.py: the memory disk's files are written to real ones here.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from compat_tests import needs
+from compat_tests.oracle.kafka import kafka_libs, run_tool
+from compat_tests.torture.test_kills import COMPLAINTS
+from tests.log.prefixes import crashes
+from tests.log.test_power_loss import Workload, start_directory
+
+SAMPLE = 12
+
+
+def test_the_tool_reads_what_was_recovered(tmp_path: Path) -> None:
+    needs.java()
+    kafka_libs()
+    files: list[Path] = []
+    rng = random.Random(5)
+    workload = Workload(5)
+    workload.run(55)
+    for crash in rng.sample(list(crashes(workload.disk.calls, rng)), SAMPLE):
+        opened = start_directory(crash.disk)
+        if opened is None:
+            continue
+        opened[0].close(clean=True)
+        folder = tmp_path / str(crash.calls)
+        folder.mkdir()
+        for path, data in crash.disk.contents():
+            name = path.rpartition("/")[2]
+            if path.startswith("data/t-0/") and name.endswith((".log", ".index", ".timeindex", ".snapshot")):
+                (folder / name).write_bytes(data)
+                files.append(folder / name)
+    assert len(files) > 3 * SAMPLE
+    said = run_tool("org.apache.kafka.tools.DumpLogSegments", ["--files", ",".join(map(str, files))], timeout=180)
+    for complaint in COMPLAINTS:
+        assert complaint not in said.stdout + said.stderr, said.stdout[-3000:] + said.stderr[-3000:]
+    assert said.stdout.count("isvalid: true") > SAMPLE
