@@ -14,6 +14,7 @@ from pykbroker_log.epochs import LeaderEpochs
 from pykbroker_log.results import ReadResult
 from pykbroker_log.segments import Segments
 from pykbroker_log.slices import cut
+from pykbroker_wire.records.batch import CorruptBatch
 
 
 class Bounds(NamedTuple):
@@ -54,6 +55,9 @@ def read_batches(
         elif min_one:
             header = segment.header_at(start)
             end, next_offset = start + header.size_in_bytes, header.next_offset
+            if not start < end <= limit:
+                # A bit has flipped in it: no broken disk, for which the whole directory would go offline.
+                raise CorruptBatch(f"no batch at position {start} of {segment.path(names.LOG)}")
         else:
             end = start
     if end == start:
