@@ -283,7 +283,15 @@ def main() -> None:
             message = pickle.dumps(answer)
         except (pickle.PicklingError, TypeError, AttributeError):
             message = pickle.dumps(("error", RuntimeError(repr(answer[1]))))
-        _send(answers, message)
+        _tell(answers, message)
+
+
+def _tell(parent: IO[bytes], message: bytes) -> None:
+    try:
+        _send(parent, message)
+    except BrokenPipeError:
+        # It was killed: nobody waits, and there is nothing to complain of.
+        os._exit(0)
 
 
 class _Throttle:

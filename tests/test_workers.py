@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Callable, Generator, Iterator
 import psutil
 import pytest
 
+from pykbroker import workers
 from pykbroker.runtime import OsRuntime
 from pykbroker.workers import WorkerDied
 from pykbroker_log.disk import Disk, read_file, write_new
@@ -137,3 +139,22 @@ def test_workers_do_not_outlive_a_parent_that_is_killed() -> None:
         worker = psutil.Process(int(parent.stdout.readline()))
         parent.kill()
         worker.wait(timeout=30)
+
+
+def test_a_worker_whose_parent_is_gone_says_nothing() -> None:
+    """It had its answer ready when the parent was killed, and left a traceback in the parent's log."""
+    worker = subprocess.Popen(
+        [sys.executable, "-c", workers._START, *sys.path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert worker.stdin is not None
+    assert worker.stdout is not None
+    assert worker.stderr is not None
+    worker.stdout.close()
+    workers._send(worker.stdin, pickle.dumps((say_who, (), None)))
+    assert worker.stderr.read() == b""
+    assert worker.wait(30) == 0
+    worker.stdin.close()
+    worker.stderr.close()
