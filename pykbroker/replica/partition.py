@@ -49,6 +49,7 @@ class Partition:
         "_flush_waiters",
         "_followers",
         "_log",
+        "_readable",
         "_recovery",
         "_sequence",
         "fetch_waiters",
@@ -94,6 +95,8 @@ class Partition:
         self.promises_flush = False
         #: the first offset that must not be answered before it is flushed
         self.owed_from = NEVER
+        # ... and the one that the high watermark must not pass before
+        self._readable = NEVER
         self._flush_waiters: list[tuple[int, Committed]] = []
         self._commit_waiters: list[tuple[int, int, Committed]] = []
         self._sequence = 0
@@ -116,8 +119,9 @@ class Partition:
             self._begin_epoch(log)
             self.configure(log.config)
             if self.promises_flush:
-                # What a killed process has left is in the page cache only.
-                self._owe_flush(log, max(log.high_watermark, log.recovery_point))
+                # What a killed process has left is in the page cache only. Readers see it at once: whoever reads to the
+                # end must not be told of an earlier one. But a batch of it that is sent again is not acknowledged yet.
+                self._owe_flush(log, log.recovery_point, readable=log.log_end_offset)
             self._advance()
         return log
 
@@ -320,8 +324,8 @@ class Partition:
             return
         current = log.high_watermark
         reached = log.log_end_offset
-        if self.owed_from < reached:
-            reached = self.owed_from
+        if self._readable < reached:
+            reached = self._readable
         if not self._alone:
             reached = high_watermark(current, reached, self._followers, self.isr, self.leader_id)
         if reached <= current:
@@ -372,15 +376,17 @@ class Partition:
             self._log.config = config
             self.promises_flush = config.flush_messages != MAX_INT64 or self.owed_from != NEVER
 
-    def _owe_flush(self, log: PartitionLog, offset: int) -> None:
-        """What was appended from `offset` on may be too much to be unflushed."""
+    def _owe_flush(self, log: PartitionLog, offset: int, *, readable: int = -1) -> None:
+        """What was appended from `offset` on may be too much to be unflushed. `readable`: how far readers may see
+        meanwhile, if further than that."""
         if self.owed_from == NEVER and log.log_end_offset - log.recovery_point >= log.config.flush_messages:
             self.owed_from = offset
+            self._readable = max(offset, readable)
             self.table.flusher.want(log, self._flushed)
 
     def _flushed(self) -> Callable[[], None]:
         log = self._log
-        self.owed_from = NEVER
+        self.owed_from = self._readable = NEVER
         if log is not None:
             # What was appended meanwhile may be enough for the next flush.
             self._owe_flush(log, log.recovery_point)

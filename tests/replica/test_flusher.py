@@ -177,21 +177,21 @@ def test_the_topic_configuration_acts_at_once(world: World, threads: Threads) ->
     assert len(threads) == 0
 
 
-def test_what_a_killed_process_has_left_is_flushed_before_it_is_read(world: World, threads: Threads) -> None:
+def test_what_a_killed_process_has_left_is_readable_and_not_yet_acknowledged(world: World) -> None:
+    fields: dict[str, Any] = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0}
     records = topic("t", 1, (1,), flush_messages="1")
-    world.create("t")
-    Told(world.replicas.get("t", 0))
-    again = World()
-    again.disk = world.disk.power_loss(Survive.EVERYTHING)
-    again.log_dirs[0].disk = again.disk
-    threads = Threads(again)
-    again.log_dirs[0]._folders.add(("t", 0))
+    Told(world.create("t"), **fields)
+    again = World(disk=world.disk.power_loss(Survive.EVERYTHING))
     again.publish(*records)
+    threads = Threads(again)
+    again.replicas.start()
+    assert len(threads) == 1
     partition = again.replicas.get("t", 0)
-    assert (partition.log.log_end_offset, partition.high_watermark) == (1, 0)
-    again.runtime.disk = again.disk
+    assert (partition.log.log_end_offset, partition.high_watermark) == (1, 1)
+    repeated = Told(partition, acks=1, **fields)
+    assert (repeated.offset, repeated.code) == (0, None)
     threads.run()
-    assert partition.high_watermark == 1
+    assert repeated.code is ErrorCode.NONE
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])

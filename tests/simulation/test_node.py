@@ -33,6 +33,16 @@ def test_what_remains_is_legal_when_the_power_goes(first: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("first", range(2020, 2050, BLOCK))
+def test_nothing_acknowledged_or_read_is_lost_with_the_power_where_everything_is_flushed(first: int) -> None:
+    for seed in range(first, first + BLOCK):
+        try:
+            simulate(seed, power_loss=True, flushed=True)
+        except BaseException as error:
+            raise AssertionError(f"seed {seed}") from error
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("power_loss", [False, True])
 def test_a_seed_gives_the_same_trace_in_two_processes(power_loss: bool) -> None:
     program = (
