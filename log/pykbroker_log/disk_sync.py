@@ -1,4 +1,4 @@
-"""Two calls of Linux that Python does not offer: fsync of many files in one, and the start of write-back.
+"""Fsync of many files in one call, which Linux has and Python does not offer.
 
 Responsible for the system calls, and for saying when there are none. Used by disk.py only.
 
@@ -12,7 +12,6 @@ would), and no thread waits for the interpreter between two files.
 from __future__ import annotations
 
 import ctypes
-import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -23,7 +22,6 @@ MAX_FILES = 128
 # io_setup, io_getevents, io_submit: libc has no functions for them.
 _NUMBERS = {"x86_64": (206, 208, 209), "aarch64": (0, 4, 2), "riscv64": (0, 4, 2)}
 _FDSYNC = 3
-_SYNC_FILE_RANGE_WRITE = 2
 
 
 class Unavailable(Exception):
@@ -119,20 +117,3 @@ class Context:
                 results[events[index].data] = -events[index].result
             waiting -= got
         return results
-
-
-def start_write_back(descriptor: int, offset: int, size: int) -> None:
-    """Let the kernel begin to write these bytes to the device; waits for none of them, but for a place in the device's
-    queue. Raises OSError. Nothing where the system has no such call."""
-    if _libc is None:
-        return
-    result = _libc.sync_file_range(
-        ctypes.c_int(descriptor),
-        ctypes.c_int64(offset),
-        ctypes.c_int64(size),
-        ctypes.c_uint(_SYNC_FILE_RANGE_WRITE),
-    )
-    if result < 0:
-        code = ctypes.get_errno()
-        if code not in (errno.ENOSYS, errno.EINVAL, errno.ESPIPE):
-            raise OSError(code, os.strerror(code))
