@@ -316,7 +316,7 @@ class _Cleaner:
             goes = is_unneeded and (count == 0 or self._is_past_horizon(header))
             if not goes:
                 return None
-        elif count and not transactions.is_aborted(header):
+        elif not transactions.is_aborted(header) and count:
             return self._retain_records(_records(chunk, at, header), header)
         if not self._must_stay(header):
             return b""

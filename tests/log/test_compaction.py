@@ -149,10 +149,12 @@ def test_records_of_aborted_transactions_go_and_markers_follow_when_nothing_need
     result = log.read(0, 1 << 20, log.log_end_offset, with_aborted=True)
     assert [(txn.producer_id, txn.first_offset, txn.last_offset) for txn in result.aborted] == [(1, 1, abort)]
     assert contents(reopened(log)) == contents(log)
-    # The producers are forgotten: the empty batches go, then the markers when their horizon is over.
+    # The producers are forgotten: the empty batches go, then the markers get a horizon, then they go.
     log.producers.entries.clear()
-    compact(log, 0, now_ms=NOW + 1)
+    compact(log, 0, now_ms=NOW)
     assert [header.base_offset for header in headers(log)] == [0, abort, commit, 6, 7]
+    assert not any(header.has_delete_horizon for header in headers(log))
+    compact(log, 0, now_ms=NOW + 1)
     assert all(header.base_timestamp == NOW + 1 + DAY for header in headers(log) if header.is_control)
     compact(log, 0, now_ms=NOW + DAY)
     assert [header.base_offset for header in headers(log)] == [0, abort, commit, 6, 7]
