@@ -18,6 +18,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent / part) for part in ("", "wire", "log", "raft")]
 
+from bench.compaction import COMPACTION  # noqa: E402
 from bench.durability import DURABILITY  # noqa: E402
 from bench.groups import GROUPS  # noqa: E402
 from bench.measurements import MEASUREMENTS, Measurement, warm_up  # noqa: E402
@@ -124,7 +125,7 @@ def main() -> int:
     parser.add_argument("--readme", action="store_true", help="write the table into README.md")
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
-    known = [*MEASUREMENTS, *GROUPS, *TRANSACTIONS, *STARTING, *DURABILITY, *READING]
+    known = [*MEASUREMENTS, *GROUPS, *TRANSACTIONS, *STARTING, *DURABILITY, *READING, *COMPACTION]
     chosen = [measurement for measurement in known if re.search(options.only, measurement.title)]
     if options.list:
         for measurement in chosen:

@@ -111,7 +111,7 @@ class Sim(Client):
         assert answer.responses[0].error_code == ErrorCode.NONE, answer
         await asyncio.sleep(wait_seconds)
 
-    def batch(self, *values: bytes, key: bytes | None = None, age_ms: int = 0, **fields: Any) -> bytes:
+    def batch(self, *values: bytes | None, key: bytes | None = None, age_ms: int = 0, **fields: Any) -> bytes:
         now_ms = self.world.now_ms() - age_ms
         return build_batch([(key, value, (), now_ms) for value in values], **fields)
 
@@ -138,3 +138,15 @@ class Sim(Client):
         """The headers of the batches that a consumer is given."""
         answer = await self.fetch(topic, self.log(topic).log_start_offset)
         return [header for _, header in iter_batches(answer.responses[0].partitions[0].records or b"")]
+
+    async def everything(self, topic: str) -> list[BatchHeader]:
+        """The headers of all batches, as a consumer that goes on finds them."""
+        found: list[BatchHeader] = []
+        offset = self.log(topic).log_start_offset
+        while True:
+            answer = await self.fetch(topic, offset)
+            headers = [header for _, header in iter_batches(answer.responses[0].partitions[0].records or b"")]
+            if not headers:
+                return found
+            found += headers
+            offset = headers[-1].next_offset

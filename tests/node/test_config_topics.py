@@ -162,6 +162,26 @@ async def first_offset_and_error_without_key(sim: Sim) -> tuple[int, int]:
 
 QUICK = (("segment.ms", "10000"),)
 SMALL = (("internal.segment.bytes", "50000"),)
+
+
+async def records_left_of_one_key(sim: Sim) -> int:
+    for number in range(9):
+        await sim.produce("t", sim.batch(b"%d" % number * 100, key=b"k"))
+    await asyncio.sleep(60)
+    return sum(header.record_count for header in await sim.everything("t"))
+
+
+async def tombstones_after_two_cleanings(sim: Sim) -> int:
+    await sim.produce("t", sim.batch(None, key=b"gone"))
+    for _ in range(2):
+        for number in range(4):
+            await sim.produce("t", sim.batch(b"%d" % number * 100, key=b"k"))
+        await asyncio.sleep(30)
+    return sum(header.base_offset == 0 and header.record_count > 0 for header in await sim.everything("t"))
+
+
+COMPACTED = (("cleanup.policy", "compact"), ("internal.segment.bytes", "250"))
+
 CASES = [
     Case("segment.bytes", "1048576", "log.segment.bytes", two_large_batches, lambda found: found == 2),
     Case("internal.segment.bytes", "1000", None, two_small_batches, lambda found: found == 2),
@@ -266,6 +286,38 @@ CASES = [
         lambda found: found == (0, ErrorCode.INVALID_RECORD),
         (("retention.ms", "15000"), *QUICK),
     ),
+    Case(
+        "min.cleanable.dirty.ratio",
+        "1",
+        "log.cleaner.min.cleanable.ratio",
+        records_left_of_one_key,
+        lambda found: found == 9,
+        COMPACTED,
+    ),
+    Case(
+        "min.compaction.lag.ms",
+        "1000000",
+        "log.cleaner.min.compaction.lag.ms",
+        records_left_of_one_key,
+        lambda found: found == 9,
+        COMPACTED,
+    ),
+    Case(
+        "max.compaction.lag.ms",
+        "20000",
+        "log.cleaner.max.compaction.lag.ms",
+        records_left_of_one_key,
+        lambda found: found < 9,
+        (("min.cleanable.dirty.ratio", "1"), *COMPACTED),
+    ),
+    Case(
+        "delete.retention.ms",
+        "1000",
+        "log.cleaner.delete.retention.ms",
+        tombstones_after_two_cleanings,
+        lambda found: found == 0,
+        (("min.cleanable.dirty.ratio", "0.01"), *COMPACTED),
+    ),
 ]
 
 
@@ -308,15 +360,19 @@ def play(sim: Sim, case: Case, way: str) -> Any:
         "compression.lz4.level",
         "compression.type",
         "compression.zstd.level",
+        "delete.retention.ms",
         "file.delete.delay.ms",
         "flush.messages",
         "flush.ms",
         "index.interval.bytes",
         "internal.segment.bytes",
+        "max.compaction.lag.ms",
         "max.message.bytes",
         "message.timestamp.after.max.ms",
         "message.timestamp.before.max.ms",
         "message.timestamp.type",
+        "min.cleanable.dirty.ratio",
+        "min.compaction.lag.ms",
         "min.insync.replicas",
         "preallocate",
         "retention.bytes",
@@ -331,6 +387,10 @@ def play(sim: Sim, case: Case, way: str) -> Any:
         "compression.lz4.level",
         "compression.type",
         "compression.zstd.level",
+        "log.cleaner.delete.retention.ms",
+        "log.cleaner.max.compaction.lag.ms",
+        "log.cleaner.min.cleanable.ratio",
+        "log.cleaner.min.compaction.lag.ms",
         "log.cleanup.policy",
         "log.flush.interval.messages",
         "log.flush.interval.ms",
