@@ -418,7 +418,7 @@ class Node:
         replicas.moves.start()
         self._upkeep = Upkeep(runtime, config, replicas)
         self._upkeep.start()
-        cleaner = self._cleaner = LogCleaner(runtime, self.live.current, replicas, self.metrics, self._upkeep.flush)
+        cleaner = self._cleaner = LogCleaner(runtime, self.live.current, replicas, self.metrics)
         self.live.on_change(cleaner.reconfigure)
         cleaner.start()
         transactions.start()

@@ -41,6 +41,7 @@ logger = logging.getLogger(__name__)
 
 #: Logs looked at in one turn of the loop.
 _PER_TURN = 50
+_FLUSH_MS = 20
 _MAX_MAP_BYTES = (1 << 31) - 1
 _MIB = 1 << 20
 
@@ -96,19 +97,11 @@ class _Thread:
 
 
 class LogCleaner:
-    """`flush(log)` makes a log durable up to its present end."""
+    """Of one node."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        config: Config,
-        replicas: ReplicaTable,
-        metrics: Metrics,
-        flush: Callable[[PartitionLog], asyncio.Future[None]],
-    ) -> None:
+    def __init__(self, runtime: Runtime, config: Config, replicas: ReplicaTable, metrics: Metrics) -> None:
         self._runtime = runtime
         self._replicas = replicas
-        self._flush = flush
         self._settings = _Settings.of(config)
         self._threads: list[_Thread] = []
         self._in_progress: set[PartitionLog] = set()
@@ -268,6 +261,15 @@ class LogCleaner:
     async def _retire(self) -> None:
         """Retention of compacted logs: by `cleanup.policy=compact,delete`, and what lies before a log's start."""
         await self._compacted(lambda partition, log, log_dir: _retire(log, self._runtime.now_ms()))
+
+    async def _flush(self, log: PartitionLog) -> None:
+        """What is in the log now is durable when this returns, unless the log is closed or cut."""
+        end = log.log_end_offset
+        if log.recovery_point < end:
+            self._replicas.flusher.want(log)
+        while not log.is_closed and log.recovery_point < min(end, log.log_end_offset):
+            # A round takes so long at least, and nobody waits for a cleaning.
+            await self._pause(_FLUSH_MS)
 
     # -- one cleaning -------------------------------------------------------------------------------------------------
 

@@ -186,12 +186,6 @@ class Upkeep:
         if log.flush_due(now_ms):
             self._replicas.flusher.want(log)
 
-    def flush(self, log: PartitionLog) -> asyncio.Future[None]:
-        """Make a log durable on a thread, for one caller."""
-        future = self._runtime.run_blocking(log.flush)
-        future.add_done_callback(self._check)
-        return future
-
 
 def _remove_expired(log: PartitionLog, now_ms: int) -> None:
     producers = log.producers
