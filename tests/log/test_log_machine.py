@@ -177,7 +177,7 @@ class LogMachine(RuleBasedStateMachine):
                 self.log.read(end + 1, limit, end)
             return
         result = self.log.read(offset, limit, end)
-        found = [header for _, header in iter_batches(b"".join(bytes(part) for part in result.slices))]
+        found = [header for _, header in iter_batches(result.joined())]
         assert found[0].base_offset <= offset <= found[0].last_offset
         assert result.size <= limit or len(found) == 1
 
@@ -206,10 +206,10 @@ def settings(examples: int) -> hypothesis.settings:
 
 @pytest.mark.slow
 def test_a_log_and_its_model() -> None:
-    run_state_machine_as_test(LogMachine, settings=settings(40))  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(LogMachine, settings=settings(40))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_a_log_and_its_model_for_longer() -> None:
-    run_state_machine_as_test(LogMachine, settings=settings(3000))  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(LogMachine, settings=settings(3000))
