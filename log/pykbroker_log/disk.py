@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Protocol, TypeAlias
 
 from pykbroker_log import disk_sync
-from pykbroker_log.page_cache import NO_WAIT, Probe, probes
+from pykbroker_log.page_cache import NO_WAIT, Probe, probes, write_back
 
 # Of `OsDisk.list`, mypy would think.
 Contexts: TypeAlias = list[disk_sync.Context]
@@ -92,6 +92,8 @@ class File(Protocol):
     def load(self, offset: int, length: int) -> None: ...
 
     def region(self, offset: int, length: int) -> Region | None: ...
+
+    def write_back(self, offset: int, length: int) -> None: ...
 
     def close(self) -> None: ...
 
@@ -351,6 +353,10 @@ class OsFile:
         if not descriptor.regions and disk.lent >= disk.max_open_files // 2:
             return None
         return OsRegion(disk, descriptor, offset, length)
+
+    def write_back(self, offset: int, length: int) -> None:
+        """Begin to write what is dirty to the device, without a promise: for a thread."""
+        write_back(self._take().fd, offset, length)
 
     def pwritev(self, buffers: Sequence[Buffer], offset: int) -> int:
         total = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))

@@ -493,6 +493,9 @@ class MemoryFile:
     def region(self, offset: int, length: int) -> None:
         return None
 
+    def write_back(self, offset: int, length: int) -> None:
+        """Promises nothing, and so nothing survives for it."""
+
     def close(self) -> None:
         self._closed = True
 

@@ -1,7 +1,7 @@
-"""Whether a piece of a file is in memory: a question to the kernel, for who must not wait for a device.
+"""What of a file is in memory, and what of it is to leave for the device: the system calls for it that Python lacks.
 
-Responsible for the system calls that Python lacks, and for which of them this kernel has. Not responsible for what is
-done about a piece that is not there (disk.py raises `ColdRead`, a thread loads it).
+Responsible for the calls, and for which of them this kernel has. Not responsible for what is done about a piece that
+is not in memory (disk.py raises `ColdRead`, a thread loads it), nor for when something is written back.
 
 cachestat(2) counts pages of a range in a microsecond (Linux 6.5 and later); pages that are still being read count as
 well, so the last byte is read without waiting. mincore(2) needs a map of the range for its answer, and ten microseconds
@@ -26,6 +26,7 @@ _PAGE = mmap.PAGESIZE
 # The number is the same on every architecture: it came after they were unified.
 _SYS_CACHESTAT = 451
 _PROT_READ, _MAP_SHARED, _MAP_FAILED = 1, 1, ctypes.c_void_p(-1).value
+_SYNC_FILE_RANGE_WRITE = 2
 _Pair, _Five = ctypes.c_uint64 * 2, ctypes.c_uint64 * 5
 
 
@@ -36,6 +37,7 @@ def _libc() -> ctypes.CDLL | None:
         libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_int64]
         libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
         libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+        libc.sync_file_range.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
     except (OSError, AttributeError):
         return None  # not Linux
     return libc
@@ -84,6 +86,14 @@ def by_mincore(fd: int, offset: int, length: int) -> bool:
         _LIBC.munmap(address, length)
     # Only the lowest bit of each byte means something.
     return all(byte & 1 for byte in present.raw)
+
+
+def write_back(fd: int, offset: int, length: int) -> None:
+    """Begin to write to the device what is dirty in whole pages of a range; waits only where its queue is full.
+    Promises nothing: what fails is the next fsync's to tell. Without such a call the kernel begins when it likes."""
+    end = (offset + length) // _PAGE * _PAGE
+    if _LIBC is not None and end > offset:
+        _LIBC.sync_file_range(fd, offset, end - offset, _SYNC_FILE_RANGE_WRITE)
 
 
 def probes() -> list[Probe]:

@@ -89,6 +89,7 @@ class Segment:
         "_max_timestamp",
         "_max_timestamp_offset",
         "_preallocated",
+        "_written_back",
         "base_offset",
         "created_ms",
         "disk",
@@ -130,6 +131,8 @@ class Segment:
         self.size = size
         self._bytes_since_index = 0
         self._preallocated = False
+        # Up to where the device has been asked to write: what was there before is the kernel's.
+        self._written_back = size
         self._index_full: tuple[int, bool] | None = None
         # Looked up when first needed: most segments of a log are never asked.
         self._first_timestamp = _UNKNOWN
@@ -314,6 +317,14 @@ class Segment:
     def fsync(self) -> None:
         self.file.fsync()
 
+    def take_unwritten(self, least: int) -> tuple[int, int] | None:
+        """(position, size) of what was appended since the last time, if it is at least so much."""
+        start = self._written_back
+        if self.size - start < least:
+            return None
+        self._written_back = self.size
+        return start, self.size - start
+
     def unsynced_files(self, *, sealed: bool) -> list[File]:
         """What a flush has to fsync; of an index that only sealing completes, nothing before it has."""
         files = [self.file]
@@ -464,6 +475,7 @@ class Segment:
         self.file.truncate(position)
         self.size = position
         self._bytes_since_index = 0
+        self._written_back = min(self._written_back, position)
         if position == 0:
             self._first_timestamp = _UNKNOWN
         self._max_timestamp, self._max_timestamp_offset = self.time_index.last_entry()
@@ -480,7 +492,7 @@ class Segment:
         self.offset_index.keep(0)
         self.time_index.keep(0)
         self.txn_index.reset()
-        self.size = 0
+        self.size = self._written_back = 0
 
     def drop_tail(self, next_offset: int) -> None:
         """Remove what a failed write may have left behind the end, which is `next_offset`."""

@@ -132,6 +132,7 @@ BROKER: frozenset[str] = frozenset(
         "pykbroker.connection.request.receive.timeout.ms",
         "pykbroker.max.cold.reads",
         "pykbroker.max.parked.requests",
+        "pykbroker.write.back.bytes",
         "queued.max.request.bytes",
         "replica.alter.log.dirs.io.max.bytes.per.second",
         "replica.high.watermark.checkpoint.interval.ms",

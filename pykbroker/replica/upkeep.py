@@ -18,6 +18,7 @@ from pykbroker_log.disk import parent_of
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.partition_log import PartitionLog
+from pykbroker_log.write_back import unwritten, write_back
 
 if TYPE_CHECKING:
     from pykbroker.config.load import Config
@@ -30,6 +31,8 @@ logger = logging.getLogger(__name__)
 PER_TURN = 50
 _LONGEST_MS = 86_400_000
 _LOG_STARTS = "log start offsets"
+_WRITE_BACK = "write-back"
+_WRITE_BACK_MS = 200
 _AFTER_INITIAL_DELAY = frozenset({"recovery points", _LOG_STARTS, "retention"})
 
 
@@ -46,6 +49,9 @@ class Upkeep:
         self._starts_wanted = False
         # Directories in which it could not be made so, for want of space.
         self._full: set[str] = set()
+        self._write_back_bytes = config.int("pykbroker.write.back.bytes")
+        # When logs were last looked at for what is to be written back: the bytes that had come in by then.
+        self._bytes_looked_at = 0
         # Kafka's LogManager waits this long after the start before it looks at the logs for the first time.
         self._initial_delay_ms = config.int("log.initial.task.delay.ms")
         self._schedule: dict[str, tuple[int, Callable[[], None]]] = {
@@ -66,6 +72,8 @@ class Upkeep:
             "producers": (config.int("producer.id.expiration.check.interval.ms"), self._forget_producers),
             "flush": (min(1_000, config.int("log.flush.scheduler.interval.ms")), self._flush_due),
         }
+        if self._write_back_bytes:
+            self._schedule[_WRITE_BACK] = (_WRITE_BACK_MS, self._write_back)
 
     def start(self) -> None:
         for name, (period_ms, _) in self._schedule.items():
@@ -185,6 +193,25 @@ class Upkeep:
     def _flush_if_due(self, log: PartitionLog, now_ms: int) -> None:
         if log.flush_due(now_ms):
             self._replicas.flusher.want(log)
+
+    # -- write-back ---------------------------------------------------------------------------------------------------
+
+    def _write_back(self) -> None:
+        arrived = self._replicas.bytes_in.value
+        # Most of the time there is nothing, and nobody to be looked at. One thread at a time: a device that is busy is
+        # not to keep all of them from a flush.
+        if arrived - self._bytes_looked_at < self._write_back_bytes or _WRITE_BACK in self._busy:
+            return
+        self._bytes_looked_at = arrived
+        stretches = [
+            stretch
+            for partition in self._replicas
+            if (log := partition.log_if_open) is not None
+            for stretch in unwritten(log.segments, self._write_back_bytes)
+        ]
+        if stretches:
+            self._busy.add(_WRITE_BACK)
+            self._runtime.run_blocking(write_back, stretches).add_done_callback(partial(self._written, _WRITE_BACK))
 
 
 def _remove_expired(log: PartitionLog, now_ms: int) -> None:

@@ -11,7 +11,9 @@ import pytest
 from pykbroker.replica import upkeep
 from pykbroker.replica.partition import Partition
 from pykbroker.replica.upkeep import Upkeep
+from pykbroker_log.memory_disk import MemoryFile
 from pykbroker_wire.records.batch import build_batch
+from tests.acting import acts
 from tests.replica.world import NOW_MS, World, batch
 
 SMALL: dict[str, Any] = {"internal.segment.bytes": "100", "retention.bytes": "1"}
@@ -106,3 +108,24 @@ def test_every_log_has_its_numbers_as_long_as_it_is_there(world: World) -> None:
     }
     world.delete("t")
     assert numbers() == {}
+
+
+@acts(broker=("pykbroker.write.back.bytes",))
+@pytest.mark.parametrize(("bound", "asked"), [("1000", [(0, 1280)]), ("1400", []), ("0", [])])
+def test_what_is_much_is_sent_to_the_device_early(
+    monkeypatch: pytest.MonkeyPatch, bound: str, asked: list[tuple[int, int]]
+) -> None:
+    world = World()
+    seen: list[tuple[int, int]] = []
+    monkeypatch.setattr(MemoryFile, "write_back", lambda file, position, size: seen.append((position, size)))
+    running = Upkeep(world.runtime, world.config_with({"pykbroker.write.back.bytes": bound}), world.replicas)
+    running.start()
+    partition = world.create("t")
+    for _ in range(4):
+        partition.append(batch(b"x" * 250), required_acks=1, now_ms=NOW_MS)
+    world.loop.advance(1)
+    assert seen == asked
+    world.loop.advance(1)
+    assert seen == asked, "once"
+    running.stop()
+    world.loop.settle()
