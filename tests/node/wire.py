@@ -145,11 +145,15 @@ class Wire:
         return answer.responses[0].partitions[0]
 
     def values(self, topic: str, partition: int = 0) -> list[bytes]:
-        """Every value of a partition."""
+        """Every value of a partition; while its log is being recovered it is asked for again, as every client does."""
         found: list[bytes] = []
         offset = 0
+        deadline = time.monotonic() + 60
         while True:
             answer = self.fetch(topic, offset, partition=partition, max_wait_ms=0)
+            if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and time.monotonic() < deadline:
+                time.sleep(0.01)
+                continue
             assert answer.error_code == ErrorCode.NONE, answer
             if not answer.records:
                 return found
