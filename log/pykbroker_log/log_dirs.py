@@ -320,11 +320,15 @@ class LogDir:
             recovery_point=self._recovery_points.get(key, 0),
             log_start_offset=self._log_starts.get(key, 0),
             high_watermark=self._high_watermarks.get(key, 0),
-            dense=not config.compact and key not in self._cleaner_offsets,
+            dense=self._is_dense(key, config),
             producer_id_expiration_ms=producer_id_expiration_ms,
         )
         self._adopt(log)
         return log
+
+    def _is_dense(self, key: TopicPartition, config: LogConfig) -> bool:
+        """Whether the log was never compacted: a gap between its segments is then what a crash has taken."""
+        return not config.compact and key not in self._cleaner_offsets
 
     def _adopt(self, log: PartitionLog) -> None:
         key = (log.topic, log.partition)
@@ -352,6 +356,7 @@ class LogDir:
             log_start_offset=self._log_starts.get(key, 0),
             producer_id_expiration_ms=producer_id_expiration_ms,
             now_ms=now_ms,
+            dense=self._is_dense(key, config),
         )
 
     def recovered(self, topic: str, partition: int, log_end_offset: int) -> None:

@@ -35,6 +35,8 @@ class Unrecovered:
     log_start_offset: int
     producer_id_expiration_ms: int
     now_ms: int
+    dense: bool
+    """See PartitionLog.open."""
 
 
 class Recovered(NamedTuple):
@@ -71,7 +73,7 @@ def recover(disk: Disk, log: Unrecovered) -> Generator[int, None, Recovered]:
         clean=False,
         recovery_point=log.recovery_point,
         log_start_offset=log.log_start_offset,
-        dense=not log.config.compact,
+        dense=log.dense,
     ).steps()
     try:
         side.snapshots = loaded.snapshots

@@ -278,6 +278,10 @@ class LogCleaner:
         replacement: Replacement | None = None
         try:
             await self._flush(log)
+            if chosen.log_dir.cleaner_offset(log) is None:
+                # A start has to know of the gaps that there will be, wherever this ends.
+                chosen.log_dir.set_cleaner_offset(log, chosen.cleanable.first_dirty_offset)
+                await self._checkpoint(chosen.log_dir)
             is_away = log.is_closed or chosen.partition in self._replicas.moves
             if is_away or log.recovery_point < chosen.cleanable.first_uncleanable_offset:
                 # Or cut, meanwhile.

@@ -214,3 +214,25 @@ def test_the_checkpoint_is_apache_kafkas_file(sims: Callable[..., Sim]) -> None:
         assert asked[0][1].first_dirty_offset == 0, "another topic of the same name begins afresh"
 
     sims().run(scenario)
+
+
+def test_a_log_is_known_to_have_gaps_before_it_has_them(sims: Callable[..., Sim]) -> None:
+    async def scenario(sim: Sim) -> None:
+        await sim.create("t", COMPACTED)
+        known: list[bytes] = []
+        runtime: Any = sim.node.runtime
+        run_apart = runtime.run_apart
+
+        def run(job: Any, *args: Any, **named: Any) -> Any:
+            if isinstance(args[0], Cleaning):
+                # As a start finds it that follows a loss of power.
+                disk = sim.disk.power_loss(Survive.NOTHING)
+                known.append(disk.open("/data/cleaner-offset-checkpoint").pread(1000, 0))
+            return run_apart(job, *args, **named)
+
+        runtime.run_apart = run
+        await fill(sim)
+        await asyncio.sleep(60)
+        assert known[0] == b"0\n1\nt 0 0\n"
+
+    sims().run(scenario)
