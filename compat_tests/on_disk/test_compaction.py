@@ -19,6 +19,7 @@ from pykbroker_log.checkpoints import decode_offsets
 from pykbroker_log.disk import OsDisk
 from pykbroker_log.txn_index import TxnIndex
 from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykbroker_wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -39,6 +40,8 @@ CONFIG = {
     "transaction.partition.verification.enable": "false",
 }
 NOT_YET = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+#: of ListOffsets
+NEWEST = -3
 NOW_MS = 1_760_000_000_000
 
 
@@ -193,6 +196,39 @@ def test_the_same_survives(both: list[Node], timestamps: str) -> None:
     for wire in wires:
         wire.close()
     dump(both[1].data_dir / f"{topic}-0")
+
+
+@pytest.mark.slow
+def test_times_lead_past_emptied_batches(both: list[Node]) -> None:
+    """An emptied batch keeps its times. Where it is the newest, neither broker knows a newest record; and Apache Kafka
+    looks for a time in the first segment only that claims to have it."""
+    found = []
+    for node in both:
+        with Wire(node.bootstrap) as wire:
+            wire.create("times", internal_segment_bytes=1000, retention_ms=-1, cleanup_policy="delete")
+            # The second is superseded, and kept for its producer's sequence.
+            times = [10, 100, 20, 30, *range(40, 48)]
+            for number, time in enumerate(times):
+                key = b"again" if number in (1, 3) else b"%d" % number
+                sequence = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0} if number == 1 else {}
+                send(wire, "times", build_batch([(key, bytes(300), [], NOW_MS + time)], **sequence))
+            assert wire.alter(TOPIC, "times", {"cleanup.policy": "compact"}).error_code == ErrorCode.NONE
+            batches = [(header.base_offset, header.record_count) for header, _ in compacted(node, "times").batches]
+            assert batches == [(offset, int(offset != 1)) for offset in range(len(times))]
+            asked = {time: offset_at(wire, "times", NOW_MS + time) for time in (5, 15, 25, 45, 60, 101)}
+            found.append((offset_at(wire, "times", NEWEST), asked))
+    (their_newest, theirs), (our_newest, ours) = found
+    assert our_newest == their_newest == -1
+    assert ours == {5: 0, 15: 2, 25: 3, 45: 9, 60: -1, 101: -1}
+    assert theirs == {5: 0, 15: -1, 25: -1, 45: -1, 60: -1, 101: -1}
+
+
+def offset_at(wire: Wire, topic: str, timestamp: int) -> int:
+    asked = [ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=asked)])
+    answer = wire.call(request, 10).topics[0].partitions[0]
+    assert answer.error_code == ErrorCode.NONE, answer
+    return int(answer.offset)
 
 
 def without_broker_times(found: Compacted, timestamps: str) -> Compacted:
