@@ -302,16 +302,20 @@ class Window:
                 if attempt == 5:
                     raise
 
-    def read(self, topic: str, start: int, end: int, *, timeout_s: float = 60) -> list[Found] | None:
-        """The records in [start, end); None when the log does not begin before `start` any more."""
+    def read(self, topic: str, start: int, end: int, *, patience_s: float = 60) -> list[Found] | None:
+        """The records in [start, end); None when the log does not begin before `start` any more. However long it takes,
+        as long as something comes every `patience_s`."""
         found: list[Found] = []
         if start >= end:
             return found
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + patience_s
         self._consumer.assign([TopicPartition(topic, 0, start)])
         try:
             while time.monotonic() < deadline:
-                for message in self._consumer.consume(1000, timeout=0.2):
+                messages = self._consumer.consume(1000, timeout=0.2)
+                if any(message.error() is None for message in messages):
+                    deadline = time.monotonic() + patience_s
+                for message in messages:
                     error = message.error()
                     if error is None:
                         if message.offset() >= end:
@@ -325,4 +329,4 @@ class Window:
                         return found
         finally:
             self._consumer.unassign()
-        raise AssertionError(f"{topic}: {start} to {end} could not be read within {timeout_s} s, got {len(found)}")
+        raise AssertionError(f"{topic}: {start} to {end} stopped for {patience_s} s after {len(found)}")

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from pykbroker.workers import finish
+from pykbroker_log.deletion import delete_files
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.memory_disk import MemoryDisk
@@ -111,6 +112,7 @@ class Workload:
     def checkpoint(self) -> None:
         begun = len(self.disk.calls)
         self.dir.checkpoint()
+        self.purge()
         self.moment(begun)
 
     def roll(self) -> None:
@@ -146,7 +148,12 @@ class Workload:
     def retire(self) -> None:
         begun = len(self.disk.calls)
         self.log.retire(self.now)
+        self.purge()
         self.moment(begun)
+
+    def purge(self) -> None:
+        """Names go as soon as they may, and the files with them."""
+        delete_files(self.disk, self.log.purge(self.now))
 
     def restart(self) -> None:
         begun = len(self.disk.calls)
