@@ -11,9 +11,7 @@ from collections.abc import Callable
 
 from compat_tests.clients import wait_until
 from compat_tests.node import Pykbroker
-
-#: Longest time in which a node must be back: nothing that is written here takes long to recover.
-BACK_S = 60.0
+from compat_tests.torture.clients import ANSWER_S
 
 
 class Kills:
@@ -54,7 +52,7 @@ class Kills:
                 self.node.stop()
                 kills = 0
         self.node.launch()
-        wait_until(self._is_back, f"the node is back after {self.done[-1]}", timeout_s=BACK_S)
+        wait_until(self._is_back, f"the node is back after {self.done[-1]}", timeout_s=ANSWER_S)
         return kills
 
     def _is_back(self) -> bool:

@@ -22,7 +22,7 @@ from compat_tests.clients import wait_until
 from compat_tests.node import Pykbroker, steady_port
 from compat_tests.oracle.kafka import kafka_libs, run_tool
 from compat_tests.topics import Topics
-from compat_tests.torture.clients import Client, Group, Reader, TransactionalWriter, Window, Writer
+from compat_tests.torture.clients import ANSWER_S, Client, Group, Reader, TransactionalWriter, Window, Writer
 from compat_tests.torture.journal import Journal
 from compat_tests.torture.kills import Kills
 
@@ -133,7 +133,7 @@ class Torture:
             return not waiting
 
         try:
-            wait_until(all_went_on, "every writer goes on")
+            wait_until(all_went_on, "every writer goes on", timeout_s=ANSWER_S)
         except AssertionError as error:
             error.add_note(f"no answers for {[writer.name for writer in waiting]}")
             raise
@@ -179,7 +179,7 @@ class Torture:
         for client in self.clients:
             client.ask_to_stop()
         for client in self.clients:
-            client.join(90)
+            client.join(2 * ANSWER_S)
             assert not client.is_alive(), f"{client.name} does not end"
         self.watch()
         for committed in (False, True):
@@ -233,6 +233,7 @@ def run(torture: Torture, kills: int) -> None:
             count += ending.round()
             torture.await_progress()
             torture.look(rng)
+            print(f"{count} kills after {time.monotonic() - began:.0f} s", flush=True)
         torture.finish()
     except BaseException:
         torture.node.abort()
@@ -269,6 +270,7 @@ def dump_everything(data_dir: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_twenty_kills(torture: Torture) -> None:
     run(torture, 20)
 
