@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import mmap
 import os
 import resource
 from _thread import get_ident
@@ -207,6 +208,11 @@ _HAS_PWRITEV = hasattr(os, "pwritev")
 # macOS has neither in the sense that matters: only F_FULLFSYNC empties the drive's cache.
 _FULL_SYNC = getattr(fcntl, "F_FULLFSYNC", None)
 _sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
+
+
+def zeros(size: int) -> memoryview:
+    """So many zeros, which are no memory until something else is written there; a bytearray's all are."""
+    return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE))
 
 
 class _Descriptor:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pykbroker_log.disk import zeros
 from pykbroker_wire.records.dedupe import SLOT_SIZE, Survivors, put_keys, survivors
 
 if TYPE_CHECKING:
@@ -33,8 +34,7 @@ class OffsetMap:
         self.latest_offset = start_offset - 1
         self.entries = 0
         self._seed = seed
-        # Zeros that nobody has written to are no memory yet.
-        self._table = bytearray(self.slots * SLOT_SIZE)
+        self._table = zeros(self.slots * SLOT_SIZE)
 
     @property
     def utilization(self) -> float:

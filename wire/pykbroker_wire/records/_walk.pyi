@@ -4,7 +4,7 @@ from pykbroker_wire.records.walk import Walked
 
 def walk(data: Buffer, position: int, expected: int, count: int, /) -> Walked: ...
 def put_keys(
-    table: bytearray,
+    table: bytearray | memoryview,
     seed: bytes,
     room: int,
     data: Buffer,
@@ -14,7 +14,7 @@ def put_keys(
     /,
 ) -> Put: ...
 def survivors(
-    table: bytearray,
+    table: bytearray | memoryview,
     seed: bytes,
     data: Buffer,
     count: int,

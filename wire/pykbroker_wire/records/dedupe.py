@@ -30,6 +30,8 @@ SEED_SIZE = 16
 _OFFSET = struct.Struct("<q")
 _FREE = bytes(8)
 
+Table: TypeAlias = bytearray | memoryview
+
 Put: TypeAlias = tuple[int, int, int]
 """keys that were new; records seen, fewer than there are when the table had no room for the next one; offset of the
 last that was seen (the one before `start_offset` when none counted)"""
@@ -40,7 +42,7 @@ tombstones; how many records had no key and go for that; timestamp delta of the 
 
 
 def put_keys_python(
-    table: bytearray,
+    table: Table,
     seed: bytes,
     room: int,
     data: Buffer,
@@ -69,7 +71,7 @@ def put_keys_python(
 
 
 def survivors_python(
-    table: bytearray,
+    table: Table,
     seed: bytes,
     data: Buffer,
     count: int,
@@ -163,17 +165,17 @@ def _require_end(data: Buffer, position: int, index: int) -> None:
         raise InvalidRecord(f"record {index}: there is more behind it")
 
 
-def _find(table: bytearray, seed: bytes, key: Buffer) -> tuple[int, bytes, int]:
+def _find(table: Table, seed: bytes, key: Buffer) -> tuple[int, bytes, int]:
     """(place, hash, offset + 1) of the slot that has the key, or of the free one where it belongs, with 0; place -1
     when the table is full of others."""
     digest = blake2b(key, digest_size=16, key=seed).digest()
     size = len(table)
     place = int.from_bytes(digest[:8], "little") % (size // SLOT_SIZE) * SLOT_SIZE
     for _ in range(size // SLOT_SIZE):
-        after = table[place + 16 : place + SLOT_SIZE]
+        after = bytes(table[place + 16 : place + SLOT_SIZE])
         if after == _FREE:
             return place, digest, 0
-        if table[place : place + 16] == digest:
+        if bytes(table[place : place + 16]) == digest:
             return place, digest, _OFFSET.unpack(after)[0]
         place += SLOT_SIZE
         if place == size:
@@ -181,8 +183,8 @@ def _find(table: bytearray, seed: bytes, key: Buffer) -> tuple[int, bytes, int]:
     return -1, digest, 0
 
 
-put_keys: Callable[[bytearray, bytes, int, Buffer, int, int, int], Put] = put_keys_python
-survivors: Callable[[bytearray, bytes, Buffer, int, int, int, bool], Survivors] = survivors_python
+put_keys: Callable[[Table, bytes, int, Buffer, int, int, int], Put] = put_keys_python
+survivors: Callable[[Table, bytes, Buffer, int, int, int, bool], Survivors] = survivors_python
 rebase: Callable[[Buffer, int, int], bytes] = rebase_python
 COMPILED = False
 if os.environ.get("PYKBROKER_PURE") != "1":
