@@ -130,6 +130,10 @@ class Disk(Protocol):
 
     def lock(self, path: str) -> Lock: ...
 
+    def fsync_dirs(self, paths: Sequence[str]) -> dict[str, FileNotFoundError]:
+        """Of many folders at once. Returns those that are not there."""
+        ...
+
     def fsync_files(self, files: Sequence[File]) -> None:
         """Fsync files that this disk has opened, together where the system can; those that are closed are left out.
         Raises the OSError of one that failed, when all have ended."""
@@ -461,6 +465,13 @@ class OsLock:
             os.close(fd)
 
 
+def _take_context(contexts: Contexts) -> disk_sync.Context:
+    try:
+        return contexts.pop()
+    except IndexError:
+        return disk_sync.Context()
+
+
 def _fsync_unless_closed(file: File) -> None:
     try:
         file.fsync()
@@ -630,25 +641,31 @@ class OsDisk:
     def lock(self, path: str) -> OsLock:
         return OsLock(path)
 
-    def fsync_files(self, files: Sequence[File]) -> None:
-        contexts = self._aio
-        if len(files) > 1 and contexts is not None:
+    def fsync_dirs(self, paths: Sequence[str]) -> dict[str, FileNotFoundError]:
+        missing: dict[str, FileNotFoundError] = {}
+        for first in range(0, len(paths), disk_sync.MAX_FILES):
+            opened: dict[int, str] = {}
             try:
-                for first in range(0, len(files), disk_sync.MAX_FILES):
-                    self._fsync_some(files[first : first + disk_sync.MAX_FILES], contexts)
-                return
-            except disk_sync.Unavailable:
-                self._aio = None
-        for file in files:
-            _fsync_unless_closed(file)
+                for path in paths[first : first + disk_sync.MAX_FILES]:
+                    try:
+                        opened[os.open(path, os.O_RDONLY | os.O_CLOEXEC)] = path
+                    except FileNotFoundError as error:
+                        missing[path] = error
+                for fd, code in zip(opened, self._fsync_at_once(list(opened), folders=True), strict=True):
+                    if code > 0:
+                        raise OSError(code, os.strerror(code), opened[fd])
+                    if code < 0:
+                        os.fsync(fd)
+            finally:
+                for fd in opened:
+                    os.close(fd)
+        return missing
 
-    @staticmethod
-    def _fsync_some(files: Sequence[File], contexts: Contexts) -> None:
-        try:
-            # Each thread has one for itself meanwhile.
-            context = contexts.pop()
-        except IndexError:
-            context = disk_sync.Context()
+    def fsync_files(self, files: Sequence[File]) -> None:
+        for first in range(0, len(files), disk_sync.MAX_FILES):
+            self._fsync_some(files[first : first + disk_sync.MAX_FILES])
+
+    def _fsync_some(self, files: Sequence[File]) -> None:
         taken: list[tuple[OsFile, _Descriptor]] = []
         for file in files:
             assert isinstance(file, OsFile)
@@ -656,15 +673,28 @@ class OsDisk:
                 taken.append((file, file._take()))
             except FileClosed:
                 continue
-        results = context.fdatasync([descriptor.fd for _, descriptor in taken])
-        contexts.append(context)
+        results = self._fsync_at_once([descriptor.fd for _, descriptor in taken])
         for (file, _), code in zip(taken, results, strict=True):
             if code > 0:
                 raise OSError(code, os.strerror(code), file._path)
         for (file, _), code in zip(taken, results, strict=True):
             if code < 0:
-                # The kernel would not take it; no fsync was tried.
+                # No fsync was tried.
                 _fsync_unless_closed(file)
+
+    def _fsync_at_once(self, descriptors: Sequence[int], *, folders: bool = False) -> Sequence[int]:
+        """As Context.fsync; where there is no such thing the kernel takes none of them."""
+        contexts = self._aio
+        if len(descriptors) > 1 and contexts is not None:
+            try:
+                # Each thread has one for itself meanwhile.
+                context = _take_context(contexts)
+                results = context.fsync(descriptors, folders=folders)
+                contexts.append(context)
+                return results
+            except disk_sync.Unavailable:
+                self._aio = None
+        return [-1] * len(descriptors)
 
     def usage(self, path: str) -> tuple[int, int]:
         stat = os.statvfs(path)

@@ -21,7 +21,7 @@ MAX_FILES = 128
 
 # io_setup, io_getevents, io_submit: libc has no functions for them.
 _NUMBERS = {"x86_64": (206, 208, 209), "aarch64": (0, 4, 2), "riscv64": (0, 4, 2)}
-_FDSYNC = 3
+_FSYNC, _FDSYNC = 2, 3
 
 
 class Unavailable(Exception):
@@ -89,16 +89,18 @@ class Context:
             raise OSError(code, os.strerror(code))
         return result
 
-    def fdatasync(self, descriptors: Sequence[int]) -> list[int]:
+    def fsync(self, descriptors: Sequence[int], *, folders: bool = False) -> list[int]:
         """Fsync at most MAX_FILES of them, and wait. For each its errno, 0 if all is well; -1: the kernel did not take
-        it, nothing was tried."""
+        it, nothing was tried. Of files what it takes to read them again (fdatasync); to a file system a new name in
+        one of `folders` may be no such thing."""
         assert _numbers is not None
         count = len(descriptors)
         requests = (_Request * count)()
         pointers = (ctypes.c_void_p * count)()
         for index, descriptor in enumerate(descriptors):
             request = requests[index]
-            request.data, request.opcode, request.fd = index, _FDSYNC, descriptor
+            request.data, request.fd = index, descriptor
+            request.opcode = _FSYNC if folders else _FDSYNC
             pointers[index] = ctypes.addressof(request)
         results = [-1] * count
         try:

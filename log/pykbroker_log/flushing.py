@@ -97,12 +97,9 @@ def sync(disk: Disk, log_dir: str, flushes: Sequence[Flush]) -> None:
     finally:
         for file in opened:
             file.close()
+    missing = disk.fsync_dirs([folder for flush in flushes for folder in flush.folders if folder != log_dir])
     for flush in flushes:
         for folder in flush.folders:
-            if folder != log_dir:
-                try:
-                    disk.fsync_dir(folder)
-                except FileNotFoundError as error:
-                    flush.missing = error
+            flush.missing = missing.get(folder) or flush.missing
     if any(log_dir in flush.folders for flush in flushes):
         disk.fsync_dir(log_dir)

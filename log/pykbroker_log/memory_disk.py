@@ -342,6 +342,15 @@ class MemoryDisk:
         node.unsynced.clear()
         self._note(Call("fsync_dir", path))
 
+    def fsync_dirs(self, paths: Sequence[str]) -> dict[str, FileNotFoundError]:
+        missing: dict[str, FileNotFoundError] = {}
+        for path in paths:
+            try:
+                self.fsync_dir(path)
+            except FileNotFoundError as error:
+                missing[path] = error
+        return missing
+
     def fsync_files(self, files: Sequence[File]) -> None:
         failed: OSError | None = None
         for file in files:

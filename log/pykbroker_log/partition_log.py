@@ -37,6 +37,7 @@ from pykbroker_log.retention import breached
 from pykbroker_log.segment import Mark, Segment
 from pykbroker_log.segments import Segments
 from pykbroker_log.side_files import InconsistentTopicId, SideFiles
+from pykbroker_log.stopping import close_together
 from pykbroker_log.txn_index import AbortedTxn
 from pykbroker_log.validate import given_batches, validate_and_assign
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -118,7 +119,6 @@ class PartitionLog:
         return f"PartitionLog({self.topic}-{self.partition}, {self.log_start_offset}..{self.log_end_offset})"
 
     # -- open and close
-    # -------------------------------------------------------------------------------------------------
 
     @classmethod
     def open(
@@ -187,12 +187,8 @@ class PartitionLog:
         """Release the files. `clean`: make everything durable, so that the next start scans nothing."""
         if self._closed:
             return
-        if clean and self._failure is None:
-            with self._storage():
-                self._active.seal()
-                self._side.take_snapshot(self.producers, self.log_start_offset)
-                self._active.fsync_indexes()
-            self.flush()
+        if clean and self.is_sound:
+            close_together(self.disk, parent_of(self.path), [self])
         self._closed = True
         for segment in [*self.deletion.retired, *self._segments]:
             segment.close()
@@ -206,7 +202,6 @@ class PartitionLog:
             self.disk.remove_dir(self.path)
 
     # -- what is true
-    # ---------------------------------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
@@ -232,6 +227,11 @@ class PartitionLog:
         return (self.deletion.retired or self._segments)[0].base_offset
 
     @property
+    def is_sound(self) -> bool:
+        """Open, and its disk has not failed."""
+        return not self._closed and self._failure is None
+
+    @property
     def is_closed(self) -> bool:
         return self._closed
 
@@ -255,7 +255,6 @@ class PartitionLog:
             self._first_unstable = self.producers.first_unstable_offset()
 
     # -- append
-    # ---------------------------------------------------------------------------------------------------------
 
     def append_as_leader(
         self,
@@ -501,7 +500,6 @@ class PartitionLog:
         return segment
 
     # -- read
-    # -----------------------------------------------------------------------------------------------------------
 
     def read(
         self,
@@ -549,7 +547,6 @@ class PartitionLog:
             raise StorageError(parent_of(self.path), error) from error
 
     # -- by time
-    # --------------------------------------------------------------------------------------------------------
 
     def offset_for_timestamp(self, timestamp: int, *, wait: bool = True) -> tuple[int, int, int] | None:
         """(offset, timestamp, leader epoch) of the first record that is at least this new. Raises StorageError; and
@@ -564,7 +561,6 @@ class PartitionLog:
             return self._segments.newest()
 
     # -- delete from the front
-    # ------------------------------------------------------------------------------------------
 
     def delete_records_before(self, offset: int) -> None:
         """DeleteRecords: raise the log start; the segments below it go with the next `retire`. It is durable with the
@@ -629,7 +625,6 @@ class PartitionLog:
         return self.deletion.take_due(now_ms)
 
     # -- compact
-    # ---------------------------------------------------------------------------------------------------------
 
     def begin_replacement(
         self, cleanable: Cleanable, *, memory: CleanerMemory, seed: bytes, now_ms: int
@@ -653,7 +648,6 @@ class PartitionLog:
         return StorageError(parent_of(self.path), error)
 
     # -- truncate
-    # -------------------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
         """Cut off everything from `offset` on. Durable when this returns: what was cut off never comes back."""
@@ -776,7 +770,6 @@ class PartitionLog:
             self.delete_records_before(log.log_start_offset)
 
     # -- epochs
-    # ---------------------------------------------------------------------------------------------------------
 
     def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
         return self.epochs.end_offset(leader_epoch, self.log_end_offset)
@@ -787,7 +780,6 @@ class PartitionLog:
             self._side.write_epochs(self.epochs)
 
     # -- flush
-    # ----------------------------------------------------------------------------------------------------------
 
     def flush_due(self, now_ms: int) -> bool:
         """Whether `flush.messages` or `flush.ms` asks for a flush, or a segment ended that is not durable yet: a crash
@@ -829,6 +821,17 @@ class PartitionLog:
             raise self.fail_flush(error) from error
         return Flush(self._flushing.generation, end_offset, paths, folders, files)
 
+    def begin_stop(self) -> Flush:
+        """As `begin_flush`, with the active segment's indexes and the producers: the next start scans nothing once it
+        is over. Nothing is appended any more. Raises StorageError."""
+        with self._storage():
+            self._active.seal()
+            self._side.take_snapshot(self.producers, self.log_start_offset)
+            indexes = self._active.unsynced_files(sealed=True)
+        flush = self.begin_flush(again=True)
+        flush.files = list(dict.fromkeys([*flush.files, *indexes]))
+        return flush
+
     def end_flush(self, flush: Flush) -> None:
         """What it covers is durable. Raises StorageError when somebody has taken the log's folder away."""
         if flush.missing is not None and not self._closed:
@@ -853,7 +856,6 @@ class PartitionLog:
         self.end_flush(flush)
 
     # -- when the disk fails
-    # --------------------------------------------------------------------------------------------
 
     @contextmanager
     def _storage(self) -> Iterator[None]:

@@ -1,27 +1,29 @@
-"""What an unclean stop has left of one log, brought to where a clean stop leaves it: the job of a worker process.
+"""What an unclean stop has left of a log, brought to where a clean stop leaves it: the job of a worker process.
 
 Responsible for how much there is to check, and for checking it and making the result durable. Not responsible for the
 checks themselves (loading.py), nor for when and in which process (pykbroker/replica/recovery.py).
 
 Invariants:
-* Nobody else has the log open. What it is told (recovery point, log start) is what the checkpoints say.
+* Nobody else has the logs open. What it is told (recovery point, log start) is what the checkpoints say.
 * Being killed at any moment costs the work done so far: what is above the recovery point is checked again.
-* When it is over, the log up to its end is durable with its indexes, epochs and producer snapshot; it may then be
+* When it is over, each log up to its end is durable with its indexes, epochs and producer snapshot; it may then be
   opened as after a clean stop.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from pykbroker_log import names
-from pykbroker_log.disk import Disk
+from pykbroker_log.disk import Disk, parent_of
+from pykbroker_log.flushing import Flush, sync
 from pykbroker_log.loading import Loader
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.producers import BatchMetadata, ProducerStates
+from pykbroker_log.segment import Segment
 from pykbroker_log.side_files import SideFiles
 
 
@@ -60,8 +62,29 @@ def unchecked_segments(disk: Disk, path: str, recovery_point: int) -> list[int]:
     return [size for _, size in sizes[first:]]
 
 
-def recover(disk: Disk, log: Unrecovered) -> Generator[int, None, Recovered]:
-    """Yields the bytes that were checked since it last did. Raises OSError."""
+def recover(disk: Disk, logs: Sequence[Unrecovered]) -> Generator[int, None, list[Recovered]]:
+    """Logs of one directory, one after the other; the fsyncs of all of them together, for small ones share a commit of
+    the file system's journal. Yields the bytes that were checked since it last did. Raises OSError."""
+    found: list[Recovered] = []
+    flushes: list[Flush] = []
+    segments: list[Segment] = []
+    try:
+        for log in logs:
+            found.append((yield from _recover(disk, log, flushes, segments)))
+        sync(disk, parent_of(logs[0].path), flushes)
+        for flush in flushes:
+            if flush.missing is not None:
+                raise flush.missing
+    finally:
+        for segment in segments:
+            segment.close()
+    return found
+
+
+def _recover(
+    disk: Disk, log: Unrecovered, flushes: list[Flush], segments: list[Segment]
+) -> Generator[int, None, Recovered]:
+    """One of them, up to what has to be fsynced and closed."""
     producers = ProducerStates(log.producer_id_expiration_ms)
     side = SideFiles(disk, log.path)
     loaded = yield from Loader(
@@ -75,19 +98,14 @@ def recover(disk: Disk, log: Unrecovered) -> Generator[int, None, Recovered]:
         log_start_offset=log.log_start_offset,
         dense=log.dense,
     ).steps()
-    try:
-        side.snapshots = loaded.snapshots
-        side.found_unsynced(loaded.rewritten)
-        side.take_snapshot(producers, max(log.log_start_offset, loaded.segments[0].base_offset))
-        side.write_epochs(loaded.epochs)
-        side.sync()
-        first = bisect_right([segment.base_offset for segment in loaded.segments[1:]], log.recovery_point - 1)
-        for segment in loaded.segments[first:]:
-            segment.fsync()
-            segment.fsync_indexes()
-            yield 0
-    finally:
-        for segment in loaded.segments:
-            segment.close()
+    segments += loaded.segments
+    side.snapshots = loaded.snapshots
+    side.found_unsynced(loaded.rewritten)
+    side.take_snapshot(producers, max(log.log_start_offset, loaded.segments[0].base_offset))
+    side.write_epochs(loaded.epochs)
+    paths, folders = side.take_unsynced(again=True)
+    first = bisect_right([segment.base_offset for segment in loaded.segments[1:]], log.recovery_point - 1)
+    files = [file for segment in loaded.segments[first:] for file in segment.unsynced_files(sealed=True)]
+    flushes.append(Flush(0, loaded.log_end_offset, paths, folders, files))
     batches = {producer_id: entry.batches for producer_id, entry in producers.entries.items() if len(entry.batches) > 1}
     return Recovered(loaded.log_end_offset, loaded.recovery, loaded.warnings, batches)

@@ -39,6 +39,25 @@ _DEBUGGING = -2
 def handle(
     ctx: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse | asyncio.Future[ListOffsetsResponse]:
+    replicas = ctx.broker.replicas
+    asked = (replicas.find(topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
+    opening = replicas.opened(partition for partition in asked if partition is not None)
+    if opening is None:
+        return _respond_when_read(ctx, request)
+    return ctx.broker.runtime.loop.create_task(_respond_when_open(ctx, request, opening))
+
+
+async def _respond_when_open(
+    ctx: RequestContext, request: ListOffsetsRequest, opening: asyncio.Future[None]
+) -> ListOffsetsResponse:
+    await opening
+    answer = _respond_when_read(ctx, request)
+    return answer if isinstance(answer, ListOffsetsResponse) else await answer
+
+
+def _respond_when_read(
+    ctx: RequestContext, request: ListOffsetsRequest
+) -> ListOffsetsResponse | asyncio.Future[ListOffsetsResponse]:
     try:
         return _respond(ctx, request, wait=False)
     except ColdRead as cold:

@@ -21,6 +21,7 @@ from pykbroker.metadata.image import DIRECTORY_RESERVED_LAST
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.partition_log import PartitionLog
+from pykbroker_log.stopping import close_together
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -274,19 +275,16 @@ def _offline(log_dir: LogDir) -> int:
 
 
 async def close(runtime: Runtime, log_dir: LogDir, *, clean: bool, broker_epoch: int, jobs: int) -> None:
-    """The end of a directory. `clean`: its logs are made durable first, `jobs` of them at a time: a file system lets
-    fsyncs that wait share its journal. Raises StorageError."""
+    """The end of a directory. `clean`: its logs are made durable first, on `jobs` threads. Raises StorageError."""
     logs = list(log_dir.logs.values()) if clean else []
     parts = [logs[first::jobs] for first in range(min(jobs, len(logs)))]
-    ends = await asyncio.gather(*(runtime.run_blocking(_close_logs, part) for part in parts), return_exceptions=True)
+    ends = await asyncio.gather(
+        *(runtime.run_blocking(close_together, runtime.disk, log_dir.path, part) for part in parts),
+        return_exceptions=True,
+    )
     failures = [end for end in ends if end is not None]
     # What could not be made durable was no clean stop.
     last = partial(log_dir.close, clean=clean and not failures, broker_epoch=broker_epoch)
     await runtime.run_blocking(last)
     for failure in failures:
         raise failure
-
-
-def _close_logs(logs: list[PartitionLog]) -> None:
-    for log in logs:
-        log.close(clean=True)

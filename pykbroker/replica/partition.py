@@ -129,6 +129,11 @@ class Partition:
     def log_if_open(self) -> PartitionLog | None:
         return self._log
 
+    @property
+    def can_be_opened(self) -> bool:
+        """The log is not open, and asking for it would open it."""
+        return self._log is None and self._recovery is None and not self.offline
+
     def log_moved(self, log: PartitionLog) -> None:
         """The same records, in another directory, and what was owed a flush is flushed there: nobody who waits or reads
         needs to know."""
@@ -157,13 +162,16 @@ class Partition:
             self._recovery.append(callback)
 
     def recovered(self, batches: Mapping[int, list[BatchMetadata]] | None = None) -> None:
-        """The log is as a clean stop leaves one: open it and tell who waits. `batches` of producers, which only the
-        recovery has read."""
+        """The log is as a clean stop leaves one: tell who waits. `batches` of producers, which only the recovery has
+        read; without any there is no need to open the log before somebody asks for it."""
         waiting, self._recovery = self._recovery or [], None
-        try:
-            self.log.producers.remember(batches or {})
-        except KafkaError as error:
-            logger.error("Partition %s: its log cannot be opened: %s", self, error.message)
+        if batches:
+            try:
+                self.log.producers.remember(batches)
+            except KafkaError as error:
+                logger.error("Partition %s: its log cannot be opened: %s", self, error.message)
+        else:
+            self.table.open_later(self)
         for callback in waiting:
             callback()
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from bisect import insort
 from collections.abc import Callable, Generator
 from functools import partial
 from itertools import accumulate
@@ -36,9 +37,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: A log with no more to check than this is recovered in one turn of the loop: a few milliseconds even where every
-#: batch is one small record, less than it takes to tell a worker.
-DIRECT_BYTES = 128 * 1024
+#: A log with no more to check than this is small: a few milliseconds even where every batch is one small record.
+SMALL_BYTES = 128 * 1024
+#: So many small ones share a job, and with it its fsyncs.
+SMALL_PER_JOB = 64
+#: If there are no more than so many logs in all, each small one is recovered where it is opened: that takes less than
+#: to start a worker. With more of them the loop would wait too often for what a file system does to its journal.
+DIRECT_LOGS = 16
 #: Folders looked at in one turn.
 _LOOKS_PER_TURN = 20
 #: "at least every two seconds"
@@ -50,7 +55,7 @@ _RETRY_SECONDS = 10.0
 class _Work:
     """One log that is to be recovered, and how far that is."""
 
-    __slots__ = ("checked", "ends", "future", "is_internal", "log_dir", "partition", "total")
+    __slots__ = ("checked", "ends", "is_alone", "is_internal", "log_dir", "partition", "total")
 
     def __init__(self, partition: Partition, log_dir: LogDir, segments: list[int]) -> None:
         self.partition = partition
@@ -60,10 +65,12 @@ class _Work:
         #: of each segment, counted in bytes that are to be checked
         self.ends = list(accumulate(segments))
         self.checked = 0
-        self.future: asyncio.Future[Recovered] | None = None
+        #: a job that it shared with others has failed
+        self.is_alone = False
 
-    def progressed(self, count: int) -> None:
-        self.checked = min(self.total, self.checked + count)
+    @property
+    def is_small(self) -> bool:
+        return self.total <= SMALL_BYTES and not self.is_alone
 
     @property
     def left(self) -> int:
@@ -72,6 +79,32 @@ class _Work:
     @property
     def segments_left(self) -> int:
         return sum(end > self.checked for end in self.ends)
+
+
+class _Job:
+    """Logs that one worker recovers, one after the other."""
+
+    def __init__(self, works: list[_Work]) -> None:
+        self.works = works
+        self.future: asyncio.Future[list[Recovered]] | None = None
+
+    def progressed(self, count: int) -> None:
+        for work in self.works:
+            part = min(work.left, count)
+            work.checked += part
+            count -= part
+
+    @property
+    def left(self) -> int:
+        return sum(work.left for work in self.works)
+
+    @property
+    def segments_left(self) -> int:
+        return sum(work.segments_left for work in self.works)
+
+    @property
+    def is_wanted(self) -> bool:
+        return any(work.partition.recovering for work in self.works)
 
     def cancel(self) -> None:
         if self.future is not None:
@@ -86,35 +119,39 @@ class _Directory:
         # Those for which coordinators wait, then by size.
         self.waiting: list[_Work] = []
         #: by slot
-        self.running: dict[int, _Work] = {}
+        self.running: dict[int, _Job] = {}
         self.bytes = 0
 
     def add(self, work: _Work) -> None:
-        self.waiting.append(work)
-        self.waiting.sort(key=lambda work: (not work.is_internal, work.total))
+        insort(self.waiting, work, key=lambda work: (not work.is_internal, work.total))
 
-    def take(self, slot: int, slots: int) -> _Work:
+    def take(self, slot: int, slots: int) -> _Job:
         """The smallest first, so that most partitions are back soon; one of several slots begins with the largest, so
         that the end is not waiting for it alone."""
+        waiting = self.waiting
         is_last = slot == slots - 1 and slots > 1
-        work = self.waiting.pop(-1 if is_last and not self.waiting[0].is_internal else 0)
-        self.running[slot] = work
-        return work
-
-    def works(self) -> list[_Work]:
-        return [*self.waiting, *self.running.values()]
+        if is_last and not waiting[0].is_internal and not waiting[-1].is_small:
+            works = [waiting.pop()]
+        else:
+            count = 1
+            while count < min(len(waiting), SMALL_PER_JOB) and waiting[count - 1].is_small and waiting[count].is_small:
+                count += 1
+            works = waiting[:count]
+            del waiting[:count]
+        job = self.running[slot] = _Job(works)
+        return job
 
     @property
     def logs_left(self) -> int:
-        return len(self.waiting) + len(self.running)
+        return len(self.waiting) + sum(len(job.works) for job in self.running.values())
 
     @property
     def bytes_left(self) -> int:
-        return sum(work.left for work in self.waiting) + sum(work.left for work in self.running.values())
+        return sum(work.left for work in self.waiting) + sum(job.left for job in self.running.values())
 
     def segments_left(self, slot: int) -> int:
-        work = self.running.get(slot)
-        return 0 if work is None else work.segments_left
+        job = self.running.get(slot)
+        return 0 if job is None else job.segments_left
 
 
 class LogRecovery:
@@ -130,6 +167,7 @@ class LogRecovery:
         self._gauges: list[str] = []
         self._timer: asyncio.TimerHandle | None = None
         self._begun = False
+        self._few = True
         self._looking = False
         self._stopped = False
         self._started_at = 0.0
@@ -146,6 +184,7 @@ class LogRecovery:
     def begin(self) -> None:
         """The metadata is complete: what is not known by now has been set aside."""
         self._begun = True
+        self._few = len(self._found) <= DIRECT_LOGS
         if self._found:
             self._started_at = self._runtime.loop.time()
             self._look_soon()
@@ -156,13 +195,13 @@ class LogRecovery:
             self._runtime.loop.call_soon(self._look)
 
     def _look(self) -> None:
-        """Some folders more: how much there is to check; what is next to nothing is done at once."""
+        """Some folders more: how much there is to check."""
         self._looking = False
         if self._stopped:
             return
-        looks = _LOOKS_PER_TURN
-        while self._found and looks > 0:
-            looks = looks - 1 if self._look_at(self._found.pop()) else 0
+        for partition in self._found[-_LOOKS_PER_TURN:]:
+            self._look_at(partition)
+        del self._found[-_LOOKS_PER_TURN:]
         if self._found:
             self._look_soon()
             return
@@ -178,33 +217,31 @@ class LogRecovery:
         if self._timer is None and self._directories:
             self._timer = self._runtime.loop.call_later(_TELL_SECONDS, self._tell)
 
-    def _look_at(self, partition: Partition) -> bool:
-        """False if that took a while."""
+    def _look_at(self, partition: Partition) -> None:
         if not partition.recovering:
-            return True
+            return
         log_dir = self._table.directories.holding(partition.topic, partition.index)
         if log_dir is None or not log_dir.is_unrecovered(partition.topic, partition.index):
             # Its folder was another topic's of the same name, and is gone by now.
             partition.recovered()
-            return True
+            return
         unrecovered = self._unrecovered(partition, log_dir)
         try:
             segments = unchecked_segments(self._runtime.disk, unrecovered.path, unrecovered.recovery_point)
         except OSError as error:
             self._failed(_Work(partition, log_dir, []), error)
-            return True
+            return
         work = _Work(partition, log_dir, segments)
-        if work.total <= DIRECT_BYTES:
+        if self._few and work.is_small:
             # Where it is opened.
             partition.recovered()
-            return False
+            return
         directory = self._directories.get(log_dir)
         if directory is None:
             directory = self._directories[log_dir] = _Directory(log_dir)
             self._show(directory)
         directory.add(work)
         directory.bytes += work.total
-        return True
 
     def _unrecovered(self, partition: Partition, log_dir: LogDir) -> Unrecovered:
         return log_dir.unrecovered(
@@ -231,10 +268,9 @@ class LogRecovery:
         slots = self._slots()
         for slot in range(slots):
             if directory.waiting and slot not in directory.running:
-                work = directory.take(slot, slots)
-                job = self._unrecovered(work.partition, work.log_dir)
-                work.future = self._runtime.run_apart(recover, job, on_progress=work.progressed)
-                work.future.add_done_callback(partial(self._done, directory, slot, work))
+                job = directory.take(slot, slots)
+                job.future = self._runtime.run_apart(recover, self._logs_of(job), on_progress=job.progressed)
+                job.future.add_done_callback(partial(self._done, directory, slot, job))
         if not directory.logs_left and directory.log_dir in self._directories:
             del self._directories[directory.log_dir]
             if not directory.log_dir.offline:
@@ -247,37 +283,71 @@ class LogRecovery:
             if not self._directories:
                 self._hide()
 
-    def _done(self, directory: _Directory, slot: int, work: _Work, done: asyncio.Future[Recovered]) -> None:
+    def _logs_of(self, job: _Job) -> list[Unrecovered]:
+        return [self._unrecovered(work.partition, work.log_dir) for work in job.works]
+
+    def _done(self, directory: _Directory, slot: int, job: _Job, done: asyncio.Future[list[Recovered]]) -> None:
         error = None if done.cancelled() else done.exception()
-        if isinstance(error, WorkerDied) and not self._stopped and work.partition.recovering:
-            logger.warning("Partition %s: its recovery is done again in this process: %s", work.partition, error)
-            work.checked = 0
-            steps = recover(self._runtime.disk, self._unrecovered(work.partition, work.log_dir))
-            self._runtime.loop.call_soon(self._turn, directory, slot, work, steps)
+        if isinstance(error, WorkerDied) and not self._stopped and job.is_wanted:
+            logger.warning(
+                "Partition %s: its recovery is done again in this process: %s",
+                ", ".join(str(work.partition) for work in job.works),
+                error,
+            )
+            self._here(directory, slot, job)
             return
         del directory.running[slot]
         if error is not None:
-            self._failed(work, error)
-        elif not done.cancelled():
-            self._recovered(work, done.result())
+            self._job_failed(directory, job, error)
+        elif done.cancelled():
+            self._take_back(directory, job)
+        else:
+            self._job_done(job, done.result())
         self._fill(directory)
 
-    def _turn(self, directory: _Directory, slot: int, work: _Work, steps: Generator[int, None, Recovered]) -> None:
-        """A part of a recovery for which there is no worker."""
+    def _here(self, directory: _Directory, slot: int, job: _Job) -> None:
+        """There is no worker: a part of it a turn."""
+        for work in job.works:
+            work.checked = 0
+        steps = recover(self._runtime.disk, self._logs_of(job))
+        self._runtime.loop.call_soon(self._turn, directory, slot, job, steps)
+
+    def _turn(self, directory: _Directory, slot: int, job: _Job, steps: Generator[int, None, list[Recovered]]) -> None:
         if self._stopped:
             return
         try:
-            if work.partition.recovering:
-                work.progressed(next(steps))
-                self._runtime.loop.call_soon(self._turn, directory, slot, work, steps)
+            if all(work.partition.recovering for work in job.works):
+                job.progressed(next(steps))
+                self._runtime.loop.call_soon(self._turn, directory, slot, job, steps)
                 return
             steps.close()
+            self._take_back(directory, job)
         except StopIteration as end:
-            self._recovered(work, end.value)
+            self._job_done(job, end.value)
         except Exception as error:  # noqa: BLE001  # as if it came from a worker
-            self._failed(work, error)
+            self._job_failed(directory, job, error)
         del directory.running[slot]
         self._fill(directory)
+
+    def _take_back(self, directory: _Directory, job: _Job) -> None:
+        """It was ended for the sake of one of its logs: the others wait again."""
+        for work in job.works:
+            if work.partition.recovering and not self._stopped:
+                work.checked = 0
+                directory.add(work)
+
+    def _job_done(self, job: _Job, found: list[Recovered]) -> None:
+        for work, recovered in zip(job.works, found, strict=True):
+            self._recovered(work, recovered)
+
+    def _job_failed(self, directory: _Directory, job: _Job, error: BaseException) -> None:
+        if len(job.works) == 1:
+            self._failed(job.works[0], error)
+            return
+        # Which of them it is shows when each is alone.
+        for work in job.works:
+            work.is_alone = True
+        self._take_back(directory, job)
 
     def _recovered(self, work: _Work, found: Recovered) -> None:
         if not work.partition.recovering:
@@ -317,9 +387,9 @@ class LogRecovery:
         """Partitions that were deleted, or whose directory failed: their jobs end."""
         for directory in self._directories.values():
             directory.waiting = [work for work in directory.waiting if not gone(work.partition)]
-            for work in directory.running.values():
-                if gone(work.partition):
-                    work.cancel()
+            for job in directory.running.values():
+                if any(gone(work.partition) for work in job.works):
+                    job.cancel()
         self.fill()
 
     def stop(self) -> None:
@@ -329,8 +399,8 @@ class LogRecovery:
         if self._timer is not None:
             self._timer.cancel()
         for directory in self._directories.values():
-            for work in directory.running.values():
-                work.cancel()
+            for job in directory.running.values():
+                job.cancel()
 
     # -- telling ------------------------------------------------------------------------------------------------------
 

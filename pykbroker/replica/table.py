@@ -8,9 +8,10 @@ partitions should exist (the controller).
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pykbroker.cold_reads import ColdReads
@@ -41,6 +42,8 @@ logger = logging.getLogger(__name__)
 Leadership = Callable[[Partition, bool, int], None]
 #: Between two logs that are opened because nobody has asked for them: clients have asked for something else.
 OPEN_PAUSE_SECONDS = 0.001
+#: Logs that are opened in one turn of the loop for a request that asks for many: a few milliseconds.
+OPENED_PER_TURN = 8
 
 
 class ReplicaTable:
@@ -87,6 +90,8 @@ class ReplicaTable:
         self._from_before: deque[Partition] = deque()
         self._to_open: deque[Partition] = deque()
         self._started = False
+        # Clients are served: nothing waits in `_from_before` without a timer.
+        self._opens_rest = False
         name = "kafka.server:type=BrokerTopicMetrics,name="
         self.messages_in = metrics.counter(name + "MessagesInPerSec")
         self.bytes_in = metrics.counter(name + "BytesInPerSec")
@@ -217,10 +222,38 @@ class ReplicaTable:
     def open_rest(self) -> None:
         """Clients are served: open, one by one, the logs that none of them has asked for. Retention, cleaning and
         those who count bytes want to see them all."""
+        self._opens_rest = True
         while self._from_before:
             if self._open_if_held(self._from_before.popleft()):
                 self.runtime.loop.call_later(OPEN_PAUSE_SECONDS, self.open_rest)
                 return
+
+    def open_later(self, partition: Partition) -> None:
+        """Nobody waits for this log: it is one of the rest."""
+        self._from_before.append(partition)
+        if self._opens_rest and len(self._from_before) == 1:
+            self.runtime.loop.call_later(OPEN_PAUSE_SECONDS, self.open_rest)
+
+    def opened(self, wanted: Iterable[Partition]) -> asyncio.Future[None] | None:
+        """For a request that asks many partitions: their logs are opened, some a turn, so that nobody else waits for
+        all of them. None: there is nothing to wait for."""
+        left = deque(partition for partition in wanted if partition.can_be_opened)
+        if len(left) <= OPENED_PER_TURN:
+            return None
+        future: asyncio.Future[None] = self.runtime.loop.create_future()
+        self._open_some(left, future)
+        return future
+
+    def _open_some(self, left: deque[Partition], future: asyncio.Future[None]) -> None:
+        count = 0
+        while left and count < OPENED_PER_TURN:
+            count += self._open_if_held(left.popleft())
+        if future.done():
+            return
+        if left:
+            self.runtime.loop.call_soon(self._open_some, left, future)
+        else:
+            future.set_result(None)
 
     def stop(self) -> None:
         """The node stops: no log is opened any more that nobody has asked for."""
@@ -240,7 +273,7 @@ class ReplicaTable:
 
     def _open_if_held(self, partition: Partition) -> bool:
         """Whether it was necessary."""
-        if partition.log_if_open is not None or self.find(partition.topic, partition.index) is not partition:
+        if not partition.can_be_opened or self.find(partition.topic, partition.index) is not partition:
             return False
         try:
             _ = partition.log

@@ -59,10 +59,10 @@ def test_the_one_that_failed_is_named(tmp_path: pathlib.Path, monkeypatch: pytes
     disk = OsDisk()
     files = some_files(disk, tmp_path, 4)
 
-    def fails(context: disk_sync.Context, descriptors: Sequence[int]) -> list[int]:
+    def fails(context: disk_sync.Context, descriptors: Sequence[int], *, folders: bool = False) -> list[int]:
         return [0, errno.EIO, 0, 0]
 
-    monkeypatch.setattr(disk_sync.Context, "fdatasync", fails)
+    monkeypatch.setattr(disk_sync.Context, "fsync", fails)
     with pytest.raises(OSError) as error:
         disk.fsync_files(files)
     assert (error.value.errno, error.value.filename) == (errno.EIO, f"{tmp_path}/1")
@@ -74,7 +74,7 @@ def test_what_the_kernel_does_not_take_is_fsynced_otherwise(
     disk = OsDisk()
     files = some_files(disk, tmp_path, 3)
     otherwise: list[str] = []
-    monkeypatch.setattr(disk_sync.Context, "fdatasync", lambda context, descriptors: [0, -1, -1])
+    monkeypatch.setattr(disk_sync.Context, "fsync", lambda context, descriptors, *, folders=False: [0, -1, -1])
     monkeypatch.setattr(type(files[0]), "fsync", lambda file: otherwise.append(file._path))
     disk.fsync_files(files)
     assert otherwise == [f"{tmp_path}/1", f"{tmp_path}/2"]
@@ -122,7 +122,7 @@ def test_the_kernel_fsyncs_together_here(tmp_path: pathlib.Path) -> None:
         context = disk_sync.Context()
     except disk_sync.Unavailable:
         pytest.skip("a sandbox forbids it")
-    assert context.fdatasync(descriptors) == [0, 0, 0]
-    assert context.fdatasync([descriptors[0], 10_000]) in ([0, -1], [0, errno.EBADF])
+    assert context.fsync(descriptors) == [0, 0, 0]
+    assert context.fsync([descriptors[0], 10_000]) in ([0, -1], [0, errno.EBADF])
     for descriptor in descriptors:
         os.close(descriptor)

@@ -129,7 +129,7 @@ def test_gaps_of_a_topic_that_is_no_longer_compacted_are_no_loss(apart: bool) ->
     deleted = LogConfig(segment_bytes=150, index_interval_bytes=100)
     if apart:
         job = again.unrecovered("t", 0, deleted, NOW, producer_id_expiration_ms=DEFAULT_EXPIRATION_MS)
-        found = finish(recover, again.disk, job)
+        (found,) = finish(recover, again.disk, [job])
         assert not found.warnings
         again.recovered("t", 0, found.log_end_offset)
     log = again.open_log("t", 0, TOPIC_ID, deleted, NOW)

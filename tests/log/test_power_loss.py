@@ -188,7 +188,7 @@ def start_directory(disk: MemoryDisk, *, apart: bool = False) -> tuple[LogDir, P
 
 def recover_apart(log_dir: LogDir) -> None:
     unrecovered = log_dir.unrecovered("t", 0, CONFIG, NOW, producer_id_expiration_ms=DEFAULT_EXPIRATION_MS)
-    recovered = finish(recover, log_dir.disk, unrecovered)
+    (recovered,) = finish(recover, log_dir.disk, [unrecovered])
     log_dir.recovered("t", 0, recovered.log_end_offset)
 
 

@@ -40,7 +40,7 @@ def killed(segments: int = 6, config: LogConfig = CONFIG) -> tuple[MemoryDisk, d
 
 
 def recovered(disk: MemoryDisk, recovery_point: int = 0, config: LogConfig = CONFIG) -> Recovered:
-    return finish(recover, disk, unrecovered(recovery_point, config))
+    return finish(recover, disk, [unrecovered(recovery_point, config)])[0]
 
 
 def unrecovered(recovery_point: int = 0, config: LogConfig = CONFIG) -> Unrecovered:
@@ -114,7 +114,7 @@ def test_only_what_reaches_past_the_recovery_point_is_read() -> None:
 def test_progress_is_the_bytes_that_were_checked() -> None:
     disk, _ = killed()
     seen: list[int] = []
-    finish(recover, disk, unrecovered(), on_progress=seen.append)
+    finish(recover, disk, [unrecovered()], on_progress=seen.append)
     assert sum(seen) == sum(unchecked_segments(disk, PATH, 0))
 
 

@@ -185,9 +185,10 @@ def test_what_a_killed_process_has_left_is_readable_and_not_yet_acknowledged(wor
     again.publish(*records)
     threads = Threads(again)
     again.replicas.start()
-    assert len(threads) == 1
+    again.loop.settle()
     partition = again.replicas.get("t", 0)
     assert (partition.log.log_end_offset, partition.high_watermark) == (1, 1)
+    assert len(threads) == 1
     repeated = Told(partition, acks=1, **fields)
     assert (repeated.offset, repeated.code) == (0, None)
     threads.run()

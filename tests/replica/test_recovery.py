@@ -37,7 +37,7 @@ class Workers:
         self, job: Job[Any], *args: Any, on_progress: Callable[[int], None], bytes_per_second: float | None = None
     ) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = self.world.runtime.loop.create_future()
-        name = args[0].path.rpartition("/")[2]
+        name = ",".join(log.path.rpartition("/")[2] for log in args[0])
         work = lambda: finish(job, self.world.disk, *args, on_progress=on_progress)  # noqa: E731
         self.jobs.append((name, work, future, on_progress))
         return future
@@ -63,7 +63,7 @@ class Workers:
 
 @pytest.fixture(autouse=True)
 def _everything_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recovery, "DIRECT_BYTES", -1)
+    monkeypatch.setattr(recovery, "SMALL_BYTES", -1)
 
 
 RECORDS = [topic("small", 1, (1,)), topic("middle", 1, (1,)), topic("large", 1, (1,)), topic("tiny", 1, (1,))]
@@ -153,7 +153,7 @@ def test_internal_topics_come_first() -> None:
 
 
 def test_next_to_nothing_is_recovered_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recovery, "DIRECT_BYTES", 1000)
+    monkeypatch.setattr(recovery, "SMALL_BYTES", 1000)
     world, workers = restarted(killed())
     assert set(workers.running) == {"large-0", "middle-0"}
     assert use(world.replicas.get("tiny", 0)) == 1
@@ -406,3 +406,83 @@ def test_a_log_that_cannot_be_made_durable_is_no_clean_stop() -> None:
     while workers.running:
         workers.end(workers.running[0])
     assert [partition.log.log_end_offset for partition in world.replicas] == [1] * 4
+
+
+# -- many small ones --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def many(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    monkeypatch.setattr(recovery, "SMALL_BYTES", 1000)
+    monkeypatch.setattr(recovery, "DIRECT_LOGS", 3)
+    monkeypatch.setattr(recovery, "SMALL_PER_JOB", 3)
+    return {"a": 1, "b": 2, "c": 3, "d": 4, "large": 40}
+
+
+def test_small_logs_share_a_job(many: dict[str, int]) -> None:
+    world, workers = restarted(killed(many), list(many))
+    assert workers.running == ["a-0,b-0,c-0", "large-0"]
+    for job in list(workers.running):
+        workers.end(job)
+    assert workers.running == ["d-0"]
+    workers.end("d-0")
+    # Nobody has asked for them yet.
+    assert not [partition for partition in world.replicas if partition.log_if_open]
+    assert {name: use(world.replicas.get(name, 0)) for name in many} == many
+
+
+def test_what_was_recovered_is_opened_when_nobody_asks(many: dict[str, int]) -> None:
+    world, workers = restarted(killed(many), list(many))
+    world.replicas.open_rest()
+    while workers.running:
+        workers.end(workers.running[0])
+        world.loop.advance(1)
+    assert all(partition.log_if_open for partition in world.replicas)
+
+
+def test_a_job_that_fails_costs_only_the_log_that_made_it_fail(
+    many: dict[str, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    world, workers = restarted(killed(many), list(many))
+    workers.end("a-0,b-0,c-0", ValueError("a bug"))
+    workers.end("large-0")
+    assert workers.running == ["a-0", "b-0"]
+    workers.end("a-0")
+    workers.end("b-0", ValueError("a bug"))
+    while workers.running:
+        workers.end(workers.running[0])
+    assert code_of(lambda: use(world.replicas.get("b", 0))) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert [use(world.replicas.get(name, 0)) for name in ("a", "c", "d", "large")] == [1, 3, 4, 40]
+
+
+def test_a_topic_that_is_deleted_ends_the_job_and_the_others_wait_again(many: dict[str, int]) -> None:
+    world, workers = restarted(killed(many), list(many))
+    world.delete("b")
+    world.loop.settle()
+    assert workers.running == ["large-0", "a-0,c-0,d-0"]
+    for job in list(workers.running):
+        workers.end(job)
+    assert [use(world.replicas.get(name, 0)) for name in ("a", "c", "d", "large")] == [1, 3, 4, 40]
+
+
+def test_a_worker_that_dies_with_many_logs(many: dict[str, int]) -> None:
+    world, workers = restarted(killed(many), list(many))
+    workers.end("a-0,b-0,c-0", WorkerDied("killed"))
+    assert [use(world.replicas.get(name, 0)) for name in ("a", "b", "c")] == [1, 2, 3]
+
+
+def test_who_asks_many_logs_has_them_opened_some_a_turn() -> None:
+    world = World()
+    partitions = [world.create(f"t{number}") for number in range(20)]
+    assert all(use(partition) == 0 for partition in partitions)
+    world.log_dirs[0].close(clean=True)
+    world, _ = restarted(world.disk, [f"t{number}" for number in range(20)])
+    opened = world.replicas.opened(world.replicas)
+    assert opened is not None
+    assert [sum(partition.log_if_open is not None for partition in world.replicas)] == [8]
+    world.loop.turn()
+    assert [sum(partition.log_if_open is not None for partition in world.replicas)] == [16]
+    assert not opened.done()
+    world.loop.turn()
+    assert opened.done()
+    assert world.replicas.opened(world.replicas) is None

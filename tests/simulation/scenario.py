@@ -28,9 +28,9 @@ def simulate(seed: int, *, power_loss: bool, flushed: bool = False) -> World:
     asyncio.set_event_loop(None)
     loop = world.loop
     # Every other seed recovers in workers what it would recover in a turn of the loop.
-    direct_bytes = -1 if seed % 2 else recovery.DIRECT_BYTES
+    small_bytes = -1 if seed % 2 else recovery.SMALL_BYTES
     try:
-        with mock.patch.object(recovery, "DIRECT_BYTES", direct_bytes):
+        with mock.patch.object(recovery, "SMALL_BYTES", small_bytes):
             loop.run_until_complete(asyncio.wait_for(_scenario(world, power_loss, flushed), SIMULATED_SECONDS))
         _drain(loop)
     finally:

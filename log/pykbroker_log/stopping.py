@@ -1,0 +1,41 @@
+"""The clean end of many logs: some of them at a time, their fsyncs together.
+
+Responsible for what belongs into one round. Not responsible for what a log leaves (`PartitionLog.begin_stop`), nor for
+the threads.
+
+Logs that are stopped one after the other cost several commits of the file system's journal each; those of a round share
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pykbroker_log.disk import Disk
+from pykbroker_log.flushing import sync
+from pykbroker_log.log_config import StorageError
+
+if TYPE_CHECKING:
+    from pykbroker_log.partition_log import PartitionLog
+
+#: Logs of one round: a file or two of each are open meanwhile, and what fails takes a round with it.
+_AT_ONCE = 100
+
+
+def close_together(disk: Disk, log_dir: str, logs: Sequence[PartitionLog]) -> None:
+    """Make logs of one directory durable, so that the next start scans nothing, and close them; those that have failed
+    before stay as they are. Blocks. Raises StorageError."""
+    left = [log for log in logs if log.is_sound]
+    for first in range(0, len(left), _AT_ONCE):
+        some = left[first : first + _AT_ONCE]
+        flushes = [log.begin_stop() for log in some]
+        try:
+            sync(disk, log_dir, flushes)
+        except OSError as error:
+            for log in some:
+                log.fail_flush(error)
+            raise StorageError(log_dir, error, is_final=True) from error
+        for log, flush in zip(some, flushes, strict=True):
+            log.end_flush(flush)
+            log.close(clean=False)
