@@ -10,7 +10,7 @@ from tests.simulation.clients.member import ClassicMember, ConsumerMember, Membe
 from tests.simulation.clients.reader import Offsets
 from tests.simulation.history.checks import insist, of_groups, of_offsets
 from tests.simulation.history.events import Place
-from tests.simulation.stage import Stage, play
+from tests.simulation.stage import FORGETFUL, Stage, play
 
 TOPIC = "orders"
 PLACES: list[Place] = [(TOPIC, index) for index in range(4)]
@@ -77,6 +77,6 @@ def consumer(seed: int, *, power_loss: bool = False, brokers: int = 1) -> Stage:
 
 
 def _play(seed: int, kinds: list[type[Member]], power_loss: bool, brokers: int) -> Stage:
-    stage = Stage(seed, brokers)
+    stage = Stage(seed, brokers, FORGETFUL if seed % 3 == 0 else None)
     play(lambda stage: members(stage, kinds, power_loss=power_loss), stage)
     return stage

@@ -10,6 +10,8 @@ import errno
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+from pykbroker_log.checkpoints import decode_offsets
+from pykbroker_log.disk import read_file
 from pykbroker_log.memory_disk import Survive
 from tests.simulation.brokers import Cluster, SimBroker
 from tests.simulation.clients.base import Peer
@@ -33,6 +35,15 @@ OVERRIDES = {
     "group.consumer.heartbeat.interval.ms": "500",
     "group.consumer.min.heartbeat.interval.ms": "100",
 }
+#: Coordinators' logs, and nothing else, are compacted all the time; tombstones and markers stay for a day.
+COMPACTED = {
+    "log.roll.ms": "400",
+    "log.initial.task.delay.ms": "0",
+    "log.cleaner.backoff.ms": "100",
+    "log.cleaner.min.cleanable.ratio": "0.01",
+}
+#: And tombstones go soon. Not where transactions are compared: what only a marker told of a producer goes with it.
+FORGETFUL = {**COMPACTED, "log.cleaner.delete.retention.ms": "300"}
 
 
 class Stage:
@@ -79,6 +90,13 @@ class Stage:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def compacted_logs(self) -> int:
+        """How many have been compacted, at the end of a run."""
+        path = "/data/cleaner-offset-checkpoint"
+        disks = [broker.disk for broker in self.cluster.brokers.values() if broker.disk.exists(path)]
+        return sum(offset > 0 for disk in disks for offset in decode_offsets(read_file(disk, path)).values())
 
     # -- faults -------------------------------------------------------------------------------------------------------
 

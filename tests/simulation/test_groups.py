@@ -12,31 +12,33 @@ from tests.simulation.stage import Stage
 pytestmark = pytest.mark.slow
 
 
-def each_seed(first: int, run: Callable[[int], Stage], count: int) -> None:
-    """Run a block of seeds; whatever fails says with which."""
+def each_seed(first: int, run: Callable[[int], Stage], count: int) -> int:
+    """Run a block of seeds; whatever fails says with which. Returns how many logs of coordinators were compacted."""
+    compacted = 0
     for seed in range(first, first + count):
         try:
-            run(seed)
+            compacted += run(seed).compacted_logs
         except BaseException as error:
             raise AssertionError(f"seed {seed}") from error
+    return compacted
 
 
 @pytest.mark.parametrize("brokers", [1, 2])
 def test_a_classic_group_survives_its_members_and_its_coordinator(brokers: int) -> None:
-    each_seed(2000, lambda seed: classic(seed, brokers=brokers), 20)
+    assert each_seed(2000, lambda seed: classic(seed, brokers=brokers), 20)
 
 
 def test_a_classic_group_comes_back_after_the_power_went() -> None:
-    each_seed(2100, lambda seed: classic(seed, power_loss=True), 10)
+    assert each_seed(2100, lambda seed: classic(seed, power_loss=True), 10)
 
 
 @pytest.mark.parametrize("brokers", [1, 2])
 def test_a_consumer_group_survives_its_members_and_its_coordinator(brokers: int) -> None:
-    each_seed(2200, lambda seed: consumer(seed, brokers=brokers), 15)
+    assert each_seed(2200, lambda seed: consumer(seed, brokers=brokers), 15)
 
 
 def test_a_consumer_group_comes_back_after_the_power_went() -> None:
-    each_seed(2300, lambda seed: consumer(seed, power_loss=True), 10)
+    assert each_seed(2300, lambda seed: consumer(seed, power_loss=True), 10)
 
 
 @pytest.mark.long

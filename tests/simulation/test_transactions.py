@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("version", [1, 2])
 def test_transactions_are_whole_and_read_as_such(version: int, brokers: int) -> None:
     first = 3000 + 200 * version + 100 * brokers
-    each_seed(first, lambda seed: run_producers(seed, version=version, brokers=brokers), 20)
+    assert each_seed(first, lambda seed: run_producers(seed, version=version, brokers=brokers), 20)
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -30,7 +30,7 @@ def test_transactions_end_when_disks_were_full() -> None:
 
 
 def test_transactions_end_after_the_power_went() -> None:
-    each_seed(3800, lambda seed: run_producers(seed, power_loss=True), 20)
+    assert each_seed(3800, lambda seed: run_producers(seed, power_loss=True), 20)
 
 
 @pytest.mark.parametrize("version", [1, 2])
