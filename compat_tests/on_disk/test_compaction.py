@@ -39,7 +39,8 @@ CONFIG = {
     # Transactions are written as they come, and ended by hand.
     "transaction.partition.verification.enable": "false",
 }
-NOT_YET = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+#: A broker hears of a topic, and of a policy that is no longer `compact`, after the controller has answered.
+NOT_YET = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.INVALID_RECORD)
 #: of ListOffsets
 NEWEST = -3
 NOW_MS = 1_760_000_000_000

@@ -13,7 +13,6 @@ import pytest
 
 from pykbroker_log import disk as disks
 from pykbroker_log import log_dirs, names
-from pykbroker_log.deletion import Deletion
 from pykbroker_log.disk import Disk
 from pykbroker_log.loading import Loader
 from pykbroker_log.log_config import StorageError
@@ -124,10 +123,6 @@ def clean_shutdown_before_the_checkpoints(patch: Patch) -> None:
     patch.setattr(LogDir, "close", early)
 
 
-def names_before_the_log_start(patch: Patch) -> None:
-    patch.setattr(Deletion, "_may_go", lambda deletion: bool(deletion.retired))
-
-
 def later_segments_are_kept(patch: Patch) -> None:
     def nothing_is_removed(loader: Loader, *_: object, **__: object) -> Iterator[int]:
         return iter(())
@@ -188,7 +183,6 @@ PLANTED: dict[str, Callable[[Patch], None]] = {
     "a truncation is not synced": truncation_that_is_not_synced,
     "the sign of a clean stop is not taken away": clean_shutdown_that_is_kept,
     "the sign of a clean stop comes before the flush": clean_shutdown_before_the_checkpoints,
-    "retired names go before the log start is durable": names_before_the_log_start,
     "what lies behind a torn segment is kept": later_segments_are_kept,
     "a segment that does not follow is kept": segments_out_of_line_are_kept,
     "snapshots of another past are believed": snapshots_of_another_past,
