@@ -117,13 +117,16 @@ def test_partitions_come_back_one_by_one_while_clients_wait(
         return sum(map(len, read.values()))
 
     to_write = 3000
+    # Left to itself the verifiable producer never repeats anything, as no application does that waits.
+    patient = tmp_path / "producer.properties"
+    patient.write_text("retries=2147483647\n")
     writer = Worker(
         "writer",
         tool_command(
             f"{TOOLS}.VerifiableProducer",
             [
                 "--bootstrap-server", node.bootstrap, "--topic", verified, "--max-messages", str(to_write),
-                "--throughput", "500", "--acks", "-1",
+                "--throughput", "500", "--acks", "-1", "--command-config", str(patient),
             ],
         ),
         tmp_path / "writer.log",
@@ -170,7 +173,7 @@ def test_partitions_come_back_one_by_one_while_clients_wait(
         assert all(before < after for before, after in pairwise(seen)), seen
         assert any(0 < len(served) < PARTITIONS for served in seen), seen
         log = node.tail(2000)
-        assert re.search(r"Recovering the logs in \S+: \d+ logs", log)
+        assert re.search(r"Recovering the logs in \S+, which was not shut down cleanly: \d+ logs", log)
         assert len(set(re.findall(rf"Partition ({topic}-\d+): checked \d+ batches", log))) == PARTITIONS
 
 
