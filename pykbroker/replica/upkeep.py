@@ -18,7 +18,7 @@ from pykbroker_log.disk import parent_of
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.partition_log import PartitionLog
-from pykbroker_log.write_back import unwritten, write_back
+from pykbroker_log.write_back import Stretch, unwritten, write_back
 
 if TYPE_CHECKING:
     from pykbroker.config.load import Config
@@ -52,6 +52,8 @@ class Upkeep:
         self._write_back_bytes = config.int("pykbroker.write.back.bytes")
         # When logs were last looked at for what is to be written back: the bytes that had come in by then.
         self._bytes_looked_at = 0
+        self._unwritten: list[Stretch] = []
+        self._is_writing_back = False
         # Kafka's LogManager waits this long after the start before it looks at the logs for the first time.
         self._initial_delay_ms = config.int("log.initial.task.delay.ms")
         self._schedule: dict[str, tuple[int, Callable[[], None]]] = {
@@ -198,20 +200,27 @@ class Upkeep:
 
     def _write_back(self) -> None:
         arrived = self._replicas.bytes_in.value
-        # Most of the time there is nothing, and nobody to be looked at. One thread at a time: a device that is busy is
-        # not to keep all of them from a flush.
-        if arrived - self._bytes_looked_at < self._write_back_bytes or _WRITE_BACK in self._busy:
-            return
-        self._bytes_looked_at = arrived
-        stretches = [
-            stretch
-            for partition in self._replicas
-            if (log := partition.log_if_open) is not None
-            for stretch in unwritten(log.segments, self._write_back_bytes)
-        ]
-        if stretches:
-            self._busy.add(_WRITE_BACK)
-            self._runtime.run_blocking(write_back, stretches).add_done_callback(partial(self._written, _WRITE_BACK))
+        # Most of the time there is nothing, and nobody to be looked at.
+        if arrived - self._bytes_looked_at >= self._write_back_bytes:
+            self._bytes_looked_at = arrived
+            self._visit(_WRITE_BACK, self._write_back_log)
+
+    def _write_back_log(self, log: PartitionLog, now_ms: int) -> None:
+        self._unwritten += unwritten(log.segments, self._write_back_bytes)
+        self._write_back_some()
+
+    def _write_back_some(self) -> None:
+        # One thread at a time: a device that is busy is not to keep all of them from a flush.
+        if self._unwritten and not self._is_writing_back:
+            self._is_writing_back = True
+            stretches, self._unwritten = self._unwritten, []
+            self._runtime.run_blocking(write_back, stretches).add_done_callback(self._wrote_back)
+
+    def _wrote_back(self, done: asyncio.Future[None]) -> None:
+        self._is_writing_back = False
+        self._check(done)
+        if not self._stopped:
+            self._write_back_some()
 
 
 def _remove_expired(log: PartitionLog, now_ms: int) -> None:
