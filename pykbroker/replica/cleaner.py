@@ -29,6 +29,7 @@ from pykbroker_log.compaction import Cleaned, CleanedSegment, CleanerMemory, Cle
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.partition_log import PartitionLog
+from pykbroker_wire.records.dedupe import SEED_SIZE
 
 if TYPE_CHECKING:
     from pykbroker.config.load import Config
@@ -289,7 +290,7 @@ class LogCleaner:
             replacement = log.begin_replacement(
                 chosen.cleanable,
                 memory=self._settings.memory,
-                seed=self._runtime.random.randbytes(16),
+                seed=self._runtime.random.randbytes(SEED_SIZE),
                 now_ms=self._runtime.now_ms(),
             )
             return await self._run(thread, chosen, replacement)
