@@ -29,6 +29,7 @@ CONFIG = {
     "transaction.state.log.num.partitions": "1",
     "log.cleaner.backoff.ms": "200",
     "log.initial.task.delay.ms": "200",
+    "log.retention.check.interval.ms": "200",
 }
 
 
@@ -80,6 +81,8 @@ def _live(home: Home) -> None:
     commit_for("group", home.bootstrap, 5, topic="plain")
     checkpoint = home.log_dirs[0] / "cleaner-offset-checkpoint"
     wait_until(lambda: checkpoint.exists() and "compacted 0" in checkpoint.read_text(), "the cleaner has been there")
+    below = home.log_dirs[0] / "rolled-0/00000000000000000003.log.deleted"
+    wait_until(below.exists, "retention has been there")
     topics.delete("doomed")
     wait_until(lambda: any(path.name.endswith("-delete") for path in home.log_dirs[0].iterdir()), "doomed is renamed")
 
