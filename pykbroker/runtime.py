@@ -151,7 +151,7 @@ class OsRuntime:
     """Real time, real threads, real files, real sockets."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, disk: Disk | None = None, threads: int = 8) -> None:
-        from pykbroker_log.disk import OsDisk
+        from pykbroker_log.os_disk.disk import OsDisk
 
         self.loop = loop
         self.disk: Disk = disk if disk is not None else OsDisk()

@@ -31,7 +31,8 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Any, TypeAlias, TypeVar
 
-from pykbroker_log.disk import Disk, OsDisk
+from pykbroker_log.disk import Disk
+from pykbroker_log.os_disk.disk import OsDisk
 
 T = TypeVar("T")
 Job: TypeAlias = Callable[..., Generator[Any, None, T]]

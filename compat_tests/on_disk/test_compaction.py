@@ -16,7 +16,7 @@ from compat_tests.node import Node, Pykbroker
 from compat_tests.on_disk.test_dump_log_segments import COMPLAINTS
 from compat_tests.oracle.kafka import ApacheKafka, kafka_libs, run_tool
 from pykbroker_log.checkpoints import decode_offsets
-from pykbroker_log.disk import OsDisk
+from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_log.txn_index import TxnIndex
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

@@ -22,8 +22,8 @@ from compat_tests.oracle.kafka import kafka_libs, run_tool
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.suite import NOW_MS
 from compat_tests.topics import Topics
-from pykbroker_log.disk import OsDisk
 from pykbroker_log.log_config import AppendOrigin, LogConfig
+from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.records.batch import build_batch
 from pykbroker_wire.records.control import end_txn_marker

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pykbroker_log.disk import zeros
+from pykbroker_log.os_disk.memory import zeros
 from pykbroker_wire.records.dedupe import SLOT_SIZE, Survivors, put_keys, survivors
 
 if TYPE_CHECKING:

@@ -126,7 +126,8 @@ class _Dump:
         from pykbroker.dump import index_files
         from pykbroker.dump.log_files import MAX_BYTES, Gaps, LogOptions, dump_log
         from pykbroker_log import names
-        from pykbroker_log.disk import OsDisk, read_file
+        from pykbroker_log.disk import read_file
+        from pykbroker_log.os_disk.disk import OsDisk
 
         disk, options = OsDisk(), self._options
         folder, name = os.path.split(path)
@@ -218,7 +219,7 @@ class _Dump:
 
 def _verify(paths: Sequence[str]) -> int:
     from pykbroker.dump.verify import Verifier
-    from pykbroker_log.disk import OsDisk
+    from pykbroker_log.os_disk.disk import OsDisk
 
     if not paths:
         print("pykbroker: --verify needs directories or files", file=sys.stderr)

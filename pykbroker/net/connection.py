@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from pykbroker.net.replies import Buffers, Replies, Slot
 from pykbroker.net.sending import JOIN_BYTES, Piece, Sender, has_region
-from pykbroker_log.disk import SENDS_FILES
+from pykbroker_log.os_disk.files import SENDS_FILES
 
 if TYPE_CHECKING:
     from pykbroker.net.listener import Listener

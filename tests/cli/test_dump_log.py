@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pykbroker.cli.main import main
-from pykbroker_log.disk import OsDisk
+from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_log.partition_log import PartitionLog
 from tests.log.helpers import append, open_log
 

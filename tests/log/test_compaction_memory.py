@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pykbroker_log.disk import OsDisk
 from pykbroker_log.log_config import LogConfig
+from pykbroker_log.os_disk.disk import OsDisk
 from tests.log.compacting import contents, newest, put
 from tests.log.helpers import open_log
 
@@ -20,7 +20,7 @@ MIB = 1 << 20
 PROGRAM = """
 import sys
 from pykbroker_log.compaction import CleanerMemory
-from pykbroker_log.disk import OsDisk
+from pykbroker_log.os_disk.disk import OsDisk
 from tests.log.compacting import compact
 from tests.log.helpers import open_log
 from tests.log.test_compaction_memory import CONFIG

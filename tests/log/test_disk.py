@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 import pytest
 
-from pykbroker_log.disk import Disk, OsDisk, read_file, remove_tree, write_atomic
+from pykbroker_log.disk import Disk, read_file, remove_tree, write_atomic
 from pykbroker_log.memory_disk import MemoryDisk, Survive
+from pykbroker_log.os_disk.disk import OsDisk
 
 
 @pytest.fixture(params=["os", "memory"])
@@ -91,14 +92,14 @@ def test_a_region_outlives_its_file(tmp_path: pathlib.Path) -> None:
     file.close()
     disk.rename(path, path + ".deleted")
     disk.unlink(path + ".deleted")
-    assert (len(region), disk.lent) == (1000, 1)
+    assert (len(region), disk.descriptors.lent) == (1000, 1)
     assert region.pread(99, 985) == b"x" * 5 + b"y" * 10
     here, there = socket.socketpair()
     assert region.send(here.fileno(), 985, 15) == 15
     assert there.recv(99) == b"x" * 5 + b"y" * 10
     del region
-    assert not disk.lent
-    assert not disk._descriptors
+    assert not disk.descriptors.lent
+    assert not disk.descriptors
 
 
 def test_what_was_cut_off_a_region_comes_back_short(tmp_path: pathlib.Path) -> None:
@@ -221,7 +222,7 @@ def test_more_files_than_descriptors(tmp_path: pathlib.Path) -> None:
         assert len(list(pathlib.Path("/proc/self/fd").iterdir())) <= before + 8 + 1
     for file in files:
         file.close()
-    assert len(disk._descriptors) == disk.lent == 4
+    assert len(disk.descriptors) == disk.descriptors.lent == 4
     regions.clear()
     if before:
         assert len(list(pathlib.Path("/proc/self/fd").iterdir())) <= before + 1
@@ -250,14 +251,14 @@ def test_descriptors_are_never_mixed_up_between_threads(tmp_path: pathlib.Path) 
     for index, file in enumerate(files):
         assert file.pread(10, 0) in (b"%04d" % index, b"")
         file.close()
-    assert not disk._descriptors
+    assert not disk.descriptors
 
 
 def test_a_file_closed_in_the_middle_of_a_call_lingers(tmp_path: pathlib.Path) -> None:
     disk = OsDisk()
     file = disk.open(f"{tmp_path}/f", create=True)
-    in_a_call = file._take()  # in another thread
+    in_a_call = file.take()  # in another thread
     file.close()
-    assert list(disk._descriptors) == [in_a_call.fd]
+    assert list(disk.descriptors._open) == [in_a_call.fd]
     del in_a_call
-    assert not disk._descriptors
+    assert not disk.descriptors

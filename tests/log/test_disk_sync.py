@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from pykbroker_log import disk_sync
-from pykbroker_log.disk import File, OsDisk
+from pykbroker_log.disk import File
+from pykbroker_log.os_disk import disk_sync
+from pykbroker_log.os_disk.disk import OsDisk
 
 
 def some_files(disk: OsDisk, folder: pathlib.Path, count: int) -> list[File]:
@@ -75,7 +76,7 @@ def test_what_the_kernel_does_not_take_is_fsynced_otherwise(
     files = some_files(disk, tmp_path, 3)
     otherwise: list[str] = []
     monkeypatch.setattr(disk_sync.Context, "fsync", lambda context, descriptors, *, folders=False: [0, -1, -1])
-    monkeypatch.setattr(type(files[0]), "fsync", lambda file: otherwise.append(file._path))
+    monkeypatch.setattr(type(files[0]), "fsync", lambda file: otherwise.append(file.path))
     disk.fsync_files(files)
     assert otherwise == [f"{tmp_path}/1", f"{tmp_path}/2"]
 

@@ -7,9 +7,9 @@ import pathlib
 
 import pytest
 
-from pykbroker_log.disk import OsDisk
 from pykbroker_log.log_config import LogConfig, StorageError
 from pykbroker_log.memory_disk import MemoryDisk, Survive
+from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_log.partition_log import PartitionLog
 from tests.log.helpers import NOW, append, check_consistent, open_log, values
 

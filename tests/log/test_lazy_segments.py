@@ -5,8 +5,10 @@ from __future__ import annotations
 import pathlib
 
 from pykbroker_log import names
-from pykbroker_log.disk import OsDisk, OsFile, write_new
+from pykbroker_log.disk import write_new
 from pykbroker_log.log_config import LogConfig
+from pykbroker_log.os_disk.disk import OsDisk
+from pykbroker_log.os_disk.files import OsFile
 from pykbroker_log.partition_log import PartitionLog
 from tests.log.helpers import append, check_consistent, open_log, values
 

@@ -14,7 +14,7 @@ SCRIPT = """
 import os, random, resource, socket, struct, sys
 folder, count, limit = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
-from pykbroker_log.disk import OsDisk
+from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.records.batch import build_batch, stamp

@@ -9,9 +9,10 @@ from dataclasses import replace
 import pytest
 
 from pykbroker_log.deletion import delete_files
-from pykbroker_log.disk import Disk, OsDisk
+from pykbroker_log.disk import Disk
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.memory_disk import MemoryDisk, Survive
+from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.batch import build_batch, iter_batches

@@ -9,9 +9,11 @@ import sys
 
 import pytest
 
-from pykbroker_log import page_cache
-from pykbroker_log.disk import ColdRead, OsDisk, OsFile
-from pykbroker_log.page_cache import Probe
+from pykbroker_log.disk import ColdRead
+from pykbroker_log.os_disk import page_cache
+from pykbroker_log.os_disk.disk import OsDisk
+from pykbroker_log.os_disk.files import OsFile
+from pykbroker_log.os_disk.page_cache import Probe
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks Linux")
 SIZE = 1 << 20
@@ -108,13 +110,13 @@ def test_regions_know_what_is_in_memory(cold: pathlib.Path) -> None:
     assert not region.is_resident(0, 100_000)
     region.load(0, 100_000)
     assert region.is_resident(0, 100_000)
-    assert disk._probe is page_cache.probes()[0] or not works(page_cache.probes()[0], cold)
+    assert disk.page_cache._probe is page_cache.probes()[0] or not works(page_cache.probes()[0], cold)
 
 
 def test_a_probe_that_never_sees_what_was_read_is_given_up(cold: pathlib.Path) -> None:
     """Some file systems keep pages where cachestat does not look."""
     disk = OsDisk()
-    disk._probes, disk._probe = [page_cache.by_mincore], lambda fd, offset, length: False
+    disk.page_cache._probes, disk.page_cache._probe = [page_cache.by_mincore], lambda fd, offset, length: False
     region = disk.open(str(cold)).region(0, SIZE)
     assert region is not None
     assert not region.is_resident(0, SIZE)
@@ -129,8 +131,8 @@ def test_a_probe_that_fails_is_replaced_and_without_any_everything_passes_for_re
         raise OSError(38, "not here")
 
     disk = OsDisk()
-    disk._probes, disk._probe = [fails], fails
+    disk.page_cache._probes, disk.page_cache._probe = [fails], fails
     region = disk.open(str(cold)).region(0, SIZE)
     assert region is not None
     assert region.is_resident(0, SIZE)
-    assert disk._probe is None
+    assert disk.page_cache._probe is None

@@ -6,10 +6,10 @@ import pathlib
 
 import pytest
 
-from pykbroker_log.disk import OsDisk
 from pykbroker_log.index import SortedIndex
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.offset_index import OffsetIndex
+from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_log.time_index import TimeIndex
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.batch import build_batch

@@ -17,7 +17,7 @@ from pykbroker.net.connection import Connection
 from pykbroker.net.listener import Limits, Listener
 from pykbroker.net.replies import Buffers
 from pykbroker.runtime import OsRuntime
-from pykbroker_log.disk import OsDisk
+from pykbroker_log.os_disk.disk import OsDisk
 from tests.net.fakes import frame
 
 SIZE = 3_000_000
@@ -132,7 +132,7 @@ def test_pipelined_answers_in_order(
         sock.close()
 
     world = run(new_loop, tmp_path, scenario)  # type: ignore[arg-type]
-    assert not world.disk.lent
+    assert not world.disk.descriptors.lent
 
 
 def test_a_client_that_reads_nothing_is_asked_no_more_and_holds_one_descriptor(
@@ -147,7 +147,7 @@ def test_a_client_that_reads_nothing_is_asked_no_more_and_holds_one_descriptor(
             await asyncio.sleep(0.05)
         # What the bound allows, one more, and what the kernel's buffers took.
         assert world.asked < 10
-        assert world.disk.lent == 1
+        assert world.disk.descriptors.lent == 1
         got = await world.receive(sock, 20 * 3_000_100)
         assert got == bytes(world.expected)
         sock.close()
@@ -192,4 +192,4 @@ def test_a_connection_that_is_closed_still_sends_what_was_answered(
         sock.close()
 
     world = run(new_loop, tmp_path, scenario)  # type: ignore[arg-type]
-    assert not world.disk.lent
+    assert not world.disk.descriptors.lent

@@ -1,7 +1,7 @@
 """What of a file is in memory, and what of it is to leave for the device: the system calls for it that Python lacks.
 
-Responsible for the calls, and for which of them this kernel has. Not responsible for what is done about a piece that
-is not in memory (disk.py raises `ColdRead`, a thread loads it), nor for when something is written back.
+Responsible for the calls, for which of them this kernel has, and for loading a piece. Not responsible for what a read
+does about a piece that is not in memory (files.py), nor for when something is loaded or written back.
 
 cachestat(2) counts pages of a range in a microsecond (Linux 6.5 and later); pages that are still being read count as
 well, so the last byte is read without waiting. mincore(2) needs a map of the range for its answer, and ten microseconds
@@ -14,7 +14,9 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+from _thread import get_ident
 from collections.abc import Callable
+from types import TracebackType
 
 #: (descriptor, offset, length) -> whether all of it is in memory. Raises OSError where the kernel does not know.
 Probe = Callable[[int, int, int], bool]
@@ -27,6 +29,8 @@ _PAGE = mmap.PAGESIZE
 _SYS_CACHESTAT = 451
 _PROT_READ, _MAP_SHARED, _MAP_FAILED = 1, 1, ctypes.c_void_p(-1).value
 _SYNC_FILE_RANGE_WRITE = 2
+# A thread reads what is cold in pieces of this size, into memory that it throws away.
+_LOAD_BYTES = 256 * 1024
 _Pair, _Five = ctypes.c_uint64 * 2, ctypes.c_uint64 * 5
 
 
@@ -99,3 +103,55 @@ def write_back(fd: int, offset: int, length: int) -> None:
 def probes() -> list[Probe]:
     """The best first."""
     return [] if _LIBC is None else [by_cachestat, by_mincore]
+
+
+class PageCache:
+    """As the files of one disk see it, through the best probe that has not turned out to be wrong.
+
+    `with` it, this thread's reads are not to wait. Not to be nested.
+    """
+
+    __slots__ = ("_probe", "_probes", "hurried")
+
+    def __init__(self) -> None:
+        self._probes = probes()
+        self._probe: Probe | None = self._probes.pop(0) if self._probes else None
+        #: the thread whose reads are not to wait for a device; 0: none
+        self.hurried = 0
+
+    def __enter__(self) -> None:
+        # In one assignment: it is entered for every fetch.
+        self.hurried = get_ident()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.hurried = 0
+
+    def is_resident(self, fd: int, offset: int, length: int) -> bool:
+        probe = self._probe
+        if probe is None:
+            return True
+        try:
+            return probe(fd, offset, length)
+        except OSError:
+            self._next_probe(probe)
+            return self.is_resident(fd, offset, length)
+
+    def _next_probe(self, wrong: Probe) -> None:
+        if self._probe is wrong:
+            self._probe = self._probes.pop(0) if self._probes else None
+
+    def load(self, fd: int, offset: int, length: int) -> None:
+        """Wait for the device: for a thread."""
+        position, end = offset, offset + length
+        while position < end:
+            count = len(os.pread(fd, min(_LOAD_BYTES, end - position), position))
+            if not count:
+                return
+            position += count
+        probe = self._probe
+        if probe is not None and not self.is_resident(fd, end - 1, 1) and probe is self._probe:
+            # It was read this moment: a probe that does not see it (overlay file systems have pages of their own)
+            # never will.
+            self._next_probe(probe)

@@ -1,6 +1,6 @@
 """Fsync of many files in one call, which Linux has and Python does not offer.
 
-Responsible for the system calls, and for saying when there are none. Used by disk.py only.
+Responsible for the system calls, and for saying when there are none. Used by disk.py beside it only.
 
 Files that are fsynced one after the other cost a commit of the file system's journal each; together they share it.
 Fifty files that a record was appended to, on a device whose fsync takes 3 to 4 ms (ext4, Linux 6.18, medians): one

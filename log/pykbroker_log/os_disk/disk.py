@@ -1,0 +1,162 @@
+"""`OsDisk`: folders, names and what is durable, by the operating system's calls.
+
+Responsible for opening, renaming, removing and fsyncing. Not responsible for what happens on an open file (files.py).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import TypeAlias
+
+from pykbroker_log.disk import File, FileClosed
+from pykbroker_log.os_disk import disk_sync
+from pykbroker_log.os_disk.descriptors import Descriptor, Descriptors
+from pykbroker_log.os_disk.files import FULL_SYNC, OsFile
+from pykbroker_log.os_disk.locks import OsLock
+from pykbroker_log.os_disk.page_cache import PageCache
+
+# Of `OsDisk.list`, mypy would think.
+Contexts: TypeAlias = list[disk_sync.Context]
+
+
+def _take_context(contexts: Contexts) -> disk_sync.Context:
+    try:
+        return contexts.pop()
+    except IndexError:
+        return disk_sync.Context()
+
+
+def _fsync_unless_closed(file: File) -> None:
+    try:
+        file.fsync()
+    except FileClosed:
+        pass
+
+
+class OsDisk:
+    """`max_open_files`: see `Descriptors`."""
+
+    def __init__(self, *, max_open_files: int | None = None) -> None:
+        self.descriptors = Descriptors(max_open_files)
+        self.page_cache = PageCache()
+        # For fsyncs of many files, those that no thread uses just now; None where there is no such thing.
+        self._aio: Contexts | None = [] if FULL_SYNC is None else None
+
+    def without_waiting(self) -> AbstractContextManager[None]:
+        """Within it this thread's reads raise `ColdRead` instead of waiting for a device. Not to be nested."""
+        return self.page_cache
+
+    def open(self, path: str, *, create: bool = False) -> OsFile:
+        return OsFile(self.descriptors, self.page_cache, path, create=create)
+
+    def exists(self, path: str) -> bool:
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    def is_dir(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def modified_ms(self, path: str) -> int:
+        """When the file was last written to, wall-clock milliseconds."""
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def list(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def scan(self, path: str) -> Sequence[tuple[str, int]]:
+        """(name, size in bytes) of everything in a folder, in order."""
+        found = []
+        with os.scandir(path) as entries:
+            for entry in entries:
+                try:
+                    found.append((entry.name, entry.stat().st_size))
+                except FileNotFoundError:
+                    continue  # deleted meanwhile, or a link to nothing
+        found.sort()
+        return found
+
+    def make_dirs(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def remove_dir(self, path: str) -> None:
+        os.rmdir(path)
+
+    def fsync_dir(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def lock(self, path: str) -> OsLock:
+        return OsLock(path)
+
+    def fsync_dirs(self, paths: Sequence[str]) -> dict[str, FileNotFoundError]:
+        missing: dict[str, FileNotFoundError] = {}
+        for first in range(0, len(paths), disk_sync.MAX_FILES):
+            opened: dict[int, str] = {}
+            try:
+                for path in paths[first : first + disk_sync.MAX_FILES]:
+                    try:
+                        opened[os.open(path, os.O_RDONLY | os.O_CLOEXEC)] = path
+                    except FileNotFoundError as error:
+                        missing[path] = error
+                for fd, code in zip(opened, self._fsync_at_once(list(opened), folders=True), strict=True):
+                    if code > 0:
+                        raise OSError(code, os.strerror(code), opened[fd])
+                    if code < 0:
+                        os.fsync(fd)
+            finally:
+                for fd in opened:
+                    os.close(fd)
+        return missing
+
+    def fsync_files(self, files: Sequence[File]) -> None:
+        for first in range(0, len(files), disk_sync.MAX_FILES):
+            self._fsync_some(files[first : first + disk_sync.MAX_FILES])
+
+    def _fsync_some(self, files: Sequence[File]) -> None:
+        taken: list[tuple[OsFile, Descriptor]] = []
+        for file in files:
+            assert isinstance(file, OsFile)
+            try:
+                taken.append((file, file.take()))
+            except FileClosed:
+                continue
+        results = self._fsync_at_once([descriptor.fd for _, descriptor in taken])
+        for (file, _), code in zip(taken, results, strict=True):
+            if code > 0:
+                raise OSError(code, os.strerror(code), file.path)
+        for (file, _), code in zip(taken, results, strict=True):
+            if code < 0:
+                # No fsync was tried.
+                _fsync_unless_closed(file)
+
+    def _fsync_at_once(self, descriptors: Sequence[int], *, folders: bool = False) -> Sequence[int]:
+        """As Context.fsync; where there is no such thing the kernel takes none of them."""
+        contexts = self._aio
+        if len(descriptors) > 1 and contexts is not None:
+            try:
+                # Each thread has one for itself meanwhile.
+                context = _take_context(contexts)
+                results = context.fsync(descriptors, folders=folders)
+                contexts.append(context)
+                return results
+            except disk_sync.Unavailable:
+                self._aio = None
+        return [-1] * len(descriptors)
+
+    def usage(self, path: str) -> tuple[int, int]:
+        stat = os.statvfs(path)
+        return stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize

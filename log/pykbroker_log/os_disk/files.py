@@ -1,0 +1,194 @@
+"""Reading and writing a file of the operating system, and sending pieces of it.
+
+Responsible for the system calls on an open file: short reads and writes, reads that are not to wait for the device.
+Not responsible for descriptors, which come and go (descriptors.py), nor for what is in memory (page_cache.py).
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from _thread import get_ident
+from collections.abc import Callable, Sequence
+
+from pykbroker_log.disk import Buffer, ColdRead
+from pykbroker_log.os_disk.descriptors import Descriptor, Descriptors, Holder
+from pykbroker_log.os_disk.page_cache import NO_WAIT, PageCache, write_back
+
+# writev(2) takes at most IOV_MAX (1024 on Linux and macOS) buffers.
+_MAX_BUFFERS = 1024
+# Up to here a read that does not wait is tried at once; a larger one is asked about first, so that nothing is copied
+# in vain.
+_TRY_BYTES = 64 * 1024
+# Behind a piece of a region that had to be loaded; the next is found in memory, or on its way there.
+_READ_AHEAD_BYTES = 8 * 1024 * 1024
+
+#: Whether regions can be sent here.
+SENDS_FILES = hasattr(os, "sendfile")
+_CAN_READ_AHEAD = hasattr(os, "posix_fadvise")
+_HAS_PWRITEV = hasattr(os, "pwritev")
+# fdatasync also writes the size, which is all that a reader after a crash needs; fsync would add the time stamps.
+# macOS has neither in the sense that matters: only F_FULLFSYNC empties the drive's cache.
+FULL_SYNC = getattr(fcntl, "F_FULLFSYNC", None)
+_sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
+
+
+class OsRegion:
+    __slots__ = ("_cache", "_descriptor", "_descriptors", "_length", "_offset")
+
+    def __init__(
+        self, descriptors: Descriptors, cache: PageCache, descriptor: Descriptor, offset: int, length: int
+    ) -> None:
+        self._descriptors = descriptors
+        self._cache = cache
+        self._descriptor = descriptor
+        self._offset = offset
+        self._length = length
+        descriptors.lend(descriptor)
+
+    def __del__(self) -> None:
+        self._descriptors.give_back(self._descriptor)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def is_resident(self, position: int, length: int) -> bool:
+        """Whether `send` of these bytes waits for no device."""
+        return self._cache.is_resident(self._descriptor.fd, self._offset + position, length)
+
+    def load(self, position: int, length: int) -> None:
+        """Wait for the device: for a thread. What follows in the file is begun to be read: who reads one piece of a
+        log goes on to the next."""
+        fd, offset = self._descriptor.fd, self._offset + position
+        if _CAN_READ_AHEAD:
+            os.posix_fadvise(fd, offset, length + _READ_AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
+        self._cache.load(fd, offset, length)
+
+    def send(self, socket: int, position: int, length: int) -> int:
+        """sendfile(2): how many bytes the socket took. Raises BlockingIOError when it takes none, OSError; what is no
+        longer in the file is EIO."""
+        count = os.sendfile(socket, self._descriptor.fd, self._offset + position, length)
+        if not count:
+            raise OSError(errno.EIO, "the file is shorter than it was")
+        return count
+
+    def pread(self, size: int, position: int) -> bytes:
+        return os.pread(self._descriptor.fd, min(size, self._length - position), self._offset + position)
+
+
+class OsFile(Holder):
+    """Calls may come from several threads."""
+
+    __slots__ = ("_cache",)
+
+    def __init__(self, descriptors: Descriptors, cache: PageCache, path: str, *, create: bool) -> None:
+        super().__init__(descriptors, path, create=create)
+        self._cache = cache
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """Short only at the end of the file. Raises ColdRead within `without_waiting`."""
+        descriptor = self.take()
+        fd = descriptor.fd
+        hurried = self._cache.hurried
+        if hurried and hurried == get_ident():
+            if size <= _TRY_BYTES and NO_WAIT:
+                return self._pread_at_once(fd, size, offset)
+            if not self._cache.is_resident(fd, offset, size):
+                # What is behind the end of the file is never in memory.
+                held = min(size, os.fstat(fd).st_size - offset)
+                if held > 0 and (held == size or not self._cache.is_resident(fd, offset, held)):
+                    raise ColdRead(self, offset, held)
+        data = os.pread(fd, size, offset)
+        if len(data) == size or not data:
+            return data
+        # Short: the end of the file, or a signal in the middle of a large read.
+        parts = [data]
+        got = len(data)
+        while got < size:
+            data = os.pread(fd, size - got, offset + got)
+            if not data:
+                break
+            parts.append(data)
+            got += len(data)
+        return b"".join(parts)
+
+    def _pread_at_once(self, fd: int, size: int, offset: int) -> bytes:
+        buffer = bytearray(size)
+        view = memoryview(buffer)
+        got = 0
+        while got < size:
+            try:
+                count = os.preadv(fd, [view[got:]], offset + got, NO_WAIT)
+            except BlockingIOError:
+                raise ColdRead(self, offset, size) from None
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                    raise
+                # A file system that cannot say.
+                count = os.preadv(fd, [view[got:]], offset + got)
+            if not count:
+                break
+            got += count
+        return bytes(view[:got])
+
+    def load(self, offset: int, length: int) -> None:
+        """Wait for the device: for a thread."""
+        self._cache.load(self.take().fd, offset, length)
+
+    def region(self, offset: int, length: int) -> OsRegion | None:
+        """None where no other descriptor may be kept for one. On one thread."""
+        descriptor = self.take()
+        if not self._descriptors.may_lend(descriptor):
+            return None
+        return OsRegion(self._descriptors, self._cache, descriptor, offset, length)
+
+    def write_back(self, offset: int, length: int) -> None:
+        """Begin to write what is dirty to the device, without a promise: for a thread."""
+        write_back(self.take().fd, offset, length)
+
+    def pwritev(self, buffers: Sequence[Buffer], offset: int) -> int:
+        total = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
+        descriptor = self.take()
+        if _HAS_PWRITEV and len(buffers) <= _MAX_BUFFERS:
+            written = os.pwritev(descriptor.fd, buffers, offset)
+            if written == total:
+                return total
+        else:
+            written = 0
+        self._write_rest(descriptor.fd, buffers, offset, written)
+        return total
+
+    @staticmethod
+    def _write_rest(fd: int, buffers: Sequence[Buffer], offset: int, written: int) -> None:
+        """The slow path after a short write (a disk nearly full, a signal, a platform without pwritev)."""
+        skip = written
+        position = offset + written
+        for buffer in buffers:
+            view = memoryview(buffer).cast("B")
+            if skip >= len(view):
+                skip -= len(view)
+                continue
+            view = view[skip:]
+            skip = 0
+            while view:
+                count = os.pwrite(fd, view, position)
+                if count == 0:
+                    raise OSError(errno.EIO, "wrote nothing")
+                position += count
+                view = view[count:]
+
+    def truncate(self, size: int) -> None:
+        descriptor = self.take()
+        os.ftruncate(descriptor.fd, size)
+
+    def fsync(self) -> None:
+        descriptor = self.take()
+        if FULL_SYNC is not None:
+            fcntl.fcntl(descriptor.fd, FULL_SYNC)
+        else:
+            _sync(descriptor.fd)
+
+    def size(self) -> int:
+        descriptor = self.take()
+        return os.fstat(descriptor.fd).st_size

@@ -1,0 +1,36 @@
+"""Who holds a directory: a lock that excludes other processes, Apache Kafka's too, and other brokers of this one."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+
+
+class OsLock:
+    # POSIX locks (the kind that Java's FileChannel takes, so that we and Apache Kafka exclude each other) belong
+    # to the process and vanish when *any* descriptor of the file closes; two brokers in one process need this set
+    # as well.
+    _held: set[str] = set()
+
+    __slots__ = ("_fd", "_path")
+
+    def __init__(self, path: str) -> None:
+        self._path = os.path.realpath(path)
+        self._fd = -1
+        if self._path in OsLock._held:
+            raise BlockingIOError(errno.EAGAIN, "locked by this process", path)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(fd)
+            raise BlockingIOError(errno.EAGAIN, "locked by another process", path) from error
+        self._fd = fd
+        OsLock._held.add(self._path)
+
+    def release(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            OsLock._held.discard(self._path)
+            os.close(fd)
