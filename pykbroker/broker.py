@@ -425,7 +425,7 @@ class Node:
         await lifecycle.ready_to_unfence()
         for listener in self._listeners_of(config.listeners.broker):
             await listener.serve()
-        replicas.open_rest()
+        replicas.opener.serve()
 
     def _address_of(self, loader: MetadataLoader, broker_id: int) -> tuple[str, int] | None:
         """Where another broker listens for brokers."""

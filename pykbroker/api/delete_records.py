@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pykbroker.api.context import RequestContext
+from pykbroker.api.opening import when_open
+from pykbroker.coordinator.later import Later
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.delete_records import (
@@ -15,12 +17,16 @@ from pykbroker_wire.messages.delete_records import (
 INVALID_LOW_WATERMARK = -1
 
 
-def handle(ctx: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+def handle(ctx: RequestContext, request: DeleteRecordsRequest) -> Later[DeleteRecordsResponse]:
     # A partition that stands there twice is asked once, for its last offset; a topic without partitions is not
     # answered.
     offsets = {
         (topic.name, asked.partition_index): asked.offset for topic in request.topics for asked in topic.partitions
     }
+    return when_open(ctx, offsets, lambda: _delete(ctx, offsets))
+
+
+def _delete(ctx: RequestContext, offsets: dict[tuple[str, int], int]) -> DeleteRecordsResponse:
     topics: dict[str, DeleteRecordsTopicResult] = {}
     for (name, index), offset in offsets.items():
         result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=INVALID_LOW_WATERMARK)

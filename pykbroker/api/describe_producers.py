@@ -7,7 +7,9 @@ transactions that hang: open in a partition, unknown to their coordinator.
 from __future__ import annotations
 
 from pykbroker.api.context import RequestContext
+from pykbroker.api.opening import when_open
 from pykbroker.coordinator.group.java import hash_map_order
+from pykbroker.coordinator.later import Later
 from pykbroker.metadata.names import check_topic_name
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -20,7 +22,12 @@ from pykbroker_wire.messages.describe_producers import (
 )
 
 
-def handle(ctx: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
+def handle(ctx: RequestContext, request: DescribeProducersRequest) -> Later[DescribeProducersResponse]:
+    asked = ((topic.name, index) for topic in request.topics for index in topic.partition_indexes)
+    return when_open(ctx, asked, lambda: _respond(ctx, request))
+
+
+def _respond(ctx: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
     topics = []
     for topic in request.topics:
         try:

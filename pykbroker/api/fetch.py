@@ -9,10 +9,13 @@ with replication.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 from pykbroker.api.context import RequestContext
 from pykbroker.api.leaders import leader_hint
+from pykbroker.api.opening import when_open
 from pykbroker.api.services import BrokerServices
+from pykbroker.coordinator.later import Later
 from pykbroker.replica.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchPartition, FetchSession, Key
 from pykbroker.replica.parked import ParkedFetch
 from pykbroker.replica.partition import Partition
@@ -78,7 +81,8 @@ def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | asynci
     fetch = _Fetch(ctx, services, request, replica_id, members, session, full)
     # With too many that wait already, one more is answered with what there is (pykbroker.max.parked.requests).
     crowded = services.replicas.parked >= services.replicas.max_parked
-    answer = fetch.read(final=request.max_wait_ms <= 0 or crowded)
+    final = request.max_wait_ms <= 0 or crowded
+    answer: Later[FetchResponse | int] = when_open(ctx, fetch.asked(), lambda: fetch.read(final))
     return answer if isinstance(answer, FetchResponse) else fetch.park(answer)
 
 
@@ -150,6 +154,16 @@ class _Fetch:
         self.parked: ParkedFetch | None = None
         #: what the last read found, when it found no records: the answer at the deadline if nothing happens before
         self.empty: list[tuple[Key, FetchPartition, PartitionData]] | None = None
+
+    def asked(self) -> Iterator[tuple[str, int]]:
+        """The partitions that this node may have."""
+        by_id = self.services.metadata.image.topics.by_id
+        for entry in self.members.values():
+            topic = entry.topic
+            if topic is None and (image := by_id.get(entry.topic_id)) is not None:
+                topic = image.name
+            if topic is not None:
+                yield topic, entry.index
 
     def park(self, found: int | asyncio.Future[FetchResponse | int]) -> asyncio.Future[FetchResponse]:
         replicas = self.services.replicas

@@ -7,10 +7,11 @@ Works: a timestamp; latest (-1), earliest (-2), max timestamp (-3, from v7), ear
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 
 from pykbroker.api.context import RequestContext
+from pykbroker.api.opening import when_open
+from pykbroker.coordinator.later import Later
 from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker_log.disk import ColdRead
@@ -36,28 +37,12 @@ _CONSUMER = -1
 _DEBUGGING = -2
 
 
-def handle(
-    ctx: RequestContext, request: ListOffsetsRequest
-) -> ListOffsetsResponse | asyncio.Future[ListOffsetsResponse]:
-    replicas = ctx.broker.replicas
-    asked = (replicas.find(topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
-    opening = replicas.opened(partition for partition in asked if partition is not None)
-    if opening is None:
-        return _respond_when_read(ctx, request)
-    return ctx.broker.runtime.loop.create_task(_respond_when_open(ctx, request, opening))
+def handle(ctx: RequestContext, request: ListOffsetsRequest) -> Later[ListOffsetsResponse]:
+    asked = ((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
+    return when_open(ctx, asked, lambda: _respond_when_read(ctx, request))
 
 
-async def _respond_when_open(
-    ctx: RequestContext, request: ListOffsetsRequest, opening: asyncio.Future[None]
-) -> ListOffsetsResponse:
-    await opening
-    answer = _respond_when_read(ctx, request)
-    return answer if isinstance(answer, ListOffsetsResponse) else await answer
-
-
-def _respond_when_read(
-    ctx: RequestContext, request: ListOffsetsRequest
-) -> ListOffsetsResponse | asyncio.Future[ListOffsetsResponse]:
+def _respond_when_read(ctx: RequestContext, request: ListOffsetsRequest) -> Later[ListOffsetsResponse]:
     try:
         return _respond(ctx, request, wait=False)
     except ColdRead as cold:

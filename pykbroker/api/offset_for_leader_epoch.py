@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pykbroker.api.context import RequestContext
+from pykbroker.api.opening import when_open
+from pykbroker.coordinator.later import Later
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.offset_for_leader_epoch import (
@@ -13,7 +15,12 @@ from pykbroker_wire.messages.offset_for_leader_epoch import (
 )
 
 
-def handle(ctx: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+def handle(ctx: RequestContext, request: OffsetForLeaderEpochRequest) -> Later[OffsetForLeaderEpochResponse]:
+    asked = ((topic.topic, asked.partition) for topic in request.topics for asked in topic.partitions)
+    return when_open(ctx, asked, lambda: _respond(ctx, request))
+
+
+def _respond(ctx: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
     is_broker = ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME)
     topics = []
     for topic in request.topics:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from pykbroker.api import produce_in_transaction
 from pykbroker.api.context import RequestContext
 from pykbroker.api.leaders import leader_hint, node_on_listener
-from pykbroker.api.produce_in_transaction import Unverified, Verified, is_transactional
+from pykbroker.api.opening import unopened
+from pykbroker.api.produce_in_transaction import Unverified, Verified, is_transactional, keep_records
+from pykbroker.coordinator.later import settle
 from pykbroker.metadata.names import INTERNAL_TOPICS
-from pykbroker.net.connection import CloseConnection
+from pykbroker.net.connection import CloseConnection, Connection
 from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker_log.results import AppendInfo
@@ -145,6 +147,43 @@ def _when_flushed(
 
 def handle(ctx: RequestContext, request: ProduceRequest) -> Any:
     """A response, a future of one, or None: acks=0 has no answer."""
+    opening = unopened(ctx, _asked(ctx, request))
+    return _handle(ctx, request) if opening is None else _when_open(ctx, request, opening)
+
+
+def _asked(ctx: RequestContext, request: ProduceRequest) -> Iterator[tuple[str, int]]:
+    topics = ctx.broker.metadata.image.topics
+    by_id = ctx.api_version >= _TOPIC_IDS_FROM
+    for topic in request.topic_data:
+        image = topics.by_id.get(topic.topic_id) if by_id else topics.by_name.get(topic.name)
+        if image is not None:
+            for asked in topic.partition_data:
+                yield image.name, asked.index
+
+
+def _when_open(ctx: RequestContext, request: ProduceRequest, opening: asyncio.Future[None]) -> asyncio.Future[Any]:
+    """The next request of this connection may be for the same partitions, and must not overtake: it is not read before
+    this one is appended, as in Apache Kafka."""
+    keep_records(request)
+    connection = ctx.peer if isinstance(ctx.peer, Connection) else None
+    if connection is not None:
+        connection.mute()
+    answer: asyncio.Future[Any] = ctx.broker.runtime.loop.create_future()
+
+    def opened(done: asyncio.Future[None]) -> None:
+        if done.cancelled():
+            answer.cancel()  # the node is stopping
+        else:
+            # Also when the client is gone: without acks it does not wait for more than that its bytes were taken.
+            settle(answer, lambda: _handle(ctx, request))
+        if connection is not None:
+            connection.unmute()
+
+    opening.add_done_callback(opened)
+    return answer
+
+
+def _handle(ctx: RequestContext, request: ProduceRequest) -> Any:
     refused, transactional = _judge(ctx, request)
     if transactional and not refused:
         return produce_in_transaction.handle(ctx, request, append)

@@ -7,7 +7,10 @@ marker of a request is written before the first is waited for. An answer comes w
 
 from __future__ import annotations
 
+from itertools import chain
+
 from pykbroker.api.context import RequestContext
+from pykbroker.api.opening import when_open
 from pykbroker.coordinator.later import Later, gather, then
 from pykbroker.coordinator.transaction.marker_writer import Marker
 from pykbroker.coordinator.transaction.records import TopicPartition
@@ -23,6 +26,13 @@ from pykbroker_wire.messages.write_txn_markers import (
 
 
 def handle(ctx: RequestContext, request: WriteTxnMarkersRequest) -> Later[WriteTxnMarkersResponse]:
+    topics = chain.from_iterable(marker.topics for marker in request.markers)
+    topics = chain.from_iterable(marker.topics for marker in request.markers)
+    named = ((topic.name, index) for topic in topics for index in topic.partition_indexes)
+    return when_open(ctx, named, lambda: _write(ctx, request))
+
+
+def _write(ctx: RequestContext, request: WriteTxnMarkersRequest) -> Later[WriteTxnMarkersResponse]:
     allowed = any(
         ctx.authorize(operation, Resource.CLUSTER, CLUSTER_NAME)
         for operation in (Operation.ALTER, Operation.CLUSTER_ACTION)

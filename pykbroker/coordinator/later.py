@@ -1,7 +1,7 @@
 """Answers that are there already, or come later.
 
 Handlers return a response or a future of one; these keep that choice open when answers are changed, followed or joined.
-Not responsible for errors: an answer is always an answer, its error a field of it.
+An answer is always an answer, its error a field of it; only `settle` passes on what was raised.
 """
 
 from __future__ import annotations
@@ -68,6 +68,31 @@ def and_then(value: Later[T], follow: Callable[[T], Later[U]]) -> Later[U]:
     value.add_done_callback(done)
     outer.add_done_callback(lambda future: running.cancel() if future.cancelled() else None)
     return outer
+
+
+def settle(answer: asyncio.Future[T], act: Callable[[], Later[T]]) -> None:
+    """What `act` returns or raises is the answer, now or later. It is called also when nobody waits any more."""
+    try:
+        found = act()
+    except Exception as error:  # noqa: BLE001  # a closed connection, for one: whoever waits gets it
+        if not answer.done():
+            answer.set_exception(error)
+        return
+    if isinstance(found, asyncio.Future):
+        found.add_done_callback(lambda done: _pass_on(done, answer))
+    elif not answer.done():
+        answer.set_result(found)
+
+
+def _pass_on(done: asyncio.Future[T], answer: asyncio.Future[T]) -> None:
+    if answer.done():
+        return
+    if done.cancelled():
+        answer.cancel()
+    elif (error := done.exception()) is not None:
+        answer.set_exception(error)
+    else:
+        answer.set_result(done.result())
 
 
 def gather(parts: Sequence[Later[T]]) -> Later[list[T]]:

@@ -171,7 +171,7 @@ class Partition:
             except KafkaError as error:
                 logger.error("Partition %s: its log cannot be opened: %s", self, error.message)
         else:
-            self.table.open_later(self)
+            self.table.opener.add(self)
         for callback in waiting:
             callback()
 

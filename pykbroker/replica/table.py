@@ -1,17 +1,15 @@
 """The replicas of this node: made, changed and deleted as the metadata says; their logs in the log directories.
 
-Responsible for: which partitions this node holds, opening their logs on first use, telling coordinators about
-leadership, waking parked fetches once per turn of the loop, what a failed directory means to its partitions. Not
-responsible for: the directories (directories.py), what periodic upkeep does (upkeep.py), the protocol, or which
-partitions should exist (the controller).
+Responsible for: which partitions this node holds, opening a log on first use, telling coordinators about leadership,
+waking parked fetches once per turn of the loop, what a failed directory means to its partitions. Not responsible for:
+the directories (directories.py), logs that are opened before they are needed (opening.py), what periodic upkeep does
+(upkeep.py), the protocol, or which partitions should exist (the controller).
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pykbroker.cold_reads import ColdReads
@@ -23,6 +21,7 @@ from pykbroker.replica.directories import Directories
 from pykbroker.replica.flusher import Flusher
 from pykbroker.replica.log_metrics import log_gauges
 from pykbroker.replica.moves import Moves
+from pykbroker.replica.opening import Opener
 from pykbroker.replica.partition import Partition
 from pykbroker.replica.recovery import LogRecovery
 from pykbroker_log.log_config import LogConfig, StorageError
@@ -40,10 +39,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Leadership = Callable[[Partition, bool, int], None]
-#: Between two logs that are opened because nobody has asked for them: clients have asked for something else.
-OPEN_PAUSE_SECONDS = 0.001
-#: Logs that are opened in one turn of the loop for a request that asks for many: a few milliseconds.
-OPENED_PER_TURN = 8
 
 
 class ReplicaTable:
@@ -86,12 +81,9 @@ class ReplicaTable:
         # wait for.
         self._changed: dict[Partition, tuple[int, int]] = {}
         self.recovery = LogRecovery(runtime, metrics, self)
-        # Partitions whose logs nobody has opened: made before the start, and since.
-        self._from_before: deque[Partition] = deque()
-        self._to_open: deque[Partition] = deque()
+        #: opens what is not open yet
+        self.opener = Opener(runtime, self)
         self._started = False
-        # Clients are served: nothing waits in `_from_before` without a timer.
-        self._opens_rest = False
         name = "kafka.server:type=BrokerTopicMetrics,name="
         self.messages_in = metrics.counter(name + "MessagesInPerSec")
         self.bytes_in = metrics.counter(name + "BytesInPerSec")
@@ -155,8 +147,6 @@ class ReplicaTable:
                     mine = self._partitions.get(changed.name, {}).get(index)
                     if mine is not None:
                         self._remove(mine)
-        if self._to_open:
-            self.runtime.loop.call_soon(self._open_next)
 
     def _apply(self, topic: str, topic_id: bytes, index: int, image: PartitionImage) -> None:
         partitions = self._partitions.setdefault(topic, {})
@@ -166,8 +156,10 @@ class ReplicaTable:
             log_dir = self.directories.holding(topic, index)
             if log_dir is not None and log_dir.is_unrecovered(topic, index):
                 self.recovery.add(partition)
+            elif self._started:
+                self.opener.add_new(partition)
             else:
-                (self._to_open if self._started else self._from_before).append(partition)
+                self.opener.add(partition)
         became_leader, stopped = partition.update(image, self.node_id)
         if became_leader or stopped:
             for callback in self._leadership:
@@ -214,72 +206,17 @@ class ReplicaTable:
         for topic, index, source, target in moves:
             self.moves.begin(self._partitions[topic][index], source, target)
         for topic, index in promoted:
-            partition = self._partitions[topic][index]
-            self._from_before.remove(partition)
-            self.recovery.add(partition)
+            self.recovery.add(self._partitions[topic][index])
         self.recovery.begin()
-
-    def open_rest(self) -> None:
-        """Clients are served: open, one by one, the logs that none of them has asked for. Retention, cleaning and
-        those who count bytes want to see them all."""
-        self._opens_rest = True
-        while self._from_before:
-            if self._open_if_held(self._from_before.popleft()):
-                self.runtime.loop.call_later(OPEN_PAUSE_SECONDS, self.open_rest)
-                return
-
-    def open_later(self, partition: Partition) -> None:
-        """Nobody waits for this log: it is one of the rest."""
-        self._from_before.append(partition)
-        if self._opens_rest and len(self._from_before) == 1:
-            self.runtime.loop.call_later(OPEN_PAUSE_SECONDS, self.open_rest)
-
-    def opened(self, wanted: Iterable[Partition]) -> asyncio.Future[None] | None:
-        """For a request that asks many partitions: their logs are opened, some a turn, so that nobody else waits for
-        all of them. None: there is nothing to wait for."""
-        left = deque(partition for partition in wanted if partition.can_be_opened)
-        if len(left) <= OPENED_PER_TURN:
-            return None
-        future: asyncio.Future[None] = self.runtime.loop.create_future()
-        self._open_some(left, future)
-        return future
-
-    def _open_some(self, left: deque[Partition], future: asyncio.Future[None]) -> None:
-        count = 0
-        while left and count < OPENED_PER_TURN:
-            count += self._open_if_held(left.popleft())
-        if future.done():
-            return
-        if left:
-            self.runtime.loop.call_soon(self._open_some, left, future)
-        else:
-            future.set_result(None)
 
     def stop(self) -> None:
         """The node stops: no log is opened any more that nobody has asked for."""
-        self._from_before.clear()
-        self._to_open.clear()
+        self.opener.stop()
         self.recovery.stop()
 
     def _is_mine(self, topic: str, index: int, topic_id: bytes | None) -> bool:
         partition = self._partitions.get(topic, {}).get(index)
         return partition is not None and (topic_id is None or topic_id == partition.topic_id)
-
-    def _open_next(self) -> None:
-        """A log of a partition that was just made; an answer that is on its way takes a few turns."""
-        if self._to_open:
-            self._open_if_held(self._to_open.popleft())
-            self.runtime.loop.call_soon(self._open_next)
-
-    def _open_if_held(self, partition: Partition) -> bool:
-        """Whether it was necessary."""
-        if not partition.can_be_opened or self.find(partition.topic, partition.index) is not partition:
-            return False
-        try:
-            _ = partition.log
-        except KafkaError as error:
-            logger.error("Partition %s: its log cannot be opened: %s", partition, error.message)
-        return True
 
     def _assigned(self, topic: str, index: int) -> bytes:
         """In which directory the metadata has this node's replica."""

@@ -28,8 +28,8 @@ class Denied:
 class Half:
     """`ask` gives the answer, brought through its bytes, or the future of one."""
 
-    def __init__(self) -> None:
-        self.world = World()
+    def __init__(self, world: World | None = None) -> None:
+        self.world = world if world is not None else World()
         self.loop = self.world.loop
         self.replicas = self.world.replicas
         nothing: Any = None

@@ -349,7 +349,7 @@ def test_logs_of_a_clean_stop_are_opened_on_first_use_and_then_one_by_one() -> N
     described = world.replicas.directories.describe(None)[0].replicas
     assert {replica.topic: replica.size_bytes > 0 for replica in described} == dict.fromkeys(SIZES, True)
     use(partitions[2])
-    world.replicas.open_rest()
+    world.replicas.opener.serve()
     world.loop.turn()
     assert [partition.log_if_open is not None for partition in partitions] == [True, False, True, False]
     world.loop.advance(1)
@@ -433,7 +433,7 @@ def test_small_logs_share_a_job(many: dict[str, int]) -> None:
 
 def test_what_was_recovered_is_opened_when_nobody_asks(many: dict[str, int]) -> None:
     world, workers = restarted(killed(many), list(many))
-    world.replicas.open_rest()
+    world.replicas.opener.serve()
     while workers.running:
         workers.end(workers.running[0])
         world.loop.advance(1)
@@ -469,20 +469,3 @@ def test_a_worker_that_dies_with_many_logs(many: dict[str, int]) -> None:
     world, workers = restarted(killed(many), list(many))
     workers.end("a-0,b-0,c-0", WorkerDied("killed"))
     assert [use(world.replicas.get(name, 0)) for name in ("a", "b", "c")] == [1, 2, 3]
-
-
-def test_who_asks_many_logs_has_them_opened_some_a_turn() -> None:
-    world = World()
-    partitions = [world.create(f"t{number}") for number in range(20)]
-    assert all(use(partition) == 0 for partition in partitions)
-    world.log_dirs[0].close(clean=True)
-    world, _ = restarted(world.disk, [f"t{number}" for number in range(20)])
-    opened = world.replicas.opened(world.replicas)
-    assert opened is not None
-    assert [sum(partition.log_if_open is not None for partition in world.replicas)] == [8]
-    world.loop.turn()
-    assert [sum(partition.log_if_open is not None for partition in world.replicas)] == [16]
-    assert not opened.done()
-    world.loop.turn()
-    assert opened.done()
-    assert world.replicas.opened(world.replicas) is None
