@@ -46,7 +46,7 @@ class Cleanable:
 
 def cleanable(log: PartitionLog, checkpoint: int | None, now_ms: int) -> Cleanable:
     """What can be cleaned of a log that was cleaned up to `checkpoint` (None: never). Raises OSError."""
-    segments, config = log.segments, log.config
+    segments, config = log.files.segments, log.config
     sealed, active = segments[:-1], segments[-1]
     first_dirty, invalid = _first_dirty(log, checkpoint)
     dirty = sealed[_floor(sealed, first_dirty) :] if first_dirty < active.base_offset else []

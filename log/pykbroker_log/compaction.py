@@ -28,7 +28,7 @@ from pykbroker_log.cleaned_transactions import CleanedTransactions
 from pykbroker_log.disk import Buffer, Disk
 from pykbroker_log.log_config import MAX_INT64, LogConfig
 from pykbroker_log.offset_map import OffsetMap
-from pykbroker_log.segment import Mark, Segment
+from pykbroker_log.segment import MAX_RELATIVE_OFFSET, Mark, Segment
 from pykbroker_log.txn_index import AbortedTxn, TxnIndex
 from pykbroker_wire.records.batch import (
     CODEC_MASK,
@@ -51,7 +51,6 @@ from pykbroker_wire.records.compression import CompressionError, TooLarge, compr
 from pykbroker_wire.records.dedupe import rebase
 from pykbroker_wire.records.record import InvalidRecord, wrap_int64
 
-_MAX_RELATIVE_OFFSET = (1 << 31) - 1
 _WRONG_RECORDS = (InvalidRecord, CorruptBatch, CompressionError, TooLarge)
 _KEPT_ATTRIBUTES = LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
 
@@ -530,7 +529,7 @@ def group(segments: Sequence[SegmentSizes], config: LogConfig, end_offset: int) 
             and more.size <= config.segment_bytes
             and more.offset_index_bytes <= config.segment_index_bytes
             and more.time_index_bytes <= config.segment_index_bytes
-            and (segment.size == 0 or next_offset - 1 - total.base_offset <= _MAX_RELATIVE_OFFSET)
+            and (segment.size == 0 or next_offset - 1 - total.base_offset <= MAX_RELATIVE_OFFSET)
         ):
             counts[-1] += 1
             total = more

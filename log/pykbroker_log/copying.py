@@ -77,13 +77,13 @@ def _reading(log: PartitionLog) -> Iterator[None]:
 def stretch(log: PartitionLog, offset: int, max_bytes: int) -> tuple[int, list[Piece]]:
     """About so many bytes of the batches from `offset` on, and with which offset they begin. Raises StorageError."""
     with _reading(log):
-        return log.segments.stretch(offset, max_bytes)
+        return log.files.segments.stretch(offset, max_bytes)
 
 
 def bytes_from(log: PartitionLog, offset: int) -> int:
     """How many bytes the batches from `offset` on have. Raises StorageError."""
     with _reading(log):
-        return log.segments.bytes_from(offset)
+        return log.files.segments.bytes_from(offset)
 
 
 def is_copy(log: PartitionLog, copied: Copied) -> bool:
@@ -93,7 +93,7 @@ def is_copy(log: PartitionLog, copied: Copied) -> bool:
         return False
     offset, checksum = copied.last
     with _reading(log):
-        found = log.segments.locate(offset)
+        found = log.files.segments.locate(offset)
         return found is not None and found[2] == offset and found[0].header_at(found[1]).crc == checksum
 
 
@@ -113,7 +113,7 @@ def copy_stretch(
     for piece in pieces:
         yield from _copy(disk, log, piece, now_ms)
     with _reading(log):
-        last = log.segments.last_batch()
+        last = log.files.segments.last_batch()
     log.close(clean=True)
     return Copied(log.log_end_offset, log.size_bytes, (last.base_offset, last.crc) if last else None)
 

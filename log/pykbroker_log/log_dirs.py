@@ -333,7 +333,7 @@ class LogDir:
     def _adopt(self, log: PartitionLog) -> None:
         key = (log.topic, log.partition)
         log.before_truncation = self._before_truncation
-        log.deletion.durable_start_offset = self._log_starts.get(key, 0)
+        log.files.deletion.durable_start_offset = self._log_starts.get(key, 0)
         self.logs[key] = log
         self._folders.add(key)
         self._unrecovered.discard(key)
@@ -519,7 +519,7 @@ class LogDir:
     def prepare_log_start_offsets(self) -> Callable[[], None]:
         covered = [(log, log.log_start_offset) for log in self.logs.values()]
         for log, start in covered:
-            if start > log.first_stored_offset:
+            if start > log.files.first_stored_offset:
                 self._log_starts[log.topic, log.partition] = start
             else:
                 # The first segment says it already.
@@ -529,7 +529,7 @@ class LogDir:
         def write_and_tell() -> None:
             write()
             for log, start in covered:
-                log.deletion.durable_start_offset = start
+                log.files.deletion.durable_start_offset = start
 
         return write_and_tell
 

@@ -1,9 +1,9 @@
-"""A partition's log: its segments in order, and the offsets that say what of it is true for whom.
+"""A partition's log: what is in its files, who wrote it, and the offsets that say what of it is true for whom.
 
-Responsible for: append as leader and as follower, read, roll, truncate, let old segments go, flush, and keeping
-producers and epochs in step with the bytes. Not responsible for what a valid batch is (validate.py), who may read
-how far (the caller passes the upper bound), when to flush or to retire (the caller asks and decides), what becomes
-of segments that have gone (deletion.py), nor for moving the high watermark.
+Responsible for: append as leader and as follower, read, truncate, let old segments go, and keeping producers and epochs
+in step with the bytes. Not responsible for what a valid batch is (validate.py), the files and what of them is durable
+(log_files.py), when a segment is full (rolling.py), who may read how far (the caller passes the upper bound), when to
+flush or to retire (the caller asks and decides), nor for moving the high watermark.
 
 Invariants:
 * log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset; recovery_point <= log_end_offset.
@@ -17,26 +17,25 @@ Invariants:
 from __future__ import annotations
 
 import logging
-import zlib
 from collections.abc import Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from pykbroker_log.deletion import Deletion
-from pykbroker_log.disk import Buffer, Disk, File, parent_of
+from pykbroker_log import rolling
+from pykbroker_log.disk import Buffer, Disk
 from pykbroker_log.earlier_batches import repeated
 from pykbroker_log.epochs import LeaderEpochs
 from pykbroker_log.flushing import Flush, Flushing, sync
 from pykbroker_log.loading import Loader
-from pykbroker_log.log_config import AppendOrigin, LogConfig, StorageError, is_full
+from pykbroker_log.log_config import AppendOrigin, LogConfig, StorageError
+from pykbroker_log.log_files import LogFiles
 from pykbroker_log.producers import DEFAULT_EXPIRATION_MS, ProducerStates, marker_of
 from pykbroker_log.reading import Bounds, read_batches
 from pykbroker_log.replacement import Replacement
 from pykbroker_log.results import AppendInfo, ReadResult
 from pykbroker_log.retention import breached
 from pykbroker_log.segment import Mark, Segment
-from pykbroker_log.segments import Segments
-from pykbroker_log.side_files import InconsistentTopicId, SideFiles
+from pykbroker_log.side_files import InconsistentTopicId
 from pykbroker_log.stopping import close_together
 from pykbroker_log.txn_index import AbortedTxn
 from pykbroker_log.validate import given_batches, validate_and_assign
@@ -44,7 +43,7 @@ from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.batch import CONTROL, TRANSACTIONAL, BatchHeader, CorruptBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from pykbroker_log.cleanable import Cleanable
     from pykbroker_log.compaction import CleanerMemory
@@ -58,25 +57,17 @@ logger = logging.getLogger(__name__)
 class PartitionLog:
     __slots__ = (
         "_aborts",
-        "_active",
-        "_closed",
-        "_failure",
         "_first_unstable",
-        "_flushing",
         "_replacement",
-        "_segments",
-        "_side",
         "before_truncation",
         "config",
-        "deletion",
-        "disk",
         "epochs",
+        "files",
         "high_watermark",
         "local_log_start_offset",
         "log_end_offset",
         "log_start_offset",
         "partition",
-        "path",
         "producers",
         "recovery",
         "topic",
@@ -85,8 +76,7 @@ class PartitionLog:
 
     def __init__(self, disk: Disk, path: str, topic: str, partition: int, topic_id: bytes, config: LogConfig) -> None:
         """Use `open`."""
-        self.disk = disk
-        self.path = path
+        self.files = LogFiles(disk, path)
         self.topic = topic
         self.partition = partition
         self.topic_id = topic_id
@@ -102,16 +92,9 @@ class PartitionLog:
         #: the checkpoints, a stale recovery point would hide what is appended from then on from the scan after a crash,
         #: and a stale log start would hide it from readers
         self.before_truncation: Callable[[PartitionLog], None] | None = None
-        self._active: Segment
         # Whether any segment's transaction index may say something.
         self._aborts = False
-        self._segments = Segments()
-        self._side = SideFiles(disk, path)
-        self.deletion = Deletion(disk)
         self._first_unstable = -1
-        self._failure: OSError | None = None
-        self._closed = False
-        self._flushing = Flushing()
         # The compaction that is under way.
         self._replacement: Replacement | None = None
 
@@ -145,11 +128,12 @@ class PartitionLog:
         """
         log = cls(disk, path, topic, partition, topic_id, config)
         log.producers.expiration_ms = producer_id_expiration_ms
-        with log._storage():
+        files = log.files
+        with files.guarded():
             is_new = not disk.exists(path)
             if is_new:
                 disk.make_dirs(path)
-            log._side.check_topic_id(topic_id, now_ms)
+            files.side.check_topic_id(topic_id, now_ms)
             loaded = Loader(
                 disk,
                 path,
@@ -162,44 +146,38 @@ class PartitionLog:
                 dense=dense,
                 is_new=is_new,
             ).load()
-            log._segments = Segments(loaded.segments)
-            log._active = loaded.segments[-1]
+            files.adopt(loaded)
             log._aborts = loaded.aborts
-            log._side.snapshots = loaded.snapshots
-            log._side.found_unsynced(loaded.rewritten)
             log.epochs = loaded.epochs
             log.log_end_offset = loaded.log_end_offset
             log.log_start_offset = max(log_start_offset, loaded.segments[0].base_offset)
             log.local_log_start_offset = log.log_start_offset
             log.recovery = loaded.recovery
-            if config.preallocate and log._active.size == 0:
-                log._active.preallocate(config.segment_bytes)
-            log._flushing = Flushing(now_ms, min(recovery_point, log.log_end_offset))
+            if config.preallocate and files.active.size == 0:
+                files.active.preallocate(config.segment_bytes)
+            files.flushing = Flushing(now_ms, min(recovery_point, log.log_end_offset))
             log.high_watermark = log.log_start_offset
             log._first_unstable = log.producers.first_unstable_offset()
             log.set_high_watermark(high_watermark)
             if loaded.recovery is not None:
-                log._side.take_snapshot(log.producers, log.log_start_offset)
-            log._side.write_epochs(log.epochs)
+                files.side.take_snapshot(log.producers, log.log_start_offset)
+            files.side.write_epochs(log.epochs)
         return log
 
     def close(self, *, clean: bool) -> None:
         """Release the files. `clean`: make everything durable, so that the next start scans nothing."""
-        if self._closed:
+        files = self.files
+        if files.is_closed:
             return
-        if clean and self.is_sound:
-            close_together(self.disk, parent_of(self.path), [self])
-        self._closed = True
-        for segment in [*self.deletion.retired, *self._segments]:
-            segment.close()
+        if clean and files.is_sound:
+            close_together(files.disk, files.log_dir, [self])
+        files.close()
 
     def delete_files(self) -> None:
-        """Remove the folder and all in it. Buffers that were read from it stay valid."""
+        """Remove the folder and all in it. Buffers that were read from it stay valid. Raises StorageError."""
         self.close(clean=False)
-        with self._storage():
-            for name in self.disk.list(self.path):
-                self.disk.unlink(f"{self.path}/{name}")
-            self.disk.remove_dir(self.path)
+        with self.files.guarded():
+            self.files.delete()
 
     # -- what is true
 
@@ -209,31 +187,17 @@ class PartitionLog:
         return f"Partition {self.topic}-{self.partition}"
 
     @property
+    def path(self) -> str:
+        return self.files.path
+
+    @property
     def recovery_point(self) -> int:
         """Everything before this offset has been fsynced."""
-        return self._flushing.recovery_point
+        return self.files.recovery_point
 
     @property
     def size_bytes(self) -> int:
-        return self._segments.size_bytes
-
-    @property
-    def segment_count(self) -> int:
-        return len(self._segments)
-
-    @property
-    def first_stored_offset(self) -> int:
-        """Where the oldest file begins that the folder still holds under its own name."""
-        return (self.deletion.retired or self._segments)[0].base_offset
-
-    @property
-    def is_sound(self) -> bool:
-        """Open, and its disk has not failed."""
-        return not self._closed and self._failure is None
-
-    @property
-    def is_closed(self) -> bool:
-        return self._closed
+        return self.files.segments.size_bytes
 
     @property
     def last_stable_offset(self) -> int:
@@ -271,7 +235,8 @@ class PartitionLog:
         `verification`: the guard of a batch that begins a transaction (ProducerStates.begin_verification).
         `transaction_version`: by which rules a marker's epoch is judged.
         """
-        if self._failure is not None or self._closed:
+        files = self.files
+        if files.failure is not None or files.is_closed:
             raise self._refusal()
         if origin is AppendOrigin.RAFT_LEADER:
             return self._append_given(records, now_ms, verify=False)
@@ -313,20 +278,22 @@ class PartitionLog:
                         producer_id, epoch, batch.base_sequence, last_sequence, attributes, origin, verification
                     )
                 except KafkaError as error:
-                    with self._storage():
-                        original = repeated(self._segments, self.producers, batch, error)
+                    with files.guarded():
+                        original = repeated(files.segments, self.producers, batch, error)
                 if original is not None:
                     return AppendInfo.of_repetition(original, self.log_start_offset, size, batch.record_count)
         max_timestamp = batch.max_timestamp
         try:
             if leader_epoch > self.epochs.latest:
                 self.assign_epoch_start(leader_epoch, offset)
-            segment = self._segment_for(size, last_offset, max_timestamp, now_ms)
+            segment = files.active
+            if rolling.is_due(segment, config, size, last_offset, max_timestamp, now_ms):
+                segment = self._next_segment(size, last_offset, offset, now_ms)
             if aborted is not None:
                 self._index_aborted(segment, aborted)
             segment.append_batch(data, size, last_offset, max_timestamp)
         except OSError as error:
-            raise self._write_failed(error) from error
+            raise files.write_failed(error, offset) from error
         self.log_end_offset = last_offset + 1
         producers = self.producers
         producers.map_end_offset = last_offset + 1
@@ -359,7 +326,7 @@ class PartitionLog:
     def append_as_follower(self, records: Buffer, *, now_ms: int = 0) -> AppendInfo:
         """Write batches as they are; a batch that is cut off at the end is left out. Raises KafkaError,
         StorageError."""
-        if self._failure is not None or self._closed:
+        if not self.files.is_sound:
             raise self._refusal()
         return self._append_given(records, now_ms, verify=True)
 
@@ -372,7 +339,7 @@ class PartitionLog:
             while done < len(batches):
                 done += self._append_group(view, batches[done:], now_ms)
         except OSError as error:
-            raise self._write_failed(error) from error
+            raise self.files.write_failed(error, self.log_end_offset) from error
         if not batches:
             return AppendInfo(first, first - 1, -1, -1, self.log_start_offset, 0, 0)
         return AppendInfo(
@@ -393,9 +360,9 @@ class PartitionLog:
     def _append_group(self, view: memoryview, batches: Sequence[tuple[int, BatchHeader]], now_ms: int) -> int:
         """Write as many batches as fit into one segment, with one write. Returns how many."""
         start, first = batches[0]
-        segment = self._segment_for(
-            first.size_in_bytes, first.last_offset, first.max_timestamp, now_ms, first.base_offset
-        )
+        segment = self.files.active
+        if rolling.is_due(segment, self.config, first.size_in_bytes, first.last_offset, first.max_timestamp, now_ms):
+            segment = self._next_segment(first.size_in_bytes, first.last_offset, first.base_offset, now_ms)
         room = self.config.segment_bytes - segment.size
         marks: list[Mark] = []
         size = 0
@@ -424,80 +391,28 @@ class PartitionLog:
         self._first_unstable = self.producers.first_unstable_offset()
         return len(marks)
 
-    def _segment_for(
-        self, size: int, last_offset: int, max_timestamp: int, now_ms: int, base_offset: int | None = None
-    ) -> Segment:
-        """The active segment, or a new one where Kafka would begin it."""
-        segment = self._active
-        config = self.config
-        if (
-            segment.size > config.segment_bytes - size
-            or last_offset - segment.base_offset > 0x7FFFFFFF
-            or segment.indexes_full(config.segment_index_bytes)
-            or (segment.size and self._is_ripe(segment, max_timestamp, now_ms))
-        ):
-            if size > config.segment_bytes:
-                raise KafkaError(
-                    ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes are more than segment.bytes {config.segment_bytes}"
-                )
-            if segment.size or last_offset - segment.base_offset > 0x7FFFFFFF:
-                self._roll(now_ms, self.log_end_offset if base_offset is None else base_offset)
-        return self._active
-
-    def _is_ripe(self, segment: Segment, max_timestamp: int, now_ms: int) -> bool:
-        """`segment.ms` counts in the records' time, or in ours when they have none."""
-        first = segment.first_timestamp
-        waited = max_timestamp - first if first >= 0 else now_ms - segment.created_ms
-        config = self.config
-        limit = config.segment_ms
-        if config.max_compaction_lag_ms < limit:
-            limit = config.max_segment_ms
-        if waited <= limit - config.segment_jitter_ms:
-            return False
-        jitter = 0
-        if config.segment_jitter_ms:
-            # Any number will do that differs between partitions and stays the same for a segment.
-            bound = min(config.segment_jitter_ms, limit)
-            jitter = zlib.crc32(f"{self.path}/{segment.base_offset}".encode()) % bound
-        return waited > limit - jitter
+    def _next_segment(self, size: int, last_offset: int, base_offset: int, now_ms: int) -> Segment:
+        """Where a batch goes for which it is time to roll. Raises KafkaError RECORD_LIST_TOO_LARGE, OSError."""
+        if size > self.config.segment_bytes:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes are more than segment.bytes {self.config.segment_bytes}"
+            )
+        active = self.files.active
+        if active.size or not active.can_hold(last_offset):
+            self._roll(base_offset, now_ms)
+        return self.files.active
 
     def roll(self, now_ms: int) -> None:
         """Begin a new segment, unless the active one is still empty."""
-        if self._failure is not None or self._closed:
+        if not self.files.is_sound:
             raise self._refusal()
         try:
-            self._roll(now_ms, self.log_end_offset)
+            self._roll(self.log_end_offset, now_ms)
         except OSError as error:
-            raise self._write_failed(error) from error
+            raise self.files.write_failed(error, self.log_end_offset) from error
 
-    def _roll(self, now_ms: int, base_offset: int) -> None:
-        active = self._active
-        if active.size == 0:
-            if base_offset == active.base_offset:
-                return
-            # Nothing was ever written to it: it only has the wrong name.
-            self._segments.pop()
-            active.close()
-            for path in active.paths():
-                self.disk.unlink(path)
-        else:
-            active.seal()
-        self._side.take_snapshot(self.producers, self.log_start_offset)
-        self._active = self._new_segment(base_offset, now_ms)
-        self._segments.append(self._active)
-
-    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
-        interval = self.config.index_interval_bytes
-        segment = Segment(self.disk, self.path, base_offset, index_interval_bytes=interval, now_ms=now_ms)
-        self._side.names_changed()
-        if segment.size:
-            # Left over from a past that was truncated away.
-            segment.reset()
-        else:
-            segment.txn_index.reset()
-        if self.config.preallocate:
-            segment.preallocate(self.config.segment_bytes)
-        return segment
+    def _roll(self, base_offset: int, now_ms: int) -> None:
+        self.files.roll(base_offset, self.config, now_ms, self.producers, self.log_start_offset)
 
     # -- read
 
@@ -527,12 +442,13 @@ class PartitionLog:
             )
         if upper_offset > end_offset:
             upper_offset = end_offset
-        if offset >= upper_offset or self._closed:
+        files = self.files
+        if offset >= upper_offset or files.is_closed:
             return ReadResult([], 0, offset, offset, -1)
         try:
-            with nullcontext() if wait else self.disk.without_waiting():
+            with nullcontext() if wait else files.disk.without_waiting():
                 return read_batches(
-                    self._segments,
+                    files.segments,
                     self.epochs,
                     Bounds(upper_offset, self.high_watermark, end_offset),
                     offset,
@@ -544,21 +460,21 @@ class PartitionLog:
         except CorruptBatch as error:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
         except OSError as error:
-            raise StorageError(parent_of(self.path), error) from error
+            raise StorageError(files.log_dir, error) from error
 
     # -- by time
 
     def offset_for_timestamp(self, timestamp: int, *, wait: bool = True) -> tuple[int, int, int] | None:
         """(offset, timestamp, leader epoch) of the first record that is at least this new. Raises StorageError; and
         ColdRead unless `wait`."""
-        with self._storage(), nullcontext() if wait else self.disk.without_waiting():
-            return self._segments.first_at_least(timestamp, self.log_start_offset)
+        with self.files.guarded(), nullcontext() if wait else self.files.disk.without_waiting():
+            return self.files.segments.first_at_least(timestamp, self.log_start_offset)
 
     def offset_of_max_timestamp(self, *, wait: bool = True) -> tuple[int, int, int] | None:
         """(offset, timestamp, leader epoch) of the first record with the largest timestamp. Raises as
         `offset_for_timestamp`."""
-        with self._storage(), nullcontext() if wait else self.disk.without_waiting():
-            return self._segments.newest()
+        with self.files.guarded(), nullcontext() if wait else self.files.disk.without_waiting():
+            return self.files.segments.newest()
 
     # -- delete from the front
 
@@ -571,14 +487,14 @@ class PartitionLog:
                 f"{self}: cannot delete up to {offset}, the high watermark is {self.high_watermark}",
             )
         if offset > self.log_start_offset:
-            with self._storage():
+            with self.files.guarded():
                 self._move_start(offset, "client delete records request")
 
     def _move_start(self, offset: int, reason: str) -> None:
         self.log_start_offset = offset
         self.local_log_start_offset = max(self.local_log_start_offset, offset)
         self.epochs.truncate_start(offset)
-        self._side.write_epochs(self.epochs)
+        self.files.side.write_epochs(self.epochs)
         self.producers.on_log_start(offset)
         self._first_unstable = self.producers.first_unstable_offset()
         logger.info("%s: incremented log start offset to %d due to %s", self.name, offset, reason)
@@ -586,11 +502,12 @@ class PartitionLog:
     def retire(self, now_ms: int) -> int:
         """Let what retention no longer keeps leave the log; returns how many segments. Their files go with `purge`.
         Raises StorageError."""
-        if self._closed or self._failure is not None:
+        files = self.files
+        if not files.is_sound:
             return 0
-        with self._storage():
+        with files.guarded():
             found = breached(
-                self._segments,
+                files.segments,
                 config=self.config,
                 now_ms=now_ms,
                 log_start_offset=self.log_start_offset,
@@ -602,27 +519,25 @@ class PartitionLog:
             for segment, reason in found:
                 logger.info("%s: deleting segment %s due to %s", self.name, segment, reason)
             count = len(found)
-            if count == len(self._segments):
-                self._roll(now_ms, self.log_end_offset)
-            gone = self._segments[:count]
+            if count == len(files.segments):
+                self._roll(self.log_end_offset, now_ms)
             # The log start first: no reader is let in where the files are about to go.
-            start = self._segments[count].base_offset
+            start = files.segments[count].base_offset
             if start > self.log_start_offset:
                 self._move_start(start, "segment deletion")
             self.local_log_start_offset = max(self.local_log_start_offset, start)
-            del self._segments[:count]
-            self._segments.forget()
-            self.deletion.retired += gone
+            files.retire(count)
             return count
 
     def purge(self, now_ms: int, *, one_by_one: bool = False) -> list[str]:
         """Take the names of retired segments away once the log start is durable; `one_by_one`: it cannot be made so.
         Returns the files whose `file.delete.delay.ms` is over, for `deletion.delete_files`. Raises StorageError."""
-        if self._closed or self._failure is not None:
+        files = self.files
+        if not files.is_sound:
             return []
-        with self._storage():
-            self.deletion.take_names(self._side, now_ms + self.config.file_delete_delay_ms, one_by_one=one_by_one)
-        return self.deletion.take_due(now_ms)
+        with files.guarded():
+            files.deletion.take_names(files.side, now_ms + self.config.file_delete_delay_ms, one_by_one=one_by_one)
+        return files.deletion.take_due(now_ms)
 
     # -- compact
 
@@ -632,97 +547,82 @@ class PartitionLog:
         """A compaction begins; the caller ends it with `end_replacement`. There is one at a time, and the log was
         flushed after it was found `cleanable`."""
         assert self._replacement is None, self
-        self._replacement = Replacement(self, self._side, cleanable, memory=memory, seed=seed, now_ms=now_ms)
+        self._replacement = Replacement(self, cleanable, memory=memory, seed=seed, now_ms=now_ms)
         return self._replacement
 
     def end_replacement(self) -> None:
         """Whether it came to its end or not. Raises StorageError."""
-        if self._replacement is not None and not self._closed:
-            with self._storage():
+        if self._replacement is not None and not self.files.is_closed:
+            with self.files.guarded():
                 self._replacement.abandon()
         self._replacement = None
-
-    def failed(self, error: OSError) -> StorageError:
-        """Files and memory may tell of different logs from now on: no more appends before the next start."""
-        self._failure = error
-        return StorageError(parent_of(self.path), error)
 
     # -- truncate
 
     def truncate_to(self, offset: int) -> None:
-        """Cut off everything from `offset` on. Durable when this returns: what was cut off never comes back."""
+        """Cut off everything from `offset` on. Durable when this returns: what was cut off never comes back. Raises
+        StorageError, KafkaError when closed."""
         if offset >= self.log_end_offset:
             return
-        if offset <= self._segments[0].base_offset:
+        segments = self.files.segments
+        if offset <= segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
             return
-        with self._storage():
+        with self.files.guarded():
             # A batch is cut off as a whole, and in a compacted log the one before it may end earlier still.
-            end = self._segments[self._segments.index_of(offset)].end_before(offset)
+            end = segments[segments.index_of(offset)].end_before(offset)
         if end < self.log_start_offset <= offset:
             # The cut goes through the batch in which the log starts.
             self.truncate_fully_and_start_at(self.log_start_offset)
             return
         self._start_truncation(end)
-        with self._storage():
-            while self._segments[-1].base_offset > offset:
-                self._segments.pop().remove()
-            self._active = self._segments[-1]
-            self._active.truncate_to(offset)
+        with self.files.guarded():
+            self.files.cut(offset)
             self.log_end_offset = end
-            self.epochs.truncate_end(self.log_end_offset)
+            self.epochs.truncate_end(end)
             self._reload_producers()
             self._finish_truncation()
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Forget everything; the log is empty at `offset`."""
+        """Forget everything; the log is empty at `offset`. Durable as `truncate_to`. Raises StorageError, KafkaError
+        when closed."""
         self._start_truncation(offset)
-        with self._storage():
-            for segment in [*self.deletion.retired, *self._segments]:
-                segment.remove()
-            self.deletion.retired.clear()
-            self._active = self._new_segment(offset, self._flushing.last_ms)
-            self._segments = Segments([self._active])
+        with self.files.guarded():
+            self.files.start_over(offset, self.config)
             self.log_end_offset = self.log_start_offset = self.local_log_start_offset = offset
             self.epochs.clear()
             self.producers.clear(offset)
-            self._side.drop_snapshots(above=-1)
+            self.files.side.drop_snapshots(above=-1)
             self._finish_truncation()
 
     def _start_truncation(self, offset: int) -> None:
-        if self._failure is not None or self._closed:
+        files = self.files
+        if not files.is_sound:
             raise self._refusal()
         if self._replacement is not None:
-            with self._storage():
+            with files.guarded():
                 self._replacement.abandon()
-        self._flushing.cut(offset)
-        self._segments.forget()
+        files.flushing.cut(offset)
+        files.segments.forget()
         if offset < self.log_start_offset:
             self.log_start_offset = self.local_log_start_offset = offset
         if self.before_truncation is not None:
             self.before_truncation(self)
 
     def _finish_truncation(self) -> None:
-        self._side.write_epochs(self.epochs)
-        self._active.write_indexes()
-        try:
-            # Whatever a flush that runs beside this is about to do: this is durable when it returns.
-            self._active.fsync()
-            self._active.fsync_indexes()
-            self._side.sync()
-        except OSError as error:
-            raise self.fail_flush(error) from error
+        self.files.side.write_epochs(self.epochs)
+        self.files.sync_cut()
         self._first_unstable = self.producers.first_unstable_offset()
         self.set_high_watermark(min(self.high_watermark, self.log_end_offset))
 
     def _reload_producers(self) -> None:
-        end = self.log_end_offset
-        self._side.drop_snapshots(above=end)
+        end, files = self.log_end_offset, self.files
+        files.side.drop_snapshots(above=end)
         if self.producers.map_end_offset == end:
             return
         loader = Loader(
-            self.disk,
-            self.path,
+            files.disk,
+            files.path,
             config=self.config,
             producers=self.producers,
             now_ms=0,
@@ -730,40 +630,21 @@ class PartitionLog:
             recovery_point=end,
             log_start_offset=self.log_start_offset,
         )
-        loader.reload_producers(self._segments, self._side.snapshots, end)
+        loader.reload_producers(files.segments, files.side.snapshots, end)
 
     # -- another folder
-
-    @property
-    def segments(self) -> Segments:
-        """For who copies them (copying.py) or puts others in their place (replacement.py)."""
-        return self._segments
-
-    @property
-    def generation(self) -> int:
-        """Another number after every truncation."""
-        return self._flushing.generation
 
     def take_over(self, log: PartitionLog, path: str) -> None:
         """This log has all the records of `log` and takes its place, in a folder that is renamed to `path`. What is
         only known in memory goes over, too: producers with their latest batches and verifications. Durable is what
         was durable in both; `log` is only to be closed from here on. Raises StorageError."""
-        with self._storage():
-            segments = [*self.deletion.retired, *self._segments]
-            # A flush that is under way does not find its files any more.
-            self._flushing.cut(self.recovery_point)
-            for segment in segments:
-                segment.close()
-            self.disk.rename(self.path, path)
-            self.path = path
-            for segment in segments:
-                segment.move_to(path)
-            self.deletion.move_to(path)
-            self._side.move_to(path)
+        files = self.files
+        with files.guarded():
+            files.move_to(path)
             self.producers = log.producers
             self.epochs = log.epochs
             self.epochs.dirty = True
-            self._side.write_epochs(self.epochs)
+            files.side.write_epochs(self.epochs)
             self._first_unstable = self.producers.first_unstable_offset()
         self.set_high_watermark(log.high_watermark)
         if log.log_start_offset > self.log_start_offset:
@@ -776,15 +657,15 @@ class PartitionLog:
 
     def assign_epoch_start(self, epoch: int, offset: int) -> None:
         self.epochs.assign(epoch, offset)
-        with self._storage():
-            self._side.write_epochs(self.epochs)
+        with self.files.guarded():
+            self.files.side.write_epochs(self.epochs)
 
     # -- flush
 
     def flush_due(self, now_ms: int) -> bool:
         """Whether `flush.messages` or `flush.ms` asks for a flush, or a segment ended that is not durable yet: a crash
         is not to cost a scan of more than the active segment."""
-        flushing = self._flushing
+        flushing = self.files.flushing
         unflushed = self.log_end_offset - flushing.recovery_point
         if unflushed <= 0:
             flushing.last_ms = now_ms
@@ -793,7 +674,7 @@ class PartitionLog:
         if (
             unflushed >= config.flush_messages
             or now_ms - flushing.last_ms >= config.flush_ms
-            or self._active.base_offset > flushing.recovery_point
+            or self.files.active.base_offset > flushing.recovery_point
         ):
             flushing.last_ms = now_ms
             return True
@@ -802,46 +683,21 @@ class PartitionLog:
     def begin_flush(self, *, again: bool = False) -> Flush:
         """Collect what makes the log durable up to its present end. `again`: also what a flush that runs beside this
         one is to fsync. Raises StorageError, KafkaError when closed."""
-        if self._failure is not None or self._closed:
+        if not self.files.is_sound:
             raise self._refusal()
-        # In this order: see flushing.py.
-        end_offset = self.log_end_offset
-        active = self._active
-        # One that retention has let go is still there for a crash to bring back. And the one that ends at the recovery
-        # point may have been sealed, and got its index, after that flush.
-        candidates = Segments([*self.deletion.retired, *self._segments])
-        paths, folders = self._side.take_unsynced(again=again)
-        files: list[File] = []
-        try:
-            for segment in candidates.reaching_past(self.recovery_point, inclusive=True):
-                # The active segment is scanned after every crash; a sealed one only above the recovery point.
-                if not segment.gone:
-                    files += segment.unsynced_files(sealed=segment is not active)
-        except OSError as error:
-            raise self.fail_flush(error) from error
-        return Flush(self._flushing.generation, end_offset, paths, folders, files)
+        return self.files.begin_flush(self.log_end_offset, again=again)
 
     def begin_stop(self) -> Flush:
         """As `begin_flush`, with the active segment's indexes and the producers: the next start scans nothing once it
         is over. Nothing is appended any more. Raises StorageError."""
-        with self._storage():
-            self._active.seal()
-            self._side.take_snapshot(self.producers, self.log_start_offset)
-            indexes = self._active.unsynced_files(sealed=True)
+        files = self.files
+        with files.guarded():
+            files.active.seal()
+            files.side.take_snapshot(self.producers, self.log_start_offset)
+            indexes = files.active.unsynced_files(sealed=True)
         flush = self.begin_flush(again=True)
         flush.files = list(dict.fromkeys([*flush.files, *indexes]))
         return flush
-
-    def end_flush(self, flush: Flush) -> None:
-        """What it covers is durable. Raises StorageError when somebody has taken the log's folder away."""
-        if flush.missing is not None and not self._closed:
-            raise self.fail_flush(flush.missing) from flush.missing
-        self._flushing.end(flush)
-
-    def fail_flush(self, error: OSError) -> StorageError:
-        """It failed: the log takes no more appends. Returns what to tell."""
-        self._failure = error
-        return StorageError(parent_of(self.path), error, is_final=True)
 
     def flush(self, upto: int | None = None) -> None:
         """Make the log durable up to its present end, or not if it is up to `upto`. May run in a thread beside appends.
@@ -850,32 +706,13 @@ class PartitionLog:
             return
         flush = self.begin_flush(again=True)
         try:
-            sync(self.disk, parent_of(self.path), [flush])
+            sync(self.files.disk, self.files.log_dir, [flush])
         except OSError as error:
-            raise self.fail_flush(error) from error
-        self.end_flush(flush)
-
-    # -- when the disk fails
-
-    @contextmanager
-    def _storage(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            if not is_full(error):
-                self._failure = error
-            raise StorageError(parent_of(self.path), error) from error
-
-    def _write_failed(self, error: OSError) -> StorageError:
-        """Cut off what the write may have left, so that nothing unacknowledged can be read; else take no more
-        appends."""
-        try:
-            self._active.drop_tail(self.log_end_offset)
-        except OSError as failure:
-            self._failure = failure
-        return StorageError(parent_of(self.path), error, is_final=self._failure is not None)
+            raise self.files.flush_failed(error) from error
+        self.files.end_flush(flush)
 
     def _refusal(self) -> Exception:
-        if self._failure is not None:
-            return StorageError(parent_of(self.path), self._failure, is_final=True)
+        files = self.files
+        if files.failure is not None:
+            return StorageError(files.log_dir, files.failure, is_final=True)
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic}-{self.partition}: the log is closed")

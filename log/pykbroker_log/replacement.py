@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING
 from pykbroker_log import names
 from pykbroker_log.compaction import CleanedSegment, CleanerMemory, Cleaning, LastRecord, Source
 from pykbroker_log.segment import Segment
-from pykbroker_log.side_files import SideFiles
 
 if TYPE_CHECKING:
     from pykbroker_log.cleanable import Cleanable
@@ -35,12 +34,11 @@ if TYPE_CHECKING:
 
 
 class Replacement:
-    __slots__ = ("_announced", "_log", "_segments", "_side", "_unsettled", "cleaning", "is_void")
+    __slots__ = ("_announced", "_files", "_log", "_segments", "_unsettled", "cleaning", "is_void")
 
     def __init__(
         self,
         log: PartitionLog,
-        side: SideFiles,
         cleanable: Cleanable,
         *,
         memory: CleanerMemory,
@@ -50,8 +48,9 @@ class Replacement:
         end = cleanable.first_uncleanable_offset
         assert end <= log.recovery_point, (log, end, log.recovery_point)
         self._log = log
-        self._side = side
-        self._segments = {segment.base_offset: segment for segment in log.segments if segment.base_offset < end}
+        self._files = log.files
+        segments = log.files.segments
+        self._segments = {segment.base_offset: segment for segment in segments if segment.base_offset < end}
         # Between the first step and the second, between the second and the third.
         self._announced: Segment | None = None
         self._unsettled: Segment | None = None
@@ -60,7 +59,7 @@ class Replacement:
         self.cleaning = Cleaning(
             folder=log.path,
             sources=tuple(Source(base, segment.size) for base, segment in self._segments.items()),
-            later=tuple(segment.base_offset for segment in log.segments if segment.base_offset >= end),
+            later=tuple(segment.base_offset for segment in segments if segment.base_offset >= end),
             first_dirty_offset=cleanable.first_dirty_offset,
             first_uncleanable_offset=end,
             producers={
@@ -76,12 +75,12 @@ class Replacement:
     def steps(self, cleaned: CleanedSegment, now_ms: int) -> Iterator[Callable[[], None]]:
         """Put a cleaned segment in its place. Each item is a sync, to be done on a thread before the next one is asked
         for. A result that cannot be used any more is dropped. Raises OSError, StorageError."""
-        log = self._log
+        files, config = self._files, self._log.config
         segment = Segment(
-            log.disk,
-            log.path,
+            files.disk,
+            files.path,
             cleaned.base_offset,
-            index_interval_bytes=log.config.index_interval_bytes,
+            index_interval_bytes=config.index_interval_bytes,
             now_ms=now_ms,
             size=cleaned.size,
             state=names.CLEANED,
@@ -111,25 +110,25 @@ class Replacement:
 
     def _exchange(self, old: Sequence[Segment], new: Segment, now_ms: int) -> None:
         """Let readers go on in `new`. What they were given of `old` stays valid."""
-        log = self._log
-        log.segments.exchange(old, new)
-        due_ms = now_ms + log.config.file_delete_delay_ms
+        files = self._files
+        files.segments.exchange(old, new)
+        due_ms = now_ms + self._log.config.file_delete_delay_ms
         try:
             for segment in old:
                 segment.gone = True
                 segment.close()
-                log.deletion.doom(segment.paths(), due_ms)
+                files.deletion.doom(segment.paths(), due_ms)
                 if segment.base_offset != new.base_offset:
-                    log.deletion.doom(self._side.release_snapshot(segment.base_offset), due_ms)
+                    files.deletion.doom(files.side.release_snapshot(segment.base_offset), due_ms)
         except OSError as error:
-            raise log.failed(error) from error
+            raise files.failed(error) from error
 
     def _usable(self, sources: Iterable[Source]) -> list[Segment] | None:
         """The segments, if the log has them still."""
-        if self.is_void or self._log.is_closed:
+        if self.is_void or self._files.is_closed:
             return None
         segments = [self._segments[source.base_offset] for source in sources]
-        present = set(map(id, self._log.segments))
+        present = set(map(id, self._files.segments))
         return segments if all(id(segment) in present for segment in segments) else None
 
     @property
@@ -138,16 +137,16 @@ class Replacement:
         return self._usable(Source(base, 0) for base in self._segments) is None
 
     def _sync(self) -> None:
-        if not self._log.is_closed:
-            self._log.disk.fsync_dir(self._log.path)
+        if not self._files.is_closed:
+            self._files.disk.fsync_dir(self._files.path)
 
     def _settle(self) -> None:
         segment, self._unsettled = self._unsettled, None
-        if segment is not None and not self._log.is_closed:
+        if segment is not None and not self._files.is_closed:
             try:
                 segment.rename("")
             except OSError as error:
-                raise self._log.failed(error) from error
+                raise self._files.failed(error) from error
 
     def abandon(self) -> None:
         """The log is about to lose something that the worker may have seen. Nothing of it comes back when this returns.
@@ -162,5 +161,5 @@ class Replacement:
             self._settle()
 
     def _drop(self, segment: Segment) -> None:
-        if not self._log.is_closed:
+        if not self._files.is_closed:
             segment.remove()

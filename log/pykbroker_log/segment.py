@@ -42,7 +42,7 @@ _WALK_BYTES = 8 * 1024
 _RECOVERY_BYTES = 1024 * 1024
 # Entries that an index keeps in memory at most before they are written.
 _MAX_PENDING_ENTRIES = 512
-_MAX_RELATIVE_OFFSET = (1 << 31) - 1
+MAX_RELATIVE_OFFSET = (1 << 31) - 1
 _UNKNOWN = -2
 _FILES = (
     ("file", names.LOG),
@@ -239,10 +239,10 @@ class Segment:
 
     def offsets_from(self, offset: int) -> range:
         """Those from `offset` on that a batch of this segment may begin at."""
-        return range(offset, self.base_offset + _MAX_RELATIVE_OFFSET + 1)
+        return range(offset, self.base_offset + MAX_RELATIVE_OFFSET + 1)
 
     def can_hold(self, last_offset: int) -> bool:
-        return last_offset - self.base_offset <= _MAX_RELATIVE_OFFSET
+        return last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
 
     def append_batch(self, data: Buffer, size: int, last_offset: int, max_timestamp: int) -> None:
         """Write one batch behind the end. When this raises, nothing of it counts."""
@@ -510,7 +510,7 @@ class Segment:
         self._empty_indexes()
         self.txn_index.reset()
         offset_index, time_index, interval = self.offset_index, self.time_index, self.index_interval_bytes
-        highest = self.base_offset + _MAX_RELATIVE_OFFSET
+        highest = self.base_offset + MAX_RELATIVE_OFFSET
         next_offset = newest_offset = self.base_offset
         newest = leader_epoch = -1
         position = batches = since = 0

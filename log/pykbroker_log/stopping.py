@@ -26,7 +26,7 @@ _AT_ONCE = 100
 def close_together(disk: Disk, log_dir: str, logs: Sequence[PartitionLog]) -> None:
     """Make logs of one directory durable, so that the next start scans nothing, and close them; those that have failed
     before stay as they are. Blocks. Raises StorageError."""
-    left = [log for log in logs if log.is_sound]
+    left = [log for log in logs if log.files.is_sound]
     for first in range(0, len(left), _AT_ONCE):
         some = left[first : first + _AT_ONCE]
         flushes = [log.begin_stop() for log in some]
@@ -34,8 +34,8 @@ def close_together(disk: Disk, log_dir: str, logs: Sequence[PartitionLog]) -> No
             sync(disk, log_dir, flushes)
         except OSError as error:
             for log in some:
-                log.fail_flush(error)
+                log.files.flush_failed(error)
             raise StorageError(log_dir, error, is_final=True) from error
         for log, flush in zip(some, flushes, strict=True):
-            log.end_flush(flush)
+            log.files.end_flush(flush)
             log.close(clean=False)

@@ -209,12 +209,12 @@ class LogCleaner:
                 await _Turn()
 
     def _is_free(self, partition: Partition, log: PartitionLog) -> bool:
-        is_away = log.is_closed or partition.offline or partition in self._replicas.moves
+        is_away = log.files.is_closed or partition.offline or partition in self._replicas.moves
         return not is_away and log not in self._in_progress and log not in self._uncleanable
 
     def _uncleanable_in(self, log_dir: LogDir) -> list[PartitionLog]:
         # Those that were deleted meanwhile are of no interest any more.
-        self._uncleanable = {log: where for log, where in self._uncleanable.items() if not log.is_closed}
+        self._uncleanable = {log: where for log, where in self._uncleanable.items() if not log.files.is_closed}
         return [log for log, where in self._uncleanable.items() if where is log_dir]
 
     def _cleanable(self, log: PartitionLog, log_dir: LogDir) -> Cleanable:
@@ -268,7 +268,7 @@ class LogCleaner:
         end = log.log_end_offset
         if log.recovery_point < end:
             self._replicas.flusher.want(log)
-        while not log.is_closed and log.recovery_point < min(end, log.log_end_offset):
+        while not log.files.is_closed and log.recovery_point < min(end, log.log_end_offset):
             # A round takes so long at least, and nobody waits for a cleaning.
             await self._pause(_FLUSH_MS)
 
@@ -283,7 +283,7 @@ class LogCleaner:
                 # A start has to know of the gaps that there will be, wherever this ends.
                 chosen.log_dir.set_cleaner_offset(log, chosen.cleanable.first_dirty_offset)
                 await self._checkpoint(chosen.log_dir)
-            is_away = log.is_closed or chosen.partition in self._replicas.moves
+            is_away = log.files.is_closed or chosen.partition in self._replicas.moves
             if is_away or log.recovery_point < chosen.cleanable.first_uncleanable_offset:
                 # Or cut, meanwhile.
                 return False
@@ -338,7 +338,7 @@ class LogCleaner:
                 _wake(wake)
             elif isinstance(part, MapComplete):
                 indexed = runtime.loop.time()
-            elif replacement.is_void or chosen.log.is_closed:
+            elif replacement.is_void or chosen.log.files.is_closed:
                 job.cancel()
 
         job: asyncio.Future[Cleaned] = runtime.run_apart(

@@ -117,7 +117,7 @@ class Flusher:
             return
         for each in passes:
             try:
-                each.log.end_flush(each.flush)
+                each.log.files.end_flush(each.flush)
             except StorageError as failure:
                 self._failed(failure)
                 return
@@ -136,5 +136,5 @@ class Flusher:
             if other.log_dir == lane.log_dir:
                 other.waiting.clear()
         for each in passes:
-            told = each.log.fail_flush(error)
+            told = each.log.files.flush_failed(error)
         self._failed(told)

@@ -18,6 +18,6 @@ def log_gauges(partitions: Iterable[Partition]) -> Iterator[tuple[str, float]]:
         if log is not None:
             tags = f"topic={partition.topic},partition={partition.index}"
             yield f"kafka.log:type=Log,name=Size,{tags}", log.size_bytes
-            yield f"kafka.log:type=Log,name=NumLogSegments,{tags}", log.segment_count
+            yield f"kafka.log:type=Log,name=NumLogSegments,{tags}", len(log.files.segments)
             yield f"kafka.log:type=Log,name=LogStartOffset,{tags}", log.log_start_offset
             yield f"kafka.log:type=Log,name=LogEndOffset,{tags}", log.log_end_offset

@@ -315,8 +315,8 @@ class Moves:
             self._runtime.loop.call_later(RECOVERY_PAUSE_SECONDS, self._wait_on, move)
             return
         log = move.partition.log
-        if move.log is not log or move.generation != log.generation:
-            move.log, move.generation, move.end_offset = log, log.generation, None
+        if move.log is not log or move.generation != log.files.generation:
+            move.log, move.generation, move.end_offset = log, log.files.generation, None
         if move.must_look:
             move.must_look = False
             self._copy(move, None, 0)
@@ -410,7 +410,7 @@ class Moves:
         # Nobody knows how far it got.
         move.must_look = True
         move.tries += 1
-        if move.generation != move.log.generation:
+        if move.generation != move.log.files.generation:
             # It has read what was being truncated.
             self._wait(move)
         elif isinstance(error, WorkerDied) or (

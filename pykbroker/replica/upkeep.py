@@ -174,11 +174,11 @@ class Upkeep:
         self._visit("deleted segments", self._purge_log)
 
     def _purge_log(self, log: PartitionLog, now_ms: int) -> None:
-        is_waiting = bool(log.deletion.retired)
+        is_waiting = bool(log.files.deletion.retired)
         if is_waiting:
             self._starts_wanted = True
         is_full = is_waiting and parent_of(log.path) in self._full
-        if is_full or log.deletion.is_due(now_ms):
+        if is_full or log.files.deletion.is_due(now_ms):
             files = log.purge(now_ms, one_by_one=is_full)
             if files:
                 # Removing a large file takes a tenth of a second.
@@ -206,7 +206,7 @@ class Upkeep:
             self._visit(_WRITE_BACK, self._write_back_log)
 
     def _write_back_log(self, log: PartitionLog, now_ms: int) -> None:
-        self._unwritten += unwritten(log.segments, self._write_back_bytes)
+        self._unwritten += unwritten(log.files.segments, self._write_back_bytes)
         self._write_back_some()
 
     def _write_back_some(self) -> None:

@@ -57,7 +57,7 @@ def compact(
     log.flush()
     replacement = log.begin_replacement(found, memory=memory, seed=SEED, now_ms=now_ms)
     try:
-        job = clean(log.disk, replacement.cleaning)
+        job = clean(log.files.disk, replacement.cleaning)
         while True:
             part: Part
             try:

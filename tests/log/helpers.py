@@ -89,8 +89,8 @@ def values(log: PartitionLog) -> dict[int, bytes]:
 
 def check_compacted(log: PartitionLog) -> None:
     """Of a compacted log: the batches and segments lie one behind the other, and the indexes lead to them."""
-    expected = log.segments[0].base_offset
-    for segment in log.segments:
+    expected = log.files.segments[0].base_offset
+    for segment in log.files.segments:
         assert segment.base_offset >= expected, f"{segment} begins before {expected}, where the one before it ends"
         expected = check_indexes(segment)
     assert expected <= log.log_end_offset
@@ -131,8 +131,8 @@ def check_consistent(log: PartitionLog, *, dense_from: int = 0) -> None:
     assert log.log_start_offset <= log.last_stable_offset <= log.high_watermark <= log.log_end_offset
     assert log.recovery_point <= log.log_end_offset
     states = ProducerStates()
-    expected = log._segments[0].base_offset
-    for segment in log._segments:
+    expected = log.files.segments[0].base_offset
+    for segment in log.files.segments:
         assert segment.base_offset == expected or expected < segment.base_offset <= dense_from
         expected = segment.base_offset
         for position, header in segment.walk(0):

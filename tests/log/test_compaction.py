@@ -45,8 +45,8 @@ def headers(log: PartitionLog) -> list[BatchHeader]:
 
 def reopened(log: PartitionLog) -> PartitionLog:
     """As after a crash of the process."""
-    assert isinstance(log.disk, MemoryDisk)
-    return open_log(log.disk, config=log.config, high_watermark=log.high_watermark)
+    assert isinstance(log.files.disk, MemoryDisk)
+    return open_log(log.files.disk, config=log.config, high_watermark=log.high_watermark)
 
 
 def test_of_each_key_the_newest_record_stays_at_its_offset() -> None:
@@ -59,7 +59,7 @@ def test_of_each_key_the_newest_record_stays_at_its_offset() -> None:
     put(log, (b"a", b"3"))
     assert compact(log) is not None
     assert contents(log) == {2: (b"a", b"2"), 3: (b"c", b"1"), 4: (b"b", b"2"), 5: (b"a", b"3")}, "the active one stays"
-    assert [segment.base_offset for segment in log.segments] == [0, 5], "neighbours became one"
+    assert [segment.base_offset for segment in log.files.segments] == [0, 5], "neighbours became one"
     assert contents(reopened(log)) == contents(log)
 
 
@@ -72,7 +72,9 @@ def test_a_batch_of_which_everything_stays_is_not_touched() -> None:
     assert cleaned is not None
     assert cleaned.end_offset == 2
     assert [data for _, data in read_all(log)] == before
-    assert not [name for name in log.disk.list(log.path) if name.endswith((".cleaned", ".deleted"))], "nothing changed"
+    assert not [name for name in log.files.disk.list(log.path) if name.endswith((".cleaned", ".deleted"))], (
+        "nothing changed"
+    )
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -112,7 +114,7 @@ def test_a_tombstone_stays_until_its_delete_horizon() -> None:
         put(log, (b"z", b"%d" % now_ms))
         log.roll(NOW)
         put(log, (b"z", b"end"))
-        compact(log, log.segments[0].base_offset + 4, now_ms=now_ms)
+        compact(log, log.files.segments[0].base_offset + 4, now_ms=now_ms)
         assert ((b"a", None) in contents(log).values()) is there, now_ms
         assert (b"c", b"1") in contents(log).values()
     assert headers(log)[1].attributes & DELETE_HORIZON
@@ -219,16 +221,16 @@ def test_a_small_map_takes_several_passes() -> None:
 def test_damage_makes_a_log_uncleanable_and_says_where() -> None:
     log = compacted_log()
     put(log, (b"a", b"1"))
-    position = log.segments[0].size
+    position = log.files.segments[0].size
     put(log, (b"b", b"value"))
     log.roll(NOW)
     found = cleanable(log, None, NOW)
     log.flush()
-    log.segments[0].file.pwritev([b"X"], position + 70)
+    log.files.segments[0].file.pwritev([b"X"], position + 70)
     replacement = log.begin_replacement(found, memory=CleanerMemory(), seed=SEED, now_ms=NOW)
     with pytest.raises(Uncleanable, match=rf"00000\.log at position {position}: the checksum does not match"):
-        list(clean(log.disk, replacement.cleaning))
-    assert not [name for name in log.disk.list(log.path) if name.endswith(".cleaned")]
+        list(clean(log.files.disk, replacement.cleaning))
+    assert not [name for name in log.files.disk.list(log.path) if name.endswith(".cleaned")]
 
 
 def test_what_is_cleanable() -> None:
@@ -239,7 +241,7 @@ def test_what_is_cleanable() -> None:
     log.roll(NOW)
     put(log, (b"a", b"3"), timestamp=NOW - 5000)
     log.roll(NOW)
-    sizes = [segment.size for segment in log.segments]
+    sizes = [segment.size for segment in log.files.segments]
     found = cleanable(log, None, NOW)
     assert (found.first_dirty_offset, found.first_uncleanable_offset) == (0, 1)
     assert (found.clean_bytes, found.cleanable_bytes, found.ratio) == (0, sizes[0], 1.0)

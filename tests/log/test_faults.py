@@ -76,7 +76,7 @@ def test_a_roll_that_fails_leaves_the_old_segment(operation: str) -> None:
     assert log.log_end_offset == 2
     assert append(log, b"four" * 20) == 2
     check_consistent(log)
-    assert len(log.segments) == 2
+    assert len(log.files.segments) == 2
     assert again(disk).log_end_offset == 3
 
 
@@ -145,10 +145,10 @@ def test_a_flush_that_begins_while_names_are_taken_away_goes_on(tmp_path: pathli
     log = open_log(disk, path=path, config=LogConfig(segment_bytes=100, retention_bytes=0, file_delete_delay_ms=0))
     for value in (b"one", b"two", b"three"):
         append(log, value)
-    log.deletion.durable_start_offset = 0
+    log.files.deletion.durable_start_offset = 0
     log.retire(NOW)
-    assert len(log.deletion.retired) > 1
-    log.deletion.durable_start_offset = log.log_start_offset
+    assert len(log.files.deletion.retired) > 1
+    log.files.deletion.durable_start_offset = log.log_start_offset
     disk.log = log
     log.purge(NOW)
     assert disk.log is None

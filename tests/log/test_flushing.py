@@ -26,8 +26,8 @@ def start(**config: int) -> tuple[MemoryDisk, PartitionLog]:
 
 
 def finish(log: PartitionLog, flush: Flush) -> None:
-    sync(log.disk, "data", [flush])
-    log.end_flush(flush)
+    sync(log.files.disk, "data", [flush])
+    log.files.end_flush(flush)
 
 
 def synced(calls: Sequence[Call]) -> list[str]:
@@ -158,7 +158,7 @@ def test_a_failed_fsync_is_never_tried_again(code: int) -> None:
     flush = log.begin_flush()
     with pytest.raises(OSError) as failed:
         sync(disk, "data", [flush])
-    assert not log.fail_flush(failed.value).is_full
+    assert not log.files.flush_failed(failed.value).is_full
     before = len(disk.calls)
     with pytest.raises(StorageError):
         log.begin_flush()

@@ -79,7 +79,7 @@ def test_where_the_newest_batch_was_emptied_nothing_is_the_newest() -> None:
     put(log, (b"d", b"1"), timestamp=NOW + 100)
     log.roll(NOW)
     compact(log)
-    assert len(log.segments) == 2
+    assert len(log.files.segments) == 2
     assert log.offset_of_max_timestamp() == (4, NOW + 100, 0)
 
 
@@ -96,7 +96,7 @@ def test_a_follower_of_a_compacted_log_is_the_same_log(segment_bytes: int) -> No
     follower.set_high_watermark(follower.log_end_offset)
     assert read_all(follower) == read_all(log)
     bases = [header.base_offset for header, _ in read_all(log)]
-    assert all(segment.base_offset in bases for segment in follower.segments), "it rolls where a batch begins"
+    assert all(segment.base_offset in bases for segment in follower.files.segments), "it rolls where a batch begins"
     for epoch in range(4):
         # What went at an epoch's start is unknown to the follower: it begins where its first batch does.
         known = next((base for base in bases if base // 4 == epoch + 1), log.log_end_offset)
@@ -121,8 +121,8 @@ def test_gaps_of_a_topic_that_is_no_longer_compacted_are_no_loss(apart: bool) ->
     log_dir.set_cleaner_offset(log, 10)
     log_dir.prepare_cleaner_offsets()()
     expected = contents(log)
-    bases = [segment.base_offset for segment in log.segments]
-    ends = [segment.end_before(1 << 40) for segment in log.segments]
+    bases = [segment.base_offset for segment in log.files.segments]
+    ends = [segment.end_before(1 << 40) for segment in log.files.segments]
     assert any(end < base for end, base in zip(ends, bases[1:], strict=False)), "there are gaps between segments"
     # The checkpoint of recovery points was never written.
     again = LogDir.open(disk.power_loss(Survive.EVERYTHING), "data", b"d" * 16, NOW)

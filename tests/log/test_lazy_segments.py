@@ -29,7 +29,7 @@ class CountingDisk(OsDisk):
 def written(path: str) -> dict[int, bytes]:
     """A log of many segments that was closed cleanly; what is in it."""
     log = open_log(OsDisk(), config=CONFIG, path=path)
-    while len(log.segments) < SEGMENTS:
+    while len(log.files.segments) < SEGMENTS:
         append(log, b"%d" % log.log_end_offset * 10)
     found = values(log)
     log.close(clean=True)
@@ -49,13 +49,13 @@ def test_sealed_segments_are_not_opened_before_they_are_used(tmp_path: pathlib.P
     expected = written(path)
     disk = CountingDisk()
     log = reopened(disk, path, len(expected))
-    active = log._segments[-1].base_offset
+    active = log.files.segments[-1].base_offset
     assert {names.parse_segment_file(name).base_offset for name in segment_files(disk)} == {active}  # type: ignore[union-attr]
     sizes = sum(size for name, size in disk.scan(path) if name.endswith(names.LOG))
     assert log.size_bytes == sizes
     disk.opened.clear()
     # A read in the middle opens that segment and no other.
-    middle = log._segments[SEGMENTS // 2]
+    middle = log.files.segments[SEGMENTS // 2]
     log.read(middle.base_offset + 1, 1 << 20, log.high_watermark)
     assert set(segment_files(disk)) == {
         names.segment_file(middle.base_offset, suffix) for suffix in (names.LOG, names.OFFSET_INDEX)
@@ -101,11 +101,11 @@ def test_truncation_and_deletion_of_segments_that_were_never_opened(tmp_path: pa
     path = f"{tmp_path}/t-0"
     expected = written(path)
     log = reopened(OsDisk(), path, len(expected))
-    middle = log._segments[SEGMENTS // 2].base_offset
+    middle = log.files.segments[SEGMENTS // 2].base_offset
     log.truncate_to(middle + 1)
     assert values(log) == {offset: value for offset, value in expected.items() if offset <= middle}
     log.set_high_watermark(log.log_end_offset)
     log.delete_records_before(middle)
     assert log.retire(0) == SEGMENTS // 2
-    assert len(log.segments) == 1
+    assert len(log.files.segments) == 1
     check_consistent(log)

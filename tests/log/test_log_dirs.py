@@ -171,10 +171,10 @@ def test_retention_waits_for_the_checkpoint_and_the_delay(disk: MemoryDisk) -> N
     assert values(open_log(open_dir(disk.power_loss(Survive.EVERYTHING)), config=config)).keys() == {0, 1, 2, 3, 4}
     log_dir.checkpoint()
     assert open_log(open_dir(disk.power_loss(Survive.EVERYTHING)), config=config).log_start_offset == 2
-    assert log.deletion.is_due(NOW)
+    assert log.files.deletion.is_due(NOW)
     assert not log.purge(NOW)
     assert disk.exists("data/t-0/00000000000000000000.log.deleted")
-    assert not log.deletion.is_due(NOW + 999)
+    assert not log.files.deletion.is_due(NOW + 999)
     delete_files(disk, log.purge(NOW + 1000))
     assert not [name for name in disk.list("data/t-0") if name.endswith(".deleted")]
     assert values(log).keys() == {2, 3, 4}

@@ -37,7 +37,7 @@ log = PartitionLog.open(
     disk, folder, topic="t", partition=0, topic_id=bytes(16), config=LogConfig(), now_ms=1_700_000_000_000,
     clean=True, recovery_point=count,
 )
-assert len(log._segments) == count, len(log._segments)
+assert len(log.files.segments) == count, len(log.files.segments)
 assert log.log_end_offset == count, log.log_end_offset
 log.set_high_watermark(count)
 # As many sockets as a broker leaves room for.

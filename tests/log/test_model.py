@@ -160,7 +160,7 @@ class Model:
 
     def expected_start(self) -> int:
         """In three passes, as Apache Kafka: what lies below the start, what is too much, what is too old."""
-        segments = list(self.log._segments)
+        segments = list(self.log.files.segments)
         ends = [segment.base_offset for segment in segments[1:]] + [self.end]
         left = [(segment, end) for segment, end in zip(segments, ends, strict=True) if segment.size or end != self.end]
         active = segments[-1]

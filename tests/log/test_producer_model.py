@@ -173,7 +173,7 @@ class Producers(RuleBasedStateMachine):
     @rule()
     def roll(self) -> None:
         self.log.roll(self.now)
-        base = self.log._active.base_offset
+        base = self.log.files.active.base_offset
         if base > self.log.log_start_offset:
             # With the new segment comes the state at its beginning.
             path = f"data/t-0/{base:020d}.snapshot"
@@ -249,7 +249,7 @@ class Producers(RuleBasedStateMachine):
     def no_file_is_left_over(self) -> None:
         if hasattr(self, "log"):
             files = [int(name[:20]) for name in self.disk.list("data/t-0") if name.endswith(".snapshot")]
-            assert sorted(files) == sorted(self.log._side.snapshots)
+            assert sorted(files) == sorted(self.log.files.side.snapshots)
             assert max(files, default=0) <= self.log.log_end_offset
             assert not [name for name in self.disk.list("data/t-0") if name.endswith(".deleted")]
 

@@ -80,13 +80,13 @@ def test_rolls_by_time_size_and_index() -> None:
     log = open_log(config=LogConfig(segment_ms=1000))
     append(log, b"a", timestamp=NOW)
     append(log, b"b", timestamp=NOW + 1000)
-    assert len(log.segments) == 1
+    assert len(log.files.segments) == 1
     append(log, b"c", timestamp=NOW + 1001)
-    assert len(log.segments) == 2
+    assert len(log.files.segments) == 2
     log = open_log(config=LogConfig(index_interval_bytes=0, segment_index_bytes=36))
     for _ in range(11):
         append(log, b"a")
-    assert len(log.segments) == 3
+    assert len(log.files.segments) == 3
     check_consistent(log)
     with pytest.raises(KafkaError) as error:
         append(open_log(config=LogConfig(segment_bytes=100)), b"x" * 100)
@@ -98,7 +98,7 @@ def test_offsets_beyond_the_range_of_a_segment_roll() -> None:
     append(log, b"a")
     far = 2**31 + 5
     log.append_as_follower(build_batch([(None, b"b", (), NOW)], base_offset=far, leader_epoch=0))
-    assert len(log.segments) == 2
+    assert len(log.files.segments) == 2
     assert [header.base_offset for header, _ in read_all(log)] == [0, far]
 
 
@@ -149,7 +149,7 @@ def test_preallocate(tmp_path: pathlib.Path) -> None:
     assert log.log_end_offset == 3
     append(log, b"y")
     log.close(clean=True)
-    assert disk.open(second).size() == log._active.size
+    assert disk.open(second).size() == log.files.active.size
     assert open_log(disk, path=f"{tmp_path}/t-0", config=config, clean=True, recovery_point=4).log_end_offset == 4
 
 

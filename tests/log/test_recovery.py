@@ -30,10 +30,10 @@ def killed(segments: int = 6, config: LogConfig = CONFIG) -> tuple[MemoryDisk, d
     disk = MemoryDisk()
     log = open_log(disk, config=config)
     sequence = 0
-    while len(log.segments) < segments:
-        append(log, b"v%d" % log.log_end_offset * 5, epoch=len(log.segments))
+    while len(log.files.segments) < segments:
+        append(log, b"v%d" % log.log_end_offset * 5, epoch=len(log.files.segments))
         log.append_as_leader(
-            batch(b"idempotent", pid=7, epoch=0, seq=sequence), leader_epoch=len(log.segments), now_ms=NOW
+            batch(b"idempotent", pid=7, epoch=0, seq=sequence), leader_epoch=len(log.files.segments), now_ms=NOW
         )
         sequence += 1
     return disk.power_loss(Survive.EVERYTHING), values(log)

@@ -26,7 +26,7 @@ def filled(
     log = open_log(disk, config=config)
     for timestamp in times:
         append(log, b"x" * 20, timestamp=timestamp)
-    assert log.segment_count == len(times)
+    assert len(log.files.segments) == len(times)
     return log
 
 
@@ -73,7 +73,7 @@ def test_size_leaves_at_least_retention_bytes() -> None:
     # The active segment goes too when nothing is to be kept: it is rolled first.
     log.config = replace(SMALL, retention_bytes=0)
     assert log.retire(NOW) == 1
-    assert (log.log_start_offset, log.log_end_offset, log.segment_count, log.size_bytes) == (5, 5, 1, 0)
+    assert (log.log_start_offset, log.log_end_offset, len(log.files.segments), log.size_bytes) == (5, 5, 1, 0)
     assert log.retire(NOW) == 0
     assert append(log, b"next") == 5
 
@@ -156,7 +156,7 @@ def test_on_a_full_disk_names_go_durably_one_after_the_other() -> None:
     disk.fsync_dir(".")
     log = filled(disk)
     log.flush()
-    log.deletion.durable_start_offset = 0
+    log.files.deletion.durable_start_offset = 0
     log.config = replace(SMALL, retention_bytes=1)
     assert log.retire(NOW) == 4
     assert log.purge(NOW) == []
@@ -181,7 +181,7 @@ def test_what_may_be_compacted_is_not_kept_in_the_active_segment_for_longer_than
         log = open_log(config=LogConfig.from_topic({**lag, "cleanup.policy": policy}))
         for timestamp in (NOW, NOW + 1001):
             append_keyed(log, timestamp)
-        assert log.segment_count == rolled, policy
+        assert len(log.files.segments) == rolled, policy
 
 
 def append_keyed(log: PartitionLog, timestamp: int) -> None:
@@ -194,13 +194,13 @@ def test_segment_ms_counts_in_the_records_time_and_without_one_in_ours() -> None
     log = open_log(config=config)
     for timestamp, count in ((NOW, 1), (NOW + 1000, 1), (NOW + 1001, 2), (NOW - 9000, 2), (NOW + 2002, 3)):
         append(log, b"v", timestamp=timestamp)
-        assert log.segment_count == count, timestamp
+        assert len(log.files.segments) == count, timestamp
     log = open_log(config=config)
     append(log, b"v", timestamp=-1)
     log.append_as_leader(batch(b"v", timestamp=-1), leader_epoch=0, now_ms=NOW + 1000)
-    assert log.segment_count == 1
+    assert len(log.files.segments) == 1
     log.append_as_leader(batch(b"v", timestamp=-1), leader_epoch=0, now_ms=NOW + 1001)
-    assert log.segment_count == 2
+    assert len(log.files.segments) == 2
 
 
 def test_jitter_brings_a_roll_forward_by_less_than_the_least_of_both() -> None:
@@ -211,7 +211,7 @@ def test_jitter_brings_a_roll_forward_by_less_than_the_least_of_both() -> None:
         append(log, b"v", timestamp=NOW)
         for wait in range(1, 1002, 100):
             append(log, b"v", timestamp=NOW + wait)
-            if log.segment_count > 1:
+            if len(log.files.segments) > 1:
                 waited.add(wait)
                 break
         else:
@@ -221,7 +221,7 @@ def test_jitter_brings_a_roll_forward_by_less_than_the_least_of_both() -> None:
     log = open_log(config=LogConfig(segment_ms=1000))
     append(log, b"v", timestamp=NOW)
     append(log, b"v", timestamp=NOW + 1000)
-    assert log.segment_count == 1
+    assert len(log.files.segments) == 1
 
 
 # -- preallocation
@@ -234,8 +234,8 @@ def test_a_preallocated_segment_is_read_after_any_end(clean: bool) -> None:
     log = open_log(disk, config=config)
     for number in range(10):
         append(log, b"%d" % number * 300)
-        assert disk.open(f"data/t-0/{log._active.base_offset:020d}.log").size() == 1000
-    for segment in log._segments[:-1]:
+        assert disk.open(f"data/t-0/{log.files.active.base_offset:020d}.log").size() == 1000
+    for segment in log.files.segments[:-1]:
         assert disk.open(segment.path(".log")).size() == segment.size < 1000
     log.close(clean=clean)
     disk = disk.power_loss(Survive.EVERYTHING)
@@ -256,4 +256,4 @@ def test_preallocate_acts_on_the_next_segment_and_stops_acting_on_the_one_after(
     assert [disk.open(f"data/t-0/{base:020d}.log").size() for base in names_of(disk)][1] == 1000
     append(log, b"x" * 600)
     sizes = [disk.open(f"data/t-0/{base:020d}.log").size() for base in names_of(disk)]
-    assert sizes == [segment.size for segment in log._segments]
+    assert sizes == [segment.size for segment in log.files.segments]

@@ -65,7 +65,7 @@ def end(log: PartitionLog, pid: int, *, commit: bool, leader_epoch: int = 0, epo
 
 
 def entries(log: PartitionLog) -> list[AbortedTxn]:
-    return [aborted for segment in log._segments for aborted in segment.txn_index.entries()]
+    return [aborted for segment in log.files.segments for aborted in segment.txn_index.entries()]
 
 
 def indexes(disk: MemoryDisk) -> list[str]:
@@ -214,8 +214,8 @@ def test_the_index_is_durable_where_a_scan_will_not_look() -> None:
     end(log, 7, commit=False)
     log.flush()
     log.roll(NOW)
-    log._segments[0].offset_index.fsync()
-    log._segments[0].time_index.fsync()
+    log.files.segments[0].offset_index.fsync()
+    log.files.segments[0].time_index.fsync()
     disk.fsync_dir("data/t-0")
     again = open_log(disk.power_loss(Survive.NOTHING), recovery_point=2, high_watermark=2)
     assert entries(again) == [AbortedTxn(7, 0, 1, 2)]

@@ -17,7 +17,7 @@ from tests.log.helpers import append, open_log
 
 
 def due(log: PartitionLog, least: int) -> list[tuple[int, int]]:
-    return [(position, size) for _, position, size in unwritten(log.segments, least)]
+    return [(position, size) for _, position, size in unwritten(log.files.segments, least)]
 
 
 def test_only_what_is_new_and_enough_of_it() -> None:
@@ -36,7 +36,7 @@ def test_the_rest_of_segments_that_ended_meanwhile() -> None:
     log = open_log(config=LogConfig(segment_bytes=500))
     for _ in range(6):
         append(log, b"x" * 300)
-    assert log.segment_count == 6
+    assert len(log.files.segments) == 6
     size = log.size_bytes // 6
     assert due(log, size + 1) == [(0, size)] * 5, "the active one has not enough"
     assert due(log, 1) == [(0, size)]

@@ -40,7 +40,7 @@ class History:
     def of(cls, log: PartitionLog) -> History:
         history = cls()
         open_txns: dict[int, Txn] = {}
-        for segment in log._segments:
+        for segment in log.files.segments:
             for position, header in segment.walk(0):
                 data = segment.read_batch(position, header)
                 marker = marker_of(header, data)
@@ -107,10 +107,10 @@ def check_transactions(log: PartitionLog, *, dense_from: int = 0) -> None:
     bound = max(log.log_start_offset, dense_from)
     entries = {
         aborted.last_offset: (segment.base_offset, aborted)
-        for segment in log._segments
+        for segment in log.files.segments
         for aborted in segment.txn_index.entries()
     }
-    assert len(entries) == sum(len(segment.txn_index) for segment in log._segments)
+    assert len(entries) == sum(len(segment.txn_index) for segment in log.files.segments)
     stable = -1
     for marker in sorted(entries):
         base, aborted = entries[marker]

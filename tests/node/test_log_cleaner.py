@@ -171,7 +171,7 @@ def test_damage_costs_this_log_its_cleaning_and_no_other(
         for topic in ("t", "u"):
             await sim.create(topic, COMPACTED)
             await fill(sim, topic)
-        segment = sim.log("t").segments[0]
+        segment = sim.log("t").files.segments[0]
         segment.file.pwritev([b"?"], 80)
         await asyncio.sleep(60)
         assert await records(sim, "u") < 4
@@ -200,7 +200,7 @@ def test_the_checkpoint_is_apache_kafkas_file(sims: Callable[..., Sim]) -> None:
         await sim.create("t", COMPACTED)
         await fill(sim)
         await asyncio.sleep(60)
-        active = sim.log("t").segments[-1].base_offset
+        active = sim.log("t").files.segments[-1].base_offset
         file = sim.disk.open("/data/cleaner-offset-checkpoint")
         assert file.pread(1000, 0) == f"0\n1\nt 0 {active}\n".encode()
         asked = watch(sim)

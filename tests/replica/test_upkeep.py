@@ -32,7 +32,7 @@ def world() -> Iterator[World]:
 def fill(partition: Partition) -> None:
     for _ in range(4):
         partition.append(batch(b"x" * 20), required_acks=1, now_ms=NOW_MS)
-    assert partition.log.segment_count == 4
+    assert len(partition.log.files.segments) == 4
 
 
 def files(world: World, suffix: str, folder: str = "t-0") -> int:

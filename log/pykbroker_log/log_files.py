@@ -1,0 +1,232 @@
+"""The files of one log: its segments, the one that grows, those that have gone, and what lies beside them.
+
+Responsible for: how segments come and go, which files a flush has to fsync, the folder, and whether its disk still
+works. Not responsible for what of the log is true for whom, nor for when any of this happens (partition_log.py), nor
+for what is in the files (segment.py, side_files.py).
+
+Invariants:
+* The active segment is the last one, the only one that grows.
+* A failure after which files and memory may tell of different logs is final: nothing is appended before the next start.
+* Whatever takes bytes away begins with `Flushing.cut`: no flush that is under way counts on them.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from pykbroker_log.deletion import Deletion
+from pykbroker_log.disk import Disk, File, parent_of
+from pykbroker_log.flushing import Flush, Flushing
+from pykbroker_log.log_config import LogConfig, StorageError, is_full
+from pykbroker_log.segment import Segment
+from pykbroker_log.segments import Segments
+from pykbroker_log.side_files import SideFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pykbroker_log.loading import Loaded
+    from pykbroker_log.producers import ProducerStates
+
+
+class LogFiles:
+    active: Segment
+
+    __slots__ = ("active", "deletion", "disk", "failure", "flushing", "is_closed", "path", "segments", "side")
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self.disk = disk
+        self.path = path
+        self.segments = Segments()
+        self.side = SideFiles(disk, path)
+        self.deletion = Deletion(disk)
+        self.flushing = Flushing()
+        #: why nothing is appended any more
+        self.failure: OSError | None = None
+        self.is_closed = False
+
+    def adopt(self, loaded: Loaded) -> None:
+        """What a start has found in the folder."""
+        self.segments = Segments(loaded.segments)
+        self.active = loaded.segments[-1]
+        self.side.snapshots = loaded.snapshots
+        self.side.found_unsynced(loaded.rewritten)
+
+    @property
+    def log_dir(self) -> str:
+        return parent_of(self.path)
+
+    @property
+    def first_stored_offset(self) -> int:
+        """Where the oldest file begins that the folder still holds under its own name."""
+        return self._all()[0].base_offset
+
+    def _all(self) -> list[Segment]:
+        """Those that have gone too, as long as they have their names."""
+        return [*self.deletion.retired, *self.segments]
+
+    # -- when the disk fails
+
+    @property
+    def is_sound(self) -> bool:
+        """Open, and its disk has not failed."""
+        return not self.is_closed and self.failure is None
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """An OSError within becomes a StorageError, and is final unless the disk is only full."""
+        try:
+            yield
+        except OSError as error:
+            if not is_full(error):
+                self.failure = error
+            raise StorageError(self.log_dir, error) from error
+
+    def failed(self, error: OSError) -> StorageError:
+        """Files and memory may tell of different logs from now on: no more appends before the next start."""
+        self.failure = error
+        return StorageError(self.log_dir, error)
+
+    def flush_failed(self, error: OSError) -> StorageError:
+        """No more appends, either. Returns what to tell."""
+        self.failure = error
+        return StorageError(self.log_dir, error, is_final=True)
+
+    def write_failed(self, error: OSError, end_offset: int) -> StorageError:
+        """Cut off what the write may have left behind the log's end, so that nothing unacknowledged can be read; else
+        take no more appends."""
+        try:
+            self.active.drop_tail(end_offset)
+        except OSError as failure:
+            self.failure = failure
+        return StorageError(self.log_dir, error, is_final=self.failure is not None)
+
+    # -- segments come
+
+    def roll(
+        self, base_offset: int, config: LogConfig, now_ms: int, producers: ProducerStates, log_start_offset: int
+    ) -> None:
+        """Begin a new segment, with a snapshot of the producers up to it. Raises OSError."""
+        active = self.active
+        if active.size:
+            active.seal()
+        elif base_offset == active.base_offset:
+            return
+        else:
+            # Nothing was ever written to it: it only has the wrong name.
+            self.segments.pop()
+            active.remove()
+        self.side.take_snapshot(producers, log_start_offset)
+        self.active = self._new_segment(base_offset, config, now_ms)
+        self.segments.append(self.active)
+
+    def _new_segment(self, base_offset: int, config: LogConfig, now_ms: int) -> Segment:
+        interval = config.index_interval_bytes
+        segment = Segment(self.disk, self.path, base_offset, index_interval_bytes=interval, now_ms=now_ms)
+        self.side.names_changed()
+        if segment.size:
+            # Left over from a past that was truncated away.
+            segment.reset()
+        else:
+            segment.txn_index.reset()
+        if config.preallocate:
+            segment.preallocate(config.segment_bytes)
+        return segment
+
+    # -- segments go
+
+    def retire(self, count: int) -> None:
+        """The oldest ones leave the log; see deletion.py for their files."""
+        self.deletion.retired += self.segments[:count]
+        del self.segments[:count]
+        self.segments.forget()
+
+    def cut(self, offset: int) -> None:
+        """Cut off the batch that holds `offset` and everything behind it. Raises OSError."""
+        while self.segments[-1].base_offset > offset:
+            self.segments.pop().remove()
+        self.active = self.segments[-1]
+        self.active.truncate_to(offset)
+
+    def start_over(self, offset: int, config: LogConfig) -> None:
+        """Remove all segments; an empty one begins at `offset`. Raises OSError."""
+        for segment in self._all():
+            segment.remove()
+        self.deletion.retired.clear()
+        self.active = self._new_segment(offset, config, self.flushing.last_ms)
+        self.segments = Segments([self.active])
+
+    def sync_cut(self) -> None:
+        """Whatever a flush that runs beside a truncation is about to do: this is durable when it returns. Raises
+        OSError, StorageError."""
+        self.active.write_indexes()
+        try:
+            self.active.fsync()
+            self.active.fsync_indexes()
+            self.side.sync()
+        except OSError as error:
+            raise self.flush_failed(error) from error
+
+    # -- flush
+
+    @property
+    def generation(self) -> int:
+        """Another number after every truncation."""
+        return self.flushing.generation
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything before this offset has been fsynced."""
+        return self.flushing.recovery_point
+
+    def begin_flush(self, end_offset: int, *, again: bool) -> Flush:
+        """See PartitionLog.begin_flush. The log's end was noted before. Raises StorageError."""
+        # In this order: see flushing.py.
+        active = self.active
+        # One that retention has let go is still there for a crash to bring back. And the one that ends at the recovery
+        # point may have been sealed, and got its index, after that flush.
+        candidates = Segments(self._all())
+        paths, folders = self.side.take_unsynced(again=again)
+        files: list[File] = []
+        try:
+            for segment in candidates.reaching_past(self.recovery_point, inclusive=True):
+                # The active segment is scanned after every crash; a sealed one only above the recovery point.
+                if not segment.gone:
+                    files += segment.unsynced_files(sealed=segment is not active)
+        except OSError as error:
+            raise self.flush_failed(error) from error
+        return Flush(self.generation, end_offset, paths, folders, files)
+
+    def end_flush(self, flush: Flush) -> None:
+        """What it covers is durable. Raises StorageError when somebody has taken the log's folder away."""
+        if flush.missing is not None and not self.is_closed:
+            raise self.flush_failed(flush.missing) from flush.missing
+        self.flushing.end(flush)
+
+    # -- the folder
+
+    def move_to(self, path: str) -> None:
+        """Rename the folder. Raises OSError."""
+        segments = self._all()
+        # A flush that is under way does not find its files any more.
+        self.flushing.cut(self.recovery_point)
+        for segment in segments:
+            segment.close()
+        self.disk.rename(self.path, path)
+        self.path = path
+        for segment in segments:
+            segment.move_to(path)
+        self.deletion.move_to(path)
+        self.side.move_to(path)
+
+    def close(self) -> None:
+        self.is_closed = True
+        for segment in self._all():
+            segment.close()
+
+    def delete(self) -> None:
+        """Remove the folder and all in it. Buffers that were read from it stay valid. Raises OSError."""
+        for name in self.disk.list(self.path):
+            self.disk.unlink(f"{self.path}/{name}")
+        self.disk.remove_dir(self.path)

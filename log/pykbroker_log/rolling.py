@@ -1,0 +1,38 @@
+"""When a log begins a new segment: where Apache Kafka would.
+
+Not responsible for doing it (log_files.py). Asked before every append.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+from pykbroker_log import names
+from pykbroker_log.log_config import LogConfig
+from pykbroker_log.segment import MAX_RELATIVE_OFFSET, Segment
+
+
+def is_due(segment: Segment, config: LogConfig, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+    """Whether a batch of so many bytes, up to this offset, does not go into the segment any more."""
+    return (
+        segment.size > config.segment_bytes - size
+        or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+        or segment.indexes_full(config.segment_index_bytes)
+        or (segment.size > 0 and _is_ripe(segment, config, max_timestamp, now_ms))
+    )
+
+
+def _is_ripe(segment: Segment, config: LogConfig, max_timestamp: int, now_ms: int) -> bool:
+    """`segment.ms` counts in the records' time, or in ours when they have none."""
+    first = segment.first_timestamp
+    waited = max_timestamp - first if first >= 0 else now_ms - segment.created_ms
+    limit = config.segment_ms
+    if config.max_compaction_lag_ms < limit:
+        limit = config.max_segment_ms
+    if waited <= limit - config.segment_jitter_ms:
+        return False
+    jitter = 0
+    if config.segment_jitter_ms:
+        # Any number will do that differs between partitions and stays the same for a segment.
+        jitter = zlib.crc32(segment.path(names.LOG).encode()) % min(config.segment_jitter_ms, limit)
+    return waited > limit - jitter
