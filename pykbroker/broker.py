@@ -464,7 +464,8 @@ class Node:
         clean = self.fatal is None
         if self._lifecycle is not None and clean and self.config.bool("controlled.shutdown.enable"):
             # As long as Apache Kafka waits; a broker whose controllers are gone must end too.
-            await asyncio.wait({self._lifecycle.begin_controlled_shutdown()}, timeout=_LONGEST_SHUTDOWN_SECONDS)
+            granted = self._lifecycle.begin_controlled_shutdown(self._serve_no_more)
+            await asyncio.wait({granted}, timeout=_LONGEST_SHUTDOWN_SECONDS)
         for listener in self._listeners:
             listener.close()
         if self._upkeep is not None:
@@ -503,6 +504,12 @@ class Node:
             except StorageError as error:
                 logger.error("Log directory %s: cannot be closed cleanly: %s", log_dir.path, error)
         logger.info("[KafkaRaftServer nodeId=%d] shut down completed", self.config.node_id)
+
+    def _serve_no_more(self) -> None:
+        """Who asked now would be told of a cluster without this node: some clients take it for good that there is none
+        (librdkafka 2.16 then forgets the only address that it had)."""
+        for listener in self._listeners_of(self.config.listeners.broker):
+            listener.close()
 
 
 def _change_bounds(admission: Admission, points: tuple[EndPoint, ...], config: Config) -> None:

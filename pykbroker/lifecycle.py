@@ -108,6 +108,7 @@ class BrokerLifecycle:
         self._immediately = False
         self._failures = 0
         self._shutdown_answers = 0
+        self._fenced: Callable[[], None] = lambda: None
         self._timer: asyncio.TimerHandle | None = None
         self._registration_timer: asyncio.TimerHandle | None = None
 
@@ -132,10 +133,12 @@ class BrokerLifecycle:
         self._communicate_soon()
         return self.running
 
-    def begin_controlled_shutdown(self) -> asyncio.Future[None]:
-        """Ask for leaderships to be moved away; done when the controller lets us go."""
+    def begin_controlled_shutdown(self, fenced: Callable[[], None] = lambda: None) -> asyncio.Future[None]:
+        """Ask for leaderships to be moved away; done when the controller lets us go. `fenced`: called as soon as our
+        own metadata leaves this broker out; nobody may be told that."""
         if self.state is BrokerState.RUNNING:
             self._log("Beginning controlled shutdown.")
+            self._fenced = fenced
             self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
             self._communicate_soon()
         elif self.state is not BrokerState.PENDING_CONTROLLED_SHUTDOWN:
@@ -190,6 +193,10 @@ class BrokerLifecycle:
         """Publisher of the loader: what we wait for may just have arrived."""
         if self.state in (BrokerState.NOT_RUNNING, BrokerState.SHUTTING_DOWN):
             return
+        if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            broker = new.brokers.get(self.node_id)
+            if broker is None or broker.fenced:
+                self._fenced()
         if self._registered:
             changed = delta.brokers_changed
             upgraded = old.features.metadata_version < DIRECTORIES_FROM <= new.features.metadata_version

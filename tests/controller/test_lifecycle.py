@@ -98,6 +98,31 @@ async def test_controlled_shutdown_moves_leaderships_and_ends() -> None:
 
 
 @pytest.mark.asyncio
+async def test_no_client_is_told_of_a_cluster_without_the_broker_that_stops() -> None:
+    """librdkafka then forgets the broker's address, and has no other to ask when it is back."""
+    world = World()
+    lifecycle = lifecycle_of(world, channel(world))
+    await world.lead()
+    lifecycle.start(ENDPOINTS)
+    await lifecycle.ready_to_unfence()
+    loop = world.runtime.loop
+    said: list[str] = []
+    seen: set[tuple[bool, bool]] = set()
+
+    def look() -> None:
+        """As a request would that comes in between."""
+        seen.add((world.loader.image.brokers[1].fenced, bool(said)))
+        if not lifecycle.shutdown_granted.done():
+            loop.call_soon(look)
+
+    look()
+    await lifecycle.begin_controlled_shutdown(lambda: said.append("no more"))
+    assert said
+    assert seen == {(False, False), (True, True)}
+    world.close()
+
+
+@pytest.mark.asyncio
 async def test_a_new_incarnation_raises_leader_epochs() -> None:
     world = World()
     first = lifecycle_of(world, channel(world))

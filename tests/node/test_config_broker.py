@@ -656,9 +656,9 @@ def test_controlled_shutdown(play: Play) -> None:
         lifecycle = sim.node.services.lifecycle
         begin = lifecycle.begin_controlled_shutdown
 
-        def asked() -> asyncio.Future[None]:
+        def asked(fenced: Callable[[], None] = lambda: None) -> asyncio.Future[None]:
             said.append(True)
-            return begin()
+            return begin(fenced)
 
         lifecycle.begin_controlled_shutdown = asked  # type: ignore[method-assign]
         await sim.sim_node.stop()
