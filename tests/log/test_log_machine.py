@@ -156,7 +156,8 @@ class LogMachine(RuleBasedStateMachine):
         self.disk = self.disk.power_loss(Survive.CHOSEN, choose=chance.randrange)
         self.open()
         assert self.log.log_end_offset >= self.flushed
-        assert self.log.log_start_offset <= max(start, self.flushed)
+        # Of what was never flushed, the first file's name may go and the second's stay: then the log begins later.
+        assert self.log.log_start_offset <= start or self.flushed <= start
         self.cut()
 
     # -- what must hold
