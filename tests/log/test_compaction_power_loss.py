@@ -8,7 +8,7 @@ steps of which it does all of that too.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
 
@@ -24,6 +24,7 @@ from pykbroker_wire.records.dedupe import SLOT_SIZE
 from tests.log.compacting import KeyValue, compact, contents, keyed
 from tests.log.helpers import NOW, check_compacted, open_log
 from tests.log.prefixes import Crash, examine
+from tests.log.recording import RecordedLog
 
 CONFIG = LogConfig(
     cleanup_policy=frozenset({"compact"}),
@@ -44,31 +45,11 @@ class Written:
 
 
 @dataclass
-class Moment:
-    begun: int
-    done: int
-    history: dict[int, Written]
-    end: int
-    promised: int
-    forget: bool = False
-
-
-@dataclass
-class Workload:
-    seed: int
-    disk: MemoryDisk = field(default_factory=MemoryDisk)
-    moments: list[Moment] = field(default_factory=list)
-    history: dict[int, Written] = field(default_factory=dict)
-    sequences: dict[int, int] = field(default_factory=dict)
-    promised: int = 0
+class Workload(RecordedLog[Written]):
     cleaned: int = 0
     compactions: int = 0
-    now: int = NOW
 
     def run(self, steps: int) -> None:
-        self.rng = random.Random(self.seed)
-        self.disk.make_dirs("data")
-        self.disk.fsync_dir(".")
         self.log = open_log(self.disk, config=CONFIG)
         self.moment(0)
         for _ in range(steps):
@@ -78,11 +59,6 @@ class Workload:
                 [30, 8, 5, 4, 2, 3, 8],
             )
             step()
-
-    def moment(self, begun: int, forget: bool = False) -> None:
-        end = self.log.log_end_offset
-        self.promised = min(self.promised, end)
-        self.moments.append(Moment(begun, len(self.disk.calls), dict(self.history), end, self.promised, forget))
 
     def pairs(self) -> list[KeyValue]:
         return [
@@ -99,7 +75,7 @@ class Workload:
         begun = len(self.disk.calls)
         pairs = self.pairs()
         first = self.write(keyed(*pairs, timestamp=self.now, codec=self.rng.choice([0, 0, 4])))
-        self.history.update({first + n: Written(pair) for n, pair in enumerate(pairs)})
+        self.records.update({first + n: Written(pair) for n, pair in enumerate(pairs)})
         self.moment(begun)
 
     def transaction(self) -> None:
@@ -114,18 +90,7 @@ class Workload:
             commit=commit, producer_id=pid, producer_epoch=0, coordinator_epoch=0, timestamp=self.now
         )
         decided = self.write(bytearray(marker), AppendOrigin.COORDINATOR)
-        self.history.update({first + n: Written(pair, decided, not commit) for n, pair in enumerate(pairs)})
-        self.moment(begun)
-
-    def roll(self) -> None:
-        begun = len(self.disk.calls)
-        self.log.roll(self.now)
-        self.moment(begun)
-
-    def flush(self) -> None:
-        begun = len(self.disk.calls)
-        self.log.flush()
-        self.promised = self.log.log_end_offset
+        self.records.update({first + n: Written(pair, decided, not commit) for n, pair in enumerate(pairs)})
         self.moment(begun)
 
     def purge(self) -> None:
@@ -140,7 +105,7 @@ class Workload:
         begun = len(self.disk.calls)
         target = self.rng.randrange(log.log_end_offset + 1)
         # No transaction is cut in half: its coordinator would end it again.
-        while any(offset < target <= written.decided for offset, written in self.history.items()):
+        while any(offset < target <= written.decided for offset, written in self.records.items()):
             target -= 1
         self.promised = min(self.promised, target)
         log.truncate_to(target)
@@ -149,9 +114,8 @@ class Workload:
         self.cleaned = min(self.cleaned, end)
         # What was removed for the sake of a record that is cut off now does not come back.
         left = contents(log)
-        self.history = {offset: written for offset, written in self.history.items() if offset in left}
-        entries = log.producers.entries
-        self.sequences = {pid: entries[pid].last_sequence + 1 for pid in self.sequences if pid in entries}
+        self.records = {offset: written for offset, written in self.records.items() if offset in left}
+        self.forget_sequences()
         self.moment(begun, forget=True)
 
     def compact(self) -> None:
@@ -190,15 +154,9 @@ def is_compaction_of(
     return ""
 
 
-def promised_at(workload: Workload, calls: int) -> int:
-    past = [moment for moment in workload.moments if moment.done <= calls]
-    under_way = [moment for moment in workload.moments if moment.begun <= calls < moment.done]
-    return min([moment.promised for moment in past[-1:] + under_way], default=0)
-
-
 def start_again(workload: Workload, disk: MemoryDisk, calls: int) -> PartitionLog:
     # What is promised was flushed, so it may also be the recovery point: nothing before it is scanned then.
-    return open_log(disk, config=CONFIG, recovery_point=promised_at(workload, calls) if calls % 2 else 0)
+    return open_log(disk, config=CONFIG, recovery_point=workload.promised_at(calls) if calls % 2 else 0)
 
 
 def check(workload: Workload, crash: Crash) -> None:
@@ -206,19 +164,17 @@ def check(workload: Workload, crash: Crash) -> None:
     what = f"seed {workload.seed}: {what}"
     if not after.exists("data"):
         return
-    past = [moment for moment in workload.moments if moment.done <= calls]
-    under_way = [moment for moment in workload.moments if moment.begun <= calls < moment.done]
-    promised = promised_at(workload, calls)
+    under_way = workload.under_way(calls)
+    promised = workload.promised_at(calls)
     log = start_again(workload, after, calls)
     assert log.log_end_offset >= promised, f"{what}: ends at {log.log_end_offset}, promised was {promised}"
     assert not [name for name in after.list(log.path) if name.endswith((".cleaned", ".swap", ".deleted"))], what
     check_compacted(log)
     found = contents(log)
-    since = max([index for index, moment in enumerate(past) if moment.forget], default=0)
-    kept = under_way[0].history if under_way and under_way[0].forget else None
+    kept = under_way[0].records if under_way and under_way[0].forget else None
     verdicts = [
-        is_compaction_of(moment.history, found, promised, kept)
-        for moment in past[since:] + under_way
+        is_compaction_of(moment.records, found, promised, kept)
+        for moment in workload.possible(calls)
         if moment.end >= log.log_end_offset
     ]
     assert "" in verdicts, f"{what}: {verdicts[-1:]}"
@@ -238,10 +194,6 @@ def check(workload: Workload, crash: Crash) -> None:
 def lose_power_everywhere(seed: int) -> Workload:
     workload = Workload(seed)
     workload.run(40)
-    moments = workload.moments
-
-    def moment(count: int) -> tuple[int, int, int]:
-        return sum(one.done <= count for one in moments), sum(one.begun <= count for one in moments), count % 2
 
     def start(disk: MemoryDisk, calls: int) -> None:
         if disk.exists("data"):
@@ -253,7 +205,7 @@ def lose_power_everywhere(seed: int) -> Workload:
         start,
         lambda crash: check(workload, crash),
         rng,
-        moment=moment,
+        moment=lambda calls: (workload.mark(calls), calls % 2),
         every_mode=seed % 3 == 0,
         again=0.3,
     )

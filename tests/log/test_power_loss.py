@@ -10,7 +10,8 @@ the crash, cut at a batch.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import pytest
 
@@ -24,6 +25,7 @@ from pykbroker_log.producers import DEFAULT_EXPIRATION_MS
 from pykbroker_log.recovery import recover
 from tests.log.helpers import NOW, TOPIC_ID, batch, check_consistent, values
 from tests.log.prefixes import Crash, Examined, copy_of, examine, lose_power, tears
+from tests.log.recording import RecordedLog
 
 CONFIG = LogConfig(
     segment_bytes=900, index_interval_bytes=200, retention_bytes=3000, retention_ms=-1, file_delete_delay_ms=0
@@ -32,56 +34,28 @@ DIRECTORY_ID = b"d" * 16
 
 
 @dataclass
-class Moment:
-    """The log as it was meant to be when an operation had been done."""
-
-    begun: int  # calls recorded before the operation
-    done: int  # calls recorded after it
-    records: dict[int, bytes]
-    start: int
-    end: int
-    promised: int  # everything in [start, promised) survives from `done` on
-    forget: bool = False  # the operation is durable: older states cannot come back
-
-
-@dataclass
-class Workload:
-    seed: int
-    disk: MemoryDisk = field(default_factory=MemoryDisk)
-    moments: list[Moment] = field(default_factory=list)
-    records: dict[int, bytes] = field(default_factory=dict)
-    promised: int = 0
-    sequences: dict[int, int] = field(default_factory=dict)
+class Workload(RecordedLog[bytes]):
     epoch: int = 0
-    now: int = NOW
+
+    def operations(self) -> Mapping[Callable[[], None], int]:
+        """What it does, and how often."""
+        return {
+            self.append: 50, self.flush: 6, self.checkpoint: 5, self.roll: 4, self.truncate: 3,
+            self.delete_records: 3, self.retire: 4, self.new_epoch: 3, self.restart: 2,
+        }  # fmt: skip
 
     def run(self, steps: int) -> None:
-        self.rng = random.Random(self.seed)
-        self.disk.make_dirs("data")
-        self.disk.fsync_dir(".")
         self.open()
         self.moment(0)
-        operations = [
-            (self.append, 50), (self.flush, 6), (self.checkpoint, 5), (self.roll, 4), (self.truncate, 3),
-            (self.delete_records, 3), (self.retire, 4), (self.new_epoch, 3), (self.restart, 2),
-        ]  # fmt: skip
-        names, weights = zip(*operations, strict=True)
+        operations = self.operations()
         for _ in range(steps):
             self.now += 10
-            (operation,) = self.rng.choices(names, weights)
+            (operation,) = self.rng.choices(list(operations), list(operations.values()))
             operation()
 
     def open(self) -> None:
         self.dir = LogDir.open(self.disk, "data", DIRECTORY_ID, self.now)
         self.log = self.dir.open_log("t", 0, TOPIC_ID, CONFIG, self.now)
-
-    def moment(self, begun: int, forget: bool = False) -> None:
-        log = self.log
-        end = log.log_end_offset
-        self.promised = min(self.promised, end)
-        self.moments.append(
-            Moment(begun, len(self.disk.calls), dict(self.records), log.log_start_offset, end, self.promised, forget)
-        )
 
     def append(self) -> None:
         begun = len(self.disk.calls)
@@ -103,21 +77,10 @@ class Workload:
         self.records.update({offset + i: value for i, value in enumerate(data)})
         self.moment(begun)
 
-    def flush(self) -> None:
-        begun = len(self.disk.calls)
-        self.log.flush()
-        self.promised = self.log.log_end_offset
-        self.moment(begun)
-
     def checkpoint(self) -> None:
         begun = len(self.disk.calls)
         self.dir.checkpoint()
         self.purge()
-        self.moment(begun)
-
-    def roll(self) -> None:
-        begun = len(self.disk.calls)
-        self.log.roll(self.now)
         self.moment(begun)
 
     def new_epoch(self) -> None:
@@ -135,8 +98,7 @@ class Workload:
         log.truncate_to(target)
         self.promised = min(self.promised, log.log_end_offset)
         self.records = {offset: value for offset, value in self.records.items() if offset < log.log_end_offset}
-        entries = log.producers.entries
-        self.sequences = {pid: entries[pid].last_sequence + 1 for pid in self.sequences if pid in entries}
+        self.forget_sequences()
         self.moment(begun, forget=True)
 
     def delete_records(self) -> None:
@@ -166,6 +128,29 @@ class Workload:
         assert self.dir.clean
         assert self.log.recovery is None
         assert self.log.log_end_offset == end
+        self.moment(begun)
+
+
+@dataclass
+class RetiringWorkload(Workload):
+    """Much is deleted from the front, and each checkpoint has its own time, as in a node: recovery points lag behind
+    what was flushed, so that a gap costs what lies behind it."""
+
+    def operations(self) -> Mapping[Callable[[], None], int]:
+        return {
+            self.append: 40, self.flush: 8, self.roll: 4, self.delete_records: 6, self.retire: 6,
+            self.note_log_start: 6, self.note_recovery_point: 1, self.truncate: 1, self.restart: 1,
+        }  # fmt: skip
+
+    def note_log_start(self) -> None:
+        begun = len(self.disk.calls)
+        self.dir.checkpoint_log_start_offsets()
+        self.purge()
+        self.moment(begun)
+
+    def note_recovery_point(self) -> None:
+        begun = len(self.disk.calls)
+        self.dir.checkpoint_recovery_points()
         self.moment(begun)
 
 
@@ -203,14 +188,13 @@ def check(workload: Workload, crash: Crash) -> None:
     calls, after, what = crash
     what = f"seed {workload.seed}: {what}"
     opened = start_directory(after, apart=calls % 2 == 1)
-    past = [moment for moment in workload.moments if moment.done <= calls]
+    past, under_way = workload.over(calls), workload.under_way(calls)
+    promised = workload.promised_at(calls)
     if opened is None:
         assert not past or past[-1].promised == 0, what
         return
     log_dir, log = opened
-    under_way = [moment for moment in workload.moments if moment.begun <= calls < moment.done]
     known = past[-1:]
-    promised = min([moment.promised for moment in known + under_way], default=0)
     start = max([moment.start for moment in known + under_way], default=0)
     check_consistent(log, dense_from=start)
     found = values(log)
@@ -231,11 +215,9 @@ def check(workload: Workload, crash: Crash) -> None:
             assert log.log_start_offset <= start, what
 
     # What is there was the log at some moment since the last durable cut.
-    since = max([index for index, moment in enumerate(past) if moment.forget], default=0)
-    candidates = past[since:] + under_way
     legal = any(
         all(moment.records.get(offset) == value for offset, value in found.items()) and log.log_end_offset <= moment.end
-        for moment in candidates
+        for moment in workload.possible(calls)
     )
     assert legal or not found, f"{what}: {found} is no state that the log ever had"
     check_that_life_goes_on(log_dir, log, after, found, start, what)
@@ -291,17 +273,12 @@ def test_every_prefix_of_many_workloads() -> None:
 
 def examine_all(workload: Workload, *, every_mode: bool = False) -> Examined:
     workload.run(55)
-    moments = workload.moments
-
-    def moment(count: int) -> tuple[int, int]:
-        return sum(one.done <= count for one in moments), sum(one.begun <= count for one in moments)
-
     return examine(
         workload.disk.calls,
         lambda disk, calls: recover_and_checkpoint(disk, apart=calls % 3 > 0),
         lambda crash: check(workload, crash),
         random.Random(workload.seed),
-        moment=moment,
+        moment=workload.mark,
         every_mode=every_mode,
     )
 
