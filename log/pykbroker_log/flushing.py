@@ -1,7 +1,7 @@
 """How much of a log is durable, and the passes that make more of it durable.
 
 A pass (`Flush`) has three steps: `PartitionLog.begin_flush` collects what has to be fsynced, on the thread that
-appends; `sync` does it, for the passes of many logs at once and on any thread; `PartitionLog.end_flush` lets it count.
+appends; `sync` does it, for the passes of many logs at once and on any thread; `LogFiles.end_flush` lets it count.
 Responsible for: the recovery point, what a pass covers, the order of its calls. Not responsible for when a log is
 flushed, or on which thread (the caller).
 

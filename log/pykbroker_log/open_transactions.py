@@ -16,9 +16,11 @@ from heapq import heappop, heappush
 
 
 class OpenTransactions:
-    __slots__ = ("_decided", "_undecided")
+    __slots__ = ("_decided", "_undecided", "first_unstable")
 
     def __init__(self) -> None:
+        #: -1 when everything is stable; asked at every read and every append
+        self.first_unstable = -1
         # First offset -> producer id, the oldest first. (The first item of a plain dict is found by walking over all
         # that were deleted before it.)
         self._undecided: OrderedDict[int, int] = OrderedDict()
@@ -28,26 +30,29 @@ class OpenTransactions:
 
     def begin(self, first_offset: int, producer_id: int) -> None:
         self._undecided[first_offset] = producer_id
+        if self.first_unstable < 0:
+            self.first_unstable = first_offset
 
     def decide(self, first_offset: int, marker_offset: int) -> None:
         del self._undecided[first_offset]
         heappush(self._decided, (first_offset, marker_offset))
+        self._look()
 
     def replicated(self, high_watermark: int) -> None:
         """Everything below is on all in-sync replicas."""
         decided = self._decided
         while decided and decided[0][1] < high_watermark:
             heappop(decided)
+        self._look()
 
-    def first_unstable(self) -> int:
-        """-1 when everything is stable."""
-        undecided = next(iter(self._undecided), -1)
-        if not self._decided:
-            return undecided
-        decided = self._decided[0][0]
-        return decided if undecided < 0 or decided < undecided else undecided
+    def _look(self) -> None:
+        first = self.first_undecided()
+        if self._decided and (first < 0 or self._decided[0][0] < first):
+            first = self._decided[0][0]
+        self.first_unstable = first
 
     def first_undecided(self) -> int:
+        """-1 when every transaction is decided."""
         return next(iter(self._undecided), -1)
 
     def oldest_producer(self) -> int:
@@ -65,6 +70,7 @@ class OpenTransactions:
         """Replace everything by (first offset, producer id)."""
         self._undecided = OrderedDict(sorted(undecided))
         self._decided.clear()
+        self._look()
 
     def clear(self) -> None:
         self.load(())

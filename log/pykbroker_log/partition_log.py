@@ -57,7 +57,6 @@ logger = logging.getLogger(__name__)
 class PartitionLog:
     __slots__ = (
         "_aborts",
-        "_first_unstable",
         "_replacement",
         "before_truncation",
         "config",
@@ -94,7 +93,6 @@ class PartitionLog:
         self.before_truncation: Callable[[PartitionLog], None] | None = None
         # Whether any segment's transaction index may say something.
         self._aborts = False
-        self._first_unstable = -1
         # The compaction that is under way.
         self._replacement: Replacement | None = None
 
@@ -157,7 +155,6 @@ class PartitionLog:
                 files.active.preallocate(config.segment_bytes)
             files.flushing = Flushing(now_ms, min(recovery_point, log.log_end_offset))
             log.high_watermark = log.log_start_offset
-            log._first_unstable = log.producers.first_unstable_offset()
             log.set_high_watermark(high_watermark)
             if loaded.recovery is not None:
                 files.side.take_snapshot(log.producers, log.log_start_offset)
@@ -201,7 +198,7 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        unstable = self._first_unstable
+        unstable = self.producers.transactions.first_unstable
         watermark = self.high_watermark
         if unstable < 0 or unstable >= watermark:
             return watermark
@@ -214,9 +211,9 @@ class PartitionLog:
         elif offset < self.log_start_offset:
             offset = self.log_start_offset
         self.high_watermark = offset
-        if self._first_unstable >= 0:
-            self.producers.on_high_watermark(offset)
-            self._first_unstable = self.producers.first_unstable_offset()
+        transactions = self.producers.transactions
+        if transactions.first_unstable >= 0:
+            transactions.replicated(offset)
 
     # -- append
 
@@ -311,8 +308,6 @@ class PartitionLog:
                     max_timestamp,
                     is_transactional,
                 )
-            if is_transactional:
-                self._first_unstable = producers.first_unstable_offset()
         return AppendInfo(
             offset,
             last_offset,
@@ -388,7 +383,6 @@ class PartitionLog:
         for position, header in group:
             self.producers.replay(header, view[position : position + header.size_in_bytes])
         self.log_end_offset = group[-1][1].next_offset
-        self._first_unstable = self.producers.first_unstable_offset()
         return len(marks)
 
     def _next_segment(self, size: int, last_offset: int, base_offset: int, now_ms: int) -> Segment:
@@ -496,7 +490,6 @@ class PartitionLog:
         self.epochs.truncate_start(offset)
         self.files.side.write_epochs(self.epochs)
         self.producers.on_log_start(offset)
-        self._first_unstable = self.producers.first_unstable_offset()
         logger.info("%s: incremented log start offset to %d due to %s", self.name, offset, reason)
 
     def retire(self, now_ms: int) -> int:
@@ -612,7 +605,6 @@ class PartitionLog:
     def _finish_truncation(self) -> None:
         self.files.side.write_epochs(self.epochs)
         self.files.sync_cut()
-        self._first_unstable = self.producers.first_unstable_offset()
         self.set_high_watermark(min(self.high_watermark, self.log_end_offset))
 
     def _reload_producers(self) -> None:
@@ -645,7 +637,6 @@ class PartitionLog:
             self.epochs = log.epochs
             self.epochs.dirty = True
             files.side.write_epochs(self.epochs)
-            self._first_unstable = self.producers.first_unstable_offset()
         self.set_high_watermark(log.high_watermark)
         if log.log_start_offset > self.log_start_offset:
             self.delete_records_before(log.log_start_offset)

@@ -337,17 +337,6 @@ class ProducerStates:
 
     # -- transactions
 
-    def first_unstable_offset(self) -> int:
-        """-1 when everything is stable."""
-        return self.transactions.first_unstable()
-
-    def first_undecided_offset(self) -> int:
-        """-1 when every transaction is decided."""
-        return self.transactions.first_undecided()
-
-    def on_high_watermark(self, offset: int) -> None:
-        self.transactions.replicated(offset)
-
     def on_log_start(self, offset: int) -> None:
         self.transactions.replicated(offset)
         self.map_end_offset = max(self.map_end_offset, offset)

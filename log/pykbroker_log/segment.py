@@ -50,8 +50,8 @@ _FILES = (
     ("time_index", names.TIME_INDEX),
     ("txn_index", names.TXN_INDEX),
 )
-# Of a batch header: base offset, length, magic, last offset delta.
-_SPAN = Struct(">qi4xb6xi")
+# The beginning of a batch header, as HEADER, and of the rest only the last offset delta.
+_SPAN = Struct(">qiib6xi")
 
 
 class Mark(NamedTuple):
@@ -347,37 +347,18 @@ class Segment:
         return BatchHeader.parse(self.file.pread(HEADER_SIZE, position))
 
     def walk(self, position: int, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-        """(position, header) of the batches from `position` on. A batch that is cut off ends the walk silently."""
-        end = self.size if end is None else end
-        chunk = b""
-        chunk_start = position
-        step = _WALK_BYTES
-        unpack, make = HEADER.unpack_from, BatchHeader._make
-        while position + HEADER_SIZE <= end:
-            at = position - chunk_start
-            if at + HEADER_SIZE > len(chunk):
-                chunk_start, at = position, 0
-                chunk = self.file.pread(min(step, end - position), position)
-                if len(chunk) < HEADER_SIZE:
-                    raise OSError(errno.EIO, "segment is shorter than it was", self.path(names.LOG))
-            header = make(unpack(chunk, at))
-            if header.magic != MAGIC or header.batch_length < MIN_BATCH_LENGTH:
-                raise CorruptBatch(f"no batch at position {position} of {self.path(names.LOG)}")
-            after = position + LOG_OVERHEAD + header.batch_length
-            if after > end:
-                return
-            yield position, header
-            # Between large batches a chunk holds one header only; read no more than that.
-            step = HEADER_SIZE if header.batch_length > _WALK_BYTES else _WALK_BYTES
-            position = after
+        """(position, header) of the batches from `position` on. A batch that is cut off ends the walk silently. Raises
+        CorruptBatch, OSError, ColdRead."""
+        make = BatchHeader._make
+        for at, _, fields in self._headers(HEADER, position, self.size if end is None else end):
+            yield at, make(fields)
 
-    def spans(self, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-        """(position, end, base offset, last offset) of the batches from `position` on: `walk` for who needs no
-        more."""
+    def _headers(self, layout: Struct, position: int, end: int) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+        """(position, end, fields) of the batches: `walk` for who needs less of a header (_SPAN)."""
         chunk = b""
         chunk_start = position
         step = _WALK_BYTES
-        unpack = _SPAN.unpack_from
+        unpack = layout.unpack_from
         while position + HEADER_SIZE <= end:
             at = position - chunk_start
             if at + HEADER_SIZE > len(chunk):
@@ -385,20 +366,23 @@ class Segment:
                 chunk = self.file.pread(min(step, end - position), position)
                 if len(chunk) < HEADER_SIZE:
                     raise OSError(errno.EIO, "segment is shorter than it was", self.path(names.LOG))
-            base_offset, length, magic, last_delta = unpack(chunk, at)
-            if magic != MAGIC or length < MIN_BATCH_LENGTH:
+            fields = unpack(chunk, at)
+            length = fields[1]
+            if fields[3] != MAGIC or length < MIN_BATCH_LENGTH:
                 raise CorruptBatch(f"no batch at position {position} of {self.path(names.LOG)}")
             after = position + LOG_OVERHEAD + length
             if after > end:
                 return
-            yield position, after, base_offset, base_offset + last_delta
+            yield position, after, fields
+            # Between large batches a chunk holds one header only; read no more than that.
             step = HEADER_SIZE if length > _WALK_BYTES else _WALK_BYTES
             position = after
 
     def find(self, offset: int) -> tuple[int, int] | None:
         """(position, base offset) of the first batch that ends at or after `offset`."""
-        for position, _, base_offset, last_offset in self.spans(self.offset_index.position_before(offset), self.size):
-            if last_offset >= offset:
+        begin = self.offset_index.position_before(offset)
+        for position, _, (base_offset, _, _, _, last_delta) in self._headers(_SPAN, begin, self.size):
+            if base_offset + last_delta >= offset:
                 return position, base_offset
         return None
 
@@ -406,20 +390,21 @@ class Segment:
         """(position, next offset) of the last batch end at or below `limit`, behind `start`; None if there is none."""
         last: tuple[int, int] | None = None
         begin = max(start, self.offset_index.position_at_or_before(limit))
-        for position, after, base_offset, last_offset in self.spans(begin, self.size):
+        for position, after, (base_offset, _, _, _, last_delta) in self._headers(_SPAN, begin, self.size):
             if after > limit:
                 # The index may lead to the very batch that crosses the limit: what is wanted ends where it starts.
                 return last or ((position, base_offset) if position > start else None)
-            last = after, last_offset + 1
+            last = after, base_offset + last_delta + 1
         return last
 
     def end_before(self, offset: int) -> int:
         """Behind the last batch that ends before `offset`: where the log would end if this were cut off from there."""
         end = self.base_offset
-        for _, _, _, last_offset in self.spans(self.offset_index.position_before(offset - 1), self.size):
-            if last_offset >= offset:
+        begin = self.offset_index.position_before(offset - 1)
+        for _, _, (base_offset, _, _, _, last_delta) in self._headers(_SPAN, begin, self.size):
+            if base_offset + last_delta >= offset:
                 break
-            end = last_offset + 1
+            end = base_offset + last_delta + 1
         return end
 
     def last_batch(self) -> tuple[int, BatchHeader] | None:

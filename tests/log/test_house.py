@@ -80,4 +80,4 @@ def test_log_knows_only_wire() -> None:
 
 def test_files_stay_readable() -> None:
     for path in sources("log"):
-        assert len(path.read_text().splitlines()) < 900, f"{path.name} wants a second room"
+        assert len(path.read_text().splitlines()) < 750, f"{path.name} wants a second room"

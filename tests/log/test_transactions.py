@@ -267,7 +267,7 @@ def test_thousands_of_open_transactions_end_in_any_order() -> None:
             decided = {first: marker for first, marker in decided.items() if marker >= watermark}
             transactions.replicated(watermark)
         assert transactions.first_undecided() == min(undecided, default=-1)
-        assert transactions.first_unstable() == min([*undecided, *decided], default=-1)
+        assert transactions.first_unstable == min([*undecided, *decided], default=-1)
         assert transactions.oldest_producer() == undecided.get(min(undecided, default=0), -1)
 
 

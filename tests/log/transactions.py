@@ -133,12 +133,12 @@ def check_transactions(log: PartitionLog, *, dense_from: int = 0) -> None:
     undecided = [txn for txn in history.txns if txn.marker < 0 and txn.is_visible(bound)]
     first = min((txn.first_offset for txn in undecided), default=-1)
     if first < 0 or first >= bound:
-        is_first = log.producers.first_undecided_offset()
+        is_first = log.producers.transactions.first_undecided()
         assert is_first == first or is_first < bound, (is_first, first)
     for txn in undecided:
         visible = next(header for header in txn.batches if header.last_offset >= bound)
         assert log.last_stable_offset <= max(visible.base_offset, log.log_start_offset)
-    if log.high_watermark == log.log_end_offset and first < 0 and log.producers.first_undecided_offset() < 0:
+    if log.high_watermark == log.log_end_offset and first < 0 and log.producers.transactions.first_undecided() < 0:
         assert log.last_stable_offset == log.high_watermark
     step = 1 + max(0, log.last_stable_offset - bound) // 5
     for start in range(bound, log.last_stable_offset, step):

@@ -54,7 +54,7 @@ def fresh_producers_agree(log: PartitionLog) -> None:
         fresh.replay(header, data[position : position + header.size_in_bytes])
     found = {producer: _told(entry) for producer, entry in fresh.entries.items()}
     compare_producers(f"{log!r} from its start", found, producers_of(log))
-    assert fresh.first_undecided_offset() == log.producers.first_undecided_offset(), f"T9: {log!r}"
+    assert fresh.transactions.first_undecided() == log.producers.transactions.first_undecided(), f"T9: {log!r}"
 
 
 def _batches(log: PartitionLog) -> Any:
