@@ -53,11 +53,11 @@ class Sender:
         "_failed",
         "_high",
         "_load",
-        "_loaded",
         "_loop",
         "_position",
         "_progressed",
         "_queue",
+        "_resident",
         "_transport",
         "unsent_bytes",
     )
@@ -82,8 +82,8 @@ class Sender:
         self._queue: deque[Piece] = deque()
         #: of the region in front: what has been sent
         self._position = 0
-        #: of the region in front: what a thread has just loaded, behind the position
-        self._loaded = 0
+        #: of the region in front: what is known to be in memory, behind the position
+        self._resident = 0
         #: a load or a turn of the loop is awaited
         self._busy = False
         self._draining = False
@@ -179,9 +179,11 @@ class Sender:
     def _send_region(self, region: Region, length: int) -> int:
         """0: something has to happen first."""
         position = self._position
-        if self._loaded:
-            length = min(length, self._loaded)
-        elif not region.is_resident(position, length):
+        if self._resident:
+            length = min(length, self._resident)
+        elif region.is_resident(position, length):
+            self._resident = length
+        else:
             self._busy = True
             self._load(region, position, length).add_done_callback(lambda done: self._has_loaded(done, length))
             return 0
@@ -193,15 +195,17 @@ class Sender:
                 raise OSError("the file is shorter than it was") from None
             self._transport.write(data)
             sent = len(data)
-        self._loaded = max(0, self._loaded - sent)
+        self._resident -= sent
         self.unsent_bytes -= sent
         self._position += sent
         if self._position == len(region):
-            self._position = self._loaded = 0
+            self._position = self._resident = 0
             self._queue.popleft()
         return sent
 
     def _await_drain(self) -> None:
+        # A slow client may take so long that it is in memory no more.
+        self._resident = 0
         # Only now does the transport say when it has nothing left.
         if not self._draining:
             self._draining = True
@@ -212,7 +216,7 @@ class Sender:
             return
         # What a thread could not read is an error of the socket's read as well, and that one is told.
         done.exception()
-        self._loaded = length
+        self._resident = length
         self._go_on()
 
     def _go_on(self) -> None:

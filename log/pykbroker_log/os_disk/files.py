@@ -21,12 +21,9 @@ _MAX_BUFFERS = 1024
 # Up to here a read that does not wait is tried at once; a larger one is asked about first, so that nothing is copied
 # in vain.
 _TRY_BYTES = 64 * 1024
-# Behind a piece of a region that had to be loaded; the next is found in memory, or on its way there.
-_READ_AHEAD_BYTES = 8 * 1024 * 1024
 
 #: Whether regions can be sent here.
 SENDS_FILES = hasattr(os, "sendfile")
-_CAN_READ_AHEAD = hasattr(os, "posix_fadvise")
 _HAS_PWRITEV = hasattr(os, "pwritev")
 # fdatasync also writes the size, which is all that a reader after a crash needs; fsync would add the time stamps.
 # macOS has neither in the sense that matters: only F_FULLFSYNC empties the drive's cache.
@@ -58,12 +55,8 @@ class OsRegion:
         return self._cache.is_resident(self._descriptor.fd, self._offset + position, length)
 
     def load(self, position: int, length: int) -> None:
-        """Wait for the device: for a thread. What follows in the file is begun to be read: who reads one piece of a
-        log goes on to the next."""
-        fd, offset = self._descriptor.fd, self._offset + position
-        if _CAN_READ_AHEAD:
-            os.posix_fadvise(fd, offset, length + _READ_AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
-        self._cache.load(fd, offset, length)
+        """Wait for the device: for a thread."""
+        self._cache.load(self._descriptor.fd, self._offset + position, length)
 
     def send(self, socket: int, position: int, length: int) -> int:
         """sendfile(2): how many bytes the socket took. Raises BlockingIOError when it takes none, OSError; what is no

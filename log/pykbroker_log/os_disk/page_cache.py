@@ -29,8 +29,8 @@ _PAGE = mmap.PAGESIZE
 _SYS_CACHESTAT = 451
 _PROT_READ, _MAP_SHARED, _MAP_FAILED = 1, 1, ctypes.c_void_p(-1).value
 _SYNC_FILE_RANGE_WRITE = 2
-# A thread reads what is cold in pieces of this size, into memory that it throws away.
-_LOAD_BYTES = 256 * 1024
+# Where what is cold has to be copied to be read, at once.
+_COPY_BYTES = 256 * 1024
 _Pair, _Five = ctypes.c_uint64 * 2, ctypes.c_uint64 * 5
 
 
@@ -92,6 +92,31 @@ def by_mincore(fd: int, offset: int, length: int) -> bool:
     return all(byte & 1 for byte in present.raw)
 
 
+def _read_in(fd: int, offset: int, length: int) -> int:
+    """Read a range, with what the kernel then reads ahead, and keep nothing: how much of it there is."""
+    try:
+        sink = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    except OSError:
+        return _read_in_vain(fd, offset, length)
+    try:
+        got = 0
+        while got < length and (count := os.sendfile(sink, fd, offset + got, length - got)):
+            got += count
+        return got
+    except OSError:
+        # Only to sockets, on this system; or the device, which says it again.
+        return _read_in_vain(fd, offset, length)
+    finally:
+        os.close(sink)
+
+
+def _read_in_vain(fd: int, offset: int, length: int) -> int:
+    got = 0
+    while got < length and (count := len(os.pread(fd, min(_COPY_BYTES, length - got), offset + got))):
+        got += count
+    return got
+
+
 def write_back(fd: int, offset: int, length: int) -> None:
     """Begin to write to the device what is dirty in whole pages of a range; waits only where its queue is full.
     Promises nothing: what fails is the next fsync's to tell. Without such a call the kernel begins when it likes."""
@@ -144,14 +169,10 @@ class PageCache:
 
     def load(self, fd: int, offset: int, length: int) -> None:
         """Wait for the device: for a thread."""
-        position, end = offset, offset + length
-        while position < end:
-            count = len(os.pread(fd, min(_LOAD_BYTES, end - position), position))
-            if not count:
-                return
-            position += count
+        if _read_in(fd, offset, length) < length:
+            return
         probe = self._probe
-        if probe is not None and not self.is_resident(fd, end - 1, 1) and probe is self._probe:
+        if probe is not None and not self.is_resident(fd, offset + length - 1, 1) and probe is self._probe:
             # It was read this moment: a probe that does not see it (overlay file systems have pages of their own)
             # never will.
             self._next_probe(probe)
