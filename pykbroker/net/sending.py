@@ -8,7 +8,7 @@ responsible for flow control towards the client's requests (connection.py asks `
 Invariants:
 * While something is queued the transport has nothing of ours to send, except what it was given to wait with.
 * A piece that was just loaded is sent without asking again: memory may be so short that it is gone, but the fetch gets
-  on, at the price of one wait.
+  on, at the price of one wait. What is known to be in memory is forgotten where the client is waited for.
 * A socket that is full is waited for with a few bytes in the transport: when they have left, it has room again.
 """
 
@@ -195,6 +195,8 @@ class Sender:
                 raise OSError("the file is shorter than it was") from None
             self._transport.write(data)
             sent = len(data)
+            # A slow client may take so long that the rest is in memory no more.
+            self._resident = sent
         self._resident -= sent
         self.unsent_bytes -= sent
         self._position += sent
@@ -204,8 +206,6 @@ class Sender:
         return sent
 
     def _await_drain(self) -> None:
-        # A slow client may take so long that it is in memory no more.
-        self._resident = 0
         # Only now does the transport say when it has nothing left.
         if not self._draining:
             self._draining = True

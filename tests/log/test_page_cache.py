@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import pathlib
@@ -111,6 +112,33 @@ def test_regions_know_what_is_in_memory(cold: pathlib.Path) -> None:
     region.load(0, 100_000)
     assert region.is_resident(0, 100_000)
     assert disk.page_cache._probe is page_cache.probes()[0] or not works(page_cache.probes()[0], cold)
+
+
+def test_where_only_sockets_are_sent_files_a_load_copies(cold: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*arguments: int) -> int:
+        raise OSError(errno.EINVAL, "not to this")
+
+    monkeypatch.setattr(os, "sendfile", refuses)
+    region = OsDisk().open(str(cold)).region(1_000, SIZE - 1_000)
+    assert region is not None
+    region.load(0, SIZE - 1_000)
+    assert region.is_resident(0, SIZE - 1_000)
+
+
+def test_a_load_past_the_end_is_no_reason_to_doubt_the_probe(cold: pathlib.Path) -> None:
+    disk = OsDisk()
+    disk.open(str(cold)).load(SIZE - 10, 100)
+    assert disk.page_cache._probe is page_cache.probes()[0]
+
+
+def test_a_device_that_fails_ends_the_load(cold: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*arguments: int) -> bytes:
+        raise OSError(errno.EIO, "the device")
+
+    monkeypatch.setattr(os, "sendfile", fails)
+    monkeypatch.setattr(os, "pread", fails)
+    with pytest.raises(OSError, match="the device"):
+        OsDisk().open(str(cold)).load(0, SIZE)
 
 
 def test_a_probe_that_never_sees_what_was_read_is_given_up(cold: pathlib.Path) -> None:

@@ -18,6 +18,7 @@ from pykbroker.net.listener import Limits, Listener
 from pykbroker.net.replies import Buffers
 from pykbroker.runtime import OsRuntime
 from pykbroker_log.os_disk.disk import OsDisk
+from pykbroker_log.os_disk.files import OsRegion
 from tests.net.fakes import frame
 
 SIZE = 3_000_000
@@ -153,6 +154,48 @@ def test_a_client_that_reads_nothing_is_asked_no_more_and_holds_one_descriptor(
         sock.close()
 
     run(new_loop, tmp_path, scenario, Limits(unsent_bytes=4_000_000))  # type: ignore[arg-type]
+
+
+def test_what_a_slow_client_has_kept_waiting_is_asked_about_again(
+    new_loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Meanwhile it may have left memory, and the loop would wait for the device."""
+    known = waits = 0
+    is_resident, load, send = OsRegion.is_resident, OsRegion.load, OsRegion.send
+
+    def asks(region: OsRegion, position: int, length: int) -> bool:
+        nonlocal known
+        resident = is_resident(region, position, length)
+        known = position + length if resident else 0
+        return resident
+
+    def loads(region: OsRegion, position: int, length: int) -> None:
+        nonlocal known
+        load(region, position, length)
+        known = position + length
+
+    def sends(region: OsRegion, socket: int, position: int, length: int) -> int:
+        nonlocal known, waits
+        assert position + length <= known
+        try:
+            return send(region, socket, position, length)
+        except BlockingIOError:
+            known = 0
+            waits += 1
+            raise
+
+    monkeypatch.setattr(OsRegion, "is_resident", asks)
+    monkeypatch.setattr(OsRegion, "load", loads)
+    monkeypatch.setattr(OsRegion, "send", sends)
+
+    async def scenario(world: World) -> None:
+        sock = await world.client()
+        await world.runtime.loop.sock_sendall(sock, frame(b"0 3000000 50") * 4)
+        assert await world.receive(sock, 4 * 3_000_100) == bytes(world.expected)
+        sock.close()
+
+    run(new_loop, tmp_path, scenario)  # type: ignore[arg-type]
+    assert waits
 
 
 def test_an_answer_of_a_deleted_file_still_leaves_and_one_that_is_cut_off_ends_the_connection(

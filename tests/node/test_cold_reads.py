@@ -1,0 +1,77 @@
+"""A device that does not answer keeps those waiting who need it, and nobody else."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from pykbroker.testing.embedded import Broker
+from pykbroker_log.os_disk.page_cache import PageCache
+from tests.node.wire import Wire, batch
+
+PATIENCE_SECONDS = 30
+
+
+class Device:
+    """Nothing of some files is in memory, and a thread that loads waits until the test says that the device answers."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, files: list[Path]) -> None:
+        self.asked = threading.Semaphore(0)
+        self.answers = threading.Event()
+        inodes = {path.stat().st_ino for path in files}
+        is_resident, load = PageCache.is_resident, PageCache.load
+
+        def held(cache: PageCache, fd: int, offset: int, length: int) -> bool:
+            if os.fstat(fd).st_ino in inodes and not self.answers.is_set():
+                return False
+            return is_resident(cache, fd, offset, length)
+
+        def wait(cache: PageCache, fd: int, offset: int, length: int) -> None:
+            self.asked.release()
+            assert self.answers.wait(PATIENCE_SECONDS)
+            load(cache, fd, offset, length)
+
+        monkeypatch.setattr(PageCache, "is_resident", held)
+        monkeypatch.setattr(PageCache, "load", wait)
+        for path in files:
+            fd = os.open(path, os.O_RDONLY)
+            os.fsync(fd)
+            if hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(fd)
+
+
+@pytest.mark.slow
+def test_cold_reads_that_get_no_answer_stop_no_other_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = [os.urandom(900_000) for _ in range(3)]
+    with Broker(data_dir=str(tmp_path)) as broker, Wire(broker.bootstrap_servers) as warm:
+        warm.create("cold")
+        warm.create("warm")
+        for value in values:
+            assert not warm.produce("cold", batch(value)).error_code
+        device = Device(monkeypatch, list(tmp_path.glob("**/cold-0/*.log")))
+        # More of them than may be loaded for at once, and than there are threads.
+        readers = [Wire(broker.bootstrap_servers, timeout=PATIENCE_SECONDS) for _ in range(9)]
+        try:
+            expected = [reader.send(reader.fetch_request("cold"), 12) for reader in readers]
+            for _ in range(4):  # pykbroker.max.cold.reads
+                assert device.asked.acquire(timeout=PATIENCE_SECONDS)
+            for number in range(20):
+                assert not warm.produce("warm", batch(b"%d" % number)).error_code
+                assert warm.values("warm")[-1] == b"%d" % number
+            # Nobody has asked a fifth time: these four still wait.
+            assert not device.asked.acquire(blocking=False)
+            device.answers.set()
+            for reader, (api_key, version) in zip(readers, expected, strict=True):
+                records = bytes(reader.receive(api_key, version).responses[0].partitions[0].records)
+                assert all(value in records for value in values)
+        finally:
+            device.answers.set()
+            for reader in readers:
+                reader.close()
+        assert warm.values("cold") == values
