@@ -15,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "wire"), str(ROOT / "log")]
 
+from pykbroker_log.log_config import LogConfig  # noqa: E402
 from pykbroker_log.validate import validate_and_assign  # noqa: E402
 from pykbroker_wire.records import walk  # noqa: E402
 from pykbroker_wire.records.batch import BatchHeader, build_batch  # noqa: E402
@@ -41,7 +42,7 @@ def main() -> None:
                 number = max(5, 5000 // count)
                 line = f"{codec.name.lower():6} {size:6} {count:8}"
                 for call in (
-                    lambda data=data: validate_and_assign(data, offset=0, leader_epoch=1, now_ms=NOW),
+                    lambda data=data: validate_and_assign(data, LogConfig(), offset=0, leader_epoch=1, now_ms=NOW),
                     lambda records=records, codec=codec: build_batch(records, codec=codec),
                     lambda data=data, header=header: [None for _ in iter_records(data, 0, header)],
                 ):

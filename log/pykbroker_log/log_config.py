@@ -10,6 +10,8 @@ import errno
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pykbroker_wire.records.compression import Codec
+
 MAX_INT64 = (1 << 63) - 1
 
 
@@ -90,6 +92,14 @@ class LogConfig:
         if self.compact and self.max_compaction_lag_ms > 0:
             return min(self.segment_ms, self.max_compaction_lag_ms)
         return self.segment_ms
+
+    def compression_level(self, codec: int) -> int | None:
+        """None where a codec has none."""
+        return {
+            Codec.GZIP: self.compression_gzip_level,
+            Codec.LZ4: self.compression_lz4_level,
+            Codec.ZSTD: self.compression_zstd_level,
+        }.get(Codec(codec))
 
     @property
     def compact(self) -> bool:

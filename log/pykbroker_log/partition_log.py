@@ -240,20 +240,7 @@ class PartitionLog:
         config = self.config
         offset = self.log_end_offset
         batch = validate_and_assign(
-            records,
-            offset=offset,
-            leader_epoch=leader_epoch,
-            now_ms=now_ms,
-            timestamp_type=config.message_timestamp_type,
-            before_max_ms=config.timestamp_before_max_ms,
-            after_max_ms=config.timestamp_after_max_ms,
-            compression_type=config.compression_type,
-            gzip_level=config.compression_gzip_level,
-            lz4_level=config.compression_lz4_level,
-            zstd_level=config.compression_zstd_level,
-            compacted="compact" in config.cleanup_policy,
-            max_message_bytes=config.max_message_bytes,
-            origin=origin,
+            records, config, offset=offset, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin
         )
         data = batch.records
         size = len(data)

@@ -28,7 +28,7 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from pykbroker_log.log_config import MAX_INT64, AppendOrigin
+from pykbroker_log.log_config import MAX_INT64, AppendOrigin, LogConfig
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.batch import (
     CODEC_MASK,
@@ -139,43 +139,24 @@ class Validated:
         """Whether the records were encoded again: the size may have changed."""
 
     @property
-    def buffers(self) -> list[memoryview]:
-        return [self.records]
-
-    @property
     def last_sequence(self) -> int:
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return self.base_sequence + self.record_count - 1 & MAX_INT32
 
-    @property
-    def is_transactional(self) -> bool:
-        return bool(self.attributes & TRANSACTIONAL)
-
-    @property
-    def is_control(self) -> bool:
-        return bool(self.attributes & CONTROL)
-
 
 def validate_and_assign(
     records: Buffer | None,
+    config: LogConfig,
     *,
     offset: int,
     leader_epoch: int,
     now_ms: int,
-    timestamp_type: str = "CreateTime",
-    before_max_ms: int = MAX_INT64,
-    after_max_ms: int = 3_600_000,
-    compression_type: str = "producer",
-    gzip_level: int = -1,
-    lz4_level: int = 9,
-    zstd_level: int = 3,
-    compacted: bool = False,
-    max_message_bytes: int = 1_048_588,
     origin: AppendOrigin = AppendOrigin.CLIENT,
     decompression_limit_bytes: int = DEFAULT_LIMIT,
 ) -> Validated:
-    """Check one batch and give it `offset` and the offsets after it. Raises KafkaError, also RecordErrors."""
+    """Check one batch and give it `offset` and the offsets after it, as the topic's `config` has it. Raises KafkaError,
+    also RecordErrors."""
     if records is None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "There are no records")
     view = records if type(records) is memoryview else memoryview(records)
@@ -207,9 +188,9 @@ def validate_and_assign(
             raise KafkaError(ErrorCode.INVALID_RECORD, f"The base offset of a produced batch is 0, not {base_offset}")
     elif origin is AppendOrigin.RAFT_LEADER and batch_epoch != leader_epoch:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"The raft leader of epoch {leader_epoch} wrote epoch {batch_epoch}")
-    if size > max_message_bytes and origin is not AppendOrigin.RAFT_LEADER:
+    if size > config.max_message_bytes and origin is not AppendOrigin.RAFT_LEADER:
         raise KafkaError(
-            ErrorCode.MESSAGE_TOO_LARGE, f"The batch has {size} bytes, max.message.bytes is {max_message_bytes}"
+            ErrorCode.MESSAGE_TOO_LARGE, f"The batch has {size} bytes, max.message.bytes is {config.max_message_bytes}"
         )
     if crc32c(view[_CRC_START:]) != crc:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "The CRC of the batch is wrong")
@@ -246,7 +227,7 @@ def validate_and_assign(
 
     # The extremes tell whether any record can be wrong; only then is each looked at.
     append_time = -1
-    is_create_time = timestamp_type == "CreateTime"
+    is_create_time = config.message_timestamp_type == "CreateTime"
     if attributes & LOG_APPEND_TIME:
         greatest = max_timestamp
         suspicious = True
@@ -257,30 +238,29 @@ def validate_and_assign(
             greatest = NO_TIMESTAMP  # found again below, with the wrap-around that readers will see
             suspicious = True
         else:
-            suspicious = is_create_time and (greatest - now_ms > after_max_ms or now_ms - least > before_max_ms)
-    if suspicious or (compacted and keyless):
-        greatest = _check_each(
-            codec, payload, fields, now_ms, is_create_time, before_max_ms, after_max_ms, compacted,
-            decompression_limit_bytes,
-        )  # fmt: skip
+            suspicious = is_create_time and (
+                greatest - now_ms > config.timestamp_after_max_ms or now_ms - least > config.timestamp_before_max_ms
+            )
+    if suspicious or (keyless and config.compact):
+        greatest = _check_each(payload, fields, config, now_ms, decompression_limit_bytes)
     if greatest < NO_TIMESTAMP:
         greatest = NO_TIMESTAMP
     if not is_create_time:
         append_time = greatest = now_ms
 
     last_offset = offset + last_delta
+    compression_type = config.compression_type
     target = codec if compression_type == "producer" else CODEC_BY_NAME[compression_type]
     rewritten = False
     if (target != codec or not dense) and not (codec == Codec.NONE and attributes & CONTROL):
         if codec == Codec.NONE and target == Codec.NONE:
             raise KafkaError(ErrorCode.INVALID_RECORD, "The offsets of the records are not 0, 1, 2 and so on")
-        level = {Codec.GZIP: gzip_level, Codec.LZ4: lz4_level, Codec.ZSTD: zstd_level}.get(Codec(target))
         view = _rewrite(
             payload,
             fields,
             dense,
             target,
-            level,
+            config.compression_level(target),
             offset,
             leader_epoch,
             greatest,
@@ -288,10 +268,11 @@ def validate_and_assign(
             decompression_limit_bytes,
         )
         rewritten = True
-        if len(view) > max_message_bytes and origin is not AppendOrigin.RAFT_LEADER:
+        if len(view) > config.max_message_bytes and origin is not AppendOrigin.RAFT_LEADER:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,
-                f"The batch has {len(view)} bytes as {compression_type}, max.message.bytes is {max_message_bytes}",
+                f"The batch has {len(view)} bytes as {compression_type}, "
+                f"max.message.bytes is {config.max_message_bytes}",
             )
     else:
         if not dense:
@@ -356,19 +337,12 @@ def _first_batch(view: memoryview) -> memoryview:
     return view[:end]
 
 
-def _check_each(
-    codec: int,
-    payload: Buffer,
-    fields: tuple[int, ...],
-    now_ms: int,
-    is_create_time: bool,
-    before_max_ms: int,
-    after_max_ms: int,
-    compacted: bool,
-    limit: int,
-) -> int:
+def _check_each(payload: Buffer, fields: tuple[int, ...], config: LogConfig, now_ms: int, limit: int) -> int:
     """Look at each record of a batch that was walked before. The greatest timestamp, or RecordErrors."""
     header = BatchHeader._make(fields)
+    codec = header.attributes & CODEC_MASK
+    compacted, is_create_time = config.compact, config.message_timestamp_type == "CreateTime"
+    before_max_ms, after_max_ms = config.timestamp_before_max_ms, config.timestamp_after_max_ms
     marked_append_time = bool(header.attributes & LOG_APPEND_TIME)
     chunks: Iterable[bytes] = stream(codec, payload, limit) if codec else [bytes(payload)]
     greatest = NO_TIMESTAMP

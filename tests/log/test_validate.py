@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pykbroker_log import validate as validate_module
-from pykbroker_log.log_config import AppendOrigin
+from pykbroker_log.log_config import AppendOrigin, LogConfig
 from pykbroker_log.validate import MAX_RECORD_ERRORS, RecordErrors, Validated, validate_and_assign
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records import compression, walk
-from pykbroker_wire.records.batch import BatchHeader, build_batch, verify_crc
+from pykbroker_wire.records.batch import CONTROL, TRANSACTIONAL, BatchHeader, build_batch, verify_crc
 from pykbroker_wire.records.compression import Codec
 from pykbroker_wire.records.control import end_txn_marker
 from pykbroker_wire.records.record import iter_records
@@ -73,24 +73,32 @@ def read_golden() -> list[Golden]:
 
 def attempt(case: Case, data: bytearray) -> Validated | KafkaError:
     try:
-        return validate_and_assign(
-            data,
-            offset=case.offset,
-            leader_epoch=case.epoch,
-            now_ms=NOW,
-            timestamp_type=case.timestamp_type,
-            before_max_ms=case.before,
-            after_max_ms=case.after,
+        config = LogConfig(
+            message_timestamp_type=case.timestamp_type,
+            timestamp_before_max_ms=case.before,
+            timestamp_after_max_ms=case.after,
             compression_type=case.compression,
-            compacted=case.compacted,
+            cleanup_policy=frozenset(("compact",)) if case.compacted else frozenset(("delete",)),
             max_message_bytes=case.max_bytes,
         )
+        return validate_and_assign(data, config, offset=case.offset, leader_epoch=case.epoch, now_ms=NOW)
     except KafkaError as error:
         return error
 
 
-def plain(data: bytes, **options: object) -> Validated:
-    return validate_and_assign(bytearray(data), offset=42, leader_epoch=7, now_ms=NOW, **options)  # type: ignore[arg-type]
+DEFAULTS = LogConfig()
+
+
+def plain(
+    data: bytes,
+    config: LogConfig = DEFAULTS,
+    *,
+    origin: AppendOrigin = AppendOrigin.CLIENT,
+    limit: int = compression.DEFAULT_LIMIT,
+) -> Validated:
+    return validate_and_assign(
+        bytearray(data), config, offset=42, leader_epoch=7, now_ms=NOW, origin=origin, decompression_limit_bytes=limit
+    )
 
 
 def check_written(result: Validated, case: Case) -> None:
@@ -147,7 +155,7 @@ def test_golden_file_has_all_cases() -> None:
 
 def test_null_records_are_refused() -> None:
     with pytest.raises(KafkaError) as caught:
-        validate_and_assign(None, offset=0, leader_epoch=0, now_ms=NOW)
+        validate_and_assign(None, LogConfig(), offset=0, leader_epoch=0, now_ms=NOW)
     assert caught.value.code == ErrorCode.INVALID_RECORD
 
 
@@ -169,7 +177,7 @@ def test_a_bomb_is_too_large_and_never_in_memory(codec: Codec, size: int, limit:
     tracemalloc.start()
     try:
         with pytest.raises(KafkaError) as caught:
-            plain(data, max_message_bytes=FOREVER, decompression_limit_bytes=limit)
+            plain(data, LogConfig(max_message_bytes=FOREVER), limit=limit)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -181,9 +189,9 @@ def test_a_bomb_is_too_large_and_never_in_memory(codec: Codec, size: int, limit:
 def test_the_limit_is_exact(codec: Codec) -> None:
     content = record(value=bytes(100_000))
     data = batch([], count=1, attributes=codec, raw=CODECS[codec][1](content))
-    plain(data, decompression_limit_bytes=len(content))
+    plain(data, limit=len(content))
     with pytest.raises(KafkaError) as caught:
-        plain(data, decompression_limit_bytes=len(content) - 1)
+        plain(data, limit=len(content) - 1)
     assert caught.value.code == ErrorCode.MESSAGE_TOO_LARGE
 
 
@@ -202,7 +210,7 @@ def test_records_across_chunks(codec: Codec, chunk: int, monkeypatch: pytest.Mon
     result = plain(data)
     assert (result.record_count, result.max_timestamp, result.rewritten) == (40, NOW + 39, False)
     with pytest.raises(RecordErrors) as caught:
-        plain(data, after_max_ms=30)
+        plain(data, LogConfig(timestamp_after_max_ms=30))
     assert [index for index, _ in caught.value.record_errors] == list(range(31, 40))
 
 
@@ -211,7 +219,7 @@ def test_every_codec_to_every_codec() -> None:
     for source in Codec:
         data = build_batch(records, codec=source, producer_id=5, producer_epoch=1, base_sequence=8, transactional=True)
         for target in ("uncompressed", "gzip", "snappy", "lz4", "zstd"):
-            result = plain(data, compression_type=target)
+            result = plain(data, LogConfig(compression_type=target))
             header = BatchHeader.parse(result.records)
             assert header.compression == compression.CODEC_BY_NAME[target]
             assert header.is_transactional
@@ -230,7 +238,7 @@ def test_every_codec_to_every_codec() -> None:
 def test_writable_memory_is_patched_in_place() -> None:
     receive_buffer = bytearray(b"before" + batch([record()]) + b"after")
     view = memoryview(receive_buffer)[6:-5]
-    result = validate_and_assign(view, offset=1 << 40, leader_epoch=9, now_ms=NOW)
+    result = validate_and_assign(view, LogConfig(), offset=1 << 40, leader_epoch=9, now_ms=NOW)
     assert result.records.obj is receive_buffer
     assert receive_buffer[6:14] == (1 << 40).to_bytes(8, "big")
     assert receive_buffer[:6] == b"before"
@@ -240,7 +248,7 @@ def test_writable_memory_is_patched_in_place() -> None:
 def test_read_only_memory_is_copied() -> None:
     original = batch([record()])
     copy = bytes(bytearray(original))
-    result = validate_and_assign(original, offset=1 << 40, leader_epoch=9, now_ms=NOW)
+    result = validate_and_assign(original, LogConfig(), offset=1 << 40, leader_epoch=9, now_ms=NOW)
     assert original == copy
     assert BatchHeader.parse(result.records).base_offset == 1 << 40
 
@@ -253,9 +261,9 @@ def test_a_coordinator_writes_control_batches() -> None:
     with pytest.raises(KafkaError):
         plain(marker)
     for codec in ("producer", "uncompressed", "zstd"):  # control records are not compressed
-        result = plain(marker, origin=AppendOrigin.COORDINATOR, compression_type=codec)
-        assert result.is_control
-        assert result.is_transactional
+        result = plain(marker, LogConfig(compression_type=codec), origin=AppendOrigin.COORDINATOR)
+        assert result.attributes & CONTROL
+        assert result.attributes & TRANSACTIONAL
         assert result.last_sequence == result.base_sequence == -1
         assert not result.rewritten
 
@@ -263,7 +271,7 @@ def test_a_coordinator_writes_control_batches() -> None:
 def test_a_raft_leader_has_set_its_epoch() -> None:
     records = [(None, bytes(2000), (), NOW)]
     good = build_batch(records, base_offset=42, leader_epoch=7)
-    result = plain(good, origin=AppendOrigin.RAFT_LEADER, max_message_bytes=100)
+    result = plain(good, LogConfig(max_message_bytes=100), origin=AppendOrigin.RAFT_LEADER)
     assert bytes(result.records) == good
     with pytest.raises(KafkaError) as caught:
         plain(build_batch(records, base_offset=42, leader_epoch=6), origin=AppendOrigin.RAFT_LEADER)
@@ -273,7 +281,7 @@ def test_a_raft_leader_has_set_its_epoch() -> None:
 def test_record_errors_are_bounded() -> None:
     data = batch([record(index) for index in range(3 * MAX_RECORD_ERRORS)])
     with pytest.raises(RecordErrors) as caught:
-        plain(data, compacted=True)
+        plain(data, LogConfig(cleanup_policy=frozenset(("compact",))))
     assert len(caught.value.record_errors) == MAX_RECORD_ERRORS
 
 
