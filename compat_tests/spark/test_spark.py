@@ -197,6 +197,7 @@ def test_a_killed_stream_resumes_from_its_checkpoint(
         job = subprocess.Popen(
             [*command, str(output), str(checkpoint), str(tmp_path)],
             cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "spark")},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

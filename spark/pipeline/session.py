@@ -1,0 +1,64 @@
+"""The Spark session of the jobs, and the settings that they rely on."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pyspark
+
+from pipeline.config import Config
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Spark 4 is built for Scala 2.13; both parts carry Spark's own version. `spark-submit` needs them as --packages.
+PACKAGES = ",".join(
+    f"org.apache.spark:{part}_2.13:{pyspark.__version__}" for part in ("spark-sql-kafka-0-10", "spark-avro")
+)
+
+# Avro allocates what a length field says before it looks whether there are so many bytes: of a few bytes of garbage,
+# two gigabytes, and the executor dies with all its tasks. No value is larger than this.
+MAX_VALUE_BYTES = 16 * 1024 * 1024
+AVRO_LIMITS = {
+    f"org.apache.avro.limits.{kind}.maxLength": str(MAX_VALUE_BYTES) for kind in ("string", "bytes", "collectionItems")
+}
+
+DEFAULTS = {
+    "spark.sql.shuffle.partitions": "4",  # fixed by the first batch of a checkpoint
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+
+
+def settings(own: dict[str, str]) -> dict[str, str]:
+    """The settings of a session: defaults, then the configuration's, then what the transforms rely on."""
+    found = {**DEFAULTS, **own}
+    packages = [*found.get("spark.jars.packages", "").split(","), *PACKAGES.split(",")]
+    found["spark.jars.packages"] = ",".join(dict.fromkeys(filter(None, packages)))
+    found["spark.sql.session.timeZone"] = "UTC"
+    limits = " ".join(f"-D{key}={value}" for key, value in AVRO_LIMITS.items())
+    for java_options in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
+        found[java_options] = f"{found.get(java_options, '')} {limits}".strip()
+    return found
+
+
+def make(name: str, config: Config, master: str | None) -> SparkSession:
+    """The session. Without a master here or from `spark-submit`, all cores of this machine."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(name)
+    for key, value in settings(config.spark).items():
+        builder = builder.config(key, value)
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if master is not None:
+        builder = builder.master(master)
+    elif not submitted and "spark.master" not in config.spark:
+        builder = builder.master("local[*]")
+    session = builder.getOrCreate()
+    if submitted:  # the driver's JVM was there before its options
+        jvm = session.sparkContext._jvm
+        assert jvm is not None
+        for key, value in AVRO_LIMITS.items():
+            jvm.java.lang.System.setProperty(key, value)
+    return session
