@@ -20,7 +20,8 @@ from pykbroker.api import TABLE, Api, On
 from pykbroker.api.context import Peer, RequestContext
 from pykbroker.api.services import Services
 from pykbroker.metrics.registry import Counter, Metrics
-from pykbroker.net.connection import CloseConnection, Connection
+from pykbroker.net.connection import CloseConnection, Connection, Later
+from pykbroker.net.promise import Promise
 from pykbroker_wire.apis import APIS, ApiKey
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.headers import RequestHeader, encode_response
@@ -83,7 +84,7 @@ class PendingAnswer:
 
     __slots__ = ("_ctx", "_dispatcher", "_row", "future")
 
-    def __init__(self, dispatcher: Dispatcher, row: Row, ctx: RequestContext, future: asyncio.Future[Any]) -> None:
+    def __init__(self, dispatcher: Dispatcher, row: Row, ctx: RequestContext, future: Later) -> None:
         self._dispatcher = dispatcher
         self._row = row
         self._ctx = ctx
@@ -123,7 +124,7 @@ class Dispatcher:
             if row.handle_frame is not None and self.throttle is None:
                 answer = self._run(row, row.handle_frame, ctx, frame, position)
                 if answer is not None:
-                    if type(answer) is not list and isinstance(answer, asyncio.Future):
+                    if type(answer) is not list and isinstance(answer, asyncio.Future | Promise):
                         return PendingAnswer(self, row, ctx, answer)
                     return self._answered(row, ctx, answer)
             request, _ = row.decode(frame, position, version)

@@ -19,6 +19,7 @@ from pykbroker.api.produce_in_transaction import Unverified, Verified, is_transa
 from pykbroker.coordinator.later import settle
 from pykbroker.metadata.names import INTERNAL_TOPICS
 from pykbroker.net.connection import CloseConnection, Connection
+from pykbroker.net.promise import Promise
 from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker_log.results import AppendInfo
@@ -67,7 +68,7 @@ _Waiting = list[tuple[Partition, int, PartitionProduceResponse]]
 
 def handle_frame(
     ctx: RequestContext, frame: memoryview, position: int
-) -> list[bytes | bytearray | memoryview] | ProduceResponse | asyncio.Future[Any] | None:
+) -> list[bytes | bytearray | memoryview] | ProduceResponse | Promise | None:
     """A request for one partition, without building messages when all goes well; None: `handle` decides.
 
     No append was tried when it returns None, so that what is unusual about a request is judged in one place only.
@@ -121,28 +122,31 @@ def handle_frame(
 
 def _when_flushed(
     ctx: RequestContext, partition: Partition, topic: bytes | str, info: AppendInfo, acks: int, timeout_ms: int
-) -> asyncio.Future[Any]:
+) -> Promise:
     """The answer of `handle_frame` that a flush is owed before. As in Apache Kafka that may take its time, and the
     request's timeout begins behind it."""
-    future: asyncio.Future[Any] = ctx.broker.runtime.loop.create_future()
+    promise = Promise()
 
     def flushed(code: ErrorCode) -> None:
-        if future.done():
-            return
         if not code and (acks != -1 or partition.high_watermark > info.last_offset):
             place = topic, partition.index
             times = info.first_offset, info.log_append_time_ms, info.log_start_offset
-            future.set_result([produce_single.encode_answer(ctx.correlation_id, *place, *times)])
+            promise.set_result([produce_single.encode_answer(ctx.correlation_id, *place, *times)])
             return
-        # The partition was taken away, or has got another replica to wait for.
         answer = _answer(partition.index, info)
         named = {"topic_id": topic} if type(topic) is bytes else {"name": topic}
         response = ProduceResponse(responses=[TopicProduceResponse(partition_responses=[answer], **named)])
-        wait = _Wait(ctx, acks, timeout_ms, response, [(partition, info.last_offset, answer)], future)
-        wait.begin() if not code else wait.finish(partition, answer, code)
+        if code:
+            # The partition was taken away.
+            _fail(answer, KafkaError(code))
+            promise.set_result(_with_endpoints(ctx, response))
+            return
+        # It has got another replica to wait for.
+        wait = _Wait(ctx, acks, timeout_ms, response, [(partition, info.last_offset, answer)])
+        wait.begin().add_done_callback(lambda done: None if done.cancelled() else promise.set_result(done.result()))
 
     partition.when_flushed(info.last_offset + 1, flushed)
-    return future
+    return promise
 
 
 def handle(ctx: RequestContext, request: ProduceRequest) -> Any:
@@ -360,7 +364,6 @@ class _Wait:
         timeout_ms: int,
         response: ProduceResponse,
         waiting: _Waiting,
-        future: asyncio.Future[Any] | None = None,
     ) -> None:
         self._ctx = ctx
         self._acks = acks
@@ -368,11 +371,11 @@ class _Wait:
         self._response = response
         self._waiting = waiting
         self._loop = ctx.broker.runtime.loop
-        self._future = future if future is not None else self._loop.create_future()
+        self._future: asyncio.Future[ProduceResponse] = self._loop.create_future()
         self._unflushed = len(waiting)
         self._open = {id(answer): answer for _, _, answer in waiting}
 
-    def begin(self) -> asyncio.Future[Any]:
+    def begin(self) -> asyncio.Future[ProduceResponse]:
         for partition, last, answer in self._waiting:
             partition.when_flushed(last + 1, functools.partial(self._flushed, partition, answer))
         return self._future

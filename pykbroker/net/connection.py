@@ -22,8 +22,9 @@ import socket
 from collections.abc import Callable
 from enum import Enum
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
+from pykbroker.net.promise import Promise
 from pykbroker.net.replies import Buffers, Replies, Slot
 from pykbroker.net.sending import JOIN_BYTES, Piece, Sender, has_region
 from pykbroker_log.os_disk.files import SENDS_FILES
@@ -62,10 +63,15 @@ class State(Enum):
     CLOSED = 4
 
 
+#: What will be there when an answer is.
+Later: TypeAlias = "asyncio.Future[Any] | Promise"
+
+
 class Pending(Protocol):
     """An answer that is not there yet."""
 
-    future: asyncio.Future[Any]
+    @property
+    def future(self) -> Later: ...
 
     def encode(self, result: Any) -> Buffers:
         """The bytes of the answer."""
@@ -122,7 +128,7 @@ class Connection(asyncio.BufferedProtocol):
         self._own_filled = 0
         self._frame_started = 0.0
         self._replies = Replies()
-        self._pending: dict[asyncio.Future[Any], tuple[Slot, Pending]] = {}
+        self._pending: dict[Later, tuple[Slot, Pending]] = {}
         self._reading_paused = False
         self._writing_paused = False
         self._muted = 0
@@ -334,7 +340,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pending[future] = (self._replies.open(), pending)
         future.add_done_callback(self._finished)
 
-    def _finished(self, future: asyncio.Future[Any]) -> None:
+    def _finished(self, future: Later) -> None:
         entry = self._pending.pop(future, None)
         if entry is None or self.state is State.CLOSED:
             if not future.cancelled():
@@ -353,7 +359,10 @@ class Connection(asyncio.BufferedProtocol):
             logger.exception("Connection from %s: a handler failed", self)
             self.close("internal error")
             return
-        if not self._flush_scheduled:
+        if len(self._replies) == 1 and not self._reading_paused:
+            # No other can be finished in this turn of the loop, and no request waits to be dispatched.
+            self._flush()
+        elif not self._flush_scheduled:
             # One write for all answers that are finished in this turn of the loop.
             self._flush_scheduled = True
             self.listener.loop.call_soon(self._flush)
