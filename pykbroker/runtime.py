@@ -12,15 +12,17 @@ import os
 import random
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from pykbroker.workers import Job, Workers
-    from pykbroker_log.disk import Disk
+    from pykbroker_log.disk import Disk, File, Fsyncs
 
 T = TypeVar("T")
+#: Called on the loop, with what was raised.
+Ended = Callable[["BaseException | None"], None]
 
 
 class Runtime(Protocol):
@@ -36,6 +38,10 @@ class Runtime(Protocol):
 
     def run_blocking(self, function: Callable[..., T], *args: object) -> asyncio.Future[T]:
         """Run a call that blocks but releases the GIL (fsync, cold read, one-shot compression) off the loop."""
+        ...
+
+    def fsync(self, files: Sequence[File], ended: Ended) -> None:
+        """Make files of `disk` durable off the loop, as `Disk.fsync_files`."""
         ...
 
     def run_apart(
@@ -63,6 +69,16 @@ class Runtime(Protocol):
     ) -> asyncio.Future[tuple[asyncio.BaseTransport, asyncio.BaseProtocol]]:
         """Open a client connection. Raises OSError."""
         ...
+
+
+def when_done(future: asyncio.Future[Any], ended: Ended) -> None:
+    """Nothing is told when it is cancelled: the node stops."""
+
+    def tell(done: asyncio.Future[Any]) -> None:
+        if not done.cancelled():
+            ended(done.exception())
+
+    future.add_done_callback(tell)
 
 
 class ListeningSocket(Protocol):
@@ -147,6 +163,42 @@ def _bind(host: str, port: int, backlog: int) -> list[socket.socket]:
     raise AssertionError("unreachable")
 
 
+class _Fsyncs:
+    """Fsyncs in the kernel, a batch at a time, with the loop to look when they have ended."""
+
+    def __init__(self, runtime: OsRuntime, fsyncs: Fsyncs, idle: list[_Fsyncs]) -> None:
+        self._runtime = runtime
+        self._fsyncs = fsyncs
+        self._idle = idle
+        self._ended: Ended | None = None
+        runtime.loop.add_reader(fsyncs.fileno(), self._look)
+
+    def begin(self, files: Sequence[File], ended: Ended) -> bool:
+        self._ended = ended
+        return self._fsyncs.begin(files)
+
+    def _look(self) -> None:
+        error: OSError | None = None
+        left: Sequence[File] | None = ()
+        try:
+            left = self._fsyncs.ended()
+        except OSError as failure:
+            error = failure
+        if left is None:
+            return
+        ended = self._ended
+        assert ended is not None
+        self._idle.append(self)
+        if left:
+            when_done(self._runtime.run_blocking(self._runtime.disk.fsync_files, left), ended)
+        else:
+            ended(error)
+
+    def close(self) -> None:
+        self._runtime.loop.remove_reader(self._fsyncs.fileno())
+        self._fsyncs.close()
+
+
 class OsRuntime:
     """Real time, real threads, real files, real sockets."""
 
@@ -157,6 +209,8 @@ class OsRuntime:
         self.disk: Disk = disk if disk is not None else OsDisk()
         self.random = random.Random()
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="pykbroker-blocking")
+        self._fsyncs: list[_Fsyncs] = []
+        self._idle_fsyncs: list[_Fsyncs] = []
         self._workers: Workers | None = None
         #: what `keep` does; only a process that is nothing but a node may touch its collector (cli/start.py)
         self.on_keep: Callable[[], None] = lambda: None
@@ -166,6 +220,22 @@ class OsRuntime:
 
     def run_blocking(self, function: Callable[..., T], *args: object) -> asyncio.Future[T]:
         return self.loop.run_in_executor(self._threads, function, *args)
+
+    def fsync(self, files: Sequence[File], ended: Ended) -> None:
+        batch = self._take_fsyncs()
+        if batch is None or not batch.begin(files, ended):
+            if batch is not None:
+                self._idle_fsyncs.append(batch)
+            when_done(self.run_blocking(self.disk.fsync_files, files), ended)
+
+    def _take_fsyncs(self) -> _Fsyncs | None:
+        if self._idle_fsyncs:
+            return self._idle_fsyncs.pop()
+        fsyncs = self.disk.fsyncs()
+        if fsyncs is None:
+            return None
+        self._fsyncs.append(_Fsyncs(self, fsyncs, self._idle_fsyncs))
+        return self._fsyncs[-1]
 
     def run_apart(
         self,
@@ -205,4 +275,6 @@ class OsRuntime:
     def close(self) -> None:
         if self._workers is not None:
             self._workers.close()
+        for fsyncs in self._fsyncs:
+            fsyncs.close()
         self._threads.shutdown(wait=True, cancel_futures=True)

@@ -77,6 +77,25 @@ class Lock(Protocol):
     def release(self) -> None: ...
 
 
+class Fsyncs(Protocol):
+    """Fsyncs of files that no thread waits for, a batch at a time. On one thread."""
+
+    def fileno(self) -> int:
+        """Becomes readable when one of them has ended."""
+        ...
+
+    def begin(self, files: Sequence[File]) -> bool:
+        """The next batch. False: nothing was begun, and `Disk.fsync_files` has to do it."""
+        ...
+
+    def ended(self) -> Sequence[File] | None:
+        """For whoever found it readable. None: the batch goes on. Otherwise it is over, and all but these files are
+        durable or were closed; these were not tried. Raises the OSError of one that failed, when all have ended."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class Disk(Protocol):
     def without_waiting(self) -> AbstractContextManager[None]: ...
 
@@ -111,6 +130,10 @@ class Disk(Protocol):
     def fsync_files(self, files: Sequence[File]) -> None:
         """Fsync files that this disk has opened, together where the system can; those that are closed are left out.
         Raises the OSError of one that failed, when all have ended."""
+        ...
+
+    def fsyncs(self) -> Fsyncs | None:
+        """None where the system has no such thing."""
         ...
 
     def usage(self, path: str) -> tuple[int, int]: ...

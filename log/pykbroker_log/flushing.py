@@ -1,7 +1,8 @@
 """How much of a log is durable, and the passes that make more of it durable.
 
 A pass (`Flush`) has three steps: `PartitionLog.begin_flush` collects what has to be fsynced, on the thread that
-appends; `sync` does it, for the passes of many logs at once and on any thread; `LogFiles.end_flush` lets it count.
+appends; `sync` does it, for the passes of many logs at once and on any thread, or whoever can fsync open files
+otherwise does (`only_files`); `LogFiles.end_flush` lets it count.
 Responsible for: the recovery point, what a pass covers, the order of its calls. Not responsible for when a log is
 flushed, or on which thread (the caller).
 
@@ -80,6 +81,13 @@ class Flushing:
         self._bound = min(self.recovery_point, offset)
         self.generation += 1
         self._reached = (self.generation, self._bound)
+
+
+def only_files(flushes: Sequence[Flush]) -> list[File] | None:
+    """What the passes have to fsync, if it is nothing but files that are open."""
+    if any(flush.paths or flush.folders for flush in flushes):
+        return None
+    return [file for flush in flushes for file in flush.files]
 
 
 def sync(disk: Disk, log_dir: str, flushes: Sequence[Flush]) -> None:

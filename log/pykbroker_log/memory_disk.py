@@ -363,6 +363,9 @@ class MemoryDisk:
         if failed is not None:
             raise failed
 
+    def fsyncs(self) -> None:
+        return None
+
     def lock(self, path: str) -> MemoryLock:
         if path in self._locks:
             raise BlockingIOError(errno.EAGAIN, "locked by this process", path)

@@ -1,7 +1,7 @@
 """Rounds of fsync: whoever wants a log durable waits for the next one, and all who wait for it share it.
 
 One lane per log directory for flushes that requests wait for, and one for those that nobody does (a segment that ended,
-flush.ms), which may take long. While the round of a lane is on its thread the wants of others collect, and are the next
+flush.ms), which may take long. While the round of a lane is under way the wants of others collect, and are the next
 round. Responsible for rounds, and for telling one place when a directory's disk fails. Not responsible for when a
 log is to be flushed (partition.py, upkeep.py) nor for what has to be fsynced (log/flushing.py).
 
@@ -17,14 +17,14 @@ Invariants:
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from pykbroker.runtime import when_done
 from pykbroker_log.disk import parent_of
-from pykbroker_log.flushing import Flush, sync
+from pykbroker_log.flushing import Flush, only_files, sync
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.errors import KafkaError
@@ -52,7 +52,7 @@ class _Lane:
     def __init__(self, log_dir: str) -> None:
         self.log_dir = log_dir
         self.waiting: dict[PartitionLog, Then | None] = {}
-        #: a round is on its thread
+        #: a round is under way
         self.running = False
         self.scheduled = False
 
@@ -100,18 +100,18 @@ class Flusher:
         lane.running = True
         self._in_round.update(each.log for each in passes)
         flushes = [each.flush for each in passes]
-        begin = self._runtime.loop.time()
-        future = self._runtime.run_blocking(sync, self._runtime.disk, lane.log_dir, flushes)
-        future.add_done_callback(partial(self._ended, lane, passes, begin))
+        ended = partial(self._ended, lane, passes, self._runtime.loop.time())
+        files = only_files(flushes)
+        if files is not None:
+            self._runtime.fsync(files, ended)
+        else:
+            when_done(self._runtime.run_blocking(sync, self._runtime.disk, lane.log_dir, flushes), ended)
 
-    def _ended(self, lane: _Lane, passes: list[_Pass], begin: float, done: asyncio.Future[None]) -> None:
+    def _ended(self, lane: _Lane, passes: list[_Pass], begin: float, error: BaseException | None) -> None:
         lane.running = False
         self._in_round.difference_update(each.log for each in passes)
-        if done.cancelled():
-            return
         self._flushes.value += len(passes)
         self._time_ms.value += round((self._runtime.loop.time() - begin) * 1000)
-        error = done.exception()
         if error is not None:
             self._end_badly(lane, passes, error)
             return

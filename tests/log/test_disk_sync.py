@@ -1,16 +1,17 @@
-"""Fsync of many files at once on the real disk: each has its result, whatever the kernel offers."""
+"""Fsync of many files at once on the real disk, waited for or not: each has its result, whatever the kernel offers."""
 
 from __future__ import annotations
 
 import errno
 import os
 import pathlib
+import select
 import threading
 from collections.abc import Sequence
 
 import pytest
 
-from pykbroker_log.disk import File
+from pykbroker_log.disk import File, Fsyncs
 from pykbroker_log.os_disk import disk_sync
 from pykbroker_log.os_disk.disk import OsDisk
 
@@ -127,3 +128,129 @@ def test_the_kernel_fsyncs_together_here(tmp_path: pathlib.Path) -> None:
     assert context.fsync([descriptors[0], 10_000]) in ([0, -1], [0, errno.EBADF])
     for descriptor in descriptors:
         os.close(descriptor)
+
+
+def background(disk: OsDisk) -> Fsyncs:
+    fsyncs = disk.fsyncs()
+    if fsyncs is None:
+        pytest.skip("no asynchronous I/O here")
+    return fsyncs
+
+
+def wait_for(fsyncs: Fsyncs) -> list[File]:
+    """As a loop does that watches the descriptor. What was not tried."""
+    while True:
+        readable, _, _ = select.select([fsyncs.fileno()], [], [], 30)
+        assert readable
+        left = fsyncs.ended()
+        if left is not None:
+            return list(left)
+
+
+def is_readable(fsyncs: Fsyncs) -> bool:
+    return bool(select.select([fsyncs.fileno()], [], [], 0)[0])
+
+
+@pytest.mark.parametrize("count", [1, 2, disk_sync.MAX_FILES])
+def test_nobody_has_to_wait_for_an_fsync(tmp_path: pathlib.Path, count: int) -> None:
+    disk = OsDisk(max_open_files=20)
+    files = some_files(disk, tmp_path, count)
+    fsyncs = background(disk)
+    for _ in range(3):
+        assert fsyncs.begin(files)
+        assert wait_for(fsyncs) == []
+        assert fsyncs.ended() is None
+        assert not is_readable(fsyncs)
+    fsyncs.close()
+
+
+def test_closed_files_are_left_out_of_a_batch(tmp_path: pathlib.Path) -> None:
+    disk = OsDisk()
+    files = some_files(disk, tmp_path, 3)
+    fsyncs = background(disk)
+    files[1].close()
+    assert fsyncs.begin(files)
+    # The kernel keeps what it was given, whatever becomes of the descriptor.
+    files[0].close()
+    assert wait_for(fsyncs) == []
+    files[2].close()
+    assert not fsyncs.begin(files)
+
+
+def test_what_a_batch_cannot_be_is_for_who_waits(tmp_path: pathlib.Path) -> None:
+    """Too many files; one that vanished, which then is an error."""
+    disk = OsDisk()
+    files = some_files(disk, tmp_path, disk_sync.MAX_FILES + 1)
+    fsyncs = background(disk)
+    assert not fsyncs.begin(files)
+    small = OsDisk(max_open_files=20)
+    vanishing = some_files(small, tmp_path, 60)
+    for path in tmp_path.iterdir():
+        path.unlink()
+    assert not background(small).begin(vanishing)
+    with pytest.raises(FileNotFoundError):
+        small.fsync_files(vanishing)
+
+
+@pytest.mark.parametrize("results", [[0, errno.EIO, 0], [-1, errno.EIO, -1]])
+def test_the_one_of_a_batch_that_failed_is_named(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, results: list[int]
+) -> None:
+    disk = OsDisk()
+    files = some_files(disk, tmp_path, 3)
+    fsyncs = background(disk)
+    assert fsyncs.begin(files)
+    monkeypatch.setattr(disk_sync.Context, "collect", lambda context, *, wait: results)
+    with pytest.raises(OSError) as error:
+        wait_for(fsyncs)
+    assert (error.value.errno, error.value.filename) == (errno.EIO, f"{tmp_path}/1")
+
+
+def test_what_the_kernel_does_not_take_of_a_batch_is_told(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = OsDisk()
+    files = some_files(disk, tmp_path, 3)
+    fsyncs = background(disk)
+    assert fsyncs.begin(files)
+    monkeypatch.setattr(disk_sync.Context, "collect", lambda context, *, wait: [0, -1, -1])
+    assert wait_for(fsyncs) == files[1:]
+
+
+def test_a_batch_that_the_kernel_takes_none_of_was_not_begun(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = OsDisk()
+    files = some_files(disk, tmp_path, 3)
+    fsyncs = background(disk)
+
+    def refuse(*arguments: object) -> int:
+        raise OSError(errno.EINVAL, "not for this file system")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk_sync.Context, "_call", refuse)
+        assert not fsyncs.begin(files)
+    assert fsyncs.begin(files)
+    assert wait_for(fsyncs) == []
+
+
+def test_contexts_are_used_again(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel takes tens of milliseconds to take one back, and has 65,536 requests for all processes."""
+    disk = OsDisk()
+    background(disk).close()
+    made: list[object] = []
+    monkeypatch.setattr(disk_sync.Context, "__init__", lambda context: made.append(context))
+
+    def none_left(*arguments: object) -> int:
+        raise OSError(errno.EMFILE, "no descriptor")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "eventfd", none_left)
+        assert disk.fsyncs() is None
+    fsyncs = background(disk)
+    assert fsyncs.begin(some_files(disk, tmp_path, 1))
+    # Not while the kernel still uses it.
+    fsyncs.close()
+    assert not made
+    assert disk.fsyncs() is not None
+    assert len(made) == 1

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from pykbroker.quorum.channel import Peers
 from pykbroker.quorum.driver import QuorumConfig, QuorumDriver
+from pykbroker.runtime import Ended, when_done
 from pykbroker.workers import Job, finish
-from pykbroker_log.disk import Disk, parent_of
+from pykbroker_log.disk import Disk, File, parent_of
 from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_raft.node import RaftConfig
 from pykbroker_raft.storage import StorageConfig, format_voters
@@ -60,6 +61,9 @@ class InlineRuntime:
         else:
             self.held.append(run)
         return future
+
+    def fsync(self, files: Sequence[File], ended: Ended) -> None:
+        when_done(self.run_blocking(self.disk.fsync_files, files), ended)
 
     def run_apart(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from pykbroker.config.load import Config, load
@@ -13,8 +13,9 @@ from pykbroker.metadata.image import EMPTY_IMAGE, MetadataImage
 from pykbroker.metrics.registry import Metrics
 from pykbroker.replica.partition import Partition
 from pykbroker.replica.table import ReplicaTable
-from pykbroker.runtime import Runtime
+from pykbroker.runtime import Ended, Runtime, when_done
 from pykbroker.workers import Job, finish
+from pykbroker_log.disk import File
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.memory_disk import MemoryDisk
@@ -52,6 +53,9 @@ class FakeRuntime:
         except Exception as error:  # noqa: BLE001  # whatever a call raises is its result
             future.set_exception(error)
         return future
+
+    def fsync(self, files: Sequence[File], ended: Ended) -> None:
+        when_done(self.run_blocking(self.disk.fsync_files, files), ended)
 
     def run_apart(
         self,

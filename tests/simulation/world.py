@@ -15,12 +15,12 @@ import hashlib
 import random
 import selectors
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from pykbroker.runtime import ListeningSocket
+from pykbroker.runtime import Ended, ListeningSocket, when_done
 from pykbroker.workers import Job, finish
-from pykbroker_log.disk import Disk
+from pykbroker_log.disk import Disk, File
 
 T = TypeVar("T")
 
@@ -167,6 +167,9 @@ class SimRuntime:
 
         self.loop.call_later(self._latency.uniform(0, 0.004), run)
         return future
+
+    def fsync(self, files: Sequence[File], ended: Ended) -> None:
+        when_done(self.run_blocking(self.disk.fsync_files, files), ended)
 
     def run_apart(
         self,

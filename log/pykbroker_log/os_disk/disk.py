@@ -12,20 +12,14 @@ from typing import TypeAlias
 
 from pykbroker_log.disk import File, FileClosed
 from pykbroker_log.os_disk import disk_sync
-from pykbroker_log.os_disk.descriptors import Descriptor, Descriptors
+from pykbroker_log.os_disk.background import BackgroundFsyncs, take_open, untried
+from pykbroker_log.os_disk.descriptors import Descriptors
 from pykbroker_log.os_disk.files import FULL_SYNC, OsFile
 from pykbroker_log.os_disk.locks import OsLock
 from pykbroker_log.os_disk.page_cache import PageCache
 
 # Of `OsDisk.list`, mypy would think.
 Contexts: TypeAlias = list[disk_sync.Context]
-
-
-def _take_context(contexts: Contexts) -> disk_sync.Context:
-    try:
-        return contexts.pop()
-    except IndexError:
-        return disk_sync.Context()
 
 
 def _fsync_unless_closed(file: File) -> None:
@@ -41,8 +35,9 @@ class OsDisk:
     def __init__(self, *, max_open_files: int | None = None) -> None:
         self.descriptors = Descriptors(max_open_files)
         self.page_cache = PageCache()
-        # For fsyncs of many files, those that no thread uses just now; None where there is no such thing.
-        self._aio: Contexts | None = [] if FULL_SYNC is None else None
+        # For fsyncs of many files: those that nobody uses just now.
+        self._contexts: Contexts = []
+        self._has_contexts = FULL_SYNC is None
 
     def without_waiting(self) -> AbstractContextManager[None]:
         """Within it this thread's reads raise `ColdRead` instead of waiting for a device. Not to be nested."""
@@ -127,35 +122,43 @@ class OsDisk:
             self._fsync_some(files[first : first + disk_sync.MAX_FILES])
 
     def _fsync_some(self, files: Sequence[File]) -> None:
-        taken: list[tuple[OsFile, Descriptor]] = []
-        for file in files:
-            assert isinstance(file, OsFile)
-            try:
-                taken.append((file, file.take()))
-            except FileClosed:
-                continue
+        taken = take_open(files)
         results = self._fsync_at_once([descriptor.fd for _, descriptor in taken])
-        for (file, _), code in zip(taken, results, strict=True):
-            if code > 0:
-                raise OSError(code, os.strerror(code), file.path)
-        for (file, _), code in zip(taken, results, strict=True):
-            if code < 0:
-                # No fsync was tried.
-                _fsync_unless_closed(file)
+        for file in untried(taken, results):
+            _fsync_unless_closed(file)
 
     def _fsync_at_once(self, descriptors: Sequence[int], *, folders: bool = False) -> Sequence[int]:
         """As Context.fsync; where there is no such thing the kernel takes none of them."""
-        contexts = self._aio
-        if len(descriptors) > 1 and contexts is not None:
-            try:
-                # Each thread has one for itself meanwhile.
-                context = _take_context(contexts)
-                results = context.fsync(descriptors, folders=folders)
-                contexts.append(context)
-                return results
-            except disk_sync.Unavailable:
-                self._aio = None
+        if len(descriptors) > 1 and (context := self._take_context()) is not None:
+            # Each thread has one for itself meanwhile.
+            results = context.fsync(descriptors, folders=folders)
+            self._contexts.append(context)
+            return results
         return [-1] * len(descriptors)
+
+    def _take_context(self) -> disk_sync.Context | None:
+        if not self._has_contexts:
+            return None
+        try:
+            return self._contexts.pop()
+        except IndexError:
+            pass
+        try:
+            return disk_sync.Context()
+        except disk_sync.Unavailable:
+            self._has_contexts = False
+            return None
+
+    def fsyncs(self) -> BackgroundFsyncs | None:
+        context = self._take_context()
+        if context is None:
+            return None
+        try:
+            return BackgroundFsyncs(context, self._contexts)
+        except OSError:
+            # No descriptor is left just now.
+            self._contexts.append(context)
+            return None
 
     def usage(self, path: str) -> tuple[int, int]:
         stat = os.statvfs(path)

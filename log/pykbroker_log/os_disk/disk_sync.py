@@ -22,6 +22,7 @@ MAX_FILES = 128
 # io_setup, io_getevents, io_submit: libc has no functions for them.
 _NUMBERS = {"x86_64": (206, 208, 209), "aarch64": (0, 4, 2), "riscv64": (0, 4, 2)}
 _FSYNC, _FDSYNC = 2, 3
+_TELL_EVENT_FD = 1
 
 
 class Unavailable(Exception):
@@ -68,7 +69,7 @@ class Context:
     """The kernel's side of fsyncs under way; for one thread at a time. Never given back: that takes the kernel tens of
     milliseconds, and the process keeps a few."""
 
-    __slots__ = ("_id",)
+    __slots__ = ("_events", "_id", "_pointers", "_requests", "_results", "_waiting")
 
     def __init__(self) -> None:
         """Raises Unavailable."""
@@ -79,6 +80,14 @@ class Context:
             self._call(_numbers[0], ctypes.c_uint(MAX_FILES), ctypes.byref(self._id))
         except OSError as error:
             raise Unavailable from error
+        requests = (_Request * MAX_FILES)()
+        self._requests = [requests[index] for index in range(MAX_FILES)]
+        self._pointers = (ctypes.c_void_p * MAX_FILES)(*map(ctypes.addressof, self._requests))
+        self._events = (_Event * MAX_FILES)()
+        self._results: list[int] = []
+        self._waiting = 0
+        for index, request in enumerate(self._requests):
+            request.data = index
 
     @staticmethod
     def _call(number: int, *arguments: object) -> int:
@@ -89,33 +98,44 @@ class Context:
             raise OSError(code, os.strerror(code))
         return result
 
-    def fsync(self, descriptors: Sequence[int], *, folders: bool = False) -> list[int]:
-        """Fsync at most MAX_FILES of them, and wait. For each its errno, 0 if all is well; -1: the kernel did not take
-        it, nothing was tried. Of files what it takes to read them again (fdatasync); to a file system a new name in
-        one of `folders` may be no such thing."""
+    def begin(self, descriptors: Sequence[int], *, folders: bool = False, event_fd: int | None = None) -> bool:
+        """Begin to fsync at most MAX_FILES; False: the kernel took none. Of files what it takes to read them again
+        (fdatasync); to a file system a new name in one of `folders` may be no such thing. `event_fd` is told of each
+        that has ended. Nothing may be under way."""
         assert _numbers is not None
-        count = len(descriptors)
-        requests = (_Request * count)()
-        pointers = (ctypes.c_void_p * count)()
-        for index, descriptor in enumerate(descriptors):
-            request = requests[index]
-            request.data, request.fd = index, descriptor
+        assert not self._waiting
+        for request, descriptor in zip(self._requests, descriptors, strict=False):
+            request.fd = descriptor
             request.opcode = _FSYNC if folders else _FDSYNC
-            pointers[index] = ctypes.addressof(request)
-        results = [-1] * count
+            request.more_flags = 0 if event_fd is None else _TELL_EVENT_FD
+            request.event_fd = event_fd or 0
+        count = len(descriptors)
+        self._results = [-1] * count
         try:
-            waiting = self._call(_numbers[2], self._id, ctypes.c_long(count), pointers)
+            self._waiting = self._call(_numbers[2], self._id, ctypes.c_long(count), self._pointers)
         except OSError:
-            return results
-        events = (_Event * count)()
-        while waiting:
+            return False
+        return self._waiting > 0
+
+    def collect(self, *, wait: bool) -> list[int] | None:
+        """None while some go on, unless `wait`. Then for each its errno, 0 if all is well; -1: the kernel did not take
+        it, nothing was tried."""
+        assert _numbers is not None
+        while self._waiting:
+            waiting = ctypes.c_long(self._waiting)
+            least = waiting if wait else ctypes.c_long(0)
             try:
-                got = self._call(
-                    _numbers[1], self._id, ctypes.c_long(waiting), ctypes.c_long(waiting), ctypes.byref(events), None
-                )
+                got = self._call(_numbers[1], self._id, least, waiting, ctypes.byref(self._events), None)
             except InterruptedError:
                 continue
-            for index in range(got):
-                results[events[index].data] = -events[index].result
-            waiting -= got
-        return results
+            for event in self._events[:got]:
+                self._results[event.data] = -event.result
+            self._waiting -= got
+            if self._waiting and not wait:
+                return None
+        return self._results
+
+    def fsync(self, descriptors: Sequence[int], *, folders: bool = False) -> list[int]:
+        """`begin`, and wait for what `collect` returns."""
+        self.begin(descriptors, folders=folders)
+        return self.collect(wait=True) or []
