@@ -479,6 +479,7 @@ class Node:
         if broker is not None:
             # Its workers are gone when the directories are closed, several turns from here.
             broker.replicas.stop()
+            await broker.replicas.recovery.ended()
             await broker.replicas.moves.close()
             broker.transactions.close()
             broker.groups.close()

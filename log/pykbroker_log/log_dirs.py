@@ -19,6 +19,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable, Mapping, Set
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pykbroker_log import names
@@ -305,24 +306,33 @@ class LogDir:
         *,
         producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS,
     ) -> PartitionLog:
-        """The partition's log, created when absent, recovered when the last stop was not clean."""
+        """The partition's log, created when absent, recovered when the last stop was not clean. What could not be made
+        as a whole leaves no folder."""
         key = (topic, partition)
-        name = names.partition_dir(topic, partition)
-        log = PartitionLog.open(
-            self.disk,
-            f"{self.path}/{name}",
-            topic=topic,
-            partition=partition,
-            topic_id=topic_id,
-            config=config,
-            now_ms=now_ms,
-            clean=key not in self._unrecovered,
-            recovery_point=self._recovery_points.get(key, 0),
-            log_start_offset=self._log_starts.get(key, 0),
-            high_watermark=self._high_watermarks.get(key, 0),
-            dense=self._is_dense(key, config),
-            producer_id_expiration_ms=producer_id_expiration_ms,
-        )
+        path = f"{self.path}/{names.partition_dir(topic, partition)}"
+        is_made = key not in self._folders and not self.disk.exists(path)
+        try:
+            log = PartitionLog.open(
+                self.disk,
+                path,
+                topic=topic,
+                partition=partition,
+                topic_id=topic_id,
+                config=config,
+                now_ms=now_ms,
+                clean=key not in self._unrecovered,
+                recovery_point=self._recovery_points.get(key, 0),
+                log_start_offset=self._log_starts.get(key, 0),
+                high_watermark=self._high_watermarks.get(key, 0),
+                dense=self._is_dense(key, config),
+                producer_id_expiration_ms=producer_id_expiration_ms,
+            )
+        except StorageError:
+            if is_made:
+                # Or there might be two of them when it is made in another directory.
+                with suppress(OSError):
+                    remove_tree(self.disk, path)
+            raise
         self._adopt(log)
         return log
 

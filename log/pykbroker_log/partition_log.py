@@ -22,7 +22,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from pykbroker_log import rolling
-from pykbroker_log.disk import Buffer, Disk
+from pykbroker_log.disk import Buffer, ColdRead, Disk
 from pykbroker_log.earlier_batches import repeated
 from pykbroker_log.epochs import LeaderEpochs
 from pykbroker_log.flushing import Flush, Flushing, sync
@@ -33,7 +33,7 @@ from pykbroker_log.producers import DEFAULT_EXPIRATION_MS, ProducerStates, marke
 from pykbroker_log.reading import Bounds, read_batches
 from pykbroker_log.replacement import Replacement
 from pykbroker_log.results import AppendInfo, ReadResult
-from pykbroker_log.retention import breached
+from pykbroker_log.retention import Breach, breached
 from pykbroker_log.segment import Mark, Segment
 from pykbroker_log.side_files import InconsistentTopicId
 from pykbroker_log.stopping import close_together
@@ -479,21 +479,15 @@ class PartitionLog:
         self.producers.on_log_start(offset)
         logger.info("%s: incremented log start offset to %d due to %s", self.name, offset, reason)
 
-    def retire(self, now_ms: int) -> int:
+    def retire(self, now_ms: int, *, wait: bool = True) -> int:
         """Let what retention no longer keeps leave the log; returns how many segments. Their files go with `purge`.
-        Raises StorageError."""
+        Raises StorageError; ColdRead unless `wait`, and nothing has changed then."""
         files = self.files
         if not files.is_sound:
             return 0
         with files.guarded():
-            found = breached(
-                files.segments,
-                config=self.config,
-                now_ms=now_ms,
-                log_start_offset=self.log_start_offset,
-                log_end_offset=self.log_end_offset,
-                high_watermark=self.high_watermark,
-            )
+            with nullcontext() if wait else self.disk.without_waiting():
+                found = self._breached(now_ms)
             if not found:
                 return 0
             for segment, reason in found:
@@ -508,6 +502,19 @@ class PartitionLog:
             self.local_log_start_offset = max(self.local_log_start_offset, start)
             files.retire(count)
             return count
+
+    def _breached(self, now_ms: int) -> list[Breach]:
+        try:
+            return breached(
+                self.files.segments,
+                config=self.config,
+                now_ms=now_ms,
+                log_start_offset=self.log_start_offset,
+                log_end_offset=self.log_end_offset,
+                high_watermark=self.high_watermark,
+            )
+        except ColdRead as cold:
+            raise self.files.segments.cold_times(cold) from None
 
     def purge(self, now_ms: int, *, one_by_one: bool = False) -> list[str]:
         """Take the names of retired segments away once the log start is durable; `one_by_one`: it cannot be made so.

@@ -178,12 +178,15 @@ class Segments(list[Segment]):
         return None
 
     def _look_up_timestamps(self) -> None:
-        """Where those of many segments are not in memory, they are brought there together."""
         try:
             for segment in self:
                 _ = segment.max_timestamp
         except ColdRead as cold:
-            raise ColdRead(_TimeIndexes(list(self)), cold.offset, cold.length) from None
+            raise self.cold_times(cold) from None
+
+    def cold_times(self, cold: ColdRead) -> ColdRead:
+        """One segment's timestamps are not in memory: those of all others are brought there with them."""
+        return ColdRead(_TimeIndexes(list(self)), cold.offset, cold.length)
 
     def newest(self) -> tuple[int, int, int] | None:
         """(offset, timestamp, leader epoch) of the first record with the largest timestamp."""

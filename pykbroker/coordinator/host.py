@@ -14,6 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from pykbroker.coordinator.result import Record, Result, TimerKey, Token
 from pykbroker.coordinator.timers import Timers
 from pykbroker.replica.partition import Partition
+from pykbroker_log.results import ReadResult
 from pykbroker_wire.errors import ErrorCode
 
 
@@ -79,6 +80,7 @@ class Host(Generic[S]):
         "load",
         "loaded_records",
         "partition",
+        "reading",
         "ready",
         "reply_timer",
         "requests",
@@ -95,7 +97,9 @@ class Host(Generic[S]):
         self.shard = shard
         #: loaded; until then `load` is what is left to do, or None when that failed
         self.ready = False
-        self.load: Iterator[None] | None = None
+        self.load: Iterator[asyncio.Future[ReadResult] | None] | None = None
+        #: what the load waits for, because it is not in memory
+        self.reading: asyncio.Future[ReadResult] | None = None
         self.timers: Timers
         #: those whose last input was refused: they are tried again, and told once
         self.failing_timers: set[TimerKey] = set()

@@ -10,6 +10,7 @@ meanwhile.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -17,10 +18,13 @@ from functools import partial
 from itertools import islice
 from typing import Generic, Protocol
 
+from pykbroker.cold_reads import ColdReads
 from pykbroker.coordinator.host import Host, S
 from pykbroker.coordinator.result import Record, Result
 from pykbroker.runtime import Runtime
-from pykbroker_log.partition_log import StorageError
+from pykbroker_log.disk import ColdRead
+from pykbroker_log.log_config import StorageError
+from pykbroker_log.results import ReadResult
 from pykbroker_wire.errors import DecodeError, KafkaError
 from pykbroker_wire.primitives import Buffer
 from pykbroker_wire.records.batch import HEADER_SIZE, BatchHeader, iter_batches
@@ -67,6 +71,7 @@ class Loading(Generic[S]):
         runtime: Runtime,
         record_format: RecordFormat,
         load_bytes: int,
+        cold_reads: ColdReads,
         *,
         bulk: Callable[[S], Bulk] | None,
         carry_out: Callable[[Host[S], Result], None],
@@ -77,6 +82,7 @@ class Loading(Generic[S]):
         self._runtime = runtime
         self._loop = runtime.loop
         self._format = record_format
+        self._cold_reads = cold_reads
         self._load_bytes = min(load_bytes, LOAD_BYTES)
         self._bulk = bulk
         self._carry_out = carry_out
@@ -104,7 +110,7 @@ class Loading(Generic[S]):
         self._is_scheduled = False
         while self._waiting and self._waiting[0].load is None:
             self._waiting.popleft()
-        if self._waiting:
+        if self._waiting and self._waiting[0].reading is None:
             others = self._loop.time() - self._last_turn
             steps = LOAD_TURN_STEPS + int(others * LOAD_STEPS_PER_SECOND)
             self.turn(self._waiting[0], min(steps, LOAD_TURN_MOST_STEPS))
@@ -113,13 +119,17 @@ class Loading(Generic[S]):
     def turn(self, host: Host[S], steps: int = LOAD_TURN_STEPS) -> None:
         """Some of it; afterwards the host is ready, or not yet, or (without `load`) never."""
         load = host.load
-        if load is None or host.partition.recovering:
+        if load is None or host.partition.recovering or host.reading is not None:
             return
         until = self._loop.time() + LOAD_TURN_SECONDS
         try:
-            for step, _ in enumerate(load, 1):
+            for step, reading in enumerate(load, 1):
                 if host.load is not load:
                     # What the shard wanted written met a disk that failed, and that was the end of the host.
+                    return
+                if reading is not None:
+                    host.reading = reading
+                    reading.add_done_callback(partial(self._read, host))
                     return
                 if step >= steps or self._loop.time() >= until:
                     return
@@ -135,6 +145,13 @@ class Loading(Generic[S]):
             host.silence()
             logger.exception("%r: cannot be loaded", host.partition)
 
+    def _read(self, host: Host[S], done: asyncio.Future[ReadResult]) -> None:
+        if not done.cancelled():
+            # An error is the load's to meet; where that is over, nobody's.
+            done.exception()
+            host.reading = None
+            self._schedule()
+
     def _log_success(self, host: Host[S]) -> None:
         skipped = f", {host.skipped_records} of types that are not served here" if host.skipped_records else ""
         # Most of the 50 partitions hold nothing: their lines would bury the others.
@@ -147,14 +164,21 @@ class Loading(Generic[S]):
             skipped,
         )
 
-    def _read_log(self, host: Host[S]) -> Iterator[None]:
-        """Replay the log to its end; yields where a pause is possible."""
+    def _read_log(self, host: Host[S]) -> Iterator[asyncio.Future[ReadResult] | None]:
+        """Replay the log to its end; yields where a pause is possible, or what has to be waited for."""
         log = host.partition.log
         offset = log.log_start_offset
         end = log.log_end_offset
         bulk = self._bulk(host.shard) if self._bulk is not None else None
         while offset < end:
-            data = log.read(offset, self._load_bytes, end).joined()
+            try:
+                found = log.read(offset, self._load_bytes, end, wait=False)
+            except ColdRead as cold:
+                again = partial(log.read, offset, self._load_bytes, end)
+                reading = self._cold_reads.retry(cold, lambda wait, again=again: again(wait=wait))  # type: ignore[misc]
+                yield reading
+                found = reading.result()
+            data = found.joined()
             if not data:
                 # A crash took what was here: there are no records up to the end.
                 break
@@ -169,16 +193,16 @@ class Loading(Generic[S]):
                     for loaded, skipped in records:
                         host.loaded_records += loaded
                         host.skipped_records += skipped
-                        yield
+                        yield None
                 offset = header.next_offset
             # Before the collector gets to see it again and again, for a tenth of a second in the end.
             self._runtime.keep()
-            yield
+            yield None
         host.written = end
         for result in host.shard.loaded(self._runtime.now_ms()):
             self._carry_out(host, result)
             self._runtime.keep()
-            yield
+            yield None
 
     def _read_batch(
         self, host: Host[S], data: bytes, position: int, header: BatchHeader, bulk: Bulk | None

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pykbroker.replica.partition import Partition
+from pykbroker.replica.upkeep import retire
 from pykbroker.workers import WorkerDied
 from pykbroker_log.cleanable import Cleanable, cleanable
 from pykbroker_log.compaction import Cleaned, CleanedSegment, CleanerMemory, CleanerStats, MapComplete, clean
@@ -261,7 +262,7 @@ class LogCleaner:
 
     async def _retire(self) -> None:
         """Retention of compacted logs: by `cleanup.policy=compact,delete`, and what lies before a log's start."""
-        await self._compacted(lambda partition, log, log_dir: _retire(log, self._runtime.now_ms()))
+        await self._compacted(lambda partition, log, log_dir: retire(self._replicas, log, self._runtime.now_ms()))
 
     async def _flush(self, log: PartitionLog) -> None:
         """What is in the log now is durable when this returns, unless the log is closed or cut."""
@@ -384,10 +385,6 @@ class _Turn:
 def _wake(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
-
-
-def _retire(log: PartitionLog, now_ms: int) -> None:
-    log.retire(now_ms)
 
 
 def _greatest(values: Any) -> int:

@@ -103,30 +103,30 @@ class Directories:
         if len(self._chosen) > MAX_CHOICES:
             del self._chosen[next(iter(self._chosen))]
 
-    def choose(self, topic: str, index: int, assigned: bytes, *, is_new: bool) -> LogDir:
-        """Where the replica is, else where it was said to be made, else where the metadata wants it, else the directory
-        with the fewest replicas.
+    def choices(self, topic: str, index: int, assigned: bytes, *, is_new: bool) -> list[LogDir]:
+        """Where the replica is, else where it was said to be made, else where the metadata wants it; else all of them,
+        those with the fewest replicas first, to be tried until it can be made in one.
 
         `is_new`: it was made in this run, so nothing of it can lie in a directory that was offline before.
         Raises KAFKA_STORAGE_ERROR.
         """
         log_dir = self.holding(topic, index)
         if log_dir is not None:
-            return log_dir
+            return [log_dir]
         online = self.online()
         if not online:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
         chosen = self._chosen.pop((topic, index), None)
         if chosen in online:
-            return chosen
+            return [chosen]
         for log_dir in online:
             if log_dir.directory_id == assigned:
-                return log_dir
+                return [log_dir]
         is_assigned = assigned > DIRECTORY_RESERVED_LAST
         if len(online) < len(self._log_dirs) and (is_assigned or not is_new):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{index}: its log directory is offline")
         free = [log_dir for log_dir in online if log_dir.path not in self.cordoned]
-        return min(free or online[:1], key=lambda log_dir: log_dir.partition_count)
+        return sorted(free or online[:1], key=lambda log_dir: log_dir.partition_count)
 
     # -- failing ------------------------------------------------------------------------------------------------------
 

@@ -50,6 +50,7 @@ class Partition:
         "_followers",
         "_log",
         "_readable",
+        "_recovered_batches",
         "_recovery",
         "_sequence",
         "fetch_waiters",
@@ -89,6 +90,8 @@ class Partition:
         self._log: PartitionLog | None = None
         # Who waits for the log while it is being recovered; None: nobody has to.
         self._recovery: list[Callable[[], None]] | None = None
+        # Of its producers, for the log when it is opened.
+        self._recovered_batches: Mapping[int, list[BatchMetadata]] | None = None
         self._followers: dict[int, int] = {}
         self._alone = False
         #: flush.messages is set, or what it demands is under way
@@ -116,6 +119,9 @@ class Partition:
             if self._recovery is not None:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self}: its log is being recovered")
             log = self._log = self.table.open_log(self)
+            if self._recovered_batches:
+                log.producers.remember(self._recovered_batches)
+                self._recovered_batches = None
             self._begin_epoch(log)
             self.configure(log.config)
             if self.promises_flush:
@@ -163,15 +169,10 @@ class Partition:
 
     def recovered(self, batches: Mapping[int, list[BatchMetadata]] | None = None) -> None:
         """The log is as a clean stop leaves one: tell who waits. `batches` of producers, which only the recovery has
-        read; without any there is no need to open the log before somebody asks for it."""
+        read, are for whoever opens it: not all in the turn in which a worker is ready with many."""
         waiting, self._recovery = self._recovery or [], None
-        if batches:
-            try:
-                self.log.producers.remember(batches)
-            except KafkaError as error:
-                logger.error("Partition %s: its log cannot be opened: %s", self, error.message)
-        else:
-            self.table.opener.add(self)
+        self._recovered_batches = batches
+        self.table.opener.add(self)
         for callback in waiting:
             callback()
 

@@ -21,10 +21,11 @@ from bisect import insort
 from collections.abc import Callable, Generator
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from pykbroker.metadata.names import INTERNAL_TOPICS
 from pykbroker.workers import WorkerDied
+from pykbroker_log.disk import Disk
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.recovery import Recovered, Unrecovered, recover, unchecked_segments
@@ -44,12 +45,15 @@ SMALL_PER_JOB = 64
 #: If there are no more than so many logs in all, each small one is recovered where it is opened: that takes less than
 #: to start a worker. With more of them the loop would wait too often for what a file system does to its journal.
 DIRECT_LOGS = 16
-#: Folders looked at in one turn.
-_LOOKS_PER_TURN = 20
+#: Folders that a thread looks at before anybody hears of the first.
+_LOOKS_AT_ONCE = 64
 #: "at least every two seconds"
 _TELL_SECONDS = 1.5
 #: A full disk may have space again.
 _RETRY_SECONDS = 10.0
+
+
+_Parts: TypeAlias = Generator[int, None, list[Recovered]]
 
 
 class _Work:
@@ -166,6 +170,8 @@ class LogRecovery:
         self._directories: dict[LogDir, _Directory] = {}
         self._gauges: list[str] = []
         self._timer: asyncio.TimerHandle | None = None
+        # What threads do, where there are no workers.
+        self._parts: set[asyncio.Future[int | list[Recovered]]] = set()
         self._begun = False
         self._few = True
         self._looking = False
@@ -195,13 +201,34 @@ class LogRecovery:
             self._runtime.loop.call_soon(self._look)
 
     def _look(self) -> None:
-        """Some folders more: how much there is to check."""
+        """Some folders more: a thread finds out how much there is to check."""
+        found = self._found[-_LOOKS_AT_ONCE:]
+        del self._found[-_LOOKS_AT_ONCE:]
+        looked_at: list[tuple[Partition, LogDir]] = []
+        folders: list[tuple[str, int]] = []
+        for partition in found:
+            if not partition.recovering:
+                continue
+            log_dir = self._table.directories.holding(partition.topic, partition.index)
+            if log_dir is None or not log_dir.is_unrecovered(partition.topic, partition.index):
+                # Its folder was another topic's of the same name, and is gone by now.
+                partition.recovered()
+                continue
+            unrecovered = self._unrecovered(partition, log_dir)
+            looked_at.append((partition, log_dir))
+            folders.append((unrecovered.path, unrecovered.recovery_point))
+        look = self._runtime.run_blocking(_unchecked, self._runtime.disk, folders)
+        look.add_done_callback(partial(self._looked, looked_at))
+
+    def _looked(
+        self, looked_at: list[tuple[Partition, LogDir]], done: asyncio.Future[list[list[int] | OSError]]
+    ) -> None:
         self._looking = False
-        if self._stopped:
+        if self._stopped or done.cancelled():
             return
-        for partition in self._found[-_LOOKS_PER_TURN:]:
-            self._look_at(partition)
-        del self._found[-_LOOKS_PER_TURN:]
+        for (partition, log_dir), segments in zip(looked_at, done.result(), strict=True):
+            if partition.recovering:
+                self._enter(partition, log_dir, segments)
         if self._found:
             self._look_soon()
             return
@@ -217,19 +244,10 @@ class LogRecovery:
         if self._timer is None and self._directories:
             self._timer = self._runtime.loop.call_later(_TELL_SECONDS, self._tell)
 
-    def _look_at(self, partition: Partition) -> None:
-        if not partition.recovering:
-            return
-        log_dir = self._table.directories.holding(partition.topic, partition.index)
-        if log_dir is None or not log_dir.is_unrecovered(partition.topic, partition.index):
-            # Its folder was another topic's of the same name, and is gone by now.
-            partition.recovered()
-            return
-        unrecovered = self._unrecovered(partition, log_dir)
-        try:
-            segments = unchecked_segments(self._runtime.disk, unrecovered.path, unrecovered.recovery_point)
-        except OSError as error:
-            self._failed(_Work(partition, log_dir, []), error)
+    def _enter(self, partition: Partition, log_dir: LogDir, segments: list[int] | OSError) -> None:
+        """Into the queue of its directory."""
+        if isinstance(segments, OSError):
+            self._failed(_Work(partition, log_dir, []), segments)
             return
         work = _Work(partition, log_dir, segments)
         if self._few and work.is_small:
@@ -306,26 +324,40 @@ class LogRecovery:
         self._fill(directory)
 
     def _here(self, directory: _Directory, slot: int, job: _Job) -> None:
-        """There is no worker: a part of it a turn."""
+        """There is no worker: a thread does it, and pauses after each part."""
         for work in job.works:
             work.checked = 0
-        steps = recover(self._runtime.disk, self._logs_of(job))
-        self._runtime.loop.call_soon(self._turn, directory, slot, job, steps)
+        self._next_part(directory, slot, job, recover(self._runtime.disk, self._logs_of(job)))
 
-    def _turn(self, directory: _Directory, slot: int, job: _Job, steps: Generator[int, None, list[Recovered]]) -> None:
-        if self._stopped:
+    def _next_part(self, directory: _Directory, slot: int, job: _Job, parts: _Parts) -> None:
+        part = self._runtime.run_blocking(_part, parts)
+        self._parts.add(part)
+        part.add_done_callback(partial(self._part_done, directory, slot, job, parts))
+
+    def _part_done(
+        self,
+        directory: _Directory,
+        slot: int,
+        job: _Job,
+        parts: _Parts,
+        part: asyncio.Future[int | list[Recovered]],
+    ) -> None:
+        self._parts.discard(part)
+        if self._stopped or part.cancelled():
+            parts.close()
             return
-        try:
-            if all(work.partition.recovering for work in job.works):
-                job.progressed(next(steps))
-                self._runtime.loop.call_soon(self._turn, directory, slot, job, steps)
-                return
-            steps.close()
-            self._take_back(directory, job)
-        except StopIteration as end:
-            self._job_done(job, end.value)
-        except Exception as error:  # noqa: BLE001  # as if it came from a worker
+        error = part.exception()
+        if error is not None:
             self._job_failed(directory, job, error)
+        elif isinstance(found := part.result(), list):
+            self._job_done(job, found)
+        elif all(work.partition.recovering for work in job.works):
+            job.progressed(found)
+            self._next_part(directory, slot, job, parts)
+            return
+        else:
+            parts.close()
+            self._take_back(directory, job)
         del directory.running[slot]
         self._fill(directory)
 
@@ -394,13 +426,17 @@ class LogRecovery:
 
     def stop(self) -> None:
         """The node stops. What is not recovered yet is so by the next start. A few turns of the loop later no worker
-        touches a log any more."""
+        touches a log any more, and no thread after `ended`."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
         for directory in self._directories.values():
             for job in directory.running.values():
                 job.cancel()
+
+    async def ended(self) -> None:
+        """After `stop`."""
+        await asyncio.gather(*self._parts, return_exceptions=True)
 
     # -- telling ------------------------------------------------------------------------------------------------------
 
@@ -444,6 +480,26 @@ class LogRecovery:
         for name in self._gauges:
             self._metrics.remove(name)
         self._gauges.clear()
+
+
+def _unchecked(disk: Disk, folders: list[tuple[str, int]]) -> list[list[int] | OSError]:
+    """For a thread: `unchecked_segments` of each (path, recovery point), or why it is not known."""
+    found: list[list[int] | OSError] = []
+    for path, recovery_point in folders:
+        try:
+            found.append(unchecked_segments(disk, path, recovery_point))
+        except OSError as error:
+            found.append(error)
+    return found
+
+
+def _part(parts: _Parts) -> int | list[Recovered]:
+    """For a thread: as much as one step of the job, or its result."""
+    try:
+        return next(parts)
+    except StopIteration as end:
+        result: list[Recovered] = end.value
+        return result
 
 
 def _size(count: int) -> str:

@@ -230,25 +230,29 @@ class ReplicaTable:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition}: this node no longer has it")
         assigned = self._assigned(partition.topic, partition.index)
         try:
-            log_dir = self.directories.choose(partition.topic, partition.index, assigned, is_new=partition.is_new)
+            choices = self.directories.choices(partition.topic, partition.index, assigned, is_new=partition.is_new)
         except KafkaError:
             # It stays so until the next start.
             partition.take_offline()
             raise
-        try:
-            log = log_dir.open_log(
-                partition.topic,
-                partition.index,
-                partition.topic_id,
-                self.topic_config(partition.topic),
-                self.runtime.now_ms(),
-                producer_id_expiration_ms=self.config.int("producer.id.expiration.ms"),
-            )
-        except InconsistentTopicId as error:
-            # Metadata and folder disagree: the data is kept, and not served as something that it is not.
-            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, str(error)) from error
-        except StorageError as error:
-            raise partition.storage_failed(error) from error
+        for log_dir in choices:
+            try:
+                log = log_dir.open_log(
+                    partition.topic,
+                    partition.index,
+                    partition.topic_id,
+                    self.topic_config(partition.topic),
+                    self.runtime.now_ms(),
+                    producer_id_expiration_ms=self.config.int("producer.id.expiration.ms"),
+                )
+                break
+            except InconsistentTopicId as error:
+                # Metadata and folder disagree: the data is kept, and not served as something that it is not.
+                raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, str(error)) from error
+            except StorageError as error:
+                failure = partition.storage_failed(error)
+                if log_dir is choices[-1]:
+                    raise failure from error
         log.producers.verify = self.config.bool("transaction.partition.verification.enable")
         if log.recovery:
             # One line for each log in which there was something to check; the empty ones would bury them.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pykbroker.replica.partition import Partition
 from pykbroker_log.deletion import delete_files
-from pykbroker_log.disk import parent_of
+from pykbroker_log.disk import ColdRead, parent_of
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.partition_log import PartitionLog
@@ -164,7 +164,12 @@ class Upkeep:
         self._busy.discard(name)
 
     def _retire(self) -> None:
-        self._visit("retention", _retire_unless_compacted)
+        self._visit("retention", self._retire_unless_compacted)
+
+    def _retire_unless_compacted(self, log: PartitionLog, now_ms: int) -> None:
+        # Those are the log cleaner's, also with `cleanup.policy=compact,delete`.
+        if not log.config.compact:
+            retire(self._replicas, log, now_ms)
 
     def _purge(self) -> None:
         if self._starts_wanted:
@@ -229,7 +234,19 @@ def _remove_expired(log: PartitionLog, now_ms: int) -> None:
         producers.remove_expired(now_ms)
 
 
-def _retire_unless_compacted(log: PartitionLog, now_ms: int) -> None:
-    # Those are the log cleaner's, also with `cleanup.policy=compact,delete`.
-    if not log.config.compact:
-        log.retire(now_ms)
+def retire(replicas: ReplicaTable, log: PartitionLog, now_ms: int) -> None:
+    """Let go what retention no longer keeps; later, where a thread has to read first how old it is. Raises
+    StorageError."""
+    try:
+        log.retire(now_ms, wait=False)
+    except ColdRead as cold:
+        retired = replicas.cold_reads.retry(cold, lambda wait: log.retire(now_ms, wait=wait))
+        retired.add_done_callback(partial(_retired, replicas, log))
+
+
+def _retired(replicas: ReplicaTable, log: PartitionLog, done: asyncio.Future[int]) -> None:
+    error = None if done.cancelled() else done.exception()
+    if isinstance(error, StorageError):
+        replicas.directory_failed(error)
+    elif error is not None:
+        logger.error("%s: retention failed", log.name, exc_info=error)

@@ -12,6 +12,7 @@ from typing import Any, cast
 from pykbroker.replica.partition import Partition
 from pykbroker.replica.table import ReplicaTable
 from pykbroker.runtime import Runtime
+from pykbroker_log.disk import ColdRead
 from pykbroker_log.partition_log import AppendInfo, AppendOrigin
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.batch import BatchHeader, iter_batches, stamp
@@ -104,6 +105,12 @@ class Log:
         self.batches: list[bytes] = []
         self.log_end_offset = 0
         self.reads = 0
+        #: not in memory, until somebody has loaded it
+        self.is_cold = False
+        #: reads that waited for it on the loop
+        self.waits = 0
+        #: what the next read raises
+        self.fails: Exception | None = None
 
     def append(self, batch: bytes) -> int:
         buffer = bytearray(batch)
@@ -113,8 +120,14 @@ class Log:
         self.log_end_offset = BatchHeader.parse(buffer, 0).next_offset
         return base
 
-    def read(self, offset: int, max_bytes: int, upper_offset: int) -> Any:
+    def read(self, offset: int, max_bytes: int, upper_offset: int, *, wait: bool = True) -> Any:
         self.reads += 1
+        if self.fails is not None:
+            raise self.fails
+        if self.is_cold:
+            if not wait:
+                raise ColdRead(cast(Any, self), offset, max_bytes)
+            self.waits += 1
         slices: list[bytes] = []
         for batch in self.batches:
             header = BatchHeader.parse(batch, 0)
@@ -129,6 +142,9 @@ class Log:
         result = Result()
         result.joined = lambda: b"".join(slices)  # type: ignore[attr-defined]
         return result
+
+    def load(self, offset: int, length: int) -> None:
+        raise AssertionError("the loop is not to wait")
 
     def headers(self) -> list[BatchHeader]:
         return [header for batch in self.batches for _, header in iter_batches(batch)]
@@ -258,6 +274,8 @@ class Replicas:
 
     def __init__(self, topic: str = TOPIC) -> None:
         self.topic = topic
+        #: where loading waits for what is not in memory
+        self.cold_reads: Any = None
         self.logs: dict[int, Log] = {}
         self.partitions: dict[int, FakePartition] = {}
         self.epoch = 0

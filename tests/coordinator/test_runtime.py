@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from pykbroker.cold_reads import ColdReads
 from pykbroker.coordinator.result import Record, Result, TimerKey
 from pykbroker.coordinator.runtime import CoordinatorRuntime, Operation
+from pykbroker_log.log_config import StorageError
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.primitives import Buffer
 from pykbroker_wire.records.batch import build_batch
@@ -17,7 +19,7 @@ from pykbroker_wire.records.compression import Codec
 from pykbroker_wire.records.control import end_txn_marker
 from pykbroker_wire.records.record import iter_records
 from pykbroker_wire.stored.group.group_metadata import GroupMetadataKey, GroupMetadataValue
-from tests.coordinator.fakes import TOPIC, FakePartition, Replicas, World, as_replicas, as_runtime
+from tests.coordinator.fakes import TOPIC, FakePartition, Log, Replicas, World, as_replicas, as_runtime
 
 TIMEOUT_MS = 5_000
 
@@ -312,6 +314,67 @@ def test_a_small_log_is_loaded_by_the_first_request(machine: Machine) -> None:
     machine.replicas.lose()
     machine.replicas.lead()
     assert machine.submit(read) == ["a"]
+
+
+def reload_cold(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> tuple[Log, list[asyncio.Future[None]]]:
+    """A log of three batches whose next reading waits for a device; the future of each load."""
+    partition = machine.lead()
+    for name in ("a", "b", "c"):
+        machine.submit(add(name))
+    machine.replicas.lose()
+    loads: list[asyncio.Future[None]] = []
+
+    def run_blocking(function: Any, *arguments: Any) -> asyncio.Future[None]:
+        loads.append(machine.loop.create_future())
+        loads[-1].add_done_callback(lambda done: setattr(partition.log, "is_cold", False))
+        return loads[-1]
+
+    monkeypatch.setattr(as_runtime(machine.world), "run_blocking", run_blocking, raising=False)
+    machine.replicas.cold_reads = ColdReads(as_runtime(machine.world))
+    machine.runtime._loading._cold_reads = machine.replicas.cold_reads
+    partition.log.is_cold = True
+    machine.replicas.lead()
+    return partition.log, loads
+
+
+def test_a_log_that_is_not_in_memory_is_loaded_without_waiting_for_it(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, loads = reload_cold(machine, monkeypatch)
+    machine.loop.settle()
+    assert len(loads) == 1
+    assert machine.submit(read) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert log.waits == 0
+    loads[0].set_result(None)
+    machine.loop.settle()
+    assert machine.submit(read) == ["a", "b", "c"]
+    assert log.waits == 0
+
+
+def test_a_leadership_that_is_lost_while_its_log_is_read_loads_no_more(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, loads = reload_cold(machine, monkeypatch)
+    machine.loop.settle()
+    machine.replicas.lose()
+    loads[0].set_result(None)
+    machine.loop.settle()
+    assert machine.shards[-1].names == []
+    machine.lead()
+    assert machine.submit(read) == ["a", "b", "c"]
+
+
+def test_a_log_that_cannot_be_read_is_told_as_ever(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    log, loads = reload_cold(machine, monkeypatch)
+    machine.loop.settle()
+    log.fails = StorageError("d0", OSError(5, "broken"))
+    loads[0].set_result(None)
+    machine.loop.settle()
+    assert "cannot be loaded" in caplog.text
+    assert machine.submit(read) is not None
+    assert not machine.shards[-1].is_loaded
 
 
 def test_what_was_not_committed_before_loading_is_not_shown_until_it_is(machine: Machine) -> None:

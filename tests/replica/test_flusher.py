@@ -183,9 +183,9 @@ def test_what_a_killed_process_has_left_is_readable_and_not_yet_acknowledged(wor
     Told(world.create("t"), **fields)
     again = World(disk=world.disk.power_loss(Survive.EVERYTHING))
     again.publish(*records)
-    threads = Threads(again)
     again.replicas.start()
     again.loop.settle()
+    threads = Threads(again)
     partition = again.replicas.get("t", 0)
     assert (partition.log.log_end_offset, partition.high_watermark) == (1, 1)
     assert len(threads) == 1

@@ -20,6 +20,7 @@ from pykbroker_log.log_config import StorageError
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from tests.acting import acts
+from tests.coordinator.fakes import as_loop
 from tests.replica.world import NOW_MS, World, batch, topic
 
 GAUGES = "kafka.log:type=LogManager,name=remaining"
@@ -226,6 +227,91 @@ def test_a_log_whose_worker_dies_is_recovered_here(caplog: pytest.LogCaptureFixt
     assert "large-0: its recovery is done again in this process" in caplog.text
     # Its place is free.
     assert len(workers.running) == 2
+
+
+class Threads:
+    """Calls that threads have not made yet."""
+
+    def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.world = world
+        self.calls: list[tuple[asyncio.Future[Any], Callable[[], Any]]] = []
+        monkeypatch.setattr(world.runtime, "run_blocking", self._take)
+
+    def _take(self, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = self.world.loop.create_future()
+        self.calls.append((future, partial(function, *arguments)))
+        return future
+
+    def end_one(self) -> None:
+        future, call = self.calls.pop(0)
+        try:
+            future.set_result(call())
+        except OSError as error:
+            future.set_exception(error)
+        self.world.loop.settle()
+
+
+def test_without_workers_a_thread_recovers_and_the_loop_touches_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, workers = restarted(killed())
+    threads = Threads(world, monkeypatch)
+    before = len(world.disk.calls)
+    workers.end("large-0", WorkerDied("killed"))
+    assert len(world.disk.calls) == before
+    while world.replicas.get("large", 0).recovering:
+        threads.end_one()
+    assert len(world.disk.calls) > before
+    assert use(world.replicas.get("large", 0)) == 40
+
+
+def test_a_topic_that_is_deleted_while_a_thread_recovers_it_is_not_touched_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, workers = restarted(killed())
+    threads = Threads(world, monkeypatch)
+    workers.end("large-0", WorkerDied("killed"))
+    threads.end_one()
+    world.delete("large")
+    # The part that was on its way meets a folder that is gone.
+    threads.end_one()
+    assert "large-0" not in world.folders()
+    assert not world.failures
+    # Its place is free.
+    assert len(workers.running) == 2
+
+
+def test_a_stop_waits_for_the_thread_that_recovers(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, workers = restarted(killed())
+    threads = Threads(world, monkeypatch)
+    workers.end("large-0", WorkerDied("killed"))
+    world.replicas.stop()
+    ended = asyncio.Task(world.replicas.recovery.ended(), loop=as_loop(world.loop))
+    world.loop.settle()
+    assert not ended.done()
+    threads.end_one()
+    assert ended.done()
+    assert not threads.calls
+    assert world.replicas.get("large", 0).recovering
+
+
+def test_a_thread_looks_how_much_there_is_to_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(disk=killed())
+    Workers(world)
+    for name in SIZES:
+        world.publish(*topic(name, 1, (1,)))
+    threads = Threads(world, monkeypatch)
+    world.replicas.start()
+    before = len(world.disk.calls)
+    world.loop.settle()
+    assert len(world.disk.calls) == before
+    assert world.replicas.recovery.progress() is None
+    world.delete("middle")
+    threads.end_one()
+    assert world.replicas.recovery.progress() is not None
+    assert {name: world.replicas.get(name, 0).recovering for name in ("tiny", "small", "large")} == {
+        "tiny": True,
+        "small": True,
+        "large": True,
+    }
 
 
 def test_a_disk_that_fails_takes_its_directory_offline() -> None:

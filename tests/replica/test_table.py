@@ -115,6 +115,44 @@ def test_a_failed_directory_takes_its_partitions_alone() -> None:
     assert [len(one.replicas) for one in described] == [0, 2]
 
 
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize(("operation", "file"), [("make_dir", "t-0"), ("open", "t-0/partition.metadata")])
+def test_a_replica_that_cannot_be_made_in_one_directory_is_made_in_the_next(
+    operation: str, file: str, code: int
+) -> None:
+    world = World(directories=3)
+    world.disk.fail_next(operation, code, path_contains=f"d0/{file}", count=None)
+    world.disk.fail_next(operation, code, path_contains=f"d1/{file}", count=None)
+    partition = world.create("t")
+    append(partition)
+    assert partition.log.path == "d2/t-0"
+    # No second folder for the next start to choose from.
+    assert [world.folders(f"d{number}") for number in range(3)] == [[], [], ["t-0"]]
+    # Only full is not broken.
+    assert [log_dir.path for log_dir, _ in world.failures] == (["d0", "d1"] if code == errno.EIO else [])
+
+
+def test_a_replica_that_can_be_made_nowhere_is_tried_again_when_somebody_asks() -> None:
+    world = World(directories=2)
+    world.disk.fail_next("make_dir", errno.ENOSPC, path_contains="t-0", count=None)
+    partition = world.create("t")
+    with pytest.raises(KafkaError) as caught:
+        append(partition)
+    assert caught.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    world.disk.heal()
+    append(partition)
+    assert partition.log.path == "d0/t-0"
+
+
+def test_a_replica_that_was_to_be_made_in_a_full_directory_is_made_in_no_other() -> None:
+    world = World(directories=2)
+    world.disk.fail_next("make_dir", errno.ENOSPC, path_contains="d1/t-0", count=1)
+    world.replicas.directories.prefer("t", 0, world.log_dirs[1])
+    partition = world.create("t")
+    assert partition.log_if_open is None
+    assert world.folders("d0") == world.folders("d1") == []
+
+
 def test_directories_describe_what_is_asked_for(world: World) -> None:
     world.create("t", 2)
     (described,) = world.replicas.directories.describe({("t", 1), ("t", 5), ("unknown", 0)})

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from collections.abc import Iterator
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from pykbroker.replica import upkeep
 from pykbroker.replica.partition import Partition
 from pykbroker.replica.upkeep import Upkeep
+from pykbroker_log.disk import ColdRead
+from pykbroker_log.log_config import StorageError
 from pykbroker_log.memory_disk import MemoryFile
 from pykbroker_wire.records.batch import build_batch
 from tests.acting import acts
-from tests.replica.world import NOW_MS, World, batch
+from tests.replica.world import NOW_MS, World, batch, topic
 
 SMALL: dict[str, Any] = {"internal.segment.bytes": "100", "retention.bytes": "1"}
+AGED: dict[str, Any] = {"internal.segment.bytes": "100", "retention.ms": "1000"}
 
 
 @pytest.fixture
@@ -50,6 +55,52 @@ def test_names_go_as_soon_as_the_log_start_is_noted_and_files_after_the_delay(wo
     assert files(world, ".log.deleted") == 3
     world.loop.advance(5)
     assert files(world, ".deleted") == 0
+
+
+def test_retention_does_not_wait_for_the_ages_of_segments_that_are_not_in_memory(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(world.create("t", **AGED))
+    world.log_dirs[0].close(clean=True)
+    again = World(disk=world.disk)
+    again.publish(*topic("t", 1, (1,), **AGED))
+    again.replicas.start()
+    log = again.replicas.get("t", 0).log
+    log.set_high_watermark(log.log_end_offset)
+    loads: list[asyncio.Future[None]] = []
+
+    def run_blocking(function: Any, *arguments: Any) -> asyncio.Future[None]:
+        loads.append(again.loop.create_future())
+        loads[-1].add_done_callback(lambda done: function(*arguments))
+        return loads[-1]
+
+    monkeypatch.setattr(again.runtime, "run_blocking", run_blocking)
+    again.disk.make_cold()
+    upkeep.retire(again.replicas, log, NOW_MS + 5_000)
+    assert (len(loads), log.segment_count) == (1, 4)
+    loads[0].set_result(None)
+    again.loop.settle()
+    # One load was enough for all of them. The active segment, expired too, has got a successor.
+    assert (len(loads), log.segment_count) == (1, 1)
+    assert log.log_start_offset == 4
+
+
+def test_retention_that_meets_a_broken_disk_on_its_second_look_costs_the_directory(world: World) -> None:
+    partition = world.create("t", **SMALL)
+    fill(partition)
+
+    def retire(now_ms: int, *, wait: bool = True) -> int:
+        if not wait and not failed:
+            failed.append(True)
+            raise ColdRead(world.disk.open("d0/t-0/00000000000000000000.log"), 0, 1)
+        raise StorageError("d0", OSError(errno.EIO, "broken"))
+
+    failed: list[bool] = []
+    log = cast(Any, SimpleNamespace(retire=retire, name="t-0"))
+    upkeep.retire(world.replicas, log, NOW_MS)
+    assert not world.failures
+    world.loop.settle()
+    assert [log_dir.path for log_dir, _ in world.failures] == ["d0"]
 
 
 def test_a_full_disk_is_no_reason_to_keep_what_would_make_room(world: World) -> None:
