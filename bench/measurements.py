@@ -24,6 +24,8 @@ class Figure:
     more_is_better: bool = True
     #: how many times better pykbroker must be; 0: reported only
     target: float = 0.0
+    #: what pykbroker must not exceed, whatever Apache Kafka does; 0: nothing
+    at_most: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,7 @@ def run(
                     "pykbroker": mine,
                     "ratio": ratio,
                     "target": figure.target,
+                    "at_most": figure.at_most,
                     "kafka_all": theirs,
                     "pykbroker_all": ours,
                 }
@@ -97,8 +98,10 @@ def number(value: float) -> str:
 
 
 def format_row(row: dict[str, object]) -> str:
-    target = row["target"]
+    target, at_most = row["target"], row["at_most"]
     mark = "" if not target else ("  ok" if row["ratio"] >= target else f"  MISSED (target {target}x)")  # type: ignore[operator]
+    if at_most:
+        mark += f"  {'ok' if row['pykbroker'] <= at_most else 'MISSED'} (at most {at_most} {row['unit']})"  # type: ignore[operator]
     title = f"{row['measurement']}: {row['figure']}"
     kafka, ours = number(row["kafka"]), number(row["pykbroker"])  # type: ignore[arg-type]
     return f"{title:<72} Kafka {kafka:>10}  pykbroker {ours:>10} {row['unit']:<8} {row['ratio']:.2f}x{mark}"
@@ -125,7 +128,7 @@ def main() -> int:
     parser.add_argument("--readme", action="store_true", help="write the table into README.md")
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
-    known = [*MEASUREMENTS, *GROUPS, *TRANSACTIONS, *STARTING, *DURABILITY, *READING, *COMPACTION]
+    known = [*MEASUREMENTS, *GROUPS, *TRANSACTIONS, *RETURNING, *STARTING, *DURABILITY, *READING, *COMPACTION]
     chosen = [measurement for measurement in known if re.search(options.only, measurement.title)]
     if options.list:
         for measurement in chosen:

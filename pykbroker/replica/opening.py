@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 #: Logs that are opened in one turn of the loop for requests that ask for many: a few milliseconds. A request that asks
 #: for no more than so many opens them itself.
-OPENED_PER_TURN = 8
+OPENED_PER_TURN = 4
 #: Between two logs that are opened because nobody has asked for them: clients have asked for something else.
 PAUSE_SECONDS = 0.001
 #: Of those that requests wait for: most may be open by now.

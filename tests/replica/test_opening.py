@@ -38,7 +38,9 @@ from tests.api.test_fetch import asks
 from tests.api.test_fetch import request as fetch_request
 from tests.replica.world import NOW_MS, World, batch, topic, topic_id
 
-PARTITIONS = 3 * OPENED_PER_TURN - 4
+PARTITIONS = 5 * OPENED_PER_TURN
+#: How many are open turn by turn.
+TURNS = list(range(0, PARTITIONS + 1, OPENED_PER_TURN))
 ALL = range(PARTITIONS)
 
 
@@ -87,7 +89,7 @@ def turns(world: World) -> Iterator[int]:
 def test_who_asks_many_logs_has_them_opened_some_a_turn(world: World) -> None:
     opened = world.replicas.opener.when_open(world.replicas)
     assert opened is not None
-    assert list(turns(world)) == [0, 8, 16, 20]
+    assert list(turns(world)) == TURNS
     assert opened.done()
     assert world.replicas.opener.when_open(world.replicas) is None
 
@@ -99,7 +101,7 @@ def test_who_asks_few_opens_them_himself(world: World) -> None:
 
 def test_many_who_ask_have_no_more_opened_in_a_turn_than_one(world: World) -> None:
     waiting = [world.replicas.opener.when_open(reversed(list(world.replicas))) for _ in range(5)]
-    assert list(turns(world)) == [0, 8, 16, 20]
+    assert list(turns(world)) == TURNS
     world.loop.settle()
     assert all(opened is not None and opened.done() for opened in waiting)
 
@@ -160,7 +162,7 @@ def test_what_is_not_in_memory_is_read_by_a_thread_first(world: World, monkeypat
     world.disk.make_cold()
     assert world.replicas.opener.when_open(world.replicas) is not None
     world.loop.settle()
-    assert [len(folders) for folders in cold_reads] == [8, 8, 4]
+    assert [len(folders) for folders in cold_reads] == [OPENED_PER_TURN] * 5
     assert open_in(world) == PARTITIONS
     # Nothing was left for the loop to read.
     with world.disk.without_waiting():
@@ -252,7 +254,7 @@ def test_a_request_that_names_many_logs_waits_until_they_are_open(half: Half, ha
         object.__setattr__(half.services, "markers", markers)
     answer = half.ask(handler, asked)
     assert isinstance(answer, asyncio.Future)
-    assert list(turns(half.world))[:4] == [0, 8, 16, 20]
+    assert list(turns(half.world))[: len(TURNS)] == TURNS
     half.loop.settle()
     assert codes(through_bytes(answer.result(), asked.MAX_VERSION)) == [ErrorCode.NONE] * PARTITIONS
     again = half.ask(handler, asked)
