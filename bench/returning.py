@@ -1,7 +1,7 @@
 """Coming back after SIGKILL with 2,000 logs: Produce to a healthy partition while they return.
 
-Each of the logs holds five batches of an idempotent producer, as applications leave them. After the start a new topic is
-made, and one request after the other goes to it until every one of the 2,000 partitions says where it ends: they are
+Each of the logs holds five batches of an idempotent producer, as applications leave them. After the start a new topic
+is made, and one request after the other goes to it until every one of the 2,000 partitions says where it ends: they are
 asked few at a time, so that asking is no load. Apache Kafka answers nobody before it has recovered all of its logs;
 "every partition serves" counts from the start of the process for both.
 """

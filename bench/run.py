@@ -23,6 +23,7 @@ from bench.durability import DURABILITY  # noqa: E402
 from bench.groups import GROUPS  # noqa: E402
 from bench.measurements import MEASUREMENTS, Measurement, warm_up  # noqa: E402
 from bench.reading import READING  # noqa: E402
+from bench.returning import RETURNING  # noqa: E402
 from bench.servers import KAFKA_VERSION, ROOT, ApacheKafka, Pykbroker, Server  # noqa: E402
 from bench.starting import STARTING  # noqa: E402
 from bench.transactions import TRANSACTIONS  # noqa: E402
