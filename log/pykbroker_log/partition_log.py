@@ -486,7 +486,7 @@ class PartitionLog:
         if not files.is_sound:
             return 0
         with files.guarded():
-            with nullcontext() if wait else self.disk.without_waiting():
+            with nullcontext() if wait else files.disk.without_waiting():
                 found = self._breached(now_ms)
             if not found:
                 return 0

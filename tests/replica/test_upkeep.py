@@ -77,11 +77,11 @@ def test_retention_does_not_wait_for_the_ages_of_segments_that_are_not_in_memory
     monkeypatch.setattr(again.runtime, "run_blocking", run_blocking)
     again.disk.make_cold()
     upkeep.retire(again.replicas, log, NOW_MS + 5_000)
-    assert (len(loads), log.segment_count) == (1, 4)
+    assert (len(loads), len(log.files.segments)) == (1, 4)
     loads[0].set_result(None)
     again.loop.settle()
     # One load was enough for all of them. The active segment, expired too, has got a successor.
-    assert (len(loads), log.segment_count) == (1, 1)
+    assert (len(loads), len(log.files.segments)) == (1, 1)
     assert log.log_start_offset == 4
 
 
