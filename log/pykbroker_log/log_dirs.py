@@ -499,9 +499,6 @@ class LogDir:
     def checkpoint_recovery_points(self) -> None:
         self.prepare_recovery_points()()
 
-    def checkpoint_high_watermarks(self) -> None:
-        self.prepare_high_watermarks()()
-
     def checkpoint_log_start_offsets(self) -> None:
         self.prepare_log_start_offsets()()
 

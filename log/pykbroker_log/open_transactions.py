@@ -21,15 +21,15 @@ class OpenTransactions:
     def __init__(self) -> None:
         #: -1 when everything is stable; asked at every read and every append
         self.first_unstable = -1
-        # First offset -> producer id, the oldest first. (The first item of a plain dict is found by walking over all
-        # that were deleted before it.)
-        self._undecided: OrderedDict[int, int] = OrderedDict()
+        # First offsets, the oldest first. (The first item of a plain dict is found by walking over all that were
+        # deleted before it.)
+        self._undecided: OrderedDict[int, None] = OrderedDict()
         # A heap of (first offset, offset of the marker). Those that are not on top leave it late, but on top is only
         # what counts.
         self._decided: list[tuple[int, int]] = []
 
-    def begin(self, first_offset: int, producer_id: int) -> None:
-        self._undecided[first_offset] = producer_id
+    def begin(self, first_offset: int) -> None:
+        self._undecided[first_offset] = None
         if self.first_unstable < 0:
             self.first_unstable = first_offset
 
@@ -55,10 +55,6 @@ class OpenTransactions:
         """-1 when every transaction is decided."""
         return next(iter(self._undecided), -1)
 
-    def oldest_producer(self) -> int:
-        """Whose transaction is undecided for longest; -1 when none is."""
-        return next(iter(self._undecided.values()), -1)
-
     def first_undecided_but(self, first_offset: int) -> int:
         """The first undecided transaction that does not begin at `first_offset`; -1 when there is none."""
         for offset in self._undecided:
@@ -66,9 +62,9 @@ class OpenTransactions:
                 return offset
         return -1
 
-    def load(self, undecided: Iterable[tuple[int, int]]) -> None:
-        """Replace everything by (first offset, producer id)."""
-        self._undecided = OrderedDict(sorted(undecided))
+    def load(self, undecided: Iterable[int]) -> None:
+        """Replace everything by undecided transactions with these first offsets."""
+        self._undecided = OrderedDict.fromkeys(sorted(undecided))
         self._decided.clear()
         self._look()
 

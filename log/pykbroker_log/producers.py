@@ -295,7 +295,7 @@ class ProducerStates:
             self.verifications.drop(producer_id)
             if entry.txn_first_offset < 0:
                 entry.txn_first_offset = first_offset
-                self.transactions.begin(first_offset, producer_id)
+                self.transactions.begin(first_offset)
 
     def apply_marker(self, producer_id: int, epoch: int, marker: ControlRecord, offset: int, timestamp: int) -> None:
         """An end-transaction marker is in the log."""
@@ -340,11 +340,6 @@ class ProducerStates:
     def on_log_start(self, offset: int) -> None:
         self.transactions.replicated(offset)
         self.map_end_offset = max(self.map_end_offset, offset)
-
-    def oldest_transaction_ms(self) -> int:
-        """When the producer whose transaction is open for longest wrote its last batch; -1 when none is open."""
-        entry = self.entries.get(self.transactions.oldest_producer())
-        return -1 if entry is None else entry.last_timestamp
 
     def active(self) -> list[ActiveProducer]:
         return [
@@ -411,9 +406,7 @@ class ProducerStates:
         for entry in entries:
             if not self._is_expired(entry, now_ms):
                 self.entries[entry.producer_id] = entry
-        self.transactions.load(
-            (entry.txn_first_offset, entry.producer_id) for entry in entries if entry.txn_first_offset >= 0
-        )
+        self.transactions.load(entry.txn_first_offset for entry in entries if entry.txn_first_offset >= 0)
 
 
 def _old_epoch(producer_id: int, epoch: int, entry: ProducerEntry) -> KafkaError:

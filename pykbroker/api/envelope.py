@@ -14,9 +14,10 @@ from typing import Any
 
 from pykbroker.api import TABLE, On
 from pykbroker.api.context import RequestContext
+from pykbroker.coordinator.later import judged
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker_wire.apis import APIS
-from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.headers import RequestHeader, encode_response
 from pykbroker_wire.messages.default_principal_data import DefaultPrincipalData
 from pykbroker_wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
@@ -95,24 +96,9 @@ def handle(ctx: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse | 
     result = ctx.controller.handlers[header.api_key](inner_ctx, inner)
     if not isinstance(result, asyncio.Future):
         return _wrap(inner_ctx, result)
-    answer: asyncio.Future[EnvelopeResponse] = ctx.services.runtime.loop.create_future()
-
-    def finished(future: asyncio.Future[Any]) -> None:
-        if answer.done():
-            return
-        if future.cancelled():
-            answer.cancel()
-            return
-        error = future.exception()
-        if error is None:
-            answer.set_result(_wrap(inner_ctx, future.result()))
-        elif isinstance(error, KafkaError):
-            answer.set_result(EnvelopeResponse(error_code=error.code))
-        else:
-            answer.set_exception(error)
-
-    result.add_done_callback(finished)
-    return answer
+    return judged(
+        result, lambda response: _wrap(inner_ctx, response), lambda error: EnvelopeResponse(error_code=error.code)
+    )
 
 
 def _wrap(ctx: RequestContext, response: Any) -> EnvelopeResponse:

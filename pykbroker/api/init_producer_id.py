@@ -7,14 +7,12 @@ which is not stable in 4.3 and is not served.
 
 from __future__ import annotations
 
-import asyncio
-
 from pykbroker.api.context import RequestContext
 from pykbroker.api.transaction_helpers import known_to, may_write, transactions
-from pykbroker.coordinator.later import Later, then
+from pykbroker.coordinator.later import Later, judged, then
 from pykbroker.coordinator.transaction.shard import Identity
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 _FENCED_FROM = 4
@@ -49,25 +47,12 @@ def _answer(version: int, identity: Identity) -> InitProducerIdResponse:
 def _idempotent(ctx: RequestContext) -> Later[InitProducerIdResponse]:
     taken = ctx.broker.producer_ids.take()
     if isinstance(taken, int):
-        return InitProducerIdResponse(producer_id=taken, producer_epoch=0)
-    answer: asyncio.Future[InitProducerIdResponse] = ctx.broker.runtime.loop.create_future()
+        return _fresh(taken)
+    return judged(taken, _fresh, lambda error: _error(error.code))
 
-    def arrived(future: asyncio.Future[int]) -> None:
-        if answer.done():
-            return
-        if future.cancelled():
-            answer.cancel()
-            return
-        error = future.exception()
-        if error is None:
-            answer.set_result(InitProducerIdResponse(producer_id=future.result(), producer_epoch=0))
-        elif isinstance(error, KafkaError):
-            answer.set_result(_error(error.code))
-        else:
-            answer.set_exception(error)
 
-    taken.add_done_callback(arrived)
-    return answer
+def _fresh(producer_id: int) -> InitProducerIdResponse:
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 
 def _error(code: ErrorCode) -> InitProducerIdResponse:

@@ -13,6 +13,7 @@ from pykbroker.api.context import RequestContext
 from pykbroker.api.envelope import ForwardedPeer
 from pykbroker.api.services import ControllerServices
 from pykbroker.controller.active import ActiveController
+from pykbroker.coordinator.later import judged
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
 T = TypeVar("T")
@@ -33,30 +34,13 @@ def respond(
 
     Inside an Envelope NOT_CONTROLLER stays an error: it becomes the Envelope's, and the broker tries again elsewhere.
     """
-    response: asyncio.Future[R] = future.get_loop().create_future()
 
-    def done(finished: asyncio.Future[T]) -> None:
-        if response.done():
-            return
-        if finished.cancelled():
-            response.cancel()
-            return
-        error = finished.exception()
-        try:
-            if error is None:
-                response.set_result(answer(finished.result()))
-            elif isinstance(error, KafkaError) and not _is_for_the_envelope(ctx, error):
-                response.set_result(refuse(error))
-            else:
-                response.set_exception(error)
-        except Exception as bug:  # noqa: BLE001  # dispatch logs it and closes the connection
-            response.set_exception(bug)
+    def refuse_here(error: KafkaError) -> R:
+        if _is_for_the_envelope(ctx, error):
+            raise error
+        return refuse(error)
 
-    if future.done():
-        done(future)
-    else:
-        future.add_done_callback(done)
-    return response
+    return judged(future, answer, refuse_here)
 
 
 def _is_for_the_envelope(ctx: RequestContext, error: KafkaError) -> bool:

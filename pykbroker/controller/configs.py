@@ -7,7 +7,7 @@ responsible for what a value does, nor for authorization and a broker's preproce
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -60,10 +60,21 @@ class EffectiveConfig(NamedTuple):
 def incremental_alter(
     state: ControllerState, changes: Mapping[ResourceKey, Iterable[Alteration]], validate_only: bool
 ) -> Result[dict[ResourceKey, Verdict]]:
+    def change(resource: ResourceKey) -> list[ConfigRecord] | Verdict:
+        return incremental_records(state, resource, changes[resource], new_resource=False)
+
+    return _alter(changes, change, validate_only)
+
+
+def _alter(
+    resources: Iterable[ResourceKey],
+    change: Callable[[ResourceKey], list[ConfigRecord] | Verdict],
+    validate_only: bool,
+) -> Result[dict[ResourceKey, Verdict]]:
     records = RecordList()
     verdicts: dict[ResourceKey, Verdict] = {}
-    for resource, alterations in changes.items():
-        found = incremental_records(state, resource, alterations, new_resource=False)
+    for resource in resources:
+        found = change(resource)
         if isinstance(found, Verdict):
             verdicts[resource] = found
         else:
@@ -107,18 +118,13 @@ def legacy_alter(
     state: ControllerState, changes: Mapping[ResourceKey, Mapping[str, str | None]], validate_only: bool
 ) -> Result[dict[ResourceKey, Verdict]]:
     """AlterConfigs: the request is the whole; what it does not name is removed."""
-    records = RecordList()
-    verdicts: dict[ResourceKey, Verdict] = {}
-    for resource, wanted in changes.items():
+
+    def change(resource: ResourceKey) -> list[ConfigRecord] | Verdict:
+        wanted = changes[resource]
         removed = [key for key in state.image.configs.of(*resource) if key not in wanted]
-        found = _validated(state, resource, wanted, removed, False)
-        if isinstance(found, Verdict):
-            verdicts[resource] = found
-        else:
-            records.check_room(len(found))
-            records.extend(found)
-            verdicts[resource] = OK
-    return Result(verdicts, [] if validate_only else records)
+        return _validated(state, resource, wanted, removed, False)
+
+    return _alter(changes, change, validate_only)
 
 
 def _validated(

@@ -1,7 +1,8 @@
 """Answers that are there already, or come later.
 
 Handlers return a response or a future of one; these keep that choice open when answers are changed, followed or joined.
-An answer is always an answer, its error a field of it; only `settle` passes on what was raised.
+An answer is always an answer, its error a field of it; only `settle` passes on what was raised, and `judged` makes an
+answer of it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from typing import TypeAlias, TypeVar, Union, cast
+
+from pykbroker_wire.errors import KafkaError
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -67,6 +70,34 @@ def and_then(value: Later[T], follow: Callable[[T], Later[U]]) -> Later[U]:
 
     value.add_done_callback(done)
     outer.add_done_callback(lambda future: running.cancel() if future.cancelled() else None)
+    return outer
+
+
+def judged(future: asyncio.Future[T], answer: Callable[[T], U], refuse: Callable[[KafkaError], U]) -> asyncio.Future[U]:
+    """`answer` of the result, `refuse` of a KafkaError; any other error is passed on, and what these two raise."""
+    outer: asyncio.Future[U] = future.get_loop().create_future()
+
+    def done(finished: asyncio.Future[T]) -> None:
+        if outer.done():
+            return
+        if finished.cancelled():
+            outer.cancel()
+            return
+        error = finished.exception()
+        try:
+            if error is None:
+                outer.set_result(answer(finished.result()))
+            elif isinstance(error, KafkaError):
+                outer.set_result(refuse(error))
+            else:
+                outer.set_exception(error)
+        except Exception as bug:  # noqa: BLE001  # dispatch logs it and closes the connection
+            outer.set_exception(bug)
+
+    if future.done():
+        done(future)
+    else:
+        future.add_done_callback(done)
     return outer
 
 

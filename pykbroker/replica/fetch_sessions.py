@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
-NO_SESSION = 0
 #: A session that was used this recently is not taken from a client that would get no more than its share (KIP-227).
 MIN_EVICTION_SECONDS = 120.0
 

@@ -79,7 +79,7 @@ def killed(sizes: dict[str, int] | None = None, directories: int = 1) -> MemoryD
         for number in range(count):
             partition.append(batch(b"%d" % number), required_acks=1, now_ms=NOW_MS)
     for log_dir in world.log_dirs:
-        log_dir.checkpoint_high_watermarks()
+        log_dir.prepare_high_watermarks()()
     return world.disk.power_loss(Survive.EVERYTHING)
 
 
