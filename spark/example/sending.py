@@ -1,0 +1,98 @@
+"""Writes generated records into Kafka: exact timestamps and partitions, idempotent, at a rate or as fast as it goes.
+
+A broker that is away is waited for, however long it takes: no record is given up, none is written twice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from example.records import Record
+
+#: librdkafka's largest: nothing times out.
+_FOR_EVER_MS = 2**31 - 1
+_AT_ONCE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """Where a record stands, and when the broker said so (wall clock, milliseconds)."""
+
+    record: Record
+    topic: str
+    offset: int
+    at_ms: int
+
+
+class Sender:
+    """`send` returns when everything is acknowledged; `delivered` grows meanwhile, and another thread may look.
+
+    `rate`: records a second; 0 is as fast as possible. It may be changed while it sends.
+    """
+
+    def __init__(self, bootstrap: str, *, rate: float = 0, topics: Mapping[str, str] | None = None) -> None:
+        """`topics`: what a topic is called there, where it is called otherwise."""
+        self.rate = rate
+        self.delivered: list[Delivered] = []
+        self._topics = dict(topics or {})
+        self._failure: KafkaError | None = None
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "acks": "all",
+                "message.timeout.ms": _FOR_EVER_MS,
+                "linger.ms": 5,
+                "reconnect.backoff.ms": 20,
+                "reconnect.backoff.max.ms": 200,
+                "log_level": 1,
+            }
+        )
+
+    def send(self, records: Iterable[Record]) -> None:
+        """Raises KafkaException when the broker refuses a record for good."""
+        due = time.monotonic()
+        for record in records:
+            topic = self._topics.get(record.topic, record.topic)
+            while len(self._producer) >= _AT_ONCE:
+                self._producer.poll(0.05)
+            self._producer.produce(
+                topic,
+                value=record.value,
+                key=record.key,
+                partition=record.partition,
+                timestamp=record.arrival_ms,
+                headers=list(record.headers),
+                on_delivery=self._report(record, topic),
+            )
+            self._check()
+            rate = self.rate
+            if rate:
+                # What could not be sent while the broker was away is not made up for.
+                due = max(due + 1 / rate, time.monotonic() - 0.1)
+                self._producer.poll(max(0.0, due - time.monotonic()))
+            else:
+                due = time.monotonic()
+                self._producer.poll(0)
+        while self._producer.flush(1.0):
+            self._check()
+        self._check()
+
+    def _report(self, record: Record, topic: str) -> Callable[[KafkaError | None, Message], Any]:
+        def report(error: KafkaError | None, message: Message) -> None:
+            offset = message.offset()
+            if error is not None or offset is None:
+                self._failure = error
+            else:
+                self.delivered.append(Delivered(record, topic, offset, time.time_ns() // 1_000_000))
+
+        return report
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise KafkaException(self._failure)

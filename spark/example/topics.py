@@ -1,0 +1,83 @@
+"""The example's topics in Kafka: making them, and reading one from its beginning to its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+#: The example's day is long ago; Kafka would delete its records as soon as it looks.
+_KEPT = {"retention.ms": "-1"}
+#: The newest value of each key is the answer.
+_UPSERTED = {"cleanup.policy": "compact"}
+TOPICS: Mapping[str, Mapping[str, str]] = {
+    "clicks": _KEPT,
+    "orders": _KEPT,
+    "dead-letters": _KEPT,
+    "conversions": _UPSERTED,
+    "event-windows": _UPSERTED,
+    "user-sessions": _UPSERTED,
+    "pipeline-metrics": {},
+}
+
+
+def create(bootstrap: str, partitions: int) -> None:
+    """The topics that are missing; returns when they have leaders. `partitions` is of the raw ones, others have one."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 1})
+    new = [
+        NewTopic(name, partitions if name in ("clicks", "orders") else 1, 1, config=dict(config))
+        for name, config in TOPICS.items()
+    ]
+    for made in admin.create_topics(new, operation_timeout=30).values():
+        try:
+            made.result(60)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+
+
+def read(bootstrap: str, topic: str, *, patience_s: float = 60) -> list[Message]:
+    """Everything in the topic now, partition by partition in its order. Raises TimeoutError when nothing comes."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "example-reads-and-never-commits",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "log_level": 1,
+        }
+    )
+    try:
+        partitions = consumer.list_topics(topic, timeout=patience_s).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
+        return sorted(_until_the_end(consumer, set(partitions), patience_s), key=_place)
+    finally:
+        consumer.close()
+
+
+def newest(messages: Sequence[Message]) -> dict[bytes, bytes]:
+    """What a compacted topic says: the newest value of each key, without deleted ones."""
+    values = {message.key() or b"": message.value() for message in messages}
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _until_the_end(consumer: Consumer, unread: set[int], patience_s: float) -> Iterator[Message]:
+    deadline = time.monotonic() + patience_s
+    while unread:
+        for message in consumer.consume(1000, timeout=0.2):
+            error = message.error()
+            if error is None:
+                deadline = time.monotonic() + patience_s
+                yield message
+            elif error.code() == KafkaError._PARTITION_EOF:
+                unread.discard(message.partition() or 0)
+            else:
+                raise KafkaException(error)
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"nothing came for {patience_s} s")
+
+
+def _place(message: Message) -> tuple[int, int]:
+    return message.partition() or 0, message.offset() or 0
