@@ -1,0 +1,39 @@
+"""Which small files become one. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from pipeline.lake.manifest import DataFile
+
+
+def choose(files: Iterable[DataFile], min_files: int, target_file_bytes: int) -> list[list[DataFile]]:
+    """Groups of files, each of one partition, each to be rewritten as one file.
+
+    A partition has a group when at least `min_files` of its files are below the target and the largest of the group
+    is not larger than the others together. So whatever is rewritten comes out at least twice as large: a row is
+    rewritten log2(target / size of a batch) times at most, and not again with every few batches. A group ends where
+    it reaches the target, so that one rewrite is bounded by about twice the target."""
+    small = sorted((file for file in files if file.bytes < target_file_bytes), key=lambda file: file.partition)
+    partitions = (list(group) for _, group in groupby(small, key=lambda file: file.partition))
+    return [group for partition in partitions if (group := _group(partition, min_files, target_file_bytes))]
+
+
+def _group(files: list[DataFile], min_files: int, target_file_bytes: int) -> list[DataFile]:
+    ascending = sorted(files, key=lambda file: (file.bytes, file.path))
+    total = sum(file.bytes for file in ascending)
+    while ascending and ascending[-1].bytes > total - ascending[-1].bytes:
+        total -= ascending.pop().bytes
+    if len(ascending) < max(2, min_files):
+        return []
+    return _until(ascending, target_file_bytes)
+
+
+def _until(ascending: Sequence[DataFile], target_file_bytes: int) -> list[DataFile]:
+    group: list[DataFile] = []
+    for file in ascending:
+        group.append(file)
+        if len(group) >= 2 and sum(each.bytes for each in group) >= target_file_bytes:
+            break
+    return group
