@@ -17,6 +17,7 @@ from pipeline import config as configuration
 from pipeline import session
 from pipeline.config import Config
 from pipeline.errors import PipelineError
+from pipeline.lake import Lake
 from pipeline.sinks import Trigger
 
 if TYPE_CHECKING:
@@ -47,7 +48,12 @@ def main(jobs: Sequence[Job], argv: Sequence[str]) -> int:
     trigger = Trigger(options.once, config.trigger_s if options.trigger is None else options.trigger)
     spark = session.make("+".join(job.name for job in jobs), config, options.master)
     try:
+        if options.adopt_lake:
+            Lake(spark, config.lake.path).release()
         return _run(spark, jobs, config, trigger)
+    except PipelineError as error:
+        print(error, file=sys.stderr)
+        return 1
     finally:
         spark.stop()
 
@@ -60,6 +66,9 @@ def _options(jobs: Sequence[Job], argv: Sequence[str]) -> argparse.Namespace:
     how.add_argument("--continuous", action="store_true", help="go on until stopped (the default)")
     parser.add_argument("--master", help="Spark's master (default: all cores of this machine, or spark-submit's)")
     parser.add_argument("--trigger", type=float, metavar="SECONDS", help="seconds between batches, over trigger_s")
+    parser.add_argument(
+        "--adopt-lake", action="store_true", help="let another checkpoint go on with a lake: see docs/pipeline.md first"
+    )
     return parser.parse_args(argv)
 
 

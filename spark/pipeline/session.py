@@ -26,6 +26,7 @@ AVRO_LIMITS = {
 
 DEFAULTS = {
     "spark.sql.shuffle.partitions": "4",  # fixed by the first batch of a checkpoint
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default, INT96, is deprecated and unordered
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }

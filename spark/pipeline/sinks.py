@@ -1,7 +1,7 @@
 """Where results go.
 
 Kafka topics are written at least once: a batch that is repeated after a crash is written again. What is keyed by its
-identity (windows, sessions, conversions) is then the same value under the same key.
+identity (windows, sessions, conversions) is then the same value under the same key. The lake has each event once.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pipeline.config import Config
+from pipeline.lake import Checkpoint, Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -47,3 +48,26 @@ def to_kafka(
         .option("checkpointLocation", checkpoint)
     )
     return trigger.on(writer).start()
+
+
+def to_lake(frame: DataFrame, config: Config, checkpoint: str, trigger: Trigger, name: str) -> StreamingQuery:
+    """Starts a query that writes events to the Parquet lake, exactly once, and compacts it between the batches.
+
+    Raises:
+        LakeError: the lake is another checkpoint's, damaged, or on a file system that it cannot be on.
+    """
+    from pyspark.sql import functions as F
+
+    lake = Lake(frame.sparkSession, config.lake.path)
+    written_down = Checkpoint(frame.sparkSession, checkpoint)
+    lake.claim(written_down.query_id())
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        query_id = written_down.query_id()
+        assert query_id is not None, "Spark writes it down before it plans a batch"
+        lake.commit(batch, query_id, batch_id, written_down.plan(batch_id))
+        lake.compact(config.lake.compact_min_files, config.lake.target_file_bytes)
+
+    events = frame.withColumns({"date": F.to_date("event_time"), "topic": F.col("source.topic")})
+    writer = events.writeStream.queryName(name).foreachBatch(write).option("checkpointLocation", checkpoint)
+    return trigger.on(writer.outputMode("append")).start()

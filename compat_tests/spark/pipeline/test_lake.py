@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,13 +87,8 @@ def expected(count: int) -> list[str]:
 
 
 @pytest.fixture
-def events(spark: SparkSession, tmp_path: Path) -> Iterator[Events]:
-    """With the session's time zone as the jobs set it: the lake's dates are UTC's."""
-    zone = "spark.sql.session.timeZone"
-    before = spark.conf.get(zone) or ""
-    spark.conf.set(zone, "UTC")
-    yield Events(spark, tmp_path)
-    spark.conf.set(zone, before)
+def events(spark: SparkSession, tmp_path: Path) -> Events:
+    return Events(spark, tmp_path)
 
 
 @pytest.mark.slow
