@@ -6,6 +6,7 @@ be stopped, thrown away and run again without another.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pipeline import sinks, sources, transforms
@@ -14,7 +15,7 @@ from pipeline.job import Job
 from pipeline.sinks import Trigger
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 
@@ -22,11 +23,44 @@ def raw_topics(config: Config) -> list[str]:
     return [config.topics.clicks, config.topics.orders]
 
 
+def _events(spark: SparkSession, config: Config, topics: Sequence[str]) -> DataFrame:
+    """The events of these topics, each once."""
+    parsed = transforms.parse(sources.raw(spark, config, topics), config)
+    return transforms.deduplicated(transforms.valid(parsed), config)
+
+
+def _to_topic(frame: DataFrame, config: Config, topic: str, trigger: Trigger, name: str) -> StreamingQuery:
+    return sinks.to_kafka(frame, config, topic, config.checkpoint(name), trigger, name)
+
+
 def dead_letters(spark: SparkSession, config: Config, trigger: Trigger) -> StreamingQuery:
     parsed = transforms.parse(sources.raw(spark, config, raw_topics(config)), config)
-    name = DEAD_LETTERS.name
     letters = transforms.dead_letters(parsed)
-    return sinks.to_kafka(letters, config, config.topics.dead_letters, config.checkpoint(name), trigger, name)
+    return _to_topic(letters, config, config.topics.dead_letters, trigger, DEAD_LETTERS.name)
+
+
+def windows(spark: SparkSession, config: Config, trigger: Trigger) -> StreamingQuery:
+    counted = transforms.windows(_events(spark, config, raw_topics(config)), config)
+    rows = transforms.upserts(counted, key=["start", "event_type", "country"])
+    return _to_topic(rows, config, config.topics.windows, trigger, WINDOWS.name)
+
+
+def sessions(spark: SparkSession, config: Config, trigger: Trigger) -> StreamingQuery:
+    found = transforms.sessions(_events(spark, config, raw_topics(config)), config)
+    rows = transforms.upserts(found, key=["user_id", "start"])
+    return _to_topic(rows, config, config.topics.sessions, trigger, SESSIONS.name)
+
+
+def conversions(spark: SparkSession, config: Config, trigger: Trigger) -> StreamingQuery:
+    orders = _events(spark, config, [config.topics.orders])
+    clicks = _events(spark, config, [config.topics.clicks])
+    rows = transforms.upserts(transforms.conversions(orders, clicks, config), key=["order_id", "click_id"])
+    return _to_topic(rows, config, config.topics.conversions, trigger, CONVERSIONS.name)
 
 
 DEAD_LETTERS = Job("dead-letters", raw_topics, dead_letters)
+WINDOWS = Job("windows", raw_topics, windows)
+SESSIONS = Job("sessions", raw_topics, sessions)
+CONVERSIONS = Job("conversions", raw_topics, conversions)
+
+ALL = (DEAD_LETTERS, WINDOWS, SESSIONS, CONVERSIONS)

@@ -5,15 +5,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pipeline.config import Config
 from pipeline.parsing import parse
 from pipeline.schemas import EVENT_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["dead_letters", "parse", "valid"]
+__all__ = ["conversions", "dead_letters", "deduplicated", "parse", "sessions", "upserts", "valid", "windows"]
+
+# Instants in JSON: 2026-01-31T12:00:00.000Z, in the session's time zone, which is UTC.
+TIME_FORMAT = "yyyy-MM-dd'T'HH:mm:ss.SSSXXX"
 
 
 def valid(parsed: DataFrame) -> DataFrame:
@@ -46,3 +51,86 @@ def dead_letters(parsed: DataFrame) -> DataFrame:
     none = F.array().cast("array<struct<key: string, value: binary>>")
     headers = F.concat(F.coalesce("headers", none), F.array_compact(F.array(*said)))
     return parsed.where(F.col("problem").isNotNull()).select("key", "value", headers.alias("headers"))
+
+
+def deduplicated(events: DataFrame, config: Config) -> DataFrame:
+    """Each event id once, the first that is read.
+
+    Of a stream an id is remembered until the watermark is later than its event's time and the delay once more. A
+    repetition has the same event time: what comes after that is behind the watermark, and dropped as everything there.
+    """
+    if not events.isStreaming:
+        return events.dropDuplicates(["event_id"])
+    delay = f"{config.times.watermark_delay_s} seconds"
+    return events.withWatermark("event_time", delay).dropDuplicatesWithinWatermark(["event_id"])
+
+
+def windows(events: DataFrame, config: Config) -> DataFrame:
+    """Tumbling windows by event type and country: start, end, event_type, country, events, amount.
+
+    `amount` is null where nothing has one. A window comes out when the watermark has passed its end, and once.
+    """
+    from pyspark.sql import functions as F
+
+    window = F.window("event_time", f"{config.times.window_s} seconds")
+    grouped = events.groupBy(window, "event_type", "country").agg(*_totals())
+    return grouped.select("window.start", "window.end", "event_type", "country", "events", "amount")
+
+
+def sessions(events: DataFrame, config: Config) -> DataFrame:
+    """What a user did without a gap: user_id, start, end (of the last event, and the gap), events, amount.
+
+    A session comes out when the watermark has passed its end, and once.
+    """
+    from pyspark.sql import functions as F
+
+    session = F.session_window("event_time", f"{config.times.session_gap_s} seconds")
+    grouped = events.groupBy(session, "user_id").agg(*_totals())
+    return grouped.select("user_id", "session_window.start", "session_window.end", "events", "amount")
+
+
+def _totals() -> list[Column]:
+    from pyspark.sql import functions as F
+
+    return [F.count(F.lit(1)).alias("events"), F.sum("amount").alias("amount")]
+
+
+def conversions(orders: DataFrame, clicks: DataFrame, config: Config) -> DataFrame:
+    """Orders with each click of their user on their product in the attribution_s before them, at the same moment too;
+    an order without one has null for the click.
+
+    Columns: order_id, click_id, click_type, user_id, product, amount, order_time, click_time. Of streams an order
+    without a click comes out when the watermark says that there will be none.
+    """
+    from pyspark.sql import functions as F
+
+    ordered = orders.select(
+        F.col("event_id").alias("order_id"), "user_id", "product", "amount", F.col("event_time").alias("order_time")
+    )
+    clicked = clicks.select(
+        F.col("event_id").alias("click_id"),
+        F.col("event_type").alias("click_type"),
+        F.col("user_id").alias("click_user"),
+        F.col("product").alias("click_product"),
+        F.col("event_time").alias("click_time"),
+    )
+    before = F.col("order_time") - F.expr(f"INTERVAL {config.times.attribution_s} SECONDS")
+    theirs = (F.col("click_user") == F.col("user_id")) & (F.col("click_product") == F.col("product"))
+    joined = ordered.join(clicked, theirs & F.col("click_time").between(before, F.col("order_time")), "leftOuter")
+    return joined.select(
+        "order_id", "click_id", "click_type", "user_id", "product", "amount", "order_time", "click_time"
+    )
+
+
+def upserts(frame: DataFrame, key: Sequence[str]) -> DataFrame:
+    """Rows as records of a compacted topic: the key is the key columns between slashes, the value all columns as JSON.
+
+    The last of the key columns may be null and is left out then. A row that is written again is the same bytes.
+    """
+    from pyspark.sql import functions as F
+
+    types = dict(frame.dtypes)
+    parts = [F.date_format(name, TIME_FORMAT) if types[name] == "timestamp" else F.col(name) for name in key]
+    options = {"timestampFormat": TIME_FORMAT, "ignoreNullFields": "false"}
+    value = F.to_json(F.struct(*frame.columns), options)
+    return frame.select(F.concat_ws("/", *parts).cast("binary").alias("key"), value.cast("binary").alias("value"))

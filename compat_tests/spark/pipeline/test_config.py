@@ -1,0 +1,88 @@
+"""pipeline.toml: what is in it, and a message for each mistake that people make."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from compat_tests.needs import ROOT
+from pipeline import config
+from pipeline.errors import PipelineError
+
+LEAST = """
+checkpoints = "file:/c/"
+[kafka]
+bootstrap.servers = "localhost:9092"
+[lake]
+path = "l"
+"""
+
+
+def load(path: Path, text: str) -> config.Config:
+    file = path / "pipeline.toml"
+    file.write_text(text)
+    return config.load(file)
+
+
+def test_the_least_that_is_needed(tmp_path: Path) -> None:
+    found = load(tmp_path, LEAST)
+    assert found.kafka_options() == {"kafka.bootstrap.servers": "localhost:9092"}
+    assert found.checkpoint("lake") == "file:/c/lake"
+    assert found.topics.dead_letters == "dead-letters"
+    assert found.source.fail_on_data_loss
+    assert found.times.watermark_delay_s == 3600 + 60 + 600
+
+
+def test_the_example_says_the_defaults() -> None:
+    """Every commented key of the example, taken in, changes nothing: they are keys, and their defaults."""
+    text = (ROOT / "spark" / "pipeline.toml").read_text()
+    lines = [line.removeprefix("# ") if " = " in line else line for line in text.splitlines()]
+    wanted = [line for line in lines if not line.startswith(("security.protocol", "spark.sql.streaming"))]
+    assert config.parse(config.tomllib.loads("\n".join(wanted))) == config.parse(
+        {**config.tomllib.loads(text), "spark": {"spark.sql.shuffle.partitions": 4}}
+    )
+    for table in (config.Topics, config.Source, config.Times, config.LakeConfig):
+        assert all(f"{field.name} = " in text for field in dataclasses.fields(table))
+
+
+def test_other_peoples_keys_are_passed_on(tmp_path: Path) -> None:
+    found = load(
+        tmp_path,
+        LEAST + '[spark]\n"spark.ui.enabled" = false\nspark.sql.shuffle.partitions = 8\n[kafka.sasl]\njaas.config="x"',
+    )
+    assert found.spark == {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "8"}
+    assert found.kafka == {"bootstrap.servers": "localhost:9092", "sasl.jaas.config": "x"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "checkpoints: missing"),
+        ('checkpoints = "c"', "[lake] path: missing"),
+        ('checkpoints = "c"\n[lake]\npath = "l"', "[kafka] bootstrap.servers: missing"),
+        (LEAST + "target_fiel_bytes = 1", "[lake] target_fiel_bytes: unknown key; did you mean target_file_bytes?"),
+        ("chekpoints = 1", "chekpoints: unknown key; did you mean checkpoints?"),
+        (LEAST + "compact_min_files = 1", "[lake] compact_min_files: 1 is too small, 2 is the least"),
+        (LEAST + "compact_min_files = '2'", "[lake] compact_min_files: a whole number is expected, not '2'"),
+        (LEAST + "compact_min_files = true", "[lake] compact_min_files: a whole number is expected, not True"),
+        (LEAST + "[source]\nfail_on_data_loss = 0", "[source] fail_on_data_loss: true or false is expected, not 0"),
+        (LEAST + "[times]\nwindow_s = 0", "[times] window_s: 0 is too small, 1 is the least"),
+        (LEAST + "[topics]\nwindows = 'a b'", "[topics] windows: 'a b' is no name of a topic"),
+        (LEAST + "[topics]\nwindows = 'orders'", "[topics] windows: 'orders' is the topic of orders already"),
+        (LEAST + "[spark]\na.b = [1]", "[spark] a.b: text or a number is expected, not [1]"),
+        ("lake = 5\n" + LEAST.replace("[lake]", "[kafka.x]"), "lake: a table [lake] is expected, not 5"),
+        ("a = ", "not TOML: Invalid value (at end of document)"),
+    ],
+)
+def test_a_mistake_is_named_with_its_table_and_key(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(PipelineError) as raised:
+        load(tmp_path, text)
+    assert raised.value.message == f"pipeline.toml: {message}"
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match="No such file") as raised:
+        config.load(tmp_path / "none.toml")
+    assert "--config" in raised.value.advice

@@ -1,0 +1,9 @@
+"""All jobs in one driver, as on a laptop; each with its own checkpoint, as if it ran alone."""
+
+import sys
+
+from pipeline.job import main
+from pipeline.queries import ALL
+
+if __name__ == "__main__":
+    sys.exit(main(ALL, sys.argv[1:]))

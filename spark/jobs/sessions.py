@@ -1,0 +1,9 @@
+"""What each user did without a gap -> a compacted topic. Effectively once."""
+
+import sys
+
+from pipeline.job import main
+from pipeline.queries import SESSIONS
+
+if __name__ == "__main__":
+    sys.exit(main([SESSIONS], sys.argv[1:]))
