@@ -39,6 +39,11 @@ def dead_letters(spark: SparkSession, config: Config, trigger: Trigger) -> Strea
     return _to_topic(letters, config, config.topics.dead_letters, trigger, DEAD_LETTERS.name)
 
 
+def lake(spark: SparkSession, config: Config, trigger: Trigger) -> StreamingQuery:
+    events = _events(spark, config, raw_topics(config))
+    return sinks.to_lake(events, config, config.checkpoint(LAKE.name), trigger, LAKE.name)
+
+
 def windows(spark: SparkSession, config: Config, trigger: Trigger) -> StreamingQuery:
     counted = transforms.windows(_events(spark, config, raw_topics(config)), config)
     rows = transforms.upserts(counted, key=["start", "event_type", "country"])
@@ -59,8 +64,9 @@ def conversions(spark: SparkSession, config: Config, trigger: Trigger) -> Stream
 
 
 DEAD_LETTERS = Job("dead-letters", raw_topics, dead_letters)
+LAKE = Job("lake", raw_topics, lake)
 WINDOWS = Job("windows", raw_topics, windows)
 SESSIONS = Job("sessions", raw_topics, sessions)
 CONVERSIONS = Job("conversions", raw_topics, conversions)
 
-ALL = (DEAD_LETTERS, WINDOWS, SESSIONS, CONVERSIONS)
+ALL = (DEAD_LETTERS, LAKE, WINDOWS, SESSIONS, CONVERSIONS)
