@@ -8,6 +8,7 @@ was ever appended; where only the process died, all of it.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import pytest
@@ -26,9 +27,11 @@ CONFIG = {"segment_bytes": "1048576", "internal_segment_bytes": "900", "file_del
 
 class Moment(NamedTuple):
     calls: int
-    end: int
+    records: tuple[bytes, ...]
     promised: int
     assigned: int
+    is_cut: bool
+    """Something was cut off just before, durably: older states cannot come back."""
 
 
 class Recording:
@@ -55,19 +58,23 @@ class Recording:
         self.note()
         self.world.loop.call_soon(told)
 
-    def note(self) -> None:
+    def note(self, *, is_cut: bool = False) -> None:
         log = self.partition.log
         self.promised = max(self.promised, log.recovery_point)
-        self.moments.append(Moment(len(self.world.disk.calls), log.log_end_offset, self.promised, self.assigned))
+        assert len(self.sent) == log.log_end_offset
+        calls = len(self.world.disk.calls)
+        self.moments.append(Moment(calls, tuple(self.sent), self.promised, self.assigned, is_cut))
 
     def append(self) -> None:
-        sent = [b"%d" % (len(self.sent) + number) + b"x" * self.rng.randrange(200) for number in range(2)]
+        sent = [b"%d.%d" % (len(self.moments), number) + b"x" * self.rng.randrange(200) for number in range(2)]
         self.partition.append(batch(*sent), required_acks=-1, now_ms=NOW_MS)
         self.sent += sent
 
+    def actions(self) -> Sequence[Callable[[], None]]:
+        return self.append, self.append, self.append, self.flush, self.checkpoint, self.retire
+
     def step(self) -> None:
-        action = self.rng.choice((self.append, self.append, self.append, self.flush, self.checkpoint, self.retire))
-        action()
+        self.rng.choice(self.actions())()
         self.note()
         self.world.loop.turn()
         self.world.loop.advance(0.01)
@@ -99,6 +106,22 @@ class Recording:
                 self.step()
 
 
+class TruncatedRecording(Recording):
+    """As of a follower, whose leader says now and then that it went another way."""
+
+    def actions(self) -> Sequence[Callable[[], None]]:
+        return *super().actions(), self.append, self.truncate
+
+    def truncate(self) -> None:
+        log = self.partition.log
+        target = self.rng.randrange(log.log_start_offset, log.log_end_offset + 1)
+        log.truncate_to(target)
+        end = log.log_end_offset
+        is_cut = end < len(self.sent)
+        self.sent, self.promised = self.sent[:end], min(self.promised, end)
+        self.note(is_cut=is_cut)
+
+
 def start_again(disk: MemoryDisk, assigned: int) -> tuple[World, PartitionLog]:
     world = World(disk=disk)
     world.publish(*topic("t", 1, (1,), 0, **CONFIG))
@@ -113,18 +136,26 @@ def check(recording: Recording, calls: int, disk: MemoryDisk, survive: Survive, 
     past = [moment for moment in recording.moments if moment.calls <= calls]
     if not past:
         return
+    under_way = [moment for moment in recording.moments if moment.calls > calls][:1]
+    since = max([index for index, moment in enumerate(past) if moment.is_cut], default=0)
+    if survive is Survive.EVERYTHING:
+        promised = min(len(moment.records) for moment in past[-1:] + under_way)
+    else:
+        promised = min(moment.promised for moment in past[-1:] + under_way)
     # The metadata is elsewhere: between two calls it may have heard of the assignment, or not yet.
     for assigned in {moment.assigned for moment in past if moment.calls == past[-1].calls}:
         after = disk.power_loss(Survive.EVERYTHING)
         world, log = start_again(after, assigned)
         found = values(log)
-        promised = past[-1].end if survive is Survive.EVERYTHING else past[-1].promised
         # A file system that reorders may take the name of the first file and leave the second, as long as neither was
         # flushed (docs/architecture.md).
         first = log.log_start_offset
         assert first == 0 or (promised == 0 and survive is Survive.CHOSEN), f"{what}: it begins at {first}"
-        assert found == dict(enumerate(recording.sent[first : first + len(found)], first)), what
-        assert first + len(found) >= promised, f"{what}: {first + len(found)} records of {promised}"
+        end = first + len(found)
+        assert any(found == dict(enumerate(moment.records[first:end], first)) for moment in past[since:] + under_way), (
+            f"{what}: {found} was never there"
+        )
+        assert end >= promised, f"{what}: {end} records of {promised}"
         assert sum(log_dir.holds("t", 0) for log_dir in world.log_dirs) == 1, what
         # It goes on: with the move, and with appends.
         partition = world.replicas.get("t", 0)
@@ -137,11 +168,11 @@ def check(recording: Recording, calls: int, disk: MemoryDisk, survive: Survive, 
         assert not world.failures, what
 
 
-def lose_power(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def lose_power(make: type[Recording], seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed)
     monkeypatch.setattr(moves, "LAST_BYTES", rng.choice((1, 300, 1000)))
     monkeypatch.setattr(moves, "STRETCH_BYTES", rng.choice((300, 1000, 5000)))
-    recording = Recording(seed)
+    recording = make(seed)
     recording.run()
     calls = recording.world.disk.calls
     replayed = MemoryDisk()
@@ -158,11 +189,18 @@ def lose_power(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_every_prefix_of_a_move(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    lose_power(seed, monkeypatch)
+    lose_power(Recording, seed, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+def test_every_prefix_of_a_move_of_a_log_that_is_truncated(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    lose_power(TruncatedRecording, seed, monkeypatch)
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1800)
-def test_every_prefix_of_many_moves(monkeypatch: pytest.MonkeyPatch) -> None:
-    for seed in range(3, 60):
-        lose_power(seed, monkeypatch)
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("make", [Recording, TruncatedRecording])
+def test_every_prefix_of_many_moves(make: type[Recording], monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(2, 60):
+        lose_power(make, seed, monkeypatch)
