@@ -13,6 +13,7 @@ import pytest
 
 from pykbroker_log import disk as disks
 from pykbroker_log import log_dirs, names
+from pykbroker_log.deletion import Deletion
 from pykbroker_log.disk import Disk
 from pykbroker_log.loading import Loader
 from pykbroker_log.log_config import StorageError
@@ -23,12 +24,14 @@ from pykbroker_log.segment import Segment
 from pykbroker_log.side_files import SideFiles
 from pykbroker_wire.errors import KafkaError
 from pykbroker_wire.records.batch import CorruptBatch
-from tests.log.test_power_loss import Workload, examine_all
+from tests.log.test_power_loss import RetiringWorkload, Workload, examine_all
 
 Patch = pytest.MonkeyPatch
 
 #: A variant is wrong in all of them; one has to show it. Those that see the most come first.
 SEEDS = [6, 5, 1, 0, *range(7, 12)]
+#: what another workload shows sooner
+WORKLOADS: dict[str, type[Workload]] = {"retired names go before the log start is durable": RetiringWorkload}
 
 
 def nothing(*_: object, **__: object) -> None:
@@ -123,6 +126,10 @@ def clean_shutdown_before_the_checkpoints(patch: Patch) -> None:
     patch.setattr(LogDir, "close", early)
 
 
+def names_before_the_log_start(patch: Patch) -> None:
+    patch.setattr(Deletion, "_may_go", lambda deletion: bool(deletion.retired))
+
+
 def later_segments_are_kept(patch: Patch) -> None:
     def nothing_is_removed(loader: Loader, *_: object, **__: object) -> Iterator[int]:
         return iter(())
@@ -183,6 +190,7 @@ PLANTED: dict[str, Callable[[Patch], None]] = {
     "a truncation is not synced": truncation_that_is_not_synced,
     "the sign of a clean stop is not taken away": clean_shutdown_that_is_kept,
     "the sign of a clean stop comes before the flush": clean_shutdown_before_the_checkpoints,
+    "retired names go before the log start is durable": names_before_the_log_start,
     "what lies behind a torn segment is kept": later_segments_are_kept,
     "a segment that does not follow is kept": segments_out_of_line_are_kept,
     "snapshots of another past are believed": snapshots_of_another_past,
@@ -198,7 +206,7 @@ def test_it_is_noticed(what: str, monkeypatch: Patch) -> None:
     PLANTED[what](monkeypatch)
     for seed in SEEDS:
         try:
-            examine_all(Workload(seed))
+            examine_all(WORKLOADS.get(what, Workload)(seed))
         except (AssertionError, CorruptBatch, KeyError, KafkaError, StorageError) as noticed:
             print(f"seed {seed}: {noticed!r:.300}")
             return

@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pytest
 
@@ -138,8 +139,8 @@ class RetiringWorkload(Workload):
 
     def operations(self) -> Mapping[Callable[[], None], int]:
         return {
-            self.append: 40, self.flush: 8, self.roll: 4, self.delete_records: 6, self.retire: 6,
-            self.note_log_start: 6, self.note_recovery_point: 1, self.truncate: 1, self.restart: 1,
+            self.append: 40, self.flush: 8, self.roll: 6, self.delete_records: 8, self.retire: 8,
+            self.note_log_start: 8, self.note_recovery_point: 1, self.truncate: 1, self.restart: 1,
         }  # fmt: skip
 
     def note_log_start(self) -> None:
@@ -197,6 +198,10 @@ def check(workload: Workload, crash: Crash) -> None:
     known = past[-1:]
     start = max([moment.start for moment in known + under_way], default=0)
     check_consistent(log, dense_from=start)
+    # Also in front of `start`: what had been deleted comes back without holes, or not at all.
+    for before, after_it in pairwise(log.files.segments):
+        last = before.last_batch()
+        assert last is None or last[1].next_offset == after_it.base_offset, f"{what}: a hole before {after_it}"
     found = values(log)
     expected = range(max(start, log.log_start_offset), log.log_end_offset)
     assert [offset for offset in found if offset >= start] == list(expected), what
@@ -281,6 +286,19 @@ def examine_all(workload: Workload, *, every_mode: bool = False) -> Examined:
         moment=workload.mark,
         every_mode=every_mode,
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0])
+def test_every_prefix_while_segments_retire(seed: int) -> None:
+    examine_all(RetiringWorkload(seed))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_every_prefix_of_many_workloads_whose_segments_retire() -> None:
+    for seed in range(1, 100):
+        examine_all(RetiringWorkload(seed), every_mode=seed % 3 == 0)
 
 
 @pytest.mark.slow
