@@ -305,7 +305,7 @@ class Loader:
     def _has_lost_index(self, segment: Segment) -> bool:
         """Of a sealed segment after a crash: an index is missing, or its name is all that is left. Sealing writes at
         least one entry, unless the records have no timestamps."""
-        if segment.base_offset in self.missing_index:
+        if segment.base_offset in self.missing_index or self._has_torn_index(segment):
             return True
         has_entries = self._size_of(segment.base_offset, names.TIME_INDEX)
         return segment.size > 0 and not has_entries and segment.first_timestamp >= 0
@@ -313,15 +313,18 @@ class Loader:
     def _is_suspect(self, segment: Segment) -> bool:
         """After a clean stop: an index that is missing or malformed. Of sealed segments only the sizes are looked at:
         an index that misleads is noticed when it is first used."""
-        if segment.base_offset in self.with_aborts and not segment.txn_index.is_sane(segment.base_offset):
-            return True
         if segment.base_offset in self.missing_index:
             # Empty and just created, or lost.
             return segment.size > 0
+        return self._has_torn_index(segment)
+
+    def _has_torn_index(self, segment: Segment) -> bool:
+        """Whether an index ends in less than an entry, or the aborted transactions cannot be what was written."""
         base = segment.base_offset
-        if (self._size_of(base, names.OFFSET_INDEX) or 0) % OffsetIndex.ENTRY.size:
+        if base in self.with_aborts and not segment.txn_index.is_sane(base):
             return True
-        return bool((self._size_of(base, names.TIME_INDEX) or 0) % TimeIndex.ENTRY.size)
+        offsets, times = self._size_of(base, names.OFFSET_INDEX) or 0, self._size_of(base, names.TIME_INDEX) or 0
+        return bool(offsets % OffsetIndex.ENTRY.size or times % TimeIndex.ENTRY.size)
 
     def _scan(self, index: int, epochs: LeaderEpochs) -> Generator[int, None, bool]:
         """Check one segment. False when the log ends in it."""
@@ -489,7 +492,7 @@ class Loader:
         for segment in self.segments[bisect_right(ends, producers.map_end_offset) :]:
             if segment.base_offset >= upto:
                 break
-            for position, header in segment.walk(segment.offset_index.position_before(producers.map_end_offset)):
+            for position, header in segment.walk(segment.position_for(producers.map_end_offset)):
                 if header.last_offset < producers.map_end_offset:
                     continue
                 if header.base_offset >= upto:

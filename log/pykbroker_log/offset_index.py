@@ -30,8 +30,16 @@ class OffsetIndex(SortedIndex):
 
     def position_before(self, offset: int) -> int:
         """A position from which scanning forward meets the first batch that ends at or after `offset`."""
+        found = self.before(offset)
+        return found[1] if found is not None else 0
+
+    def before(self, offset: int) -> tuple[int, int] | None:
+        """The last entry that is not behind `offset`: (last offset of a batch, its position)."""
         found = self.floor(offset - self.base_offset)
-        return self.entry(found)[1] if found >= 0 else 0
+        if found < 0:
+            return None
+        relative, position = self.entry(found)
+        return self.base_offset + relative, position
 
     def position_at_or_before(self, position: int) -> int:
         """Where the last indexed batch starts that starts at or before `position`; 0 if there is none."""

@@ -70,5 +70,5 @@ def read_batches(
         segments.remember(next_offset, segment, end)
         result = ReadResult([data], end - start, first_offset, next_offset, epochs.of_offset(next_offset - 1))
     if with_aborted:
-        result.aborted = segments.aborted(offset, segment, end, bounds.log_end)
+        result.aborted = segments.aborted(offset, segment, end, next_offset, bounds.log_end)
     return result

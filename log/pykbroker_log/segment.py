@@ -212,7 +212,11 @@ class Segment:
     @property
     def max_timestamp(self) -> int:
         if self._max_timestamp == _UNKNOWN:
-            self._max_timestamp, self._max_timestamp_offset = self.time_index.last_entry()
+            if self.size and self.time_index.last() is None and self.first_timestamp >= 0:
+                # Sealing gives it at least one entry, unless the records have no timestamps.
+                self._rebuild_indexes()
+            else:
+                self._max_timestamp, self._max_timestamp_offset = self.time_index.last_entry()
         return self._max_timestamp
 
     def largest_timestamp(self) -> int:
@@ -378,9 +382,24 @@ class Segment:
             step = HEADER_SIZE if length > _WALK_BYTES else _WALK_BYTES
             position = after
 
+    def position_for(self, offset: int) -> int:
+        """A position from which walking meets the first batch that ends at or after `offset`. Where the index says
+        other things than the batches do, it is rebuilt."""
+        entry = self.offset_index.before(offset)
+        if entry is None:
+            return 0
+        last_offset, position = entry
+        header = self.file.pread(_SPAN.size, position)
+        if len(header) == _SPAN.size:
+            base_offset, _, _, magic, last_delta = _SPAN.unpack(header)
+            if magic == MAGIC and base_offset + last_delta == last_offset:
+                return position
+        self._rebuild_indexes()
+        return self.offset_index.position_before(offset)
+
     def find(self, offset: int) -> tuple[int, int] | None:
         """(position, base offset) of the first batch that ends at or after `offset`."""
-        begin = self.offset_index.position_before(offset)
+        begin = self.position_for(offset)
         for position, _, (base_offset, _, _, _, last_delta) in self._headers(_SPAN, begin, self.size):
             if base_offset + last_delta >= offset:
                 return position, base_offset
@@ -400,7 +419,7 @@ class Segment:
     def end_before(self, offset: int) -> int:
         """Behind the last batch that ends before `offset`: where the log would end if this were cut off from there."""
         end = self.base_offset
-        begin = self.offset_index.position_before(offset - 1)
+        begin = self.position_for(offset - 1)
         for _, _, (base_offset, _, _, _, last_delta) in self._headers(_SPAN, begin, self.size):
             if base_offset + last_delta >= offset:
                 break
@@ -409,9 +428,8 @@ class Segment:
 
     def last_batch(self) -> tuple[int, BatchHeader] | None:
         """(position, header) of the last whole batch, found from the last index entry."""
-        entry = self.offset_index.last()
         last: tuple[int, BatchHeader] | None = None
-        for found in self.walk(entry[1] if entry else 0):
+        for found in self.walk(self.position_for(self.base_offset + MAX_RELATIVE_OFFSET)):
             last = found
         return last
 

@@ -144,9 +144,11 @@ class Segments(list[Segment]):
 
     # -- transactions
 
-    def aborted(self, offset: int, segment: Segment, end: int, log_end_offset: int) -> list[AbortedTxn]:
+    def aborted(
+        self, offset: int, segment: Segment, end: int, next_offset: int, log_end_offset: int
+    ) -> list[AbortedTxn]:
         """The aborted transactions that a reader must know of who got the bytes from `offset` on up to the position
-        `end` of this segment.
+        `end` of this segment, where `next_offset` begins.
 
         Perhaps a few too many: as in Apache Kafka, the index says where the bytes end.
         """
@@ -155,6 +157,8 @@ class Segments(list[Segment]):
         upper = segment.offset_index.offset_from_position(end)
         if upper < 0:
             upper = log_end_offset if index + 1 == len(self) else self[index + 1].base_offset
+        # What the index says is not looked up in the batches: too many do no harm.
+        upper = max(upper, next_offset)
         # A marker may be many segments behind the records of its transaction.
         for following in range(index, len(self)):
             if self[following].txn_index.collect(offset, upper, found):
@@ -170,7 +174,7 @@ class Segments(list[Segment]):
             if segment.max_timestamp < timestamp:
                 continue
             start = max(segment.time_index.offset_before(timestamp), start_offset)
-            for position, header in segment.walk(segment.offset_index.position_before(start)):
+            for position, header in segment.walk(segment.position_for(start)):
                 if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
                     for offset, found in _times(segment, position, header):
                         if found >= timestamp and offset >= start_offset:
@@ -195,7 +199,7 @@ class Segments(list[Segment]):
         newest = segment.max_timestamp
         if newest < 0:
             return None
-        for position, header in segment.walk(segment.offset_index.position_before(segment.max_timestamp_offset)):
+        for position, header in segment.walk(segment.position_for(segment.max_timestamp_offset)):
             if header.max_timestamp == newest:
                 for offset, timestamp in _times(segment, position, header):
                     if timestamp == newest:
