@@ -526,11 +526,13 @@ class LogDir:
     def prepare_log_start_offsets(self) -> Callable[[], None]:
         covered = [(log, log.log_start_offset) for log in self.logs.values()]
         for log, start in covered:
-            if start > log.files.first_stored_offset:
-                self._log_starts[log.topic, log.partition] = start
+            key = (log.topic, log.partition)
+            if start > log.files.first_stored_offset or (key in self._log_starts and not log.files.is_closed):
+                # Once noted it stays noted, also where the first segment says it already: until a clean stop has synced
+                # the folder, the power may bring back some of the names before it.
+                self._log_starts[key] = start
             else:
-                # The first segment says it already.
-                self._log_starts.pop((log.topic, log.partition), None)
+                self._log_starts.pop(key, None)
         write = self._writer(names.LOG_START_OFFSETS, self._log_starts)
 
         def write_and_tell() -> None:

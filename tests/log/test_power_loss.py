@@ -18,6 +18,7 @@ import pytest
 
 from pykbroker.workers import finish
 from pykbroker_log.deletion import delete_files
+from pykbroker_log.disk import read_file
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.memory_disk import MemoryDisk
@@ -358,3 +359,29 @@ def test_an_index_below_the_recovery_point_is_rebuilt_for_good(left: str) -> Non
         check_consistent(again)
         recovered.fsync_dir("data/t-0")
         recovered = recovered.power_loss()
+
+
+def test_a_log_start_stays_noted_while_the_power_may_bring_names_back() -> None:
+    """The first segment says where the log starts, but of those before it any may come back: then a hole is in front of
+    it, and what lies behind a hole is not kept."""
+    disk = MemoryDisk()
+    disk.make_dirs("data")
+    disk.fsync_dir(".")
+    opened = start_directory(disk)
+    assert opened is not None
+    log_dir, log = opened
+    for number in range(40):
+        log.append_as_leader(batch(b"x" * 100, timestamp=NOW + number), leader_epoch=0, now_ms=NOW)
+    log.set_high_watermark(log.log_end_offset)
+    log.flush()
+    assert log.retire(NOW) > 1
+    log_dir.checkpoint_log_start_offsets()
+    log.purge(NOW)
+    log_dir.checkpoint_log_start_offsets()
+    for seed in range(50):
+        left = start_again(lose_power(disk, "chosen", random.Random(seed)))
+        assert left is not None
+        assert left.log_end_offset == log.log_end_offset
+        check_consistent(left)
+    log_dir.close(clean=True)
+    assert read_file(disk, "data/log-start-offset-checkpoint") == b"0\n0\n"
