@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import datetime
 import json
+import subprocess
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from compat_tests import needs
+from compat_tests.oracle.kafka import resolved
 from compat_tests.spark.pipeline.memory_files import MemoryFiles
 from pipeline import lake, sinks
 from pipeline.config import Config, LakeConfig
@@ -22,6 +26,7 @@ from pipeline.sinks import Trigger
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+HERE = Path(__file__).parent
 DAY = datetime.datetime(2026, 3, 1, 23, 59, tzinfo=datetime.UTC)
 
 
@@ -84,6 +89,31 @@ def ids(frame: DataFrame) -> list[str]:
 
 def expected(count: int) -> list[str]:
     return sorted(f"e{number}" for number in range(count))
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a real HDFS, with one data node."""
+    program = HERE / "hdfs/MiniHdfs.java"
+    home = tmp_path_factory.mktemp("hdfs")
+    command = [needs.java(), "-Xmx512m", "-cp", str(resolved(HERE / "hdfs/pom.xml") / "*"), str(program), str(home)]
+    with (home / "log").open("wb") as log:
+        node = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+    assert node.stdin is not None
+    assert node.stdout is not None
+    address = node.stdout.readline().strip()
+    assert address.startswith("hdfs:"), (home / "log").read_text()[-3000:]
+    yield address
+    node.stdin.close()
+    node.wait(60)
+
+
+EVERYWHERE = ["file", pytest.param("hdfs", marks=pytest.mark.long)]
+
+
+@pytest.fixture(params=EVERYWHERE)
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return str(tmp_path / "lake") if request.param == "file" else f"{request.getfixturevalue('hdfs')}{tmp_path}"
 
 
 @pytest.fixture
@@ -189,9 +219,9 @@ def test_a_restored_checkpoint_is_refused(events: Events) -> None:
 
 
 @pytest.mark.slow
-def test_the_driver_that_was_overtaken_stops(events: Events) -> None:
-    frame = events.spark.createDataFrame([], lake.SCHEMA)
-    first, second = (Lake(events.spark, events.config.lake.path) for _ in range(2))
+def test_the_driver_that_was_overtaken_stops(spark: SparkSession, path: str) -> None:
+    frame = spark.createDataFrame([], lake.SCHEMA)
+    first, second = (Lake(spark, path) for _ in range(2))
     first.claim("query")
     assert first.commit(frame, "query", 0, "plan 0")
     second.claim("query")
@@ -202,18 +232,17 @@ def test_the_driver_that_was_overtaken_stops(events: Events) -> None:
 
 
 @pytest.mark.slow
-def test_files_of_an_older_schema_are_compacted_with_newer_ones(events: Events) -> None:
-    path = events.config.lake.path
-    store = Lake(events.spark, path)
+def test_files_of_an_older_schema_are_compacted_with_newer_ones(spark: SparkSession, path: str) -> None:
+    store = Lake(spark, path)
     store.claim(None)
     columns = "event_id, 'clicks' AS topic, DATE'2026-03-01' AS date"
-    old = events.spark.sql(f"SELECT {columns} FROM VALUES ('e0'), ('e1') AS t(event_id)")
-    new = events.spark.sql(f"SELECT {columns}, 'DE' AS country FROM VALUES ('e2') AS t(event_id)")
+    old = spark.sql(f"SELECT {columns} FROM VALUES ('e0'), ('e1') AS t(event_id)")
+    new = spark.sql(f"SELECT {columns}, 'DE' AS country FROM VALUES ('e2') AS t(event_id)")
     for batch, frame in enumerate((old, new, new)):
         store.commit(frame, "query", batch, "plan")
     assert store.compact(2, 10**6) == 2
     assert [file.rows for file in store.files()] == [4]
-    found = sorted((row.event_id, row.country) for row in events.spark.read.parquet(path).collect())
+    found = sorted((row.event_id, row.country) for row in spark.read.parquet(path).collect())
     assert found == [("e0", None), ("e1", None), ("e2", "DE"), ("e2", "DE")]
 
 
@@ -222,14 +251,15 @@ def test_a_lake_must_be_where_a_file_can_be_created_if_absent(spark: SparkSessio
         Lake(spark, "http://example.invalid/lake")
 
 
-# What the protocol relies on: the same of Hadoop's file: as of the file system in memory, on which it is proved.
+# What the protocol relies on: the same of Hadoop's file systems as of the one in memory, on which it is proved.
 
 
-@pytest.fixture(params=["memory", "hadoop"])
+@pytest.fixture(params=["memory", *EVERYWHERE])
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
     if request.param == "memory":
         return MemoryFiles()
-    return HadoopFiles(request.getfixturevalue("spark"), str(tmp_path))
+    root = str(tmp_path) if request.param == "file" else f"{request.getfixturevalue('hdfs')}{tmp_path}"
+    return HadoopFiles(request.getfixturevalue("spark"), root)
 
 
 def test_a_file_is_published_once(files: Files) -> None:
@@ -239,8 +269,8 @@ def test_a_file_is_published_once(files: Files) -> None:
     assert files.names("_log") == ["1.json"]
 
 
-def test_one_of_many_publishes_a_file(spark: SparkSession, tmp_path: Path) -> None:
-    files = HadoopFiles(spark, str(tmp_path))
+def test_one_of_many_publishes_a_file(spark: SparkSession, path: str) -> None:
+    files = HadoopFiles(spark, path)
     for version in range(10):
         with ThreadPoolExecutor(4) as pool:
             won = list(pool.map(lambda text, v=version: files.publish(f"_log/{v}", text), "abcd"))  # type: ignore[misc]
