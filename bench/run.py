@@ -25,6 +25,7 @@ from bench.measurements import MEASUREMENTS, Measurement, warm_up  # noqa: E402
 from bench.reading import READING  # noqa: E402
 from bench.returning import RETURNING  # noqa: E402
 from bench.servers import KAFKA_VERSION, ROOT, ApacheKafka, Pykbroker, Server  # noqa: E402
+from bench.spark import SPARK  # noqa: E402
 from bench.starting import STARTING  # noqa: E402
 from bench.transactions import TRANSACTIONS  # noqa: E402
 
@@ -129,7 +130,7 @@ def main() -> int:
     parser.add_argument("--readme", action="store_true", help="write the table into README.md")
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
-    known = [*MEASUREMENTS, *GROUPS, *TRANSACTIONS, *RETURNING, *STARTING, *DURABILITY, *READING, *COMPACTION]
+    known = [*MEASUREMENTS, *GROUPS, *TRANSACTIONS, *RETURNING, *STARTING, *DURABILITY, *READING, *COMPACTION, *SPARK]
     chosen = [measurement for measurement in known if re.search(options.only, measurement.title)]
     if options.list:
         for measurement in chosen:

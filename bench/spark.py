@@ -1,0 +1,167 @@
+"""Spark over its Kafka source and sink: rows a second, and how fresh the pipeline's lake is.
+
+One Spark in this process, `local[2]`, beside whichever broker is measured: the two cores are shared, so a broker that
+needs less of them leaves more to Spark.
+
+* source, sink: a batch job over four partitions, records of 100 bytes; the first run of each is not counted (Spark
+  compiles what it runs).
+* freshness: the lake job reads clicks that are made at a steady rate. Of each event the time from its Kafka timestamp
+  until the file that holds it can be seen in the lake, by looking every few milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.measurements import Figure, Measurement, new_topic
+from bench.servers import ROOT, Server
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SPARK: list[Measurement] = []
+_ROWS = 1_000_000
+_PARTITIONS = 4
+_EVENTS_A_SECOND = 500
+_FRESH_SECONDS = 20
+
+
+@cache
+def _session() -> SparkSession:
+    """The pipeline's session; it ends with this process."""
+    sys.path.append(str(ROOT / "spark"))  # the pipeline is an application, not a part of what is installed
+    from pipeline import session
+    from pipeline.config import Config, LakeConfig
+
+    options = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.sql.shuffle.partitions": "2"}
+    return session.make("bench", Config("", LakeConfig(""), {}, spark=options), "local[2]")
+
+
+def _rows(count: int) -> DataFrame:
+    return _session().range(0, count, 1, _PARTITIONS).selectExpr("CAST(lpad(id, 100, '-') AS BINARY) AS value")
+
+
+def _write(server: Server, topic: str, count: int) -> float:
+    begin = time.perf_counter()
+    writer = _rows(count).write.format("kafka").option("kafka.bootstrap.servers", server.bootstrap)
+    writer.option("topic", topic).save()
+    return time.perf_counter() - begin
+
+
+def _read(server: Server, topic: str, count: int) -> float:
+    begin = time.perf_counter()
+    reader = _session().read.format("kafka").option("kafka.bootstrap.servers", server.bootstrap)
+    (row,) = reader.option("subscribe", topic).load().selectExpr("count(*)", "sum(length(value))").collect()
+    seconds = time.perf_counter() - begin
+    if tuple(row) != (count, 100 * count):
+        raise RuntimeError(f"{server.name}: {count} rows were written, {tuple(row)} read")
+    return seconds
+
+
+def batch(server: Server, seconds: float) -> dict[str, float]:
+    small, _ = new_topic(server, _PARTITIONS)
+    _write(server, small, _ROWS // 10)
+    _read(server, small, _ROWS // 10)
+    large, _ = new_topic(server, _PARTITIONS)
+    cpu = server.cpu_seconds()
+    written = _write(server, large, _ROWS)
+    after_writing = server.cpu_seconds()
+    read = _read(server, large, _ROWS)
+    return {
+        "sink": _ROWS / written,
+        "source": _ROWS / read,
+        "broker CPU of the sink, s": after_writing - cpu,
+        "broker CPU of the source, s": server.cpu_seconds() - after_writing,
+    }
+
+
+def _send(server: Server, topic: str, ended: threading.Event) -> int:
+    """Clicks at a steady rate until `ended`; how many."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": server.bootstrap, "linger.ms": 1, "acks": "all"})
+    headers = [("schema-version", b"2"), ("content-type", b"application/json")]
+    count, begin = 0, time.perf_counter()
+    while not ended.is_set():
+        click = {"event_id": str(uuid.uuid4()), "type": "view", "user": f"u{count % 100}", "product": "p"}
+        value = json.dumps({**click, "country": "DE", "time_ms": int(time.time() * 1000)})
+        producer.produce(topic, value.encode(), key=click["user"], headers=headers)
+        producer.poll(0)
+        count += 1
+        time.sleep(max(0.0, begin + count / _EVENTS_A_SECOND - time.perf_counter()))
+    if producer.flush(30):
+        raise RuntimeError(f"{server.name} did not take all events")
+    return count
+
+
+def _look(lake: Path, seen: dict[str, float], ended: threading.Event) -> None:
+    while not ended.is_set():
+        now = time.time()
+        for path in lake.glob("date=*/topic=*/*.parquet"):
+            seen.setdefault(path.name, now)
+        time.sleep(0.005)
+
+
+def freshness(server: Server, seconds: float) -> dict[str, float]:
+    spark = _session()
+    from pyspark.sql import functions as F
+
+    from pipeline import queries
+    from pipeline.config import Config, LakeConfig, Topics
+    from pipeline.sinks import Trigger
+
+    clicks, _ = new_topic(server, _PARTITIONS)
+    orders, _ = new_topic(server)
+    root = Path(tempfile.mkdtemp(prefix="pykbroker-bench-lake-"))
+    lake = root / "lake"
+    kept = LakeConfig(str(lake), compact_min_files=1 << 20)  # a file that is compacted is not the one that was seen
+    topics = Topics(clicks=clicks, orders=orders)
+    config = Config(str(root / "checkpoints"), kept, {"bootstrap.servers": server.bootstrap}, topics)
+    seen: dict[str, float] = {}
+    sent, looked = threading.Event(), threading.Event()
+    sending = threading.Thread(target=_send, args=(server, clicks, sent))
+    looking = threading.Thread(target=_look, args=(lake, seen, looked))
+    query = queries.LAKE.start(spark, config, Trigger(seconds=0))
+    try:
+        looking.start()
+        sending.start()
+        time.sleep(_FRESH_SECONDS)
+        sent.set()
+        sending.join()
+        query.processAllAvailable()
+        time.sleep(0.1)
+    finally:
+        sent.set()
+        looked.set()
+        looking.join()
+        query.stop()
+    frame = spark.read.parquet(str(lake)).select(
+        F.element_at(F.split(F.input_file_name(), "/"), -1), F.unix_millis("source.timestamp")
+    )
+    waits = sorted((name, seen[name] - stamp / 1000) for name, stamp in frame.collect())
+    shutil.rmtree(root)
+    # The first batches hold what came while the query was starting.
+    first = min(seen.values()) + _FRESH_SECONDS / 4
+    steady = sorted(wait for name, wait in waits if seen[name] > first)
+    return {
+        "p50": statistics.median(steady),
+        "p95": steady[int(len(steady) * 0.95)],
+        "events": len(waits),
+        "batches": len(seen),
+    }
+
+
+_ROWS_A_SECOND = [Figure(name, "rows/s", target=1) for name in ("source", "sink")]
+SPARK.append(Measurement(f"Spark, {_ROWS:,} rows of 100 B", batch, tuple(_ROWS_A_SECOND)))
+_FRESHNESS = [Figure(name, "s", more_is_better=False) for name in ("p50", "p95")]
+SPARK.append(Measurement(f"Spark, lake beside {_EVENTS_A_SECOND} events/s", freshness, tuple(_FRESHNESS)))
