@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyspark
 
 from pipeline.config import Config
+from pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 PACKAGES = ",".join(
     f"org.apache.spark:{part}_2.13:{pyspark.__version__}" for part in ("spark-sql-kafka-0-10", "spark-avro")
 )
+
+PARTS = ("org.apache.spark.sql.kafka010.KafkaSourceProvider", "org.apache.spark.sql.avro.AvroDataToCatalyst")
 
 # Avro allocates what a length field says before it looks whether there are so many bytes: of a few bytes of garbage,
 # two gigabytes, and the executor dies with all its tasks. No value is larger than this.
@@ -45,7 +48,11 @@ def settings(own: dict[str, str]) -> dict[str, str]:
 
 
 def make(name: str, config: Config, master: str | None) -> SparkSession:
-    """The session. Without a master here or from `spark-submit`, all cores of this machine."""
+    """The session. Without a master here or from `spark-submit`, all cores of this machine.
+
+    Raises:
+        PipelineError: `spark-submit` was not given the packages.
+    """
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(name)
@@ -60,6 +67,9 @@ def make(name: str, config: Config, master: str | None) -> SparkSession:
     if submitted:  # the driver's JVM was there before its options
         jvm = session.sparkContext._jvm
         assert jvm is not None
+        if not all(jvm.org.apache.spark.util.Utils.classIsLoadable(name) for name in PARTS):
+            session.stop()
+            raise PipelineError("Spark has no Kafka connector or no Avro", f"spark-submit --packages {PACKAGES}")
         for key, value in AVRO_LIMITS.items():
             jvm.java.lang.System.setProperty(key, value)
     return session
