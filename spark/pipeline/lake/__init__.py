@@ -6,11 +6,11 @@ moment.
     lake/date=.../topic=.../*.parquet     the files, moved here after their commit
 
 **The guarantee.** Of the batches that Spark completes, and of the one that it repeats after a crash, each event is in
-the lake once. `read` sees exactly the committed batches, at any moment. A reader that lists `*.parquet` (Spark's own,
-which skips names that begin with `_` or `.`, or any other) never sees a row twice; it sees a committed batch as soon
-as its files are moved, file by file; while a group of small files is compacted it misses the rows of that group for
-the moment between the removal of the old files and the move of the new one (after a kill just there: until the driver
-starts again).
+the lake once. `read` sees exactly the committed batches, at any moment. A reader that lists the files (Spark and
+others, which skip names that begin with `_` or `.`; with a glob, `date=*/topic=*/*.parquet` and not `**`, which looks
+into `_staging` as well) never sees a row twice. It sees a committed batch as soon as its files are moved, file by
+file; while a group of small files is compacted it misses the rows of that group for the moment between the removal of
+the old files and the move of the new one (after a kill just there: until the driver starts again).
 
 **Two drivers.** The later one takes the lake, the earlier one stops at its next commit (`log`).
 
