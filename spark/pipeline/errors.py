@@ -13,3 +13,7 @@ class PipelineError(Exception):
         super().__init__(f"{message}\n{advice}" if advice else message)
         self.message = message
         self.advice = advice
+
+
+class DoesNotFitError(PipelineError):
+    """The checkpoint and the topics do not belong together, or records between them are gone."""

@@ -1,0 +1,70 @@
+"""What ended a query, in the words of preflight: what happened and what to do, without a Java stack trace."""
+
+from __future__ import annotations
+
+import re
+
+from pipeline.config import Config
+from pipeline.errors import DoesNotFitError, PipelineError
+
+# The pipeline's own errors, raised in Python that Spark has called; then Python's traceback ends with them.
+OWN = re.compile(r"pipeline\.[\w.]*Error: (?P<text>.+?)(?:\n\s*\n|\n\s+at |\Z)", re.DOTALL)
+DATA_LOSS = re.compile(r"\[KAFKA_DATA_LOSS\.\w+\].*?Reason:\s*(?P<reason>.+?)(?:\s*SQLSTATE|\n|\Z)", re.DOTALL)
+# A part of the text, what happened, what to do. `{servers}` is filled in.
+CAUSES = (
+    (
+        "CONCURRENT_STREAM_LOG_UPDATE",
+        "another driver runs this job on the same checkpoint",
+        "Stop one of them. A checkpoint is one driver's at a time.",
+    ),
+    (
+        "RecordTooLargeException",
+        "a record is larger than the topic that it is written to takes",
+        "Raise max.message.bytes of that topic: a dead letter is some KB larger than the record that it was.",
+    ),
+    (
+        "AuthorizationException",
+        "the brokers do not allow it: {cause}",
+        "Give the principal of [kafka] Read and Describe on the topics that are read, Write on those that are written.",
+    ),
+    ("AuthenticationException", "the brokers do not know who this is: {cause}", "Look at security and sasl in [kafka]."),
+    (
+        "not present in metadata",
+        "a topic that is to be written does not exist: {cause}",
+        "Create it, or correct its name in [topics].",
+    ),
+    (
+        "UnknownTopicOrPartitionException",
+        "a topic has been deleted while it was read or written: {cause}",
+        "Start again: what can be said of it is said before the start.",
+    ),
+    (
+        "TimeoutException",
+        "the brokers at {servers} did not answer in time: {cause}",
+        "Start again when they are back: the checkpoint knows how far it came.",
+    ),
+)
+CAUSE = re.compile(r"(?P<name>[\w.]*\.(?P<short>\w+Exception)): (?P<text>[^\n]+)")
+
+
+def explain(error: BaseException, config: Config) -> PipelineError | None:
+    """What a StreamingQueryException means; None if that is not known."""
+    text = str(error)
+    own = OWN.search(text)
+    if own:
+        message, _, advice = own["text"].strip().partition("\n")
+        return PipelineError(message, advice.strip())
+    loss = DATA_LOSS.search(text)
+    if loss:
+        return DoesNotFitError(
+            f"records are gone before they were read: {loss['reason'].strip()}",
+            "Start again: which records of which partition is said before the start. To go on without them: "
+            "[source] fail_on_data_loss = false.",
+        )
+    for part, message, advice in CAUSES:
+        if part in text:
+            named = [match for match in CAUSE.finditer(text) if part in match[0]]
+            cause = named[-1]["text"] if named else part
+            servers = config.kafka["bootstrap.servers"]
+            return PipelineError(message.format(cause=cause, servers=servers), advice)
+    return None

@@ -1,0 +1,147 @@
+"""Before a job starts: does its checkpoint fit the topics, and is everything there that it has not read yet?
+
+Spark looks only at offsets. A topic that was deleted and created again, or another one under a checkpoint, it reads on
+in the middle; records that are gone it skips, with a warning in its log, where `fail_on_data_loss` is false. Here each
+of it is a message: what happened, in which partition, how many records, what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pipeline import checkpoint
+from pipeline.broker import Broker, Partition, Range, Topic
+from pipeline.checkpoint import Files, Identity, Position
+from pipeline.config import Config
+from pipeline.errors import DoesNotFitError, PipelineError
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Offsets [first, end) of a partition that the job never reads. None: nobody can say how many."""
+
+    partition: Partition
+    first: int | None
+    end: int | None
+    why: str
+
+    @property
+    def records(self) -> int | None:
+        return None if self.first is None or self.end is None else self.end - self.first
+
+    def __str__(self) -> str:
+        if self.records is None:
+            return f"{self.partition}: {self.why}"
+        assert self.end is not None
+        offsets = f"offset {self.first}" if self.records == 1 else f"offsets {self.first} to {self.end - 1}"
+        return f"{self.partition}: {self.records} record{'s' * (self.records != 1)} ({offsets}): {self.why}"
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "topic": self.partition.topic,
+            "partition": self.partition.number,
+            "first_offset": self.first,
+            "records": self.records,
+            "why": self.why,
+        }
+
+
+def check(config: Config, job: str, topics: Sequence[str], files: Files, broker: Broker) -> list[Loss]:
+    """Returns what the job loses by going on, which is nothing unless `fail_on_data_loss` is false.
+
+    Raises:
+        DoesNotFitError: a checkpoint of other topics or of another job; or records are gone, and are not to be.
+        PipelineError: a topic is missing, or the brokers do not answer.
+    """
+    known = checkpoint.identity(files)
+    position = checkpoint.position(files)
+    _belongs(config, job, topics, known, position)
+    there = broker.topics(topics)
+    missing = [topic for topic in topics if topic not in there]
+    if missing:
+        deleted = " any more; it was there at an earlier start" if known else ""
+        raise PipelineError(
+            f"{job}: topic {', '.join(missing)} does not exist{deleted}",
+            "Create it, or correct its name in [topics] or the address in [kafka] bootstrap.servers.",
+        )
+    asked = [Partition(topic, number) for topic, each in there.items() for number in each.partitions]
+    ranges = broker.ranges(asked) if position.next else {}
+    ids = known.topics if known else {}
+    anew = {topic for topic, each in there.items() if recreated(ids.get(topic), each)}
+    found = losses(position, anew, ranges)
+    if found and config.source.fail_on_data_loss:
+        raise lost(config, job, found, anew)
+    now: Identity = Identity(job, {topic: there[topic].id for topic in topics})
+    if known != now:
+        checkpoint.write_identity(files, now)
+    return found
+
+
+def recreated(known_id: str | None, topic: Topic) -> bool:
+    return known_id is not None and topic.id is not None and known_id != topic.id
+
+
+def losses(position: Position, anew: set[str], ranges: Mapping[Partition, Range]) -> list[Loss]:
+    """What is not read between a checkpoint and partitions as they are now. `anew`: topics that are not the same ones."""
+    found = []
+    for partition, start in sorted(position.next.items()):
+        there = ranges.get(partition)
+        ends = max(start, position.planned.get(partition, start))
+        if there is None:
+            found.append(Loss(partition, None, None, f"the partition is gone; it was read up to offset {start}"))
+        elif partition.topic in anew:
+            why = "the topic was deleted and created again"
+            found.append(Loss(partition, None, None, f"{why}; what the old one had from offset {start} on is gone"))
+            if start > there.earliest and there.latest > there.earliest:
+                skipped = f"{why}, and the checkpoint goes on at offset {start} of the old one"
+                found.append(Loss(partition, there.earliest, min(start, there.latest), skipped))
+            elif there.earliest > start:
+                found.append(Loss(partition, start, there.earliest, f"the new topic begins at {there.earliest}"))
+        elif start < there.earliest:
+            found.append(Loss(partition, start, there.earliest, "deleted, by retention or by hand, before they were read"))
+        elif ends > there.latest:
+            what = "the checkpoint goes on" if ends == start else "a batch ends that is to be repeated"
+            why = f"it ends at offset {there.latest} and {what} at {ends}: the brokers have lost their newest records"
+            found.append(Loss(partition, None, None, why))
+    read = {partition.topic for partition in position.next}
+    for partition, there in sorted(ranges.items()):
+        if partition.topic in read and partition not in position.next and there.earliest > 0:
+            found.append(Loss(partition, 0, there.earliest, "deleted from a new partition before it was first read"))
+    return found
+
+
+def lost(config: Config, job: str, found: Sequence[Loss], anew: set[str]) -> DoesNotFitError:
+    """The refusal to go on."""
+    lines = "".join(f"\n  {loss}" for loss in found)
+    begin = (
+        f"To read {'the new topic' if anew else 'what is there'} from its beginning: stop all jobs, and set checkpoints "
+        f"and [lake] path to new places."
+    )
+    go_on = "To go on without these records: [source] fail_on_data_loss = false; they are then named at the start."
+    return DoesNotFitError(
+        f"{job}: records are gone that were never read, or are not what was read (checkpoint "
+        f"{config.checkpoint(job)}){lines}",
+        f"{begin} {go_on}",
+    )
+
+
+def _belongs(config: Config, job: str, topics: Sequence[str], known: Identity | None, position: Position) -> None:
+    """Raises DoesNotFitError where the checkpoint is another job's, or is of topics that this one does not read."""
+    where = config.checkpoint(job)
+    if known and known.job != job:
+        raise DoesNotFitError(
+            f"{job}: {where} is the checkpoint of {known.job}", "Give each job its own: set checkpoints to another place."
+        )
+    of = set(known.topics) if known else {partition.topic for partition in position.next}
+    others = sorted(of - set(topics))
+    if others or (known and set(topics) - of):
+        raise DoesNotFitError(
+            f"{job}: {where} is the checkpoint of {_and(sorted(of))}, and [topics] says {_and(topics)}",
+            "Put the names back in [topics]; or, to read other topics from their beginning, set checkpoints and [lake] "
+            "path to new places.",
+        )
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join(names)

@@ -1,0 +1,140 @@
+"""One line per batch, and the same as JSON to the topic of metrics; and what a running job has lost.
+
+Spark keeps the last progress reports of each query. They are looked at in the driver's loop: a listener would need a
+second thread and a server for Java to call back.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pipeline.broker import Broker, Partition, Range
+from pipeline.checkpoint import offsets
+from pipeline.errors import PipelineError
+from pipeline.metrics import Metrics
+from pipeline.preflight import Loss
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+Report = Mapping[str, Any]
+
+
+def summary(job: str, report: Report) -> dict[str, object]:
+    """One batch in numbers; None is what Spark does not know."""
+    seconds = report["batchDuration"] / 1000
+    states = report.get("stateOperators", [])
+    written = (report.get("sink") or {}).get("numOutputRows", -1)
+    return {
+        "job": job,
+        "batch": report["batchId"],
+        "time": report["timestamp"],
+        "rows": report["numInputRows"],
+        "seconds": seconds,
+        "rows_per_s": round(report["numInputRows"] / seconds, 1) if seconds else None,
+        "behind": _behind(report),
+        "watermark": (report.get("eventTime") or {}).get("watermark"),
+        "dropped_late": sum(state["numRowsDroppedByWatermark"] for state in states),
+        "state_rows": sum(state["numRowsTotal"] for state in states),
+        "written": written if written >= 0 else None,
+    }
+
+
+def line(batch: Mapping[str, Any]) -> str:
+    """The same for a person."""
+    parts = [f"{batch['rows']:,} rows in {batch['seconds']:.1f} s"]
+    if batch["rows_per_s"] is not None:
+        parts[0] += f" ({batch['rows_per_s']:,.0f} rows/s)"
+    parts.append(f"{batch['behind']:,} behind the end")
+    if batch["watermark"] is not None:
+        parts.append(f"watermark {batch['watermark']}")
+        parts.append(f"{batch['dropped_late']:,} dropped as late")
+        parts.append(f"{batch['state_rows']:,} rows of state")
+    if batch["written"] is not None:
+        parts.append(f"{batch['written']:,} written")
+    return f"{batch['job']} batch {batch['batch']}: {', '.join(parts)}"
+
+
+def skipped(report: Report, ranges: Callable[[Iterable[Partition]], Mapping[Partition, Range]]) -> list[Loss]:
+    """The records that a batch was to read and that were gone by then.
+
+    Spark says of it only how many rows there were. Where they are fewer than the offsets, the brokers are asked where
+    the partitions begin now; what lies before is what is missing, but no more than is missing at all: retention may
+    have gone on since. (Fewer rows than offsets are ordinary where a topic is compacted or written in transactions.)
+    """
+    found = []
+    for source in report["sources"]:
+        start, end = offsets(source["startOffset"]), offsets(source["endOffset"])
+        read = {partition: (first, end[partition]) for partition, first in start.items() if partition in end}
+        for partition, (first, last) in read.items():
+            if last < first:
+                why = f"it goes on at {last}, after {first}: the topic was made anew, or the brokers have lost records"
+                found.append(Loss(partition, None, None, why))
+        missing = sum(max(0, last - first) for first, last in read.values()) - source["numInputRows"]
+        if missing <= 0:
+            continue
+        for partition, there in ranges([each for each, (first, last) in read.items() if last > first]).items():
+            first, last = read[partition]
+            gone = min(there.earliest, last) - first
+            gone = min(gone, missing)
+            if gone > 0:
+                found.append(Loss(partition, first, first + gone, "deleted while the job was running, before they were read"))
+                missing -= gone
+    return found
+
+
+class Progress:
+    """Tells what the queries of one driver do. `say` prints a line for people."""
+
+    def __init__(self, broker: Broker, metrics: Metrics, say: Callable[[str], None] | None = None) -> None:
+        self._broker = broker
+        self._metrics = metrics
+        self._say = say or _print
+        self._told: dict[str, int] = {}  # the last batch of each job
+        self._lost: dict[tuple[str, Partition], int] = {}  # up to which offset a loss has been told
+
+    def lost(self, job: str, losses: Iterable[Loss]) -> None:
+        """Tells losses, each once."""
+        for loss in losses:
+            if loss.end is not None and self._lost.get((job, loss.partition), -1) >= loss.end:
+                continue
+            if loss.end is not None:
+                self._lost[job, loss.partition] = loss.end
+            self._say(f"{job}: LOST {loss}")
+            self._metrics.send(job, {"job": job, "lost": loss.as_json()})
+
+    def look(self, queries: Iterable[StreamingQuery]) -> None:
+        """Tells what has happened since the last look."""
+        for query in queries:
+            last = query.lastProgress
+            if last is None or last.batchId <= self._told.get(query.name, -1):
+                continue
+            for progress in query.recentProgress:
+                if progress.batchId > self._told.get(query.name, -1):
+                    self._told[query.name] = progress.batchId
+                    self.batch(query.name, json.loads(progress.json))
+
+    def batch(self, job: str, report: Report) -> None:
+        numbers = summary(job, report)
+        self._say(line(numbers))
+        self._metrics.send(job, numbers)
+        try:
+            self.lost(job, skipped(report, self._broker.ranges))
+        except PipelineError as error:
+            self._say(f"{job}: whether records were lost is not known: {error.message}")
+
+
+def _behind(report: Report) -> int:
+    behind = 0
+    for source in report["sources"]:
+        end = offsets(source["endOffset"])
+        for partition, latest in offsets(source["latestOffset"]).items():
+            behind += max(0, latest - end.get(partition, 0))
+    return behind
+
+
+def _print(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

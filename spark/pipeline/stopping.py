@@ -1,0 +1,42 @@
+"""SIGTERM and SIGINT: the batches that run are finished, then the program ends. A second signal ends it at once."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+LOOK_S = 0.05
+
+
+class Stop:
+    """Whether somebody has asked. Made after the Spark session, which takes SIGINT for itself."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        for number in SIGNALS:
+            signal.signal(number, self._ask)
+
+    def _ask(self, number: int, frame: Any) -> None:
+        self.asked = True
+        for each in SIGNALS:
+            signal.signal(each, signal.SIG_DFL)
+
+
+def finish(queries: Iterable[StreamingQuery], look: Callable[[], None]) -> None:
+    """Stops each query behind the batch that it is in; what it has begun then, Spark interrupts and does again."""
+    running = {query: query.lastProgress for query in queries if query.isActive}
+    while running:
+        for query, before in list(running.items()):
+            now = query.lastProgress
+            done = (now.batchId if now else None) != (before.batchId if before else None)
+            if done or not query.isActive or not query.status["isTriggerActive"]:
+                query.stop()
+                del running[query]
+        look()
+        time.sleep(LOOK_S)
