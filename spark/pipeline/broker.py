@@ -8,11 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from pipeline.errors import PipelineError
 
 TIMEOUT_MS = 15_000
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 JAAS = re.compile(r"""(username|password)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s;]+))""")
 
 
@@ -57,6 +59,8 @@ def client_options(kafka: Mapping[str, str]) -> dict[str, object]:
         if kafka.get(f"ssl.{store}.type") == "PEM" and f"ssl.{store}.location" in kafka:
             known |= {f"ssl.{store}.type", f"ssl.{store}.location"}
             found |= dict.fromkeys(options, kafka[f"ssl.{store}.location"])
+    if found.get("sasl_mechanism", "PLAIN") not in MECHANISMS:
+        raise PipelineError(f"[kafka] sasl.mechanism: the driver's own client has {', '.join(MECHANISMS)}")
     for key in kafka:
         if key.startswith(("ssl.", "sasl.")) and key not in known:
             raise PipelineError(
@@ -96,10 +100,9 @@ class Broker:
         asked = {TopicPartition(*partition): partition for partition in partitions}
         if not asked:
             return {}
-        ends = [
-            self._ask(lambda admin, spec=spec: admin.list_partition_offsets(dict.fromkeys(asked, spec)))
-            for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST)
-        ]
+        ends = []
+        for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST):
+            ends.append(self._ask(partial(_list_offsets, dict.fromkeys(asked, spec))))
         return {mine: Range(*(end[theirs].offset for end in ends)) for theirs, mine in asked.items()}
 
     def close(self) -> None:
@@ -119,5 +122,10 @@ class Broker:
             return question(self._admin)
         except (KafkaError, OSError) as error:
             raise PipelineError(
-                f"{self._servers}: {error}", "is the broker running, and are [kafka] bootstrap.servers and security right?"
+                f"{self._servers}: {error}",
+                "Is the broker running, and are bootstrap.servers and security in [kafka] right?",
             ) from error
+
+
+def _list_offsets(wanted: Mapping[Any, Any], admin: Any) -> Any:
+    return admin.list_partition_offsets(wanted)

@@ -45,7 +45,10 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """`next`: the first offset that no committed batch has read. `planned`: where a batch ends that is to be repeated."""
+    """`next`: the first offset that no committed batch has read.
+
+    `planned`: where a batch ends that is to be repeated.
+    """
 
     next: dict[Partition, int] = field(default_factory=dict)
     planned: dict[Partition, int] = field(default_factory=dict)
@@ -103,7 +106,9 @@ def _of_source(lines: Iterable[str]) -> dict[Partition, int]:
 def offsets(value: dict[str, dict[str, int]] | None) -> dict[Partition, int]:
     """{"clicks": {"0": 7}} as Spark writes it."""
     return {
-        Partition(topic, int(number)): offset for topic, each in (value or {}).items() for number, offset in each.items()
+        Partition(topic, int(number)): offset
+        for topic, each in (value or {}).items()
+        for number, offset in each.items()
     }
 
 

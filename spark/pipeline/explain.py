@@ -9,7 +9,7 @@ from pipeline.errors import DoesNotFitError, PipelineError
 
 # The pipeline's own errors, raised in Python that Spark has called; then Python's traceback ends with them.
 OWN = re.compile(r"pipeline\.[\w.]*Error: (?P<text>.+?)(?:\n\s*\n|\n\s+at |\Z)", re.DOTALL)
-DATA_LOSS = re.compile(r"\[KAFKA_DATA_LOSS\.\w+\].*?Reason:\s*(?P<reason>.+?)(?:\s*SQLSTATE|\n|\Z)", re.DOTALL)
+DATA_LOSS = re.compile(r"Some data may have been lost.*?Reason:\s*(?P<reason>.+?)\.?\s*(?:SQLSTATE|\n|\Z)", re.DOTALL)
 # A part of the text, what happened, what to do. `{servers}` is filled in.
 CAUSES = (
     (
@@ -27,7 +27,11 @@ CAUSES = (
         "the brokers do not allow it: {cause}",
         "Give the principal of [kafka] Read and Describe on the topics that are read, Write on those that are written.",
     ),
-    ("AuthenticationException", "the brokers do not know who this is: {cause}", "Look at security and sasl in [kafka]."),
+    (
+        "AuthenticationException",
+        "the brokers do not know who this is: {cause}",
+        "Look at security and sasl in [kafka].",
+    ),
     (
         "not present in metadata",
         "a topic that is to be written does not exist: {cause}",

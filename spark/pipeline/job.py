@@ -2,23 +2,31 @@
 
     python spark/jobs/dead_letters.py --config pipeline.toml --once
 
-Exit codes: 0 what was to be done is done; 1 a query failed; 2 the command line or the configuration is wrong.
+Exit codes: 0 what was to be done is done, or somebody asked to stop; 1 a query failed; 2 the command line or the
+configuration is wrong; 3 checkpoint and topics do not fit: records are gone, or the topics are not those of before.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pipeline import config as configuration
-from pipeline import session
+from pipeline import preflight, session
+from pipeline.broker import Broker, client_options
+from pipeline.checkpoint import SparkFiles
 from pipeline.config import Config
-from pipeline.errors import PipelineError
+from pipeline.errors import DoesNotFitError, PipelineError
+from pipeline.explain import explain
 from pipeline.lake import Lake
+from pipeline.metrics import Metrics
+from pipeline.progress import Progress
 from pipeline.sinks import Trigger
+from pipeline.stopping import Stop, finish
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,6 +34,8 @@ if TYPE_CHECKING:
 
 # How often the program looks whether a query has ended.
 LOOK_S = 1
+# How often it looks whether topics are still the same ones.
+TOPICS_S = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +60,26 @@ def main(jobs: Sequence[Job], argv: Sequence[str]) -> int:
     try:
         if options.adopt_lake:
             Lake(spark, config.lake.path).release()
-        return _run(spark, jobs, config, trigger)
+        return run(spark, jobs, config, trigger)
     except PipelineError as error:
         print(error, file=sys.stderr)
         return 1
     finally:
         spark.stop()
+
+
+def run(spark: SparkSession, jobs: Sequence[Job], config: Config, trigger: Trigger) -> int:
+    """Runs the jobs in a session; returns the exit code."""
+    metrics = Metrics(config.kafka, config.topics.metrics)
+    try:
+        with Stop() as stop:
+            _Run(spark, jobs, config, trigger, metrics).to_the_end(stop)
+    except PipelineError as error:
+        print(error, file=sys.stderr)
+        return 3 if isinstance(error, DoesNotFitError) else 1
+    finally:
+        metrics.close()
+    return 0
 
 
 def _options(jobs: Sequence[Job], argv: Sequence[str]) -> argparse.Namespace:
@@ -72,22 +96,88 @@ def _options(jobs: Sequence[Job], argv: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _run(spark: SparkSession, jobs: Sequence[Job], config: Config, trigger: Trigger) -> int:
-    from pyspark.errors import StreamingQueryException
+class _Run:
+    """The jobs from the checks before their start to their end."""
 
-    queries: list[StreamingQuery] = []
+    def __init__(
+        self, spark: SparkSession, jobs: Sequence[Job], config: Config, trigger: Trigger, metrics: Metrics
+    ) -> None:
+        self._spark = spark
+        self._jobs = jobs
+        self._config = config
+        self._trigger = trigger
+        self._broker = _broker(config)
+        self._progress = Progress(self._broker, metrics)
+        self._queries: list[StreamingQuery] = []
+
+    def to_the_end(self, stop: Stop) -> None:
+        """Raises PipelineError: it cannot start, or what ended a query."""
+        from pyspark.errors import StreamingQueryException
+
+        self._spark.streams.resetTerminated()
+        try:
+            for job in self._jobs:
+                self._check(job)
+            for job in self._jobs:
+                self._queries.append(job.start(self._spark, self._config, self._trigger))
+            self._wait(stop)
+            finish(self._queries, self._look)
+            for query in self._queries:
+                query.awaitTermination()  # raises what ended it
+        except StreamingQueryException as error:
+            raise self._explained(error) from error
+        finally:
+            for query in self._queries:
+                query.stop()
+            self._look()
+            if self._broker is not None:
+                self._broker.close()
+
+    def _wait(self, stop: Stop) -> None:
+        topics_at = time.monotonic() + TOPICS_S
+        while not stop.asked and any(query.isActive for query in self._queries):
+            self._spark.streams.awaitAnyTermination(LOOK_S)
+            self._spark.streams.resetTerminated()
+            self._look()
+            if time.monotonic() >= topics_at:
+                self._look_at_topics()
+                topics_at = time.monotonic() + TOPICS_S
+
+    def _look(self) -> None:
+        self._progress.look(self._queries)
+
+    def _check(self, job: Job) -> None:
+        """Raises PipelineError: the job cannot start, or go on."""
+        if self._broker is not None:
+            topics, files = job.topics(self._config), self._files(job)
+            self._progress.lost(job.name, preflight.check(self._config, job.name, topics, files, self._broker))
+
+    def _look_at_topics(self) -> None:
+        if self._broker is None:
+            return
+        for job in self._jobs:
+            try:
+                changed = preflight.changed(self._files(job), job.topics(self._config), self._broker)
+            except PipelineError:
+                return  # no broker answers; Spark waits for them, or says so
+            if changed:
+                self._check(job)
+
+    def _files(self, job: Job) -> SparkFiles:
+        return SparkFiles(self._spark, self._config.checkpoint(job.name))
+
+    def _explained(self, error: Exception) -> PipelineError:
+        found = explain(error, self._config)
+        if isinstance(found, DoesNotFitError):
+            for job in self._jobs:
+                self._check(job)  # says which records, where that can still be seen
+        return found or PipelineError(str(error))
+
+
+def _broker(config: Config) -> Broker | None:
     try:
-        for job in jobs:
-            queries.append(job.start(spark, config, trigger))
-        while any(query.isActive for query in queries):
-            spark.streams.awaitAnyTermination(LOOK_S)
-            spark.streams.resetTerminated()
-        for query in queries:
-            query.awaitTermination()  # raises what ended it
-    except StreamingQueryException as error:
-        print(error, file=sys.stderr)
-        return 1
-    finally:
-        for query in queries:
-            query.stop()
-    return 0
+        client_options(config.kafka)
+    except PipelineError as error:
+        print(f"nothing is checked before the start, and there are no metrics: {error}", file=sys.stderr)
+        return None
+    return Broker(config.kafka)

@@ -16,6 +16,8 @@ from pipeline.checkpoint import Files, Identity, Position
 from pipeline.config import Config
 from pipeline.errors import DoesNotFitError, PipelineError
 
+GONE = "deleted, by retention or by hand, before they were read"
+
 
 @dataclass(frozen=True, slots=True)
 class Loss:
@@ -82,8 +84,19 @@ def recreated(known_id: str | None, topic: Topic) -> bool:
     return known_id is not None and topic.id is not None and known_id != topic.id
 
 
+def changed(files: Files, topics: Sequence[str], broker: Broker) -> bool:
+    """Whether a topic has been deleted and created again since `check`. Spark sees that only by offsets, if at all.
+
+    Raises:
+        PipelineError: the brokers do not answer.
+    """
+    known = checkpoint.identity(files)
+    there = broker.topics(topics)
+    return known is not None and any(recreated(known.topics.get(name), topic) for name, topic in there.items())
+
+
 def losses(position: Position, anew: set[str], ranges: Mapping[Partition, Range]) -> list[Loss]:
-    """What is not read between a checkpoint and partitions as they are now. `anew`: topics that are not the same ones."""
+    """What is not read between a checkpoint and the partitions of now. `anew`: topics that are not those of before."""
     found = []
     for partition, start in sorted(position.next.items()):
         there = ranges.get(partition)
@@ -99,7 +112,7 @@ def losses(position: Position, anew: set[str], ranges: Mapping[Partition, Range]
             elif there.earliest > start:
                 found.append(Loss(partition, start, there.earliest, f"the new topic begins at {there.earliest}"))
         elif start < there.earliest:
-            found.append(Loss(partition, start, there.earliest, "deleted, by retention or by hand, before they were read"))
+            found.append(Loss(partition, start, there.earliest, GONE))
         elif ends > there.latest:
             what = "the checkpoint goes on" if ends == start else "a batch ends that is to be repeated"
             why = f"it ends at offset {there.latest} and {what} at {ends}: the brokers have lost their newest records"
@@ -115,8 +128,8 @@ def lost(config: Config, job: str, found: Sequence[Loss], anew: set[str]) -> Doe
     """The refusal to go on."""
     lines = "".join(f"\n  {loss}" for loss in found)
     begin = (
-        f"To read {'the new topic' if anew else 'what is there'} from its beginning: stop all jobs, and set checkpoints "
-        f"and [lake] path to new places."
+        f"To read {'the new topic' if anew else 'what is there'} from its beginning: stop all jobs, and set "
+        "checkpoints and [lake] path to new places."
     )
     go_on = "To go on without these records: [source] fail_on_data_loss = false; they are then named at the start."
     return DoesNotFitError(
@@ -131,7 +144,8 @@ def _belongs(config: Config, job: str, topics: Sequence[str], known: Identity | 
     where = config.checkpoint(job)
     if known and known.job != job:
         raise DoesNotFitError(
-            f"{job}: {where} is the checkpoint of {known.job}", "Give each job its own: set checkpoints to another place."
+            f"{job}: {where} is the checkpoint of {known.job}",
+            "Give each job its own: set checkpoints to another place.",
         )
     of = set(known.topics) if known else {partition.topic for partition in position.next}
     others = sorted(of - set(topics))

@@ -15,7 +15,7 @@ from pipeline.broker import Broker, Partition, Range
 from pipeline.checkpoint import offsets
 from pipeline.errors import PipelineError
 from pipeline.metrics import Metrics
-from pipeline.preflight import Loss
+from pipeline.preflight import GONE, Loss
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -78,10 +78,9 @@ def skipped(report: Report, ranges: Callable[[Iterable[Partition]], Mapping[Part
             continue
         for partition, there in ranges([each for each, (first, last) in read.items() if last > first]).items():
             first, last = read[partition]
-            gone = min(there.earliest, last) - first
-            gone = min(gone, missing)
+            gone = min(min(there.earliest, last) - first, missing)
             if gone > 0:
-                found.append(Loss(partition, first, first + gone, "deleted while the job was running, before they were read"))
+                found.append(Loss(partition, first, first + gone, GONE))
                 missing -= gone
     return found
 
@@ -89,7 +88,7 @@ def skipped(report: Report, ranges: Callable[[Iterable[Partition]], Mapping[Part
 class Progress:
     """Tells what the queries of one driver do. `say` prints a line for people."""
 
-    def __init__(self, broker: Broker, metrics: Metrics, say: Callable[[str], None] | None = None) -> None:
+    def __init__(self, broker: Broker | None, metrics: Metrics, say: Callable[[str], None] | None = None) -> None:
         self._broker = broker
         self._metrics = metrics
         self._say = say or _print
@@ -121,6 +120,8 @@ class Progress:
         numbers = summary(job, report)
         self._say(line(numbers))
         self._metrics.send(job, numbers)
+        if self._broker is None:
+            return
         try:
             self.lost(job, skipped(report, self._broker.ranges))
         except PipelineError as error:

@@ -15,12 +15,19 @@ LOOK_S = 0.05
 
 
 class Stop:
-    """Whether somebody has asked. Made after the Spark session, which takes SIGINT for itself."""
+    """Whether somebody has asked. Entered after the Spark session is made, which takes SIGINT for itself."""
 
     def __init__(self) -> None:
         self.asked = False
-        for number in SIGNALS:
-            signal.signal(number, self._ask)
+        self._before: list[Any] = []
+
+    def __enter__(self) -> Stop:
+        self._before = [signal.signal(number, self._ask) for number in SIGNALS]
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        for number, handler in zip(SIGNALS, self._before, strict=True):
+            signal.signal(number, handler)
 
     def _ask(self, number: int, frame: Any) -> None:
         self.asked = True
