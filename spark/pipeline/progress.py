@@ -93,6 +93,7 @@ class Progress:
         self._metrics = metrics
         self._say = say or _print
         self._told: dict[str, int] = {}  # the last batch of each job
+        self._seen: dict[str, str] = {}  # when its last report was begun
         self._lost: dict[tuple[str, Partition], int] = {}  # up to which offset a loss has been told
 
     def lost(self, job: str, losses: Iterable[Loss]) -> None:
@@ -106,13 +107,15 @@ class Progress:
             self._metrics.send(job, {"job": job, "lost": loss.as_json()})
 
     def look(self, queries: Iterable[StreamingQuery]) -> None:
-        """Tells what has happened since the last look."""
+        """Tells what has happened since the last look. Of time without a batch Spark reports as well, under the number
+        of the next one."""
         for query in queries:
             last = query.lastProgress
-            if last is None or last.batchId <= self._told.get(query.name, -1):
+            if last is None or last.timestamp == self._seen.get(query.name):
                 continue
+            self._seen[query.name] = last.timestamp
             for progress in query.recentProgress:
-                if progress.batchId > self._told.get(query.name, -1):
+                if "addBatch" in progress.durationMs and progress.batchId > self._told.get(query.name, -1):
                     self._told[query.name] = progress.batchId
                     self.batch(query.name, json.loads(progress.json))
 

@@ -37,13 +37,17 @@ class Stop:
 
 def finish(queries: Iterable[StreamingQuery], look: Callable[[], None]) -> None:
     """Stops each query behind the batch that it is in; what it has begun then, Spark interrupts and does again."""
-    running = {query: query.lastProgress for query in queries if query.isActive}
+    running = {query: _report(query) for query in queries if query.isActive}
     while running:
         for query, before in list(running.items()):
-            now = query.lastProgress
-            done = (now.batchId if now else None) != (before.batchId if before else None)
-            if done or not query.isActive or not query.status["isTriggerActive"]:
+            if _report(query) != before or not query.isActive or not query.status["isTriggerActive"]:
                 query.stop()
                 del running[query]
         look()
         time.sleep(LOOK_S)
+
+
+def _report(query: StreamingQuery) -> str | None:
+    """When the batch was begun that Spark has reported last."""
+    last = query.lastProgress
+    return last.timestamp if last else None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import TopicPartition
 
-from compat_tests.clients import Record
+from compat_tests.clients import Record, wait_until
 from compat_tests.node import Node
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.spark.pipeline.raw import clicked, configured
@@ -96,6 +96,29 @@ def test_a_schema_version_that_nobody_knows_is_a_dead_letter_a_line_and_a_metric
     assert metric.key == b"dead-letters"
     found = json.loads(metric.value or b"")
     assert (found["job"], found["batch"], found["rows"], found["written"]) == ("dead-letters", 0, 1, 1)
+
+
+def test_a_batch_after_idle_time_has_its_line(spark: SparkSession, world: World) -> None:
+    """Spark reports of time without a batch under the number of the batch that comes."""
+    lines: list[str] = []
+    metrics = Metrics(world.config.kafka, world.config.topics.metrics)
+    progress = Progress(None, metrics, lines.append)
+    spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "0")
+    query = world.copy.start(spark, world.config, Trigger())
+    try:
+        query.processAllAvailable()
+        wait_until(lambda: query.lastProgress is not None, "a report of idle time")
+        progress.look([query])
+        assert lines == []
+        world.write(7)
+        query.processAllAvailable()
+        wait_until(lambda: bool(progress.look([query]) or lines), "the batch is told")
+    finally:
+        query.stop()
+        metrics.close()
+        spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
+    assert len(lines) == 1
+    assert "copy batch 0: 7 rows" in lines[0]
 
 
 def test_records_that_retention_deleted_between_two_starts(
