@@ -103,7 +103,7 @@ def test_a_batch_after_idle_time_has_its_line(spark: SparkSession, world: World)
     lines: list[str] = []
     metrics = Metrics(world.config.kafka, world.config.topics.metrics)
     progress = Progress(None, metrics, lines.append)
-    spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "0")
+    spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "1000")
     world.write(3)
     query = world.copy.start(spark, world.config, Trigger())
     try:
