@@ -48,7 +48,7 @@ CAUSES = (
         "Start again when they are back: the checkpoint knows how far it came.",
     ),
 )
-CAUSE = re.compile(r"(?P<name>[\w.]*\.(?P<short>\w+Exception)): (?P<text>[^\n]+)")
+CAUSE = re.compile(r"(?:[\w.]+\.\w+Exception: )+(?P<text>[^\n]+)")
 
 
 def explain(error: BaseException, config: Config) -> PipelineError | None:
