@@ -52,11 +52,11 @@ def main(jobs: Sequence[Job], argv: Sequence[str]) -> int:
     options = _options(jobs, argv)
     try:
         config = configuration.load(options.config)
+        spark = session.make("+".join(job.name for job in jobs), config, options.master)
     except PipelineError as error:
         print(error, file=sys.stderr)
         return 2
     trigger = Trigger(options.once, config.trigger_s if options.trigger is None else options.trigger)
-    spark = session.make("+".join(job.name for job in jobs), config, options.master)
     try:
         if options.adopt_lake:
             Lake(spark, config.lake.path).release()
@@ -91,7 +91,7 @@ def _options(jobs: Sequence[Job], argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--master", help="Spark's master (default: all cores of this machine, or spark-submit's)")
     parser.add_argument("--trigger", type=float, metavar="SECONDS", help="seconds between batches, over trigger_s")
     parser.add_argument(
-        "--adopt-lake", action="store_true", help="let another checkpoint go on with a lake: see docs/pipeline.md first"
+        "--adopt-lake", action="store_true", help="let another checkpoint go on with a lake: see docs/lake.md first"
     )
     return parser.parse_args(argv)
 

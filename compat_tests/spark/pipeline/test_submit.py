@@ -63,7 +63,7 @@ path = "{tmp_path / "lake"}"
     ConfluentClient().produce(broker.bootstrap, names["orders"], [Record(b"k", b"v")])
 
     without = submit("dead_letters.py", wheel=wheel, config=config)
-    assert without.returncode != 0
+    assert (without.returncode, "Traceback" in without.stdout + without.stderr) == (2, False)
     assert f"spark-submit --packages {PACKAGES}" in without.stdout, "the Python of a submitted program has one output"
 
     ran = submit("dead_letters.py", "--packages", PACKAGES, wheel=wheel, config=config)
