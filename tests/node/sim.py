@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pykbroker.broker import Node
 from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_log.partition_log import PartitionLog
-from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from pykbroker_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -75,6 +75,16 @@ class Sim(Client):
 
     def log(self, topic: str, partition: int = 0) -> PartitionLog:
         return self.node.services.replicas.get(topic, partition).log
+
+    async def recovered(self, topic: str, partition: int = 0) -> PartitionLog:
+        """The log, as soon as the node has recovered it: it serves others meanwhile."""
+        while True:
+            try:
+                return self.log(topic, partition)
+            except KafkaError as error:
+                if error.code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    raise
+                await asyncio.sleep(0.01)
 
     def files(self, topic: str, suffix: str = ".log", root: str = "/data") -> list[str]:
         return [name for name in self.disk.list(f"{root}/{topic}-0") if name.endswith(suffix)]

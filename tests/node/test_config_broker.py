@@ -704,7 +704,7 @@ def test_what_was_flushed_survives_the_power(play: Play) -> None:
         await sim.send("t", b"one", b"two", b"three")
         sim.sim_node.kill(Survive.NOTHING)
         await sim.sim_node.start()
-        return sim.log("t").log_end_offset
+        return (await sim.recovered("t")).log_end_offset
 
     assert play(kept, {}) == 0
     assert play(kept, {"log.flush.interval.messages": "1"}) == 3

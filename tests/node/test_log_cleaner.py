@@ -142,7 +142,7 @@ def test_a_topic_becomes_compacted_and_stops_being_it(sims: Callable[..., Sim]) 
         end = sim.log("t").log_end_offset
         sim.sim_node.kill(Survive.EVERYTHING)
         await sim.sim_node.start()
-        assert sim.log("t").log_end_offset == end
+        assert (await sim.recovered("t")).log_end_offset == end
         assert await records(sim) == left + 9
 
     sims().run(scenario)
