@@ -2,12 +2,14 @@
 #   make run          a node on localhost:9092          make test        unit tests, then the compat tests
 #   make lint         ruff, mypy, import-linter, ...    make test-long   the long runs
 #   make bench        pykbroker beside Apache Kafka     make generate    messages from wire/schemas
+#   make pipeline     events through Spark, from a node of its own to pictures
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
+PIPELINE_ARGS ?=
 
-.PHONY: install run test unit compat test-long test-env system lint bench generate schemas clean
+.PHONY: install run test unit compat test-long test-env system pipeline lint bench generate schemas clean
 .DEFAULT_GOAL := install
 
 # --- the environment: made again only when pyproject.toml changes ---------------------------------------------------
@@ -33,6 +35,10 @@ $(VENV)/.bench: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install -q -e '.[bench]'
 	@touch $@
 
+$(VENV)/.pipeline: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install -q -e '.[pipeline]'
+	@touch $@ $(VENV)/.install
+
 install: $(VENV)/.install
 
 # What the compat tests need beside Python; a test whose part is still missing afterwards skips and names it.
@@ -46,6 +52,10 @@ test-env: system
 
 run: install
 	$(BIN)/pykbroker start
+
+# make pipeline PIPELINE_ARGS="--users 2000 --rate 500": the events pipeline on Spark, on this machine (docs/pipeline.md).
+pipeline: system $(VENV)/.pipeline
+	@PYTHONPATH=spark $(BIN)/python -m example.run $(PIPELINE_ARGS)
 
 bench: test-env $(VENV)/.bench
 	$(BIN)/python bench/run.py

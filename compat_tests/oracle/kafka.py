@@ -178,7 +178,8 @@ class ApacheKafka:
         self._config = dict(config or {})
         self._format_args = list(format_args)
         self._process: subprocess.Popen[bytes] | None = None
-        self.port, self._controller_port = (port, *free_ports(1)) if port is not None else free_ports(2)
+        # Who gives a port gives two (node.steady_port): the controller has to find its own free after a restart, too.
+        self.port, self._controller_port = (port, port + 1) if port is not None else free_ports(2)
         self.bootstrap = f"localhost:{self.port}"
         atexit.register(self.close)
 

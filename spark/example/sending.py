@@ -71,17 +71,18 @@ class Sender:
                 on_delivery=self._report(record, topic),
             )
             self._check()
-            rate = self.rate
-            if rate:
-                # What could not be sent while the broker was away is not made up for.
-                due = max(due + 1 / rate, time.monotonic() - 0.1)
-                self._producer.poll(max(0.0, due - time.monotonic()))
-            else:
-                due = time.monotonic()
-                self._producer.poll(0)
+            due = self._wait(due)
         while self._producer.flush(1.0):
             self._check()
         self._check()
+
+    def _wait(self, due: float) -> float:
+        """Returns when the next record is due, and when that was."""
+        self._producer.poll(0)
+        while (rate := self.rate) and (left := due + 1 / rate - time.monotonic()) > 0:
+            self._producer.poll(min(left, 0.1))  # which comes back with every answer
+        # What could not be sent while the broker was away is not made up for.
+        return max(due + 1 / rate, time.monotonic() - 0.1) if rate else time.monotonic()
 
     def _report(self, record: Record, topic: str) -> Callable[[KafkaError | None, Message], Any]:
         def report(error: KafkaError | None, message: Message) -> None:

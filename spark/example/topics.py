@@ -23,19 +23,22 @@ TOPICS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def create(bootstrap: str, partitions: int) -> None:
-    """The topics that are missing; returns when they have leaders. `partitions` is of the raw ones, others have one."""
+def create(bootstrap: str, partitions: int) -> list[str]:
+    """Makes those that are missing, and says which were there. `partitions` is of the raw ones, the others have one."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 1})
     new = [
         NewTopic(name, partitions if name in ("clicks", "orders") else 1, 1, config=dict(config))
         for name, config in TOPICS.items()
     ]
-    for made in admin.create_topics(new, operation_timeout=30).values():
+    there = []
+    for name, made in admin.create_topics(new, operation_timeout=30).items():
         try:
             made.result(60)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
+            there.append(name)
+    return there
 
 
 def read(bootstrap: str, topic: str, *, patience_s: float = 60) -> list[Message]:

@@ -1,0 +1,202 @@
+"""The pipeline as a process that a test kills, and what can be seen of it from outside: its checkpoints, lake, topics.
+
+Nothing here reaches into the process. That a kill has landed between a sink's write and the checkpoint's commit is read
+from the files that are left.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from compat_tests.needs import ROOT
+
+#: Between two looks at the files: the stretch that is waited for is some milliseconds long.
+LOOK_S = 0.001
+
+
+def newest(folder: Path) -> int:
+    """The last batch that has a file there; -1 where there is none."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return -1
+    return max((int(name) for name in names if name.isdigit()), default=-1)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The checkpoint of one query."""
+
+    path: Path
+
+    @property
+    def planned(self) -> int:
+        return newest(self.path / "offsets")
+
+    @property
+    def committed(self) -> int:
+        return newest(self.path / "commits")
+
+    @property
+    def query_id(self) -> str:
+        return str(json.loads((self.path / "metadata").read_text())["id"])
+
+
+class Driver:
+    """`jobs/all.py` in a session of its own: the driver's Python and its JVM die together, as with a machine."""
+
+    def __init__(self, home: Path, config: Path) -> None:
+        self._home = home
+        self.log = home / "driver.log"
+        self._config = config
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *options: str) -> None:
+        command = [sys.executable, str(ROOT / "spark/jobs/all.py"), "--config", str(self._config), *options]
+        # Far from UTC, with summer time: nothing may depend on where the driver stands.
+        env = {**os.environ, "PYTHONPATH": str(ROOT / "spark"), "TZ": "America/New_York"}
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                cwd=self._home,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=env,
+                start_new_session=True,
+            )
+
+    def run_to_the_end(self, *options: str, timeout_s: float) -> None:
+        self.start(*options)
+        assert self._process is not None
+        try:
+            code = self._process.wait(timeout_s)
+        finally:
+            self.kill()
+        assert code == 0, f"ended with {code}:\n{self.tail()}"
+
+    def kill(self) -> None:
+        """SIGKILL for everything that it has started."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        try:
+            children = psutil.Process(process.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            children = []
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.wait(30)
+        for child in children:  # Spark's Python workers have a process group of their own
+            if child.is_running():
+                child.kill()
+        psutil.wait_procs(children, 30)
+
+    def wait_for(self, happens: Callable[[], bool], what: str, *, timeout_s: float) -> None:
+        """Looks every millisecond. Raises AssertionError when the driver has ended or nothing happens."""
+        assert self._process is not None
+        deadline = time.monotonic() + timeout_s
+        while not happens():
+            assert self._process.poll() is None, f"ended with {self._process.returncode}:\n{self.tail()}"
+            assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}\n{self.tail()}"
+            time.sleep(LOOK_S)
+
+    def tail(self, lines: int = 80) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+
+class LakeBetween:
+    """Is there a batch in the lake whose commit is not in the checkpoint? Each batch is found once: after a kill at
+    such a moment it is still the same moment when the next driver starts."""
+
+    def __init__(self, lake: Path, checkpoint: Checkpoint) -> None:
+        self._log = lake / "_log"
+        self._checkpoint = checkpoint
+        self._read = ""
+        self._written = -1
+        self.found: list[int] = []
+
+    def __call__(self) -> bool:
+        if self._last_written() <= self._checkpoint.committed or self._written in self.found:
+            return False
+        self.found.append(self._written)
+        return True
+
+    def is_true(self) -> bool:
+        """Whether what was found last is still so: asked when the driver is dead."""
+        return self.found[-1] > self._checkpoint.committed
+
+    def _last_written(self) -> int:
+        """The last batch in the lake's log, which is the newest entry that is no compaction."""
+        try:
+            name = max(name for name in os.listdir(self._log) if name.endswith(".json") and name[0] != ".")
+            if name != self._read:
+                entry = json.loads((self._log / name).read_text())
+                self._read = name
+                if entry["kind"] == "batch":
+                    self._written = entry["position"]["batch"]
+        except (FileNotFoundError, ValueError):
+            pass  # not begun, or folded meanwhile
+        return self._written
+
+
+class TopicBetween:
+    """Has a topic grown since a batch was planned whose commit is not in the checkpoint? Each batch is found once."""
+
+    def __init__(self, bootstrap: str, topic: str, checkpoint: Checkpoint) -> None:
+        self._partition = TopicPartition(topic, 0)
+        self._checkpoint = checkpoint
+        self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "looks", "log_level": 1})
+        self._before: tuple[int, int] | None = None  # the batch under way, and the topic's end when it was first seen
+        self.found: list[int] = []
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def __call__(self) -> bool:
+        batch = self._checkpoint.planned
+        if batch <= self._checkpoint.committed or batch in self.found:
+            return False
+        try:
+            end = self._consumer.get_watermark_offsets(self._partition, timeout=5)[1]
+        except KafkaException:
+            return False  # the broker is away
+        if self._before is None or self._before[0] != batch:
+            self._before = (batch, end)
+        if end > self._before[1] and batch > self._checkpoint.committed:
+            self.found.append(batch)
+            return True
+        return False
+
+    def is_true(self) -> bool:
+        """Whether what was found last is still so: asked when the driver is dead."""
+        return self.found[-1] > self._checkpoint.committed
+
+
+def write_config(path: Path, tables: Mapping[str, Mapping[str, object]], **top: object) -> Path:
+    """A TOML file; JSON's scalars are TOML's."""
+    lines = [f"{key} = {json.dumps(value)}" for key, value in top.items()]
+    for table, values in tables.items():
+        lines += [f"[{table}]", *(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in values.items())]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def parquet_files(lake: Path) -> Sequence[Path]:
+    """What a reader that lists the lake finds: no folders that begin with an underscore or a dot."""
+    return [
+        path for path in lake.rglob("*.parquet") if not any(part[0] in "_." for part in path.relative_to(lake).parts)
+    ]

@@ -1,0 +1,225 @@
+"""A day of events through the whole pipeline, while its driver and its broker are killed: the answer is the right one.
+
+The generator writes; all jobs run in one driver, in small batches. The driver is killed (SIGKILL, Python and JVM) five
+times and more, twice between a batch's commit in the lake and its commit in Spark's checkpoint, twice between the
+growth of a sink topic and the commit; the broker is killed three times. Then everything is read to the end and compared
+with what plain Python says of the same records (spark/example/expected.py).
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING
+
+import pytest
+
+from compat_tests import needs
+from compat_tests.node import Node, make_node, steady_port
+from compat_tests.spark.pipeline.driver import (
+    Checkpoint,
+    Driver,
+    LakeBetween,
+    TopicBetween,
+    parquet_files,
+    write_config,
+)
+from example import results, topics
+from example.expected import Expected, compute
+from example.generator import Workload, generate
+from example.records import Record, Times
+from example.results import Outcome, Place
+from example.sending import Sender
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# The slack is for records that wait in the producer while the broker is away: those of one partition are written a
+# moment before those of another, and a moment is an hour of the example's day.
+WORKLOAD = Workload(users=250, partitions=2, times=Times(slack_s=3600))
+#: So many records come in each round, so fast (records a second); then they trickle, however slow the machine is.
+PER_ROUND, RATE, TRICKLE = 450, 40, 0.5
+#: For something to happen in a driver that has to start first, on a machine that does other things as well.
+PATIENCE_S = 180
+#: A kill may come too late, when the commit was faster: then there is another round.
+MOST_ROUNDS = 12
+
+
+class World:
+    """A node, the generator that writes into it, and the pipeline that reads."""
+
+    def __init__(self, owner: str, home: Path, records: list[Record]) -> None:
+        self.node: Node = make_node(owner, port=steady_port()).start()
+        topics.create(self.node.bootstrap, WORKLOAD.partitions)
+        self.lake = home / "lake"
+        self.home = home
+        self.driver = Driver(home, self._configure(90))
+        self.sender = Sender(self.node.bootstrap, rate=RATE)
+        self.rounds = 0
+        self.broker_kills = 0
+        self._finishing = False
+        self._sending = Thread(target=self.sender.send, args=(self._paced(records),), daemon=True)
+        self._sending.start()
+
+    def _paced(self, records: list[Record]) -> Iterator[Record]:
+        for number, record in enumerate(records):
+            if self._finishing:
+                self.sender.rate = 0
+            else:
+                self.sender.rate = RATE if number < PER_ROUND * (self.rounds + 1) else TRICKLE
+            yield record
+
+    def _configure(self, max_offsets: int) -> Path:
+        times = WORKLOAD.times
+        return write_config(
+            self.home / "pipeline.toml",
+            {
+                "kafka": {"bootstrap.servers": self.node.bootstrap},
+                "source": {"max_offsets_per_trigger": max_offsets},
+                "times": {name: getattr(times, name) for name in times.__slots__},
+                "lake": {"path": str(self.lake), "compact_min_files": 4},
+                "spark": {
+                    "spark.driver.memory": "768m",
+                    # For a JVM that lives for some seconds.
+                    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+                    "spark.sql.shuffle.partitions": "2",
+                    "spark.ui.enabled": "false",
+                    "spark.driver.host": "127.0.0.1",
+                    "spark.driver.bindAddress": "127.0.0.1",
+                    "spark.sql.warehouse.dir": str(self.home / "warehouse"),
+                },
+            },
+            checkpoints=str(self.home / "checkpoints"),
+        )
+
+    def checkpoint(self, job: str) -> Checkpoint:
+        return Checkpoint(self.home / "checkpoints" / job)
+
+    def start(self) -> None:
+        self.driver.start("--continuous", "--trigger", "0", "--master", "local[2]")
+
+    def wait_for_progress(self, job: str = "lake") -> None:
+        before = self.checkpoint(job).committed
+        self.driver.wait_for(
+            lambda: self.checkpoint(job).committed > before, f"{job} commits a batch", timeout_s=PATIENCE_S
+        )
+
+    def restart_broker(self) -> None:
+        self.node.kill()
+        self.broker_kills += 1
+        self.node.start()
+
+    def kill_driver(self) -> None:
+        self.driver.kill()
+        self.rounds += 1
+
+    def finish(self) -> None:
+        """Everything that is to be written is written, and read to the end."""
+        self._finishing = True
+        self._sending.join(PATIENCE_S)
+        assert not self._sending.is_alive()
+        self._configure(1000)
+        self.driver.run_to_the_end("--once", "--master", "local[2]", timeout_s=2 * PATIENCE_S)
+
+    def close(self) -> None:
+        self.driver.kill()
+        self.node.close()
+
+
+@pytest.fixture
+def world(request: pytest.FixtureRequest, tmp_path: Path, records: list[Record]) -> Iterator[World]:
+    needs.java()
+    needs.python_package("pyspark")
+    with closing(World(request.param, tmp_path, records)) as world:
+        yield world
+
+
+@pytest.fixture(scope="module")
+def records() -> list[Record]:
+    return generate(WORKLOAD)
+
+
+@pytest.fixture(scope="module")
+def answer(records: list[Record]) -> Expected:
+    return compute(records, WORKLOAD.times)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("world", ["pykbroker", pytest.param("apache-kafka", marks=pytest.mark.long)], indirect=True)
+def test_the_answer_is_right_whatever_was_killed(
+    world: World, answer: Expected, request: pytest.FixtureRequest
+) -> None:
+    bootstrap = world.node.bootstrap
+    lake = LakeBetween(world.lake, world.checkpoint("lake"))
+    letters = TopicBetween(bootstrap, "dead-letters", world.checkpoint("dead-letters"))
+    conversions = TopicBetween(bootstrap, "conversions", world.checkpoint("conversions"))
+    hits: Counter[str] = Counter()
+    rng = random.Random(WORKLOAD.seed)
+    wanted = {"lake": 2, "letters": 1, "conversions": 1}
+    moments: dict[str, LakeBetween | TopicBetween] = {"lake": lake, "letters": letters, "conversions": conversions}
+    rounds = ["lake", "letters", "any", "conversions", "lake"]
+    with closing(letters), closing(conversions):
+        for number in range(MOST_ROUNDS):
+            missing = [name for name, count in wanted.items() if hits[name] < count]
+            if number >= len(rounds) and not missing:
+                break
+            kind = rounds[number] if number < len(rounds) else missing[0]
+            world.start()
+            world.wait_for_progress()
+            if number % 2 == 0:
+                world.restart_broker()  # beneath a running driver, and a generator that writes
+            if kind == "any":
+                any_moment = partial(has_come, time.monotonic() + rng.random())
+                world.driver.wait_for(any_moment, "any moment", timeout_s=10)
+            else:
+                world.driver.wait_for(moments[kind], f"{kind}: written, not committed", timeout_s=PATIENCE_S)
+            world.kill_driver()
+            hits[kind] += 1 if kind == "any" else moments[kind].is_true()
+    assert world.broker_kills >= 3
+    assert world.rounds >= 5
+    assert all(hits[name] >= count for name, count in wanted.items()), hits
+    assert len(world.sender.delivered) < answer.records, "the generator was writing all the time"
+    world.finish()
+    print(f"\ndriver killed {world.rounds} times, {dict(hits)}; broker killed {world.broker_kills} times")
+    spark: SparkSession = request.getfixturevalue("spark")
+    # The files as a reader finds them that knows nothing of the lake's log.
+    files = [str(path) for path in parquet_files(world.lake)]
+    found = results.read(spark.read.option("basePath", str(world.lake)).parquet(*files), bootstrap)
+    print(f"written more than once, as at-least-once sinks do: {found.repeated}")
+    compare(
+        found, answer, {(one.topic, one.record.partition, one.offset): one.record for one in world.sender.delivered}
+    )
+
+
+def has_come(moment: float) -> bool:
+    return time.monotonic() > moment
+
+
+def compare(found: Outcome, answer: Expected, written: Mapping[Place, Record]) -> None:
+    counts = Counter(row.event.event_id for row in found.rows)
+    assert [event_id for event_id, count in counts.items() if count > 1] == [], "duplicates in the lake"
+    assert found.events == answer.events
+    assert all(row.date == row.event.date for row in found.rows)
+    for row in found.rows:  # what it says of where it comes from is true
+        record = written[row.place]
+        assert row.event.event_id.encode() in (record.value or b"")
+        assert (row.key, row.headers, row.timestamp_ms) == (record.key, record.headers, record.arrival_ms)
+
+    assert found.dead == {
+        place: answer.reasons[record] for place, record in written.items() if record in answer.reasons
+    }
+    for letter in found.letters:
+        record = written[letter.place]
+        assert (letter.key, letter.value, letter.headers) == (record.key, record.value, record.headers)
+        assert letter.timestamp_ms == record.arrival_ms
+
+    assert found.windows == answer.windows
+    assert found.sessions == answer.sessions
+    assert found.conversions == answer.conversions
