@@ -7,6 +7,7 @@ replica.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 from pykbroker.broker import Node
@@ -56,7 +57,7 @@ class SimBroker:
         await self._node.start()
         self.up = True
         self.world.trace.note("started", self.number, self.starts, round(self.world.loop.time(), 6))
-        self._compare()
+        await self._compare()
 
     @property
     def node(self) -> Node:
@@ -97,8 +98,11 @@ class SimBroker:
             if log is not None:
                 self._knew[partition.topic, partition.index] = producers_of(log), log.log_end_offset
 
-    def _compare(self) -> None:
+    async def _compare(self) -> None:
         for partition in self.led():
+            recovered = asyncio.Event()
+            partition.when_recovered(recovered.set)
+            await recovered.wait()
             log = partition.log
             fresh_producers_agree(log)
             knew = self._knew.get((partition.topic, partition.index))
