@@ -41,7 +41,7 @@ def test_kafkas_own_compaction_tester_is_content(fresh_broker: FreshBroker, comp
         "duplicates": 20,
         "compression-type": compression,
         # Seconds between writing and reading, in which the cleaner finishes.
-        "sleep": 3,
+        "sleep": 10,
     }
     arguments = [f"--{name}={value}" for name, value in options.items()]
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=300)
