@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pykbroker.broker import Node
 from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_log.partition_log import PartitionLog
-from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from pykbroker_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -20,7 +20,7 @@ from pykbroker_wire.messages.incremental_alter_configs import (
 )
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykbroker_wire.records.batch import BatchHeader, build_batch, iter_batches
-from tests.simulation.cluster import Client, SimNode
+from tests.simulation.cluster import Client, SimNode, recovered
 from tests.simulation.world import World
 
 T = TypeVar("T")
@@ -77,14 +77,7 @@ class Sim(Client):
         return self.node.services.replicas.get(topic, partition).log
 
     async def recovered(self, topic: str, partition: int = 0) -> PartitionLog:
-        """The log, as soon as the node has recovered it: it serves others meanwhile."""
-        while True:
-            try:
-                return self.log(topic, partition)
-            except KafkaError as error:
-                if error.code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                    raise
-                await asyncio.sleep(0.01)
+        return await recovered(self.node.services.replicas.get(topic, partition))
 
     def files(self, topic: str, suffix: str = ".log", root: str = "/data") -> list[str]:
         return [name for name in self.disk.list(f"{root}/{topic}-0") if name.endswith(suffix)]

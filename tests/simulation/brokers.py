@@ -7,7 +7,6 @@ replica.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 
 from pykbroker.broker import Node
@@ -15,7 +14,7 @@ from pykbroker.config.load import development_profile, load
 from pykbroker.replica.partition import Partition
 from pykbroker.storage_format import format_directories
 from pykbroker_log.memory_disk import MemoryDisk, Survive
-from tests.simulation.cluster import forgetful
+from tests.simulation.cluster import forgetful, recovered
 from tests.simulation.rebuilt import compare_producers, fresh_producers_agree, producers_of
 from tests.simulation.world import SimRuntime, World
 
@@ -100,10 +99,7 @@ class SimBroker:
 
     async def _compare(self) -> None:
         for partition in self.led():
-            recovered = asyncio.Event()
-            partition.when_recovered(recovered.set)
-            await recovered.wait()
-            log = partition.log
+            log = await recovered(partition)
             fresh_producers_agree(log)
             knew = self._knew.get((partition.topic, partition.index))
             if knew is not None and knew[1] == log.log_end_offset:

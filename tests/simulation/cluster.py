@@ -14,7 +14,9 @@ from typing import Any
 from pykbroker.broker import Node
 from pykbroker.config.load import development_profile, load
 from pykbroker.net.client import BrokerConnection
+from pykbroker.replica.partition import Partition
 from pykbroker_log.memory_disk import MemoryDisk, Survive
+from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -35,6 +37,14 @@ from tests.simulation.world import SimRuntime, World
 
 PORT = 9092
 TIMEOUT_MS = 3_000
+
+
+async def recovered(partition: Partition) -> PartitionLog:
+    """A partition's log, as soon as its node has recovered it: it serves others meanwhile."""
+    done = asyncio.Event()
+    partition.when_recovered(done.set)
+    await done.wait()
+    return partition.log
 
 
 def forgetful(world: World) -> Callable[[], bool]:
