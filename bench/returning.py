@@ -15,6 +15,7 @@ import time
 from bench import raw
 from bench.measurements import Figure, Measurement
 from bench.servers import Server
+from bench.starting import produce_everywhere
 from pykbroker_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykbroker_wire.records.batch import build_batch
@@ -34,18 +35,7 @@ def _fill(client: raw.Client, topic_id: bytes) -> None:
             [(None, bytes(100), (), 0)], producer_id=producer_id, producer_epoch=0, base_sequence=sequence
         )
         for first in range(0, _PARTITIONS, 500):
-            indexes = range(first, min(_PARTITIONS, first + 500))
-            data = [PartitionProduceData(index=index, records=batch) for index in indexes]
-            request = ProduceRequest(
-                transactional_id=None,
-                acks=-1,
-                timeout_ms=30_000,
-                topic_data=[TopicProduceData(topic_id=topic_id, partition_data=data)],
-            )
-            answer = client.call(request, raw.PRODUCE_VERSION)
-            errors = {found.error_code for found in answer.responses[0].partition_responses}
-            if errors != {0}:
-                raise RuntimeError(f"Produce was answered with errors {errors}")
+            produce_everywhere(client, topic_id, range(first, min(_PARTITIONS, first + 500)), batch)
 
 
 def _await_all(address: tuple[str, int], returned: threading.Event) -> None:

@@ -50,8 +50,8 @@ def _serve_all(server: Server, topics: dict[str, int], begin: float) -> float:
     return time.perf_counter() - begin
 
 
-def _produce_everywhere(client: raw.Client, topic_id: bytes, partitions: range, timestamp_ms: int) -> None:
-    batch = build_batch([(None, bytes(100), (), timestamp_ms)])
+def produce_everywhere(client: raw.Client, topic_id: bytes, partitions: range, batch: bytes) -> None:
+    """The same batch for each partition, in one request."""
     data = [PartitionProduceData(index=index, records=batch) for index in partitions]
     request = ProduceRequest(
         transactional_id=None,
@@ -75,7 +75,8 @@ def many_partitions(server: Server, seconds: float) -> dict[str, float]:
     now = int(time.time() * 1000) - segments * _SECOND_MS
     for segment in range(segments):
         for topic_id in ids.values():
-            _produce_everywhere(client, topic_id, range(partitions), now + segment * _SECOND_MS)
+            batch = build_batch([(None, bytes(100), (), now + segment * _SECOND_MS)])
+            produce_everywhere(client, topic_id, range(partitions), batch)
     client.close()
     _check_segments(server, topics * partitions * segments)
     stopped = server.halt()
