@@ -12,30 +12,32 @@ PIPELINE_ARGS ?=
 .PHONY: install run test unit compat test-long test-env system pipeline lint bench generate schemas clean
 .DEFAULT_GOAL := install
 
-# --- the environment: made again only when pyproject.toml changes ---------------------------------------------------
+# --- the environment: made again only when pyproject.toml changes, or what is compiled -------------------------------
+
+COMPILED := $(wildcard wire/pykbroker_wire/records/*.c)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	    || { echo "Python 3.11 or newer is needed: make PYTHON=python3.11 ..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.install: pyproject.toml | $(BIN)/python
+$(VENV)/.install: pyproject.toml $(COMPILED) | $(BIN)/python
 	$(BIN)/python -m pip install -q -e .
 	@touch $@
 
-$(VENV)/.test: pyproject.toml | $(BIN)/python
+$(VENV)/.test: pyproject.toml $(COMPILED) | $(BIN)/python
 	$(BIN)/python -m pip install -q -e '.[test]'
 	@touch $@ $(VENV)/.install
 
-$(VENV)/.lint: pyproject.toml | $(BIN)/python
+$(VENV)/.lint: pyproject.toml $(COMPILED) | $(BIN)/python
 	$(BIN)/python -m pip install -q -e '.[test,lint]'
 	@touch $@ $(VENV)/.test $(VENV)/.install
 
-$(VENV)/.bench: pyproject.toml | $(BIN)/python
+$(VENV)/.bench: pyproject.toml $(COMPILED) | $(BIN)/python
 	$(BIN)/python -m pip install -q -e '.[bench]'
 	@touch $@
 
-$(VENV)/.pipeline: pyproject.toml | $(BIN)/python
+$(VENV)/.pipeline: pyproject.toml $(COMPILED) | $(BIN)/python
 	$(BIN)/python -m pip install -q -e '.[pipeline]'
 	@touch $@ $(VENV)/.install
 

@@ -13,12 +13,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pykbroker.replica.partition import Partition
+from pykbroker.replica.write_back import WriteBack
 from pykbroker_log.deletion import delete_files
 from pykbroker_log.disk import ColdRead, parent_of
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.partition_log import PartitionLog
-from pykbroker_log.write_back import Stretch, unwritten, write_back
 
 if TYPE_CHECKING:
     from pykbroker.config.load import Config
@@ -49,11 +49,8 @@ class Upkeep:
         self._starts_wanted = False
         # Directories in which it could not be made so, for want of space.
         self._full: set[str] = set()
-        self._write_back_bytes = config.int("pykbroker.write.back.bytes")
-        # When logs were last looked at for what is to be written back: the bytes that had come in by then.
-        self._bytes_looked_at = 0
-        self._unwritten: list[Stretch] = []
-        self._is_writing_back = False
+        write_back_bytes = config.int("pykbroker.write.back.bytes")
+        self._write_back = WriteBack(runtime, write_back_bytes, self._check)
         # Kafka's LogManager waits this long after the start before it looks at the logs for the first time.
         self._initial_delay_ms = config.int("log.initial.task.delay.ms")
         self._schedule: dict[str, tuple[int, Callable[[], None]]] = {
@@ -74,8 +71,8 @@ class Upkeep:
             "producers": (config.int("producer.id.expiration.check.interval.ms"), self._forget_producers),
             "flush": (min(1_000, config.int("log.flush.scheduler.interval.ms")), self._flush_due),
         }
-        if self._write_back_bytes:
-            self._schedule[_WRITE_BACK] = (_WRITE_BACK_MS, self._write_back)
+        if write_back_bytes:
+            self._schedule[_WRITE_BACK] = (_WRITE_BACK_MS, self._look_for_unwritten)
 
     def start(self) -> None:
         for name, (period_ms, _) in self._schedule.items():
@@ -85,6 +82,7 @@ class Upkeep:
         self._stopped = True
         for timer in self._timers.values():
             timer.cancel()
+        self._write_back.stop()
 
     def _arm(self, name: str, delay_ms: int) -> None:
         # A period of years is more than a timer can hold.
@@ -201,31 +199,9 @@ class Upkeep:
         if log.flush_due(now_ms):
             self._replicas.flusher.want(log)
 
-    # -- write-back ---------------------------------------------------------------------------------------------------
-
-    def _write_back(self) -> None:
-        arrived = self._replicas.bytes_in.value
-        # Most of the time there is nothing, and nobody to be looked at.
-        if arrived - self._bytes_looked_at >= self._write_back_bytes:
-            self._bytes_looked_at = arrived
-            self._visit(_WRITE_BACK, self._write_back_log)
-
-    def _write_back_log(self, log: PartitionLog, now_ms: int) -> None:
-        self._unwritten += unwritten(log.files.segments, self._write_back_bytes)
-        self._write_back_some()
-
-    def _write_back_some(self) -> None:
-        # One thread at a time: a device that is busy is not to keep all of them from a flush.
-        if self._unwritten and not self._is_writing_back:
-            self._is_writing_back = True
-            stretches, self._unwritten = self._unwritten, []
-            self._runtime.run_blocking(write_back, stretches).add_done_callback(self._wrote_back)
-
-    def _wrote_back(self, done: asyncio.Future[None]) -> None:
-        self._is_writing_back = False
-        self._check(done)
-        if not self._stopped:
-            self._write_back_some()
+    def _look_for_unwritten(self) -> None:
+        if self._write_back.is_worth_a_look(self._replicas.bytes_in.value):
+            self._visit(_WRITE_BACK, self._write_back.look)
 
 
 def _remove_expired(log: PartitionLog, now_ms: int) -> None:

@@ -180,3 +180,36 @@ def test_what_is_much_is_sent_to_the_device_early(
     assert seen == asked, "once"
     running.stop()
     world.loop.settle()
+
+
+def test_a_log_that_is_written_to_goes_to_the_device_in_small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One large portion would hold up whoever appends meanwhile."""
+    world = World()
+    seen: list[tuple[int, int]] = []
+    monkeypatch.setattr(MemoryFile, "write_back", lambda file, position, size: seen.append((position, size)))
+    running = Upkeep(world.runtime, world.config_with({"pykbroker.write.back.bytes": "1000"}), world.replicas)
+    running.start()
+    partition = world.create("t")
+
+    def append() -> None:
+        for _ in range(4):
+            partition.append(batch(b"x" * 250), required_acks=1, now_ms=NOW_MS)
+
+    append()
+    world.loop.advance(0.2)
+    assert seen == [(0, 1280)]
+    for number in range(1, 4):
+        append()
+        world.loop.advance(0.02)
+        assert seen[number:] == [(1280 * number, 1280)]
+    world.loop.advance(1)
+    append()
+    world.loop.advance(0.04)
+    assert len(seen) == 4, "it was left alone when nothing came any more"
+    world.loop.advance(0.2)
+    assert len(seen) == 5, "and is found again"
+    append()
+    world.delete("t")
+    world.loop.advance(1)
+    running.stop()
+    world.loop.settle()
