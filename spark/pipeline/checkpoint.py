@@ -1,12 +1,13 @@
-"""What a job's checkpoint says: how far it has read, and of which topics.
+"""What a job's checkpoint says: which query it is of, how far that has read, and of which topics.
 
-Spark writes `offsets/N` (where batch N ends) before a batch and `commits/N` after it; `sources/I/0` is where the first
-batch began. `pipeline.json` is the pipeline's own: the job and the topics, with their ids, that the checkpoint is of.
-Offsets alone do not say that: a topic that was deleted and created again has the same name.
+Spark writes `metadata` once, `offsets/N` (where batch N ends) before a batch and `commits/N` after it; `sources/I/0` is
+where the first batch began. `pipeline.json` is the pipeline's own: the job and the topics, with their ids, that the
+checkpoint is of. Offsets alone do not say that: a topic that was deleted and created again has the same name.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -71,6 +72,22 @@ def identity(files: Files) -> Identity | None:
 
 def write_identity(files: Files, is_of: Identity) -> None:
     files.write(IDENTITY, json.dumps({"format": FORMAT, "job": is_of.job, "topics": is_of.topics}, indent=1) + "\n")
+
+
+def query_id(files: Files) -> str | None:
+    """Spark's id of the query, the same after every restart; None before its first start."""
+    try:
+        return str(json.loads(files.read("metadata"))["id"])
+    except FileNotFoundError:
+        return None
+
+
+def plan(files: Files, batch_id: int) -> str:
+    """A digest of the offsets (and the watermark) that Spark has written down for a batch, before it ran it.
+
+    A batch that is repeated has the same; one that is planned anew, for its checkpoint was restored, has another.
+    """
+    return hashlib.sha256(files.read(f"offsets/{batch_id}").encode()).hexdigest()
 
 
 def position(files: Files) -> Position:

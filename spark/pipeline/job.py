@@ -112,7 +112,7 @@ class _Run:
 
     def to_the_end(self, stop: Stop) -> None:
         """Raises PipelineError: it cannot start, or what ended a query."""
-        from pyspark.errors import StreamingQueryException
+        from pyspark.errors import PySparkException
 
         self._spark.streams.resetTerminated()
         try:
@@ -124,7 +124,7 @@ class _Run:
             finish(self._queries, self._look)
             for query in self._queries:
                 query.awaitTermination()  # raises what ended it
-        except StreamingQueryException as error:
+        except PySparkException as error:
             raise self._explained(error) from error
         finally:
             for query in self._queries:

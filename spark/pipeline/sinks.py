@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pipeline import checkpoint as checkpoints
+from pipeline.checkpoint import SparkFiles
 from pipeline.config import Config
-from pipeline.lake import Checkpoint, Lake
+from pipeline.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -59,13 +61,13 @@ def to_lake(frame: DataFrame, config: Config, checkpoint: str, trigger: Trigger,
     from pyspark.sql import functions as F
 
     lake = Lake(frame.sparkSession, config.lake.path)
-    written_down = Checkpoint(frame.sparkSession, checkpoint)
-    lake.claim(written_down.query_id())
+    written_down = SparkFiles(frame.sparkSession, checkpoint)
+    lake.claim(checkpoints.query_id(written_down))
 
     def write(batch: DataFrame, batch_id: int) -> None:
-        query_id = written_down.query_id()
+        query_id = checkpoints.query_id(written_down)
         assert query_id is not None, "Spark writes it down before it plans a batch"
-        lake.commit(batch, query_id, batch_id, written_down.plan(batch_id))
+        lake.commit(batch, query_id, batch_id, checkpoints.plan(written_down, batch_id))
         lake.compact(config.lake.compact_min_files, config.lake.target_file_bytes)
 
     events = frame.withColumns({"date": F.to_date("event_time"), "topic": F.col("source.topic")})

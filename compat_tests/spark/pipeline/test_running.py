@@ -11,25 +11,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from compat_tests.clients import Record, wait_until
-from compat_tests.node import Node
-from compat_tests.python.confluent_client import ConfluentClient
-from compat_tests.spark.pipeline.raw import clicked, configured
-from compat_tests.suite import NOW_MS
-from compat_tests.topics import Topics
-from pipeline import checkpoint, job, sinks, sources
+from compat_tests.spark.pipeline.copying import ONCE, World
+from compat_tests.spark.pipeline.driver import write_config
+from compat_tests.spark.pipeline.raw import NOW_MS, Raw, click, clicked
+from pipeline import checkpoint, job, lake, session, sources
 from pipeline.broker import Broker, Partition
 from pipeline.checkpoint import SparkFiles
-from pipeline.config import Config, LakeConfig, Source
-from pipeline.config import Topics as Names
+from pipeline.config import Config, Times
 from pipeline.errors import DoesNotFitError
 from pipeline.explain import explain
 from pipeline.job import Job
 from pipeline.metrics import Metrics
 from pipeline.progress import Progress
-from pipeline.queries import DEAD_LETTERS
+from pipeline.queries import DEAD_LETTERS, LAKE, WINDOWS
 from pipeline.sinks import Trigger
 
 if TYPE_CHECKING:
@@ -37,48 +34,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 pytestmark = pytest.mark.slow
-ONCE = Trigger(once=True)
-
-
-class World:
-    """Topics on a real node, and the smallest job that there is: it copies."""
-
-    def __init__(self, broker: Node, topics: Topics, folder: Path) -> None:
-        self.topics = topics
-        self.clicks = topics.create()
-        self.bootstrap = broker.bootstrap
-        self.config = Config(
-            checkpoints=str(folder / "checkpoints"),
-            lake=LakeConfig(path=str(folder / "lake")),
-            kafka={"bootstrap.servers": broker.bootstrap},
-            topics=Names(self.clicks, *(topics.create() for _ in range(6))),
-        )
-        self.copy = Job("copy", lambda config: [config.topics.clicks], self._copy)
-
-    def _copy(self, spark: SparkSession, config: Config, trigger: Trigger) -> StreamingQuery:
-        rows = sources.raw(spark, config, [config.topics.clicks]).select("key", "value")
-        return sinks.to_kafka(rows, config, config.topics.windows, config.checkpoint("copy"), trigger, "copy")
-
-    def lossy(self) -> Config:
-        return replace(self.config, source=Source(fail_on_data_loss=False))
-
-    def write(self, count: int) -> None:
-        self.send([Record(b"k", b"%d" % number, (), NOW_MS) for number in range(count)])
-
-    def send(self, records: list[Record]) -> None:
-        ConfluentClient().produce(self.bootstrap, self.clicks, records)
-
-    def read(self, topic: str) -> list[Record]:
-        return ConfluentClient().consume(self.bootstrap, topic)
-
-    def delete_before(self, offset: int) -> None:
-        for future in self.topics.admin.delete_records([TopicPartition(self.clicks, 0, offset)]).values():
-            future.result(30)
-
-
-@pytest.fixture
-def world(broker: Node, topics: Topics, tmp_path: Path) -> World:
-    return World(broker, topics, tmp_path)
 
 
 def test_a_schema_version_that_nobody_knows_is_a_dead_letter_a_line_and_a_metric(
@@ -222,45 +177,130 @@ def test_what_is_written_down_beside_a_checkpoint_is_replaced_whole(spark: Spark
     assert [name for name in os.listdir(tmp_path / "job") if not name.startswith(".")] == ["pipeline.json"]
 
 
-def java(text: str) -> Exception:
-    return Exception(f"[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: {text}")
+def as_record(raw: Raw) -> Record:
+    return Record(raw.key, raw.value, raw.headers or (), raw.timestamp_ms)
 
 
-@pytest.mark.parametrize(
-    ("text", "message", "advice"),
-    [
-        ("[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log.", "another driver", "Stop one"),
-        (
-            "org.apache.kafka.common.errors.RecordTooLargeException: 5 bytes",
-            "larger than the topic",
-            "max.message.bytes",
-        ),
-        (
-            "org.apache.kafka.common.errors.TimeoutException: Topic x not present in metadata after 60000 ms.",
-            "Topic x not present in metadata",
-            "Create it",
-        ),
-        (
-            "java.util.concurrent.ExecutionException: org.apache.kafka.common.errors.TimeoutException: Timed out",
-            "localhost:1 did not answer in time: Timed out",
-            "when they are back",
-        ),
-        (
-            'Traceback (most recent call last):\n  File "x.py", line 1, in y\npipeline.lake.manifest.LakeError: it is '
-            "another's\nGive the old checkpoint\n\n\tat py4j.Protocol.getReturnValue(Protocol.java:476)",
-            "it is another's",
-            "Give the old checkpoint",
-        ),
-    ],
-)
-def test_known_causes_are_told_without_javas_words(text: str, message: str, advice: str) -> None:
-    told = explain(java(text), configured())
-    assert told is not None
-    assert message in told.message
-    assert advice in told.advice
-    assert "STREAM_FAILED" not in str(told)
-    assert "\tat " not in str(told)
+def test_a_topic_that_is_made_anew_beneath_a_running_job(
+    spark: SparkSession, world: World, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark has nothing to read for an hour, and would go on in the middle of the new topic then."""
+    monkeypatch.setattr(job, "LOOK_S", 0.05)
+    monkeypatch.setattr(job, "TOPICS_S", 0)
+    world.write(5)
+
+    ended = threading.Event()
+
+    def recreate() -> None:
+        commits = Path(world.config.checkpoint("copy")) / "commits"
+        try:
+            wait_until(lambda: (commits / "0").exists(), "the first batch is done", timeout_s=120)
+            world.topics.delete(world.clicks)
+            world.topics.create(name=world.clicks)
+        finally:
+            if not ended.wait(120):
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=recreate)
+    thread.start()
+    try:
+        code = job.run(spark, [world.copy], world.config, Trigger(seconds=3600))
+    finally:
+        ended.set()
+        thread.join()
+    assert code == 3
+    said = capfd.readouterr().err
+    assert f"{world.clicks}-0: the topic was deleted and created again" in said
+    assert "To read the new topic from its beginning" in said
 
 
-def test_what_is_not_known_is_left_as_spark_says_it() -> None:
-    assert explain(java("java.lang.IllegalStateException: what"), configured()) is None
+def test_rows_that_come_behind_the_watermark_are_counted(
+    spark: SparkSession, world: World, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A topic that is read hours behind the other one, and slack_s says minutes."""
+    config = replace(world.config, times=Times(slack_s=600))
+    hour_ms = 3_600_000
+    world.send([as_record(replace(click(event_id="ahead", time_ms=NOW_MS), timestamp_ms=NOW_MS))])
+    assert job.run(spark, [WINDOWS], config, ONCE) == 0
+    behind_ms = NOW_MS - 5 * hour_ms
+    behind = [
+        replace(click(event_id=f"behind-{number}", time_ms=behind_ms), timestamp_ms=behind_ms) for number in range(3)
+    ]
+    world.send([as_record(each) for each in behind])
+    capfd.readouterr()
+    assert job.run(spark, [WINDOWS], config, ONCE) == 0
+    assert "3 dropped as late" in capfd.readouterr().err
+    batches = [json.loads(record.value or b"") for record in world.read(config.topics.metrics)]
+    assert sum(batch["dropped_late"] for batch in batches) == 3
+
+
+def test_a_dead_letter_that_its_topic_does_not_take(
+    spark: SparkSession, world: World, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The record itself is small enough; what its headers say of it is too much. Nothing is lost meanwhile."""
+    letters = world.config.topics.dead_letters
+
+    def most_bytes(value: int) -> None:
+        entry = ConfigEntry("max.message.bytes", str(value), incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, letters, incremental_configs=[entry])
+        world.topics.admin.incremental_alter_configs([resource])[resource].result(30)
+
+    most_bytes(1000)
+    broken = b"x" * 850
+    world.send([as_record(clicked(broken))])
+    assert job.run(spark, [DEAD_LETTERS], world.config, ONCE) == 1
+    said = capfd.readouterr().err
+    assert "a record is larger than the topic that it is written to takes" in said
+    assert "max.message.bytes" in said
+    assert "\tat " not in said
+    assert world.read(letters) == []
+
+    most_bytes(100_000)
+    assert job.run(spark, [DEAD_LETTERS], world.config, ONCE) == 0
+    assert [letter.value for letter in world.read(letters)] == [broken]
+
+
+def test_a_client_setting_that_spark_refuses_is_a_message(
+    spark: SparkSession, world: World, capfd: pytest.CaptureFixture[str]
+) -> None:
+    config = replace(world.config, kafka={**world.config.kafka, "key.deserializer": "mine"})
+    assert job.run(spark, [world.copy], config, ONCE) == 1
+    said = capfd.readouterr().err
+    assert "key.deserializer" in said
+    assert "Traceback" not in said
+    assert "\tat " not in said
+
+
+def test_another_checkpoint_goes_on_with_a_lake_only_when_it_is_told_to(
+    spark: SparkSession,
+    world: World,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """The whole program, as a command line starts it; only the session is the one of all tests."""
+    monkeypatch.setattr(session, "make", lambda name, config, master: spark)
+    monkeypatch.setattr(spark, "stop", lambda: None)
+
+    def run(checkpoints: str, *options: str) -> int:
+        config = world.config
+        tables = {
+            "kafka": config.kafka,
+            "lake": {"path": config.lake.path},
+            "topics": {name: getattr(config.topics, name) for name in config.topics.__slots__},
+        }
+        path = write_config(tmp_path / "pipeline.toml", tables, checkpoints=str(tmp_path / checkpoints))
+        return job.main([LAKE], ["--config", str(path), "--once", *options])
+
+    world.send([as_record(click(event_id="first"))])
+    assert run("one") == 0
+    capfd.readouterr()
+    assert run("another") == 1
+    said = capfd.readouterr().err
+    assert "holds the events of another checkpoint" in said
+    assert "--adopt-lake" in said
+
+    assert run("another", "--adopt-lake") == 0
+    ids = sorted(row.event_id for row in lake.read(spark, world.config.lake.path).collect())
+    assert ids == ["first", "first"], "the other one has read from its own beginning, as was said"
+    assert run("one") == 1, "the first one's lake it is no more"

@@ -21,8 +21,7 @@ does not expect is refused, and a Parquet file without its footer cannot be read
 blocks are on several machines before a file counts as written.
 """
 
-from pipeline.lake.checkpoint import Checkpoint
 from pipeline.lake.manifest import DataFile, LakeError, LakeTakenError
 from pipeline.lake.table import SCHEMA, Lake, read
 
-__all__ = ["SCHEMA", "Checkpoint", "DataFile", "Lake", "LakeError", "LakeTakenError", "read"]
+__all__ = ["SCHEMA", "DataFile", "Lake", "LakeError", "LakeTakenError", "read"]

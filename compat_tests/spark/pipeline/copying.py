@@ -1,0 +1,62 @@
+"""Topics on a real node, and the smallest job that there is: it copies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from confluent_kafka import TopicPartition
+
+from compat_tests.clients import Record
+from compat_tests.node import Node
+from compat_tests.python.confluent_client import ConfluentClient
+from compat_tests.suite import NOW_MS
+from compat_tests.topics import Topics
+from pipeline import sinks, sources
+from pipeline.config import Config, LakeConfig, Source
+from pipeline.config import Topics as Names
+from pipeline.job import Job
+from pipeline.sinks import Trigger
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+ONCE = Trigger(once=True)
+
+
+class World:
+    """All topics have one partition. `copy` reads the clicks and writes the windows."""
+
+    def __init__(self, broker: Node, topics: Topics, folder: Path) -> None:
+        self.topics = topics
+        self.clicks = topics.create()
+        self.bootstrap = broker.bootstrap
+        self.config = Config(
+            checkpoints=str(folder / "checkpoints"),
+            lake=LakeConfig(path=str(folder / "lake")),
+            kafka={"bootstrap.servers": broker.bootstrap},
+            topics=Names(self.clicks, *(topics.create() for _ in range(6))),
+        )
+        self.copy = Job("copy", lambda config: [config.topics.clicks], self._copy)
+
+    def _copy(self, spark: SparkSession, config: Config, trigger: Trigger) -> StreamingQuery:
+        rows = sources.raw(spark, config, [config.topics.clicks]).select("key", "value")
+        return sinks.to_kafka(rows, config, config.topics.windows, config.checkpoint("copy"), trigger, "copy")
+
+    def lossy(self) -> Config:
+        return replace(self.config, source=Source(fail_on_data_loss=False))
+
+    def write(self, count: int) -> None:
+        self.send([Record(b"k", b"%d" % number, (), NOW_MS) for number in range(count)])
+
+    def send(self, records: list[Record], topic: str | None = None) -> None:
+        ConfluentClient().produce(self.bootstrap, topic or self.clicks, records)
+
+    def read(self, topic: str) -> list[Record]:
+        return ConfluentClient().consume(self.bootstrap, topic)
+
+    def delete_before(self, offset: int) -> None:
+        for future in self.topics.admin.delete_records([TopicPartition(self.clicks, 0, offset)]).values():
+            future.result(30)

@@ -1,0 +1,52 @@
+"""What ended a query, in words for a person. No JVM: these are the texts that Spark's exceptions have."""
+
+from __future__ import annotations
+
+import pytest
+
+from compat_tests.spark.pipeline.raw import configured
+from pipeline.explain import explain
+
+
+def java(text: str) -> Exception:
+    return Exception(f"[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: {text}")
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "advice"),
+    [
+        ("[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log.", "another driver", "Stop one"),
+        (
+            "org.apache.kafka.common.errors.RecordTooLargeException: 5 bytes",
+            "larger than the topic",
+            "max.message.bytes",
+        ),
+        (
+            "org.apache.kafka.common.errors.TimeoutException: Topic x not present in metadata after 60000 ms.",
+            "Topic x not present in metadata",
+            "Create it",
+        ),
+        (
+            "java.util.concurrent.ExecutionException: org.apache.kafka.common.errors.TimeoutException: Timed out",
+            "localhost:1 did not answer in time: Timed out",
+            "when they are back",
+        ),
+        (
+            'Traceback (most recent call last):\n  File "x.py", line 1, in y\npipeline.lake.manifest.LakeError: it is '
+            "another's\nGive the old checkpoint\n\n\tat py4j.Protocol.getReturnValue(Protocol.java:476)",
+            "it is another's",
+            "Give the old checkpoint",
+        ),
+    ],
+)
+def test_known_causes_are_told_without_javas_words(text: str, message: str, advice: str) -> None:
+    told = explain(java(text), configured())
+    assert told is not None
+    assert message in told.message
+    assert advice in told.advice
+    assert "STREAM_FAILED" not in str(told)
+    assert "\tat " not in str(told)
+
+
+def test_what_is_not_known_is_left_as_spark_says_it() -> None:
+    assert explain(java("java.lang.IllegalStateException: what"), configured()) is None
