@@ -31,13 +31,15 @@ class World:
 
     def __init__(self, broker: Node, topics: Topics, folder: Path) -> None:
         self.topics = topics
-        self.clicks = topics.create()
+        # The records of the tests are years old.
+        keep = {"retention.ms": "-1"}
+        self.clicks = topics.create(config=keep)
         self.bootstrap = broker.bootstrap
         self.config = Config(
             checkpoints=str(folder / "checkpoints"),
             lake=LakeConfig(path=str(folder / "lake")),
             kafka={"bootstrap.servers": broker.bootstrap},
-            topics=Names(self.clicks, *(topics.create() for _ in range(6))),
+            topics=Names(self.clicks, *(topics.create(config=keep) for _ in range(6))),
         )
         self.copy = Job("copy", lambda config: [config.topics.clicks], self._copy)
 
