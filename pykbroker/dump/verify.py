@@ -285,13 +285,14 @@ class Verifier:
             data = self._read(path)
             entries = _written(index_entries(data, base), (base, 0))
             yield from _in_order(path, data, OffsetIndex.ENTRY.size, entries)
+            yield from _nothing_behind(path, data, OffsetIndex.ENTRY.size, entries)
             indexes.positions = {position: offset for offset, position in entries}
         path = f"{folder}/{names.segment_file(base, names.TIME_INDEX)}"
         if self._disk.exists(path):
             data = self._read(path)
             times = _written(time_entries(data, base), (0, base))
             yield from _in_order(path, data, TimeIndex.ENTRY.size, times)
-            # The same batch may stand in it again under the same time, when the segment was sealed.
+            yield from _nothing_behind(path, data, TimeIndex.ENTRY.size, times)
             indexes.timestamps = {offset: timestamp for timestamp, offset in times}
         path = f"{folder}/{names.segment_file(base, names.TXN_INDEX)}"
         if self._disk.exists(path):
@@ -358,8 +359,15 @@ def _in_order(path: str, data: bytes, size: int, entries: list[tuple[int, int]])
     if len(data) % size:
         yield Finding(path, len(data) - len(data) % size, "the last entry is cut off")
     for index, (before, after) in enumerate(pairwise(entries), 1):
-        if before[0] >= after[0] or before[1] > after[1]:
+        if before[0] >= after[0] or before[1] >= after[1]:
             yield Finding(path, index * size, f"entry {after} behind {before}")
+
+
+def _nothing_behind(path: str, data: bytes, size: int, entries: list[tuple[int, int]]) -> Iterator[Finding]:
+    """A preallocated file ends with zeros: what looks like their beginning has to be."""
+    end = len(entries) * size
+    if any(data[end : len(data) - len(data) % size]):
+        yield Finding(path, end, "an entry of the segment's first offset behind others")
 
 
 def _check_offsets(path: str, position: int, header: BatchHeader, base: int, log: _Log) -> Iterator[Finding]:

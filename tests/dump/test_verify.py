@@ -30,7 +30,9 @@ def _files() -> dict[str, bytes]:
     log = open_log(disk, config=LogConfig(segment_bytes=1500, index_interval_bytes=100))
     for number in range(40):
         is_open = number % 10 == 7
-        records = [(b"k%d" % i, b"v" * (number % 7) + b"%d" % i, (), NOW + number) for i in range(1 + number % 3)]
+        # No two batches have the same timestamp: a time index may name either of them then.
+        now = NOW + 2 * number
+        records = [(b"k%d" % i, b"v" * (number % 7) + b"%d" % i, (), now) for i in range(1 + number % 3)]
         made = build_batch(
             records,
             codec=Codec(number % 5),
@@ -46,7 +48,7 @@ def _files() -> dict[str, bytes]:
                 producer_id=9,
                 producer_epoch=number // 10,
                 coordinator_epoch=1,
-                timestamp=NOW + number,
+                timestamp=now + 1,
             )
             origin = AppendOrigin.COORDINATOR
             log.append_as_leader(bytearray(marker), leader_epoch=number // 15, now_ms=NOW, origin=origin)
