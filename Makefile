@@ -64,14 +64,17 @@ bench: test-env $(VENV)/.bench
 
 # --- tests: both always run; pytest's closing line is the last thing printed ----------------------------------------
 
+# Unit tests share nothing, so all cores run them. The compat tests share nodes, and are about what takes how long.
+ON_ALL_CORES := -n logical --dist worksteal
+
 test: test-env
 	@failed=0; \
-	$(BIN)/python -m pytest tests -m "not long" $(PYTEST_ARGS) || failed=1; \
+	$(BIN)/python -m pytest tests -m "not long" $(ON_ALL_CORES) $(PYTEST_ARGS) || failed=1; \
 	$(BIN)/python -m pytest compat_tests -m "not long" $(PYTEST_ARGS) || failed=1; \
 	exit $$failed
 
 unit: test-env
-	@$(BIN)/python -m pytest tests -m "not long" $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest tests -m "not long" $(ON_ALL_CORES) $(PYTEST_ARGS)
 
 # make compat AGAINST=apache-kafka: the same tests with Apache Kafka as the broker, to judge the tests themselves.
 AGAINST ?= pykbroker

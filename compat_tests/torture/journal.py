@@ -86,6 +86,8 @@ class Journal:
     lock: threading.Lock = field(default_factory=threading.Lock)
     writers: dict[str, Written] = field(default_factory=dict)
     transactions: dict[str, list[Transaction]] = field(default_factory=dict)
+    #: records that their producer itself sent behind later ones
+    sent_later: int = 0
     _read: dict[int, int] = field(default_factory=dict)
 
     def writer(self, name: str, *, exactly_once: bool, keys: int = 0) -> Written:
@@ -147,6 +149,9 @@ class Journal:
                 self._judge_acknowledged(writer, numbers[name], start)
 
     def _judge_order(self, writer: Written, numbers: list[int]) -> None:
+        # With one request in flight the answers come in the order of the requests. librdkafka may put a batch that is
+        # to be sent again behind the next one (its issue 1092, and its followers): then its own reports say so.
+        told = {number: place for place, number in enumerate(writer.acknowledged)}
         newest = -1
         known: set[int] = set()
         for number in numbers:
@@ -155,7 +160,9 @@ class Journal:
             elif writer.exactly_once:
                 raise self.violated(f"{writer.name}'s record {number} comes after {newest}, or twice")
             elif number not in known and not self.compacted:
-                raise self.violated(f"{writer.name}'s record {number} comes for the first time after {newest}")
+                if number not in told or newest not in told or told[number] < told[newest]:
+                    raise self.violated(f"{writer.name}'s record {number} comes for the first time after {newest}")
+                self.sent_later += 1
             known.add(number)
 
     def _judge_acknowledged(self, writer: Written, numbers: list[int], start: int) -> None:

@@ -51,6 +51,15 @@ def test_a_writer_that_is_not_idempotent_may_repeat_itself() -> None:
     journal.judge([*found, *again], 0, 22)
 
 
+def test_what_its_producer_itself_sent_later_may_stand_behind() -> None:
+    journal, found = plain(exactly_once=False)
+    reports = journal.writers["a"].acknowledged
+    reports[1] = reports.pop(1)  # it was told of the last
+    found[2:5] = [Found(2, *found[4][1:]), found[3], Found(4, *found[2][1:])]
+    judge((journal, found))
+    assert journal.sent_later == 1
+
+
 def test_retention_may_take_the_front() -> None:
     journal, found = plain(shrinks=True)
     journal.judge(found[7:], 7, 20)

@@ -202,7 +202,8 @@ class Torture:
             start, end = window.bounds(self.topics[kind])
             found = window.read(self.topics[kind], start, end)
         journal.judge(found, start, end)
-        print(f"{kind}: {start} to {end}, {len(found)} records, all as they must be")
+        late = f", {journal.sent_later} sent behind later ones by their producer" if journal.sent_later else ""
+        print(f"{kind}: {start} to {end}, {len(found)} records, all as they must be{late}")
 
 
 @pytest.fixture

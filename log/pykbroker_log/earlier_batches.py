@@ -44,7 +44,7 @@ def _earlier(segments: Segments, producer_id: int, epoch: int, before: int) -> l
         segment = segments[index]
         located = segment.find(before)
         end = located[0] if located is not None else segment.size
-        start = segment.offset_index.position_at_or_before(max(0, end - left))
+        start = segment.position_at_or_before(max(0, end - left))
         found[:0] = [
             BatchMetadata(header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
             for _, header in segment.walk(start, end)

@@ -21,7 +21,7 @@ from typing import ClassVar
 
 from pykbroker_log.disk import Disk, File
 
-# Looking further back than this many bytes costs one more pread.
+# What one read takes in: a wrong guess costs one more, or some.
 _PAGE_BYTES = 4096
 
 
@@ -30,6 +30,8 @@ class SortedIndex:
 
     ENTRY: ClassVar[struct.Struct]
     KEY_TYPE: ClassVar[str]
+    #: whether keys, and values, begin near zero: then where one is can be guessed from the last one
+    FROM_ZERO: ClassVar[tuple[bool, bool]]
 
     __slots__ = ("_disk", "_file", "_keys", "_last", "_stored", "_values", "path")
 
@@ -112,23 +114,23 @@ class SortedIndex:
     def floor(self, target: int, *, by_value: bool = False) -> int:
         """The position of the last entry whose key (or value, where values increase too) is not above `target`; or
         -1."""
+        return self._find(target, int(by_value))[0]
+
+    def floor_entry(self, target: int, *, by_value: bool = False) -> tuple[int, int] | None:
+        """That entry itself."""
+        return self._find(target, int(by_value))[1]
+
+    def _find(self, target: int, column: int) -> tuple[int, tuple[int, int] | None]:
         self._open()
-        pending = self._values if by_value else self._keys
+        pending = self._values if column else self._keys
         if pending and target >= pending[0]:
-            return self._stored + bisect_right(pending, target) - 1
-        # Halve the range until what is left is one read, then halve in memory. The usual range is one read already.
-        column = int(by_value)
-        low, high = 0, self._stored
-        per_page = _PAGE_BYTES // self.ENTRY.size
-        while high - low > per_page:
-            middle = (low + high) // 2
-            if self._at(middle)[column] <= target:
-                low = middle
-            else:
-                high = middle
+            found = bisect_right(pending, target) - 1
+            return self._stored + found, (self._keys[found], self._values[found])
+        low, high, page = self._narrow(target, column)
         if low == high:
-            return -1
-        page = self._read(low, high - low)
+            return -1, None
+        if page is None:
+            page = self._read(low, high - low)
         unpack, size = self.ENTRY.unpack_from, self.ENTRY.size
         first, low, high = low, 0, high - low
         while low < high:
@@ -137,7 +139,34 @@ class SortedIndex:
                 low = middle + 1
             else:
                 high = middle
-        return first + low - 1
+        if not low:
+            return -1, None
+        key, value = unpack(page, (low - 1) * size)
+        return first + low - 1, (key, value)
+
+    def _narrow(self, target: int, column: int) -> tuple[int, int, bytes | None]:
+        """A range of entries no longer than a page that has the wanted one, and the page if it was read already."""
+        low, high = 0, self._stored
+        unpack, size = self.ENTRY.unpack_from, self.ENTRY.size
+        count = _PAGE_BYTES // size
+        if high > count and self.FROM_ZERO[column] and self._last is not None:
+            # Entries come at even distances, more or less: mostly the first page is the right one.
+            guess = high * target // max(1, self._last[column])
+            begin = min(max(0, guess - count // 2), high - count)
+            page = self._read(begin, count)
+            if begin and unpack(page, 0)[column] > target:
+                high = begin
+            elif begin + count < high and unpack(page, (count - 1) * size)[column] <= target:
+                low = begin + count - 1
+            else:
+                return begin, begin + count, page
+        while high - low > count:
+            middle = (low + high) // 2
+            if self._at(middle)[column] <= target:
+                low = middle
+            else:
+                high = middle
+        return low, high, None
 
     def entry(self, position: int) -> tuple[int, int]:
         self._open()

@@ -15,6 +15,7 @@ from pykbroker_log.index import SortedIndex
 class OffsetIndex(SortedIndex):
     ENTRY = struct.Struct(">ii")
     KEY_TYPE = "q"
+    FROM_ZERO = (True, True)
 
     __slots__ = ("base_offset",)
 
@@ -35,16 +36,13 @@ class OffsetIndex(SortedIndex):
 
     def before(self, offset: int) -> tuple[int, int] | None:
         """The last entry that is not behind `offset`: (last offset of a batch, its position)."""
-        found = self.floor(offset - self.base_offset)
-        if found < 0:
-            return None
-        relative, position = self.entry(found)
-        return self.base_offset + relative, position
+        found = self.floor_entry(offset - self.base_offset)
+        return (self.base_offset + found[0], found[1]) if found is not None else None
 
-    def position_at_or_before(self, position: int) -> int:
-        """Where the last indexed batch starts that starts at or before `position`; 0 if there is none."""
-        found = self.floor(position, by_value=True)
-        return self.entry(found)[1] if found >= 0 else 0
+    def at_or_before(self, position: int) -> tuple[int, int] | None:
+        """Of the last indexed batch that starts at or before `position`: (last offset, its position)."""
+        found = self.floor_entry(position, by_value=True)
+        return (self.base_offset + found[0], found[1]) if found is not None else None
 
     def offset_from_position(self, position: int) -> int:
         """The last offset of the first indexed batch that starts at or behind `position`; -1 if there is none."""

@@ -383,9 +383,17 @@ class Segment:
             position = after
 
     def position_for(self, offset: int) -> int:
-        """A position from which walking meets the first batch that ends at or after `offset`. Where the index says
-        other things than the batches do, it is rebuilt."""
-        entry = self.offset_index.before(offset)
+        """A position from which walking meets the first batch that ends at or after `offset`."""
+        return self._indexed(self.offset_index.before, offset)
+
+    def position_at_or_before(self, position: int) -> int:
+        """Where the last indexed batch starts that starts at or before `position`; 0 if there is none."""
+        return self._indexed(self.offset_index.at_or_before, position)
+
+    def _indexed(self, look_up: Callable[[int], tuple[int, int] | None], key: int) -> int:
+        """Where the batch starts that the index names. Where it says other things than the batches do, it is
+        rebuilt."""
+        entry = look_up(key)
         if entry is None:
             return 0
         last_offset, position = entry
@@ -395,7 +403,8 @@ class Segment:
             if magic == MAGIC and base_offset + last_delta == last_offset:
                 return position
         self._rebuild_indexes()
-        return self.offset_index.position_before(offset)
+        entry = look_up(key)
+        return entry[1] if entry is not None else 0
 
     def find(self, offset: int) -> tuple[int, int] | None:
         """(position, base offset) of the first batch that ends at or after `offset`."""
@@ -408,7 +417,7 @@ class Segment:
     def boundary(self, start: int, limit: int) -> tuple[int, int] | None:
         """(position, next offset) of the last batch end at or below `limit`, behind `start`; None if there is none."""
         last: tuple[int, int] | None = None
-        begin = max(start, self.offset_index.position_at_or_before(limit))
+        begin = max(start, self.position_at_or_before(limit))
         for position, after, (base_offset, _, _, _, last_delta) in self._headers(_SPAN, begin, self.size):
             if after > limit:
                 # The index may lead to the very batch that crosses the limit: what is wanted ends where it starts.
@@ -482,7 +491,7 @@ class Segment:
         if position == 0:
             self._first_timestamp = _UNKNOWN
         self._max_timestamp, self._max_timestamp_offset = self.time_index.last_entry()
-        for _, header in self.walk(self.offset_index.position_before(self._max_timestamp_offset)):
+        for _, header in self.walk(self.position_for(self._max_timestamp_offset)):
             if header.max_timestamp > self._max_timestamp:
                 self._max_timestamp = header.max_timestamp
                 self._max_timestamp_offset = header.last_offset

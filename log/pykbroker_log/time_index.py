@@ -16,6 +16,7 @@ from pykbroker_log.index import SortedIndex
 class TimeIndex(SortedIndex):
     ENTRY = struct.Struct(">qi")
     KEY_TYPE = "q"
+    FROM_ZERO = (False, True)
 
     __slots__ = ("base_offset",)
 
@@ -37,8 +38,8 @@ class TimeIndex(SortedIndex):
 
     def offset_before(self, timestamp: int) -> int:
         """An offset from which scanning forward meets the first record that is at least this new."""
-        found = self.floor(timestamp)
-        return self.base_offset + self.entry(found)[1] if found >= 0 else self.base_offset
+        found = self.floor_entry(timestamp)
+        return self.base_offset + (found[1] if found is not None else 0)
 
     def truncate_to(self, offset: int) -> None:
         """Drop every entry at or after `offset`."""
