@@ -201,7 +201,7 @@ class Upkeep:
 
     def _look_for_unwritten(self) -> None:
         if self._write_back.is_worth_a_look(self._replicas.bytes_in.value):
-            self._visit(_WRITE_BACK, self._write_back.look)
+            self._visit(_WRITE_BACK, lambda log, now_ms: self._write_back.look(log))
 
 
 def _remove_expired(log: PartitionLog, now_ms: int) -> None:

@@ -54,7 +54,8 @@ class WriteBack:
         self._looked_at_bytes = bytes_in
         return True
 
-    def look(self, log: PartitionLog, now_ms: int = 0) -> None:
+    def look(self, log: PartitionLog) -> None:
+        """Sends what is due of it, and looks again soon if something was."""
         now = self._runtime.loop.time()
         found = unwritten(log.files.segments, self._least_bytes)
         if found:
