@@ -12,6 +12,11 @@ import pytest
 from pykbroker_log.compaction import Cleaning
 from pykbroker_log.memory_disk import Survive
 from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from tests.acting import acts
 from tests.node.sim import BROKER, TOPIC, Sim
 
@@ -236,3 +241,36 @@ def test_a_log_is_known_to_have_gaps_before_it_has_them(sims: Callable[..., Sim]
         assert known[0] == b"0\n1\nt 0 0\n"
 
     sims().run(scenario)
+
+
+def test_a_log_that_moves_is_compacted_when_it_has_arrived(sims: Callable[..., Sim]) -> None:
+    """What is copied has to stay where it is: the cleaner waits, and goes on in the other directory."""
+
+    async def scenario(sim: Sim) -> None:
+        await sim.create("t", COMPACTED)
+        [source] = [root for root in ("/one", "/two") if f"{root}/t-0" in sim.log("t").path]
+        target = "/two" if source == "/one" else "/one"
+        asked = watch(sim)
+        await sim.alter(BROKER, "", {"replica.alter.log.dirs.io.max.bytes.per.second": "1"})
+        wanted = AlterReplicaLogDir(path=target, topics=[AlterReplicaLogDirTopic(name="t", partitions=[0])])
+        await fill(sim)
+        answer = await sim.call(AlterReplicaLogDirsRequest(dirs=[wanted]))
+        assert answer.results[0].partitions[0].error_code == ErrorCode.NONE
+        await asyncio.sleep(60)
+        await fill(sim)
+        await asyncio.sleep(60)
+        assert sim.log("t").path == f"{source}/t-0", "it is still on its way"
+        assert asked == []
+        assert await records(sim) == 18
+
+        await sim.alter(BROKER, "", {"replica.alter.log.dirs.io.max.bytes.per.second": None})
+        await asyncio.sleep(60)
+        assert sim.log("t").path == f"{target}/t-0"
+        assert {cleaning.folder for _, cleaning, _ in asked} == {f"{target}/t-0"}
+        assert await records(sim) < 4
+        assert (await sim.everything("t"))[-1].next_offset == 18
+        sim.sim_node.kill(Survive.NOTHING)
+        await sim.sim_node.start()
+        assert (await sim.recovered("t")).path == f"{target}/t-0"
+
+    sims({"log.dirs": "/one,/two"}).run(scenario)
