@@ -13,7 +13,9 @@ import platform
 import re
 import statistics
 import sys
+import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent / part) for part in ("", "wire", "log", "raft")]
@@ -25,6 +27,7 @@ from bench.measurements import MEASUREMENTS, Measurement, warm_up  # noqa: E402
 from bench.reading import READING  # noqa: E402
 from bench.returning import RETURNING  # noqa: E402
 from bench.servers import KAFKA_VERSION, ROOT, ApacheKafka, Pykbroker, Server  # noqa: E402
+from bench.slow_device import slow_device  # noqa: E402
 from bench.spark import SPARK  # noqa: E402
 from bench.starting import STARTING  # noqa: E402
 from bench.transactions import TRANSACTIONS  # noqa: E402
@@ -127,6 +130,9 @@ def main() -> int:
         "--warm-up", type=float, default=20.0, help="seconds of load before anything counts, for the JIT"
     )
     parser.add_argument("--only", default="", help="a regular expression over measurement titles")
+    parser.add_argument(
+        "--fsync-ms", type=float, default=0, help="on a file system (FUSE) on which every fsync takes so long"
+    )
     parser.add_argument("--readme", action="store_true", help="write the table into README.md")
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
@@ -137,7 +143,10 @@ def main() -> int:
             print(measurement.title)
         return 0
     started = time.strftime("%Y-%m-%d %H:%M")
-    results = run(chosen, options.rounds, options.seconds, options.warm_up)
+    with ExitStack() as stack:
+        if options.fsync_ms:
+            tempfile.tempdir = str(stack.enter_context(slow_device(options.fsync_ms)))
+        results = run(chosen, options.rounds, options.seconds, options.warm_up)
     OUT.mkdir(exist_ok=True)
     record = {
         "when": started,
