@@ -37,7 +37,7 @@ class WriteBack:
         self._due: list[Stretch] = []
         self._under_way = False
         self._stopped = False
-        #: of all logs, when they were last looked at
+        #: what had come in when all logs were last looked at
         self._looked_at_bytes = 0
 
     def stop(self) -> None:
@@ -62,8 +62,7 @@ class WriteBack:
             self._busy[log] = now
             self._due += found
             self._begin()
-            if self._timer is None and not self._stopped:
-                self._timer = self._runtime.loop.call_later(_PORTION_S, self._look_again)
+            self._arm()
         elif now - self._busy.get(log, now) > _QUIET_S:
             del self._busy[log]
 
@@ -71,6 +70,9 @@ class WriteBack:
         self._timer = None
         for log in list(self._busy):
             self.look(log)
+        self._arm()
+
+    def _arm(self) -> None:
         if self._busy and self._timer is None and not self._stopped:
             self._timer = self._runtime.loop.call_later(_PORTION_S, self._look_again)
 

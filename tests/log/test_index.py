@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykbroker_log import index as module
-from pykbroker_log.index import SortedIndex
 from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_log.offset_index import OffsetIndex
 from pykbroker_log.time_index import TimeIndex
@@ -23,11 +22,15 @@ GAPS = st.lists(st.tuples(*[st.one_of(st.just(7), st.integers(1, 9), st.integers
 @pytest.mark.parametrize("kind", [OffsetIndex, TimeIndex])
 @given(gaps=GAPS, written=st.integers(0, 80), begins=st.integers(0, 10**6), targets=st.lists(st.integers(-2, 10**8)))
 def test_an_entry_is_found_as_in_a_list(
-    kind: type[SortedIndex], gaps: list[tuple[int, int]], written: int, begins: int, targets: list[int]
+    kind: type[OffsetIndex] | type[TimeIndex],
+    gaps: list[tuple[int, int]],
+    written: int,
+    begins: int,
+    targets: list[int],
 ) -> None:
     keys = list(accumulate((key for key, _ in gaps), initial=begins))
     values = list(accumulate((value for _, value in gaps), initial=begins // 2))
-    index = kind(MemoryDisk(), "index", 0)  # type: ignore[call-arg]
+    index = kind(MemoryDisk(), "index", 0)
     for number, entry in enumerate(zip(keys, values, strict=True)):
         if number == written:
             index.write_pending()

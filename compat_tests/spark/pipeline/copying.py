@@ -53,8 +53,8 @@ class World:
     def write(self, count: int) -> None:
         self.send([Record(b"k", b"%d" % number, (), NOW_MS) for number in range(count)])
 
-    def send(self, records: list[Record], topic: str | None = None) -> None:
-        ConfluentClient().produce(self.bootstrap, topic or self.clicks, records)
+    def send(self, records: list[Record]) -> None:
+        ConfluentClient().produce(self.bootstrap, self.clicks, records)
 
     def read(self, topic: str) -> list[Record]:
         return ConfluentClient().consume(self.bootstrap, topic)
