@@ -6,9 +6,9 @@ somebody looks (the caller; `delete_files` takes long for large files and is for
 
 Invariants:
 * Names go oldest first, and only where a crash cannot bring a segment back among those that stay. Power loss may undo
-  some changes of a folder and keep others: unless the log's start is known to be durable, an old segment that comes
-  back without the one after it looks like a log that has lost records in between. Where the start cannot be made
-  durable, because the disk is full, each name is durably gone before the next goes.
+  some changes of a folder and keep others: unless a log start at or behind a segment's end is known to be durable, an
+  old segment that comes back without that one looks like a log that has lost records in between. Where the start cannot
+  be made durable, because the disk is full, each name is durably gone before the next goes.
 * A flush that runs meanwhile leaves out the files that are closed under it (flushing.py).
 * A `.deleted` file that a stop or a crash leaves is removed at the next start.
 """
@@ -16,6 +16,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from pykbroker_log import names
 from pykbroker_log.disk import Disk, parent_of
@@ -24,13 +25,19 @@ from pykbroker_log.segment import Segment
 from pykbroker_log.side_files import SideFiles
 
 
+class Retired(NamedTuple):
+    segment: Segment
+    #: where the one after it begins
+    end_offset: int
+
+
 class Deletion:
     __slots__ = ("_disk", "_doomed", "durable_start_offset", "retired")
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         #: no longer part of the log, still under their own names
-        self.retired: list[Segment] = []
+        self.retired: list[Retired] = []
         #: what the log start is known to be after a crash; None where nobody keeps a checkpoint of it
         self.durable_start_offset: int | None = None
         # (when, path) of the files that only wait for their time.
@@ -42,7 +49,7 @@ class Deletion:
 
     def _may_go(self) -> bool:
         durable = self.durable_start_offset
-        return bool(self.retired) and (durable is None or self.retired[0].base_offset < durable)
+        return bool(self.retired) and (durable is None or self.retired[0].end_offset <= durable)
 
     def take_names(self, side: SideFiles, due_ms: int, *, one_by_one: bool) -> None:
         """Close and rename the retired segments that may go, with their producer snapshots. Raises OSError.
@@ -51,7 +58,7 @@ class Deletion:
         says where the log starts (the metadata log): or the power could take a name and bring back the one before.
         """
         while self.retired and (one_by_one or self._may_go()):
-            segment = self.retired[0]
+            segment = self.retired[0].segment
             segment.gone = True
             segment.close()
             self.doom([*segment.paths(), *side.release_snapshots(upto=segment.base_offset)], due_ms)

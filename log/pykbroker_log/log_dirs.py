@@ -378,7 +378,8 @@ class LogDir:
         key = (log.topic, log.partition)
         if log.recovery_point < self._recovery_points.get(key, 0):
             self.checkpoint_recovery_points()
-        if log.log_start_offset < self._log_starts.get(key, 0):
+        start, noted = log.log_start_offset, self._log_starts.get(key, 0)
+        if start < noted or (start > noted and start > log.files.first_stored_offset):
             self.checkpoint_log_start_offsets()
         if log.recovery_point < self._cleaner_offsets.get(key, 0):
             # What will be appended there has not been cleaned.

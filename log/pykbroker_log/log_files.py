@@ -13,9 +13,10 @@ Invariants:
 from __future__ import annotations
 
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from pykbroker_log.deletion import Deletion
+from pykbroker_log.deletion import Deletion, Retired
 from pykbroker_log.disk import Disk, File, parent_of
 from pykbroker_log.flushing import Flush, Flushing
 from pykbroker_log.log_config import LogConfig, StorageError, is_full
@@ -64,7 +65,7 @@ class LogFiles:
 
     def _all(self) -> list[Segment]:
         """Those that have gone too, as long as they have their names."""
-        return [*self.deletion.retired, *self.segments]
+        return [*(retired.segment for retired in self.deletion.retired), *self.segments]
 
     # -- when the disk fails
 
@@ -137,8 +138,9 @@ class LogFiles:
     # -- segments go
 
     def retire(self, count: int) -> None:
-        """The oldest ones leave the log; see deletion.py for their files."""
-        self.deletion.retired += self.segments[:count]
+        """The oldest ones leave the log, not all of them; see deletion.py for their files."""
+        leaving = pairwise(self.segments[: count + 1])
+        self.deletion.retired += [Retired(segment, after.base_offset) for segment, after in leaving]
         del self.segments[:count]
         self.segments.forget()
 
@@ -151,7 +153,8 @@ class LogFiles:
 
     def start_over(self, offset: int, config: LogConfig) -> None:
         """Remove all segments; an empty one begins at `offset`. Raises OSError."""
-        for segment in self._all():
+        # The newest first: a process that dies meanwhile leaves a log that ends early, not one that begins late.
+        for segment in reversed(self._all()):
             segment.remove()
         self.deletion.retired.clear()
         self.active = self._new_segment(offset, config, self.flushing.last_ms)

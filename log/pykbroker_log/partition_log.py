@@ -87,9 +87,10 @@ class PartitionLog:
         self.log_end_offset = 0
         self.high_watermark = 0
         self.recovery: str | None = None
-        #: called before a truncation touches the disk, when recovery point and log start have already moved back: in
-        #: the checkpoints, a stale recovery point would hide what is appended from then on from the scan after a crash,
-        #: and a stale log start would hide it from readers
+        #: called before a truncation touches the disk, when recovery point and log start have already moved: in the
+        #: checkpoints, a stale recovery point would hide what is appended from then on from the scan after a crash, a
+        #: log start that is too high would hide it from readers, and with one that is too low the power might bring
+        #: back some of the files before it and not others
         self.before_truncation: Callable[[PartitionLog], None] | None = None
         # Whether any segment's transaction index may say something.
         self._aborts = False
@@ -562,7 +563,7 @@ class PartitionLog:
             # The cut goes through the batch in which the log starts.
             self.truncate_fully_and_start_at(self.log_start_offset)
             return
-        self._start_truncation(end)
+        self._start_truncation(end, log_start_offset=min(end, self.log_start_offset))
         with self.files.guarded():
             self.files.cut(offset)
             self.log_end_offset = end
@@ -573,16 +574,16 @@ class PartitionLog:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Forget everything; the log is empty at `offset`. Durable as `truncate_to`. Raises StorageError, KafkaError
         when closed."""
-        self._start_truncation(offset)
+        self._start_truncation(offset, log_start_offset=offset)
         with self.files.guarded():
             self.files.start_over(offset, self.config)
-            self.log_end_offset = self.log_start_offset = self.local_log_start_offset = offset
+            self.log_end_offset = offset
             self.epochs.clear()
             self.producers.clear(offset)
             self.files.side.drop_snapshots(above=-1)
             self._finish_truncation()
 
-    def _start_truncation(self, offset: int) -> None:
+    def _start_truncation(self, offset: int, *, log_start_offset: int) -> None:
         files = self.files
         if not files.is_sound:
             raise self._refusal()
@@ -591,10 +592,16 @@ class PartitionLog:
                 self._replacement.abandon()
         files.flushing.cut(offset)
         files.segments.forget()
-        if offset < self.log_start_offset:
-            self.log_start_offset = self.local_log_start_offset = offset
+        before = self.log_start_offset, self.local_log_start_offset
+        if log_start_offset != self.log_start_offset:
+            self.log_start_offset = self.local_log_start_offset = log_start_offset
         if self.before_truncation is not None:
-            self.before_truncation(self)
+            try:
+                self.before_truncation(self)
+            except StorageError:
+                # The disk is full, perhaps: the log stays as it is.
+                self.log_start_offset, self.local_log_start_offset = before
+                raise
 
     def _finish_truncation(self) -> None:
         self.files.side.write_epochs(self.epochs)

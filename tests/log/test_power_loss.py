@@ -9,6 +9,7 @@ the crash, cut at a batch.
 
 from __future__ import annotations
 
+import errno
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,9 +20,9 @@ import pytest
 from pykbroker.workers import finish
 from pykbroker_log.deletion import delete_files
 from pykbroker_log.disk import read_file
-from pykbroker_log.log_config import LogConfig
+from pykbroker_log.log_config import LogConfig, StorageError
 from pykbroker_log.log_dirs import LogDir
-from pykbroker_log.memory_disk import MemoryDisk
+from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_log.producers import DEFAULT_EXPIRATION_MS
 from pykbroker_log.recovery import recover
@@ -257,8 +258,9 @@ def check_that_life_goes_on(
         check_consistent(flushed, dense_from=max(start, flushed.log_start_offset))
 
 
-# The first six, and some that found something: a torn epoch file, an index of another past, a start behind the end.
-SEEDS = [*range(6), 31, 65, 76, 85, 196, 211]
+# The first six, and some that found something: a torn epoch file, an index of another past, a start behind the end,
+# half of what a truncation to the log's start had removed.
+SEEDS = [*range(6), 31, 56, 65, 76, 85, 196, 211]
 
 
 @pytest.mark.slow
@@ -289,8 +291,9 @@ def examine_all(workload: Workload, *, every_mode: bool = False) -> Examined:
     )
 
 
+# Of 13 and 23 the power kept the end of a name below which the log start that was noted lay.
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0])
+@pytest.mark.parametrize("seed", [0, 13, 23])
 def test_every_prefix_while_segments_retire(seed: int) -> None:
     examine_all(RetiringWorkload(seed))
 
@@ -333,17 +336,23 @@ def test_a_killed_process_loses_nothing() -> None:
     assert log.log_end_offset == workload.log.log_end_offset
 
 
-@pytest.mark.parametrize("left", ["no names", "empty files"])
-def test_an_index_below_the_recovery_point_is_rebuilt_for_good(left: str) -> None:
-    """Its segment is not scanned and not flushed again: what recovery rebuilds must be durable when it is done."""
+def filled(count: int) -> tuple[MemoryDisk, LogDir, PartitionLog]:
+    """So many batches of one record, about five in a segment."""
     disk = MemoryDisk()
     disk.make_dirs("data")
     disk.fsync_dir(".")
     opened = start_directory(disk)
     assert opened is not None
     log_dir, log = opened
-    for number in range(20):
+    for number in range(count):
         log.append_as_leader(batch(b"x" * 100, timestamp=NOW + number), leader_epoch=0, now_ms=NOW)
+    return disk, log_dir, log
+
+
+@pytest.mark.parametrize("left", ["no names", "empty files"])
+def test_an_index_below_the_recovery_point_is_rebuilt_for_good(left: str) -> None:
+    """Its segment is not scanned and not flushed again: what recovery rebuilds must be durable when it is done."""
+    disk, log_dir, log = filled(20)
     log.flush()
     log_dir.checkpoint()
     for name in disk.list("data/t-0"):
@@ -364,14 +373,7 @@ def test_an_index_below_the_recovery_point_is_rebuilt_for_good(left: str) -> Non
 def test_a_log_start_stays_noted_while_the_power_may_bring_names_back() -> None:
     """The first segment says where the log starts, but of those before it any may come back: then a hole is in front of
     it, and what lies behind a hole is not kept."""
-    disk = MemoryDisk()
-    disk.make_dirs("data")
-    disk.fsync_dir(".")
-    opened = start_directory(disk)
-    assert opened is not None
-    log_dir, log = opened
-    for number in range(40):
-        log.append_as_leader(batch(b"x" * 100, timestamp=NOW + number), leader_epoch=0, now_ms=NOW)
+    disk, log_dir, log = filled(40)
     log.set_high_watermark(log.log_end_offset)
     log.flush()
     assert log.retire(NOW) > 1
@@ -385,3 +387,56 @@ def test_a_log_start_stays_noted_while_the_power_may_bring_names_back() -> None:
         check_consistent(left)
     log_dir.close(clean=True)
     assert read_file(disk, "data/log-start-offset-checkpoint") == b"0\n0\n"
+
+
+def test_a_name_stays_until_the_log_start_behind_it_is_durable() -> None:
+    """A log start within the segment is not enough: without it, the one before it that the power brings back stands
+    before a gap, and what lies behind a gap is not kept."""
+    disk, log_dir, log = filled(15)
+    log.set_high_watermark(log.log_end_offset)
+    log.flush()
+    first, second, third = (segment.base_offset for segment in log.files.segments[:3])
+    log.delete_records_before(second + 1)
+    log_dir.checkpoint_log_start_offsets()
+    log.delete_records_before(third)
+    assert log.retire(NOW) == 2
+    log.purge(NOW)
+    assert [disk.exists(f"data/t-0/{base:020}.log") for base in (first, second, third)] == [False, True, True]
+    for seed in range(50):
+        left = start_again(lose_power(disk, "chosen", random.Random(seed)))
+        assert left is not None
+        assert left.log_end_offset == log.log_end_offset
+    log_dir.checkpoint_log_start_offsets()
+    log.purge(NOW)
+    assert [disk.exists(f"data/t-0/{base:020}.log") for base in (first, second, third)] == [False, False, True]
+
+
+@pytest.mark.parametrize("offset", [0, 20, 40, 50])
+def test_of_a_log_that_is_started_over_the_power_leaves_all_or_a_beginning(offset: int) -> None:
+    """Wherever the new start lies: before the log, within it, at its end or behind that. Where a folder's changes keep
+    their order nothing is missing between what is left."""
+    disk, log_dir, log = filled(40)
+    log.flush()
+    log_dir.checkpoint()
+    before = len(disk.calls)
+    log.truncate_fully_and_start_at(offset)
+    for end in range(before, len(disk.calls) + 1):
+        left = start_again(MemoryDisk.replay(disk.calls[:end]).power_loss(Survive.EVERYTHING))
+        assert left is not None
+        check_consistent(left)
+        if left.log_end_offset > left.log_start_offset:
+            assert left.log_start_offset in (0, offset)
+        else:
+            assert left.log_end_offset in (0, offset)
+    assert log.log_end_offset == log.log_start_offset == offset
+
+
+def test_a_log_start_that_cannot_be_noted_before_a_truncation_has_not_moved() -> None:
+    disk, _, log = filled(40)
+    disk.fail_next("create", errno.ENOSPC, path_contains="log-start-offset-checkpoint")
+    with pytest.raises(StorageError) as error:
+        log.truncate_fully_and_start_at(20)
+    assert error.value.is_full
+    assert (log.log_start_offset, log.log_end_offset) == (0, 40)
+    log.truncate_fully_and_start_at(20)
+    assert (log.log_start_offset, log.log_end_offset) == (20, 20)
