@@ -42,7 +42,7 @@ def device_fsync_seconds(folder: Path) -> float:
     return statistics.median(times)
 
 
-def _produce(producers: int, partitions: int, **configs: str) -> Measure:
+def _produce(producers: int, partitions: int, in_flight: int, **configs: str) -> Measure:
     def measure(server: Server, seconds: float) -> dict[str, float]:
         _, topic_id = new_topic(server, partitions, **configs)
 
@@ -52,7 +52,7 @@ def _produce(producers: int, partitions: int, **configs: str) -> Measure:
                 topic_id,
                 connections=producers,
                 partitions=partitions,
-                in_flight=1,
+                in_flight=in_flight,
                 records=1,
                 value_bytes=100,
                 seconds=duration,
@@ -62,10 +62,10 @@ def _produce(producers: int, partitions: int, **configs: str) -> Measure:
         fsync = device_fsync_seconds(server.directory)
         cpu = server.cpu_seconds()
         found = load(seconds)
+        latencies = {"p50": found.percentile(0.5) * 1e6, "p99": found.percentile(0.99) * 1e6} if in_flight == 1 else {}
         return {
             "throughput": found.requests_per_second,
-            "p50": found.percentile(0.5) * 1e6,
-            "p99": found.percentile(0.99) * 1e6,
+            **latencies,
             "device's fsync, µs": fsync * 1e6,
             "broker CPU, µs/request": (server.cpu_seconds() - cpu) / found.requests * 1e6,
             "driver, share of a core": found.driver_share,
@@ -97,20 +97,20 @@ def _long_write(server: Server, seconds: float) -> dict[str, float]:
     }
 
 
-def _figures(target: float) -> tuple[Figure, ...]:
-    return (
-        Figure("throughput", "req/s", target=target),
-        Figure("p50", "µs", more_is_better=False),
-        Figure("p99", "µs", more_is_better=False),
-    )
+def _figures(target: float, in_flight: int) -> tuple[Figure, ...]:
+    latencies = Figure("p50", "µs", more_is_better=False), Figure("p99", "µs", more_is_better=False)
+    return Figure("throughput", "req/s", target=target), *(latencies if in_flight == 1 else ())
 
 
 DURABILITY = [
-    Measurement(f"{title}, {flush}", _produce(producers, partitions, **configs), _figures(target))
-    for title, producers, partitions, target in (
-        ("1 producer", 1, 1, 1.0),
-        ("50 producers, 1 partition", 50, 1, 10.0),
-        ("50 producers, 50 partitions", 50, 50, 3.0),
+    Measurement(f"{title}, {flush}", _produce(producers, partitions, in_flight, **configs), _figures(target, in_flight))
+    for title, producers, partitions, in_flight, target in (
+        ("1 producer", 1, 1, 1, 1.0),
+        ("50 producers, 1 partition", 50, 1, 1, 10.0),
+        ("50 producers, 50 partitions", 50, 50, 1, 3.0),
+        # As many as a producer has in flight by default.
+        ("50 producers, 5 in flight, 1 partition", 50, 1, 5, 10.0),
+        ("50 producers, 5 in flight, 50 partitions", 50, 50, 5, 3.0),
     )
     for flush, configs, target in (
         ("flush off", {}, 1.0),
