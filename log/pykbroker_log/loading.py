@@ -163,7 +163,7 @@ class Loader:
 
     @staticmethod
     def _is_leftover(name: str, parsed: names.SegmentName | None) -> bool:
-        return bool(parsed.state) if parsed else name.endswith((names.DELETED, ".tmp"))
+        return bool(parsed.state) if parsed else name.endswith((names.DELETED, names.UNFINISHED))
 
     def _finish_deletions(self, parsed: list[tuple[str, names.SegmentName | None]]) -> None:
         """`.deleted` files go; so does all of a compaction that had not got as far as its swap."""
@@ -347,6 +347,9 @@ class Loader:
                     self.with_aborts.add(segment.base_offset)
                     segment.txn_index.append(aborted)
 
+        is_flushed = index + 1 < len(self.segments) and self.segments[index + 1].base_offset <= self.recovery_point
+        if is_flushed:
+            segment.begin_rebuild()
         result = yield from segment.recover(visit)
         producers.map_end_offset = max(producers.map_end_offset, result.next_offset)
         self.work.segments += 1
@@ -354,9 +357,8 @@ class Loader:
         if result.excess_bytes:
             yield from self._tell_of_damage(segment, result)
         segment.end_at(segment.size)
-        if index + 1 < len(self.segments) and self.segments[index + 1].base_offset <= self.recovery_point:
-            # No flush will come back to it.
-            segment.fsync_indexes()
+        if is_flushed:
+            segment.end_rebuild()
         if not result.excess_bytes:
             return True
         if index + 1 < len(self.segments):

@@ -16,6 +16,7 @@ SNAPSHOT = ".snapshot"
 DELETED = ".deleted"
 CLEANED = ".cleaned"
 SWAP = ".swap"
+UNFINISHED = ".tmp"
 
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"

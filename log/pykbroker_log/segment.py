@@ -588,6 +588,26 @@ class Segment:
         self.size = position
         self.seal()
 
+    def begin_rebuild(self) -> None:
+        """Before `recover`, where no flush comes back to the segment. Until `end_rebuild` it has no time index under
+        that name, so that the next start sees that its indexes are not whole: half of one cannot be told from all."""
+        self._index_checked = True
+        self.time_index.close()
+        path = self.path(names.TIME_INDEX)
+        if self.disk.exists(path):
+            self.disk.unlink(path)
+        self.disk.fsync_dir(self._folder)
+        self.time_index.path = path + names.UNFINISHED
+
+    def end_rebuild(self) -> None:
+        """All of the indexes is durable; the time index gets its name."""
+        self.fsync_indexes()
+        self.disk.fsync_dir(self._folder)
+        self.time_index.close()
+        path = self.path(names.TIME_INDEX)
+        self.disk.rename(path + names.UNFINISHED, path)
+        self.time_index.path = path
+
     def move_to(self, folder: str) -> None:
         """Its folder has another name from here on; it has been closed."""
         self._folder = folder

@@ -70,8 +70,8 @@ class SideFiles:
         if not epochs.dirty:
             return
         path = f"{self._path}/{names.LEADER_EPOCHS}"
-        write_new(self._disk, path + ".tmp", encode_epochs(epochs.entries()), sync=False)
-        self._disk.rename(path + ".tmp", path)
+        write_new(self._disk, path + names.UNFINISHED, encode_epochs(epochs.entries()), sync=False)
+        self._disk.rename(path + names.UNFINISHED, path)
         epochs.dirty = False
         self._written(path)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 
 import pytest
 from hypothesis import given
@@ -11,15 +12,17 @@ from hypothesis import strategies as st
 from pykbroker.workers import finish
 from pykbroker_log import names
 from pykbroker_log.disk import read_file
-from pykbroker_log.log_config import LogConfig
+from pykbroker_log.log_config import AppendOrigin, LogConfig
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_log.producers import DEFAULT_EXPIRATION_MS
 from pykbroker_log.quarantine import find_batch
 from pykbroker_log.recovery import Recovered, Unrecovered, recover, unchecked_segments
 from pykbroker_wire.records.batch import BatchHeader, iter_batches
+from pykbroker_wire.records.control import end_txn_marker
 from pykbroker_wire.records.record import iter_records
 from tests.log.helpers import NOW, append, batch, check_consistent, open_log, values
+from tests.log.prefixes import crashes
 
 PATH = "data/t-0"
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=100)
@@ -129,6 +132,32 @@ def test_a_batch_larger_than_what_is_read_at_once() -> None:
     found = recovered(after, config=config)
     assert found.log_end_offset == log.log_end_offset
     assert values(opened_clean(after, found, config)) == values(log)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost", [names.OFFSET_INDEX, names.TIME_INDEX])
+def test_half_of_an_index_that_recovery_was_writing_is_not_taken_for_all_of_it(lost: str) -> None:
+    """Of a segment below the recovery point, which nobody would check again: the end of the time index says how new its
+    records are, the transaction index what was aborted. The power fails wherever recovery is."""
+    disk = MemoryDisk()
+    log = open_log(disk, config=CONFIG)
+    for number in range(6):
+        at = NOW + number
+        log.append_as_leader(
+            batch(b"dirty", pid=7, epoch=0, seq=number, txn=True, timestamp=at), leader_epoch=0, now_ms=at
+        )
+        abort = end_txn_marker(commit=False, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp=at)
+        log.append_as_leader(bytearray(abort), leader_epoch=0, now_ms=at, origin=AppendOrigin.COORDINATOR)
+    assert len(log.files.segments) == 2
+    log.flush()
+    end, first = log.log_end_offset, names.segment_file(0, "")
+    disk.unlink(f"{PATH}/{first}{lost}")
+    left, start = disk.power_loss(Survive.EVERYTHING), disk.power_loss(Survive.EVERYTHING)
+    open_log(start, config=CONFIG, recovery_point=end)
+    for seed in range(5):
+        for crash in crashes(start.calls, random.Random(seed), base=left):
+            check_consistent(open_log(crash.disk, config=CONFIG, recovery_point=end))
+    assert not [name for name in start.list(PATH) if name.endswith(".tmp")]
 
 
 # -- damage -----------------------------------------------------------------------------------------------------------
