@@ -153,9 +153,14 @@ class LogFiles:
 
     def start_over(self, offset: int, config: LogConfig) -> None:
         """Remove all segments; an empty one begins at `offset`. Raises OSError."""
-        # The newest first: a process that dies meanwhile leaves a log that ends early, not one that begins late.
-        for segment in reversed(self._all()):
+        # The newest first, and the first one only when the others are durably gone: what a crash leaves ends early, and
+        # begins where the log began.
+        first, *later = self._all()
+        for segment in reversed(later):
             segment.remove()
+        if later:
+            self.disk.fsync_dir(self.path)
+        first.remove()
         self.deletion.retired.clear()
         self.active = self._new_segment(offset, config, self.flushing.last_ms)
         self.segments = Segments([self.active])

@@ -21,7 +21,7 @@ from pykbroker_raft.storage import MetadataStorage, StorageConfig
 from pykbroker_raft.voters import ReplicaKey
 from pykbroker_wire.records.batch import build_batch, iter_batches
 from pykbroker_wire.records.record import iter_records
-from tests.log.prefixes import Crash, copy_of, examine, tears
+from tests.log.prefixes import Crash, copy_of, examine, lose_power, tears
 
 NOW = 1_700_000_000_000
 CONFIG = StorageConfig(segment_bytes=1200, max_retention_bytes=3000)
@@ -31,7 +31,11 @@ CONFIG = StorageConfig(segment_bytes=1200, max_retention_bytes=3000)
 class Moment:
     begun: int
     done: int
+    #: of every record since the log was last begun afresh, also of those that a snapshot has replaced: until the last
+    #: one of a segment is replaced, a start finds them all
     values: dict[int, bytes]
+    start: int
+    end: int
     flushed: int
     vote: ElectionState | None
     snapshot: OffsetAndEpoch | None
@@ -73,12 +77,13 @@ class Replica:
             self.moment(begun, forget=bool(step()))
 
     def moment(self, begun: int, forget: bool = False) -> None:
-        facts = dict(self.values), self.flushed, self.vote, self.snapshot
+        log = self.storage.log
+        facts = dict(self.values), log.log_start_offset, log.log_end_offset, self.flushed, self.vote, self.snapshot
         self.moments.append(Moment(begun, len(self.disk.calls), *facts, forget))
 
     def open(self) -> None:
         self.storage = MetadataStorage.open(self.disk, "data", CONFIG, NOW)
-        assert self.storage.log_view().end_offset == len(self.values) + min(self.values, default=self.first_offset)
+        assert self.storage.log_view().end_offset == max(self.values, default=self.first_offset - 1) + 1
         self.flushed = self.storage.log.log_end_offset
 
     @property
@@ -116,9 +121,7 @@ class Replica:
         made = OffsetAndEpoch(batch_end, storage.log.epochs.of_offset(batch_end - 1))
         storage.write_snapshot(made, self.content(made), **HEAD)  # type: ignore[arg-type]
         self.snapshot = made
-        start = storage.clean(NOW)
-        if start is not None:
-            self.values = {offset: value for offset, value in self.values.items() if offset >= start}
+        storage.clean(NOW)
 
     @staticmethod
     def content(snapshot: OffsetAndEpoch) -> list[bytes]:
@@ -182,6 +185,7 @@ def check(replica: Replica, crash: Crash) -> None:
     else:
         assert storage.log.log_start_offset == 0, what
     assert list(found) == list(range(storage.log.log_start_offset, view.end_offset)), what
+    assert storage.log.log_start_offset <= max([moment.start for moment in possible], default=0), what
     if past:
         # Flushed is for ever, unless a truncation or a snapshot that is under way has taken it.
         kept = set(past[-1].values)
@@ -192,8 +196,7 @@ def check(replica: Replica, crash: Crash) -> None:
                 assert found.get(offset) == past[-1].values[offset], f"{what}: {offset} is gone"
     since = max([index for index, moment in enumerate(past) if moment.forget], default=0)
     assert not found or any(
-        all(moment.values.get(offset, value) == value for offset, value in found.items() if offset in moment.values)
-        and max(found) <= max(moment.values, default=-1)
+        all(moment.values.get(offset) == value for offset, value in found.items()) and view.end_offset <= moment.end
         for moment in past[since:] + under_way
     ), f"{what}: {found}"
     # It goes on: what is flushed now is there after the next loss, the vote as well.
@@ -235,6 +238,26 @@ def test_every_prefix(seed: int) -> None:
 def test_every_prefix_of_many_lives() -> None:
     for seed in range(4, 200):
         lose_power_everywhere(seed, every_mode=seed % 3 == 0)
+
+
+@pytest.mark.parametrize("mode", ["everything", *["chosen"] * 5])
+def test_a_log_that_is_truncated_to_its_beginning_begins_there_wherever_that_ends(mode: str) -> None:
+    """Nothing was committed, and a new leader has none of it. One segment may go before the other, but not the first:
+    no snapshot holds what was before the second, and the node would not start again."""
+    replica = Replica(1)
+    replica.run(0)
+    while len(replica.storage.log.files.segments) < 3:
+        replica.append()
+    replica.storage.flush()
+    before = len(replica.disk.calls)
+    replica.storage.truncate(0)
+    rng = random.Random(2)
+    for end in range(before, len(replica.disk.calls) + 1):
+        left = MetadataStorage.open(
+            lose_power(MemoryDisk.replay(replica.disk.calls[:end]), mode, rng), "data", CONFIG, NOW
+        )
+        assert left.log.log_start_offset == 0
+    assert left.log.log_end_offset == 0
 
 
 # -- formatting
