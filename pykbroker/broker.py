@@ -64,7 +64,7 @@ from pykbroker_log.checkpoints import encode_uuid
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_raft.node import RaftConfig
-from pykbroker_raft.storage import StorageConfig
+from pykbroker_raft.storage import UNUSABLE, StorageConfig
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
 
 logger = logging.getLogger(__name__)
@@ -161,7 +161,10 @@ class Node:
         quorum = self._quorum = self._make_quorum()
         quorum.on_failure = self._fail
         quorum.on_snapshot_due = self.loader.write_snapshot
-        await quorum.start()
+        try:
+            await quorum.start()
+        except UNUSABLE as error:
+            raise StartError(f"The metadata log in {config.metadata_log_dir} cannot be used: {error}") from error
         if config.is_controller:
             self._start_controller(quorum)
         self.loader.add_publisher(LiveConfigPublisher(self.live, config.node_id))

@@ -16,9 +16,9 @@ from typing import TypeVar
 from pykbroker_log.deletion import delete_files
 from pykbroker_log.disk import Disk, File, read_file, write_atomic
 from pykbroker_log.log_config import AppendOrigin, LogConfig, StorageError
-from pykbroker_log.partition_log import PartitionLog
+from pykbroker_log.partition_log import InconsistentTopicId, PartitionLog
 from pykbroker_raft import batches, checkpoint, rpc
-from pykbroker_raft.election_state import ElectionState
+from pykbroker_raft.election_state import CorruptQuorumState, ElectionState
 from pykbroker_raft.log_view import LogView, OffsetAndEpoch
 from pykbroker_raft.voters import VoterHistory, VoterSet
 from pykbroker_wire.records.batch import iter_batches
@@ -31,6 +31,14 @@ _SCAN_BYTES = 4 * 1024 * 1024
 _ROLL_BYTES = 1024 * 1024
 
 T = TypeVar("T")
+
+
+class MissingSnapshot(ValueError):
+    """The beginning of the log is gone, and nothing takes its place."""
+
+
+#: what the first look at a folder raises from which no node can start
+UNUSABLE = StorageError, InconsistentTopicId, MissingSnapshot, checkpoint.CorruptSnapshot, CorruptQuorumState
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,7 +357,7 @@ def _recover_snapshots(disk: Disk, path: str, log_start_offset: int) -> dict[Off
         keep[parsed.id] = file.size()
         file.close()
     if log_start_offset > 0 and not any(known.offset >= log_start_offset for known in keep):
-        raise ValueError(
+        raise MissingSnapshot(
             f"{path}: the log starts at {log_start_offset} and no snapshot covers what was before; found {sorted(keep)}"
         )
     for name in remove:

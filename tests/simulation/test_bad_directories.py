@@ -121,6 +121,14 @@ REFUSED: dict[str, tuple[Callable[[Sim], Any], str]] = {
         lambda sim: sim.disk.fail_next("pread", errno.EIO, path_contains="/one/meta.properties", count=None),
         "The metadata log directory /one cannot be used",
     ),
+    "with a vote that nobody wrote": (
+        lambda sim: write_atomic(sim.disk, "/one/__cluster_metadata-0/quorum-state", b"garbage"),
+        "The metadata log in /one cannot be used: quorum-state is not readable",
+    ),
+    "without the beginning of the metadata log": (
+        lambda sim: sim.disk.rename(f"/one/__cluster_metadata-0/{0:020}.log", f"/one/__cluster_metadata-0/{5:020}.log"),
+        "the log starts at 5 and no snapshot covers what was before",
+    ),
 }
 
 
