@@ -228,7 +228,7 @@ def lose_power_everywhere(seed: int, *, every_mode: bool) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [*range(3), 6])
+@pytest.mark.parametrize("seed", [*range(3), 6, 52])
 def test_every_prefix(seed: int) -> None:
     lose_power_everywhere(seed, every_mode=seed == 0)
 
