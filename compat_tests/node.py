@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import atexit
 import os
-import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -23,24 +21,6 @@ from typing import Protocol
 from compat_tests.oracle.kafka import ApacheKafka
 
 ADDRESS = re.compile(rb"([A-Za-z0-9_.-]+|\[[0-9a-fA-F:]+\]):(\d{2,5})\b")
-
-
-# Below what Linux gives to connections that ask for any port: nobody else is there when the broker comes back.
-PORTS = range(20_000, 30_000, 2)
-
-
-def steady_port() -> int:
-    """A free port whose next one, where pykbroker's controller listens, is free as well."""
-
-    def free(port: int) -> bool:
-        with socket.socket() as one:
-            try:
-                one.bind(("127.0.0.1", port))
-            except OSError:
-                return False
-            return True
-
-    return next(port for port in random.sample(PORTS, len(PORTS)) if free(port) and free(port + 1))
 
 
 class Node(Protocol):

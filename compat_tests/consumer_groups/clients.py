@@ -11,7 +11,7 @@ from pathlib import Path
 
 from compat_tests.built import go_program, java_classes
 from compat_tests.clients import Record, wait_until
-from compat_tests.oracle.kafka import TOOL_JVM, java_command
+from compat_tests.oracle.kafka import java_command
 from compat_tests.remote import Program, RemoteMember
 
 FOLDER = Path(__file__).parents[1]
@@ -20,7 +20,7 @@ SESSION_TIMEOUT_MS = 4_000  # of members of the classic protocol
 
 def _java() -> list[str]:
     classes = java_classes(FOLDER / "java" / "ClientProgram.java")
-    return java_command("ClientProgram", jvm=["-Xmx256m", *TOOL_JVM[1:]], extra_classpath=classes)
+    return java_command("ClientProgram", extra_classpath=classes)
 
 
 #: By family; each gives the command line of its program.

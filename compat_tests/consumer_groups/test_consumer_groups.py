@@ -10,7 +10,8 @@ from compat_tests.clients import Record, wait_until
 from compat_tests.conftest import FreshBroker
 from compat_tests.consumer_groups.clients import FAMILIES, Party, Programs, await_shared, values
 from compat_tests.consumer_groups.conftest import QUICK
-from compat_tests.node import Node, steady_port
+from compat_tests.node import Node
+from compat_tests.ports import steady_port
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.suite import NOW_MS
 from compat_tests.topics import Topics

@@ -20,7 +20,7 @@ import org.apache.kafka.storage.internals.log.LogConfig;
 public class CheckConfigs {
     private static Map<String, String> pairs(JsonNode node) {
         Map<String, String> pairs = new HashMap<>();
-        node.fields().forEachRemaining(field -> pairs.put(field.getKey(), field.getValue().asText()));
+        node.properties().forEach(field -> pairs.put(field.getKey(), field.getValue().asText()));
         return pairs;
     }
 

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Any
 
-from compat_tests import needs
-from compat_tests.oracle.kafka import TOOL_JVM, kafka_libs
-
-HERE = Path(__file__).parent
-
-
-@functools.cache
-def _compiled(program: str) -> str:
-    classes = tempfile.mkdtemp(prefix="pykbroker-config-oracle-")
-    javac = [needs.program("javac"), "-cp", f"{kafka_libs()}/*", "-d", classes, str(HERE / f"{program}.java")]
-    subprocess.run(javac, check=True, capture_output=True, timeout=120)
-    return classes
+from compat_tests.built import java_classes
+from compat_tests.oracle.kafka import java_command
 
 
 def run(program: str, request: object = None) -> Any:
     """The JSON that the program prints; `request` goes to its stdin as JSON."""
+    classes = java_classes(Path(__file__).with_name(f"{program}.java"))
     done = subprocess.run(
-        [needs.program("java"), *TOOL_JVM, "-cp", f"{_compiled(program)}:{kafka_libs()}/*", program],
+        java_command(program, extra_classpath=classes),
         input=json.dumps(request),
         check=True,
         capture_output=True,

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from compat_tests.node import ADDRESS
-from compat_tests.oracle.kafka import SINGLE_NODE, ApacheKafka, free_ports
+from compat_tests.oracle.kafka import SINGLE_NODE, ApacheKafka
+from compat_tests.ports import steady_port
 
 CONFIG = {
     "offsets.topic.num.partitions": "3",
@@ -97,7 +98,7 @@ def apache_kafka(kind: Kind = LATEST) -> Iterator[Side]:
         config = {**CONFIG, **kind.config, "log.dirs": ",".join(map(str, paths))}
         kafka = stack.enter_context(ApacheKafka(config, data_dir=paths[0], format_args=words))
         side = Side("Apache Kafka", kafka.bootstrap, _texts(kafka.bootstrap, paths), kafka.log_file)
-        side.texts[f"localhost:{kafka._controller_port}"] = "‹controller›"
+        side.texts[f"localhost:{kafka.controller_port}"] = "‹controller›"
         yield side
 
 
@@ -105,7 +106,8 @@ def apache_kafka(kind: Kind = LATEST) -> Iterator[Side]:
 def pykbroker(kind: Kind = LATEST, python: str = sys.executable) -> Iterator[Side]:
     with tempfile.TemporaryDirectory(prefix="pykbroker-differential-") as folder:
         home = Path(folder)
-        port, controller_port = free_ports(2)
+        port = steady_port()
+        controller_port = port + 1
         values = {
             **SINGLE_NODE,
             "listeners": f"PLAINTEXT://localhost:{port},CONTROLLER://localhost:{controller_port}",

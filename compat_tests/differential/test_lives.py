@@ -17,7 +17,8 @@ import pytest
 from compat_tests.clients import wait_until
 from compat_tests.differential.compare import compare
 from compat_tests.differential.session import Session, Step
-from compat_tests.node import Node, make_node, steady_port
+from compat_tests.node import Node, make_node
+from compat_tests.ports import steady_port
 from pykbroker_log import names
 from pykbroker_log.checkpoints import decode_offsets
 from pykbroker_log.producers import decode_snapshot

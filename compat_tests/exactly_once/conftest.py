@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests.node import Node, Pykbroker, steady_port
+from compat_tests.node import Node, Pykbroker
 from compat_tests.oracle.kafka import ApacheKafka
+from compat_tests.ports import steady_port
 
 # Who was killed is missed after two seconds, in both group protocols, and a transaction whose time is over ends soon.
 QUICK = {

@@ -23,7 +23,7 @@ from compat_tests.exactly_once.kills import Kills
 from compat_tests.exactly_once.test_message_copier import different
 from compat_tests.exactly_once.workers import Slot
 from compat_tests.node import Node
-from compat_tests.oracle.kafka import TOOL_JVM, java_command, kafka_libs
+from compat_tests.oracle.kafka import java_command, kafka_libs
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.topics import Topics
 
@@ -178,4 +178,4 @@ class TestJava(LoopSuite):
     def command(self) -> list[str]:
         kafka_libs()
         source = Path(__file__).parents[1] / "java" / "CopyProgram.java"
-        return java_command("CopyProgram", jvm=TOOL_JVM, extra_classpath=java_classes(source))
+        return java_command("CopyProgram", extra_classpath=java_classes(source))

@@ -20,7 +20,7 @@ from compat_tests.exactly_once import reading
 from compat_tests.exactly_once.kills import Kills
 from compat_tests.exactly_once.workers import Slot
 from compat_tests.node import Node
-from compat_tests.oracle.kafka import TOOL_JVM, java_command, kafka_libs
+from compat_tests.oracle.kafka import java_command, kafka_libs
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.topics import Topics
 
@@ -41,7 +41,7 @@ class WordCount:
         self.slots = []
         for number in range(2):
             command = java_command(
-                "WordCount", jvm=TOOL_JVM, extra_classpath=java_classes(HERE / "WordCount.java", pom=HERE / "pom.xml")
+                "WordCount", extra_classpath=java_classes(HERE / "WordCount.java", pom=HERE / "pom.xml")
             )
             # A directory that stays when its instance is killed, as on a real machine.
             arguments = [node.bootstrap, self.source, self.target, str(folder / f"state-{number}")]

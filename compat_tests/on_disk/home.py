@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from compat_tests.node import steady_port
 from compat_tests.oracle.kafka import BROKER_JVM, SINGLE_NODE, java_command, run_tool
+from compat_tests.ports import steady_port
 
 Owner = Literal["kafka", "pykbroker"]
 READY = {"kafka": b"Kafka Server started", "pykbroker": b"pykbroker is ready"}

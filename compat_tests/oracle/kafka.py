@@ -14,7 +14,6 @@ import hashlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from compat_tests import needs
+from compat_tests.ports import steady_port
 
 KAFKA = "4.3.1"
 POM = Path(__file__).with_name("pom.xml")
@@ -87,46 +87,59 @@ def resolved(pom: Path, version: str = KAFKA) -> Path:
 
 def _copy_dependencies(pom: Path, version: str, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-    done = subprocess.run(
-        [
-            needs.program("mvn"),
-            "-q",
-            "-B",
-            "-f",
-            str(pom),
-            f"-Dkafka.version={version}",
-            "dependency:copy-dependencies",
-            f"-DoutputDirectory={folder}",
-        ],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=900,
-    )
+    command = [
+        needs.program("mvn"),
+        "-q",
+        "-B",
+        "-f",
+        str(pom),
+        f"-Dkafka.version={version}",
+        "dependency:copy-dependencies",
+        f"-DoutputDirectory={folder}",
+    ]
+    # One at a time: two that download into Maven's own folder spoil each other's files.
+    with (needs.CACHE / "maven.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=900)
     if done.returncode != 0:
         raise RuntimeError(f"Maven could not resolve {pom.name}:\n{done.stdout}\n{done.stderr}")
 
 
-def java_command(main: str, *, jvm: Sequence[str] = TOOL_JVM, extra_classpath: Sequence[Path] = ()) -> list[str]:
-    """The start of a command line that runs one of Kafka's main classes."""
-    classpath = os.pathsep.join([*(str(entry) for entry in extra_classpath), f"{kafka_libs()}/*"])
-    quiet = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
-    return [needs.java(), *jvm, *quiet, "-cp", classpath, main]
+def java_command(
+    main: str,
+    *,
+    jvm: Sequence[str] = TOOL_JVM,
+    extra_classpath: Sequence[Path] = (),
+    sharing: Sequence[str] | None = None,
+) -> list[str]:
+    """The start of a command line that runs one of Kafka's main classes, or one that is in `extra_classpath`."""
+    # Apache Kafka's jars come first: an archive of classes is of use only where the class path begins as at its making.
+    classpath = os.pathsep.join([f"{kafka_libs()}/*", *map(str, extra_classpath)])
+    quiet = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Xlog:disable"]
+    return [needs.java(), *jvm, *(_shared_classes() if sharing is None else sharing), *quiet, "-cp", classpath, main]
+
+
+def _archive() -> Path:
+    """The classes that a tool loads, as the JVM keeps them for the next one: 40 % less CPU for each start after that.
+    Made by the first tool that talks to a broker; a JVM that cannot use it ignores it."""
+    return kafka_libs().parent / "tools.jsa"
+
+
+def _shared_classes() -> list[str]:
+    archive = _archive()
+    return [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
 
 
 def run_tool(
     main: str, args: Sequence[str], *, stdin: str | bytes | None = None, timeout: float = 60, check: bool = True
 ) -> subprocess.CompletedProcess[str]:
     """Run one of Kafka's tools to its end; its output is text. With `check`, a failing tool fails the test."""
-    archive = kafka_libs().parent / "tools.jsa"
+    archive = _archive()
     fresh = archive.with_suffix(f".{os.getpid()}")
-    # The classes that a tool loads, as the JVM keeps them for the next one: 40 % less CPU for each run after the first.
-    # Made by the first tool that talks to a broker; a JVM that cannot use it ignores it.
     making = not archive.exists() and "--bootstrap-server" in args
-    sharing = f"-XX:ArchiveClassesAtExit={fresh}" if making else f"-XX:SharedArchiveFile={archive}"
-    jvm = [*TOOL_JVM, "-Xlog:disable", *([sharing] if making or archive.exists() else [])]
+    sharing = [f"-XX:ArchiveClassesAtExit={fresh}"] if making else None
     done = subprocess.run(
-        [*java_command(main, jvm=jvm), *args],
+        [*java_command(main, sharing=sharing), *args],
         input=stdin.encode() if isinstance(stdin, str) else (stdin if stdin is not None else b""),
         capture_output=True,
         timeout=timeout,
@@ -144,21 +157,7 @@ def run_tool(
 
 def tool_command(main: str, args: Sequence[str]) -> list[str]:
     """The command line of a tool that runs beside the test, for as long as it likes."""
-    archive = kafka_libs().parent / "tools.jsa"
-    sharing = [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
-    return [*java_command(main, jvm=[*TOOL_JVM, "-Xlog:disable", *sharing]), *args]
-
-
-def free_ports(count: int) -> list[int]:
-    """Loopback ports that were free a moment ago, all different."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+    return [*java_command(main), *args]
 
 
 class ApacheKafka:
@@ -178,8 +177,8 @@ class ApacheKafka:
         self._config = dict(config or {})
         self._format_args = list(format_args)
         self._process: subprocess.Popen[bytes] | None = None
-        # Who gives a port gives two (node.steady_port): the controller has to find its own free after a restart, too.
-        self.port, self._controller_port = (port, port + 1) if port is not None else free_ports(2)
+        self.port = steady_port() if port is None else port
+        self.controller_port = self.port + 1
         self.bootstrap = f"localhost:{self.port}"
         atexit.register(self.close)
 
@@ -204,16 +203,9 @@ class ApacheKafka:
             )
         before = self.log_file.stat().st_size if self.log_file.exists() else 0
         with self.log_file.open("ab") as log:
-            command = java_command(
-                "kafka.Kafka",
-                jvm=[
-                    *BROKER_JVM,
-                    "-Dorg.slf4j.simpleLogger.log.kafka=info",
-                    "-Dorg.slf4j.simpleLogger.log.org.apache.kafka=info",
-                ],
-            )
+            info = [f"-Dorg.slf4j.simpleLogger.log.{name}=info" for name in ("kafka", "org.apache.kafka")]
             self._process = subprocess.Popen(
-                [*command, str(properties)],
+                [*java_command("kafka.Kafka", jvm=[*BROKER_JVM, *info]), str(properties)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -256,9 +248,9 @@ class ApacheKafka:
     def _write_properties(self) -> Path:
         values = {
             **SINGLE_NODE,
-            "listeners": f"PLAINTEXT://localhost:{self.port},CONTROLLER://localhost:{self._controller_port}",
+            "listeners": f"PLAINTEXT://localhost:{self.port},CONTROLLER://localhost:{self.controller_port}",
             "advertised.listeners": f"PLAINTEXT://localhost:{self.port}",
-            "controller.quorum.bootstrap.servers": f"localhost:{self._controller_port}",
+            "controller.quorum.bootstrap.servers": f"localhost:{self.controller_port}",
             "log.dirs": str(self.data_dir),
             **self._config,
         }

@@ -19,7 +19,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from compat_tests.node import Pykbroker, steady_port
+from compat_tests.node import Pykbroker
+from compat_tests.ports import steady_port
 from compat_tests.topics import Topics
 from compat_tests.torture.clients import Client, Reader, Writer
 from compat_tests.torture.journal import Journal

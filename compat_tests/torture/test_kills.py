@@ -19,8 +19,9 @@ import pytest
 
 from compat_tests import needs
 from compat_tests.clients import wait_until
-from compat_tests.node import Pykbroker, steady_port
+from compat_tests.node import Pykbroker
 from compat_tests.oracle.kafka import kafka_libs, run_tool
+from compat_tests.ports import steady_port
 from compat_tests.topics import Topics
 from compat_tests.torture.clients import ANSWER_S, Client, Group, Reader, TransactionalWriter, Window, Writer
 from compat_tests.torture.journal import Journal

@@ -8,7 +8,7 @@ import pytest
 
 from compat_tests.clients import wait_until
 from compat_tests.conftest import FreshBroker
-from compat_tests.node import steady_port
+from compat_tests.ports import steady_port
 from example import topics
 from example.generator import Workload, generate
 from example.sending import Sender

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from compat_tests import needs
-from compat_tests.node import Node, make_node, steady_port
+from compat_tests.node import Node, make_node
+from compat_tests.ports import steady_port
 from compat_tests.spark.pipeline.driver import (
     Checkpoint,
     Driver,

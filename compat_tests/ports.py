@@ -1,0 +1,27 @@
+"""Ports for nodes that are to find theirs free again when they come back."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+
+# A port belongs to a node also while the node is down: each worker of a parallel run has ports of its own.
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
+_WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+# Below what Linux gives to connections that ask for any port: nobody else is there when the broker comes back.
+PORTS = range(20_000, 30_000, 2)[_WORKER % _WORKERS :: _WORKERS]
+
+
+def steady_port() -> int:
+    """A free port whose next one, where the controller listens, is free as well."""
+
+    def free(port: int) -> bool:
+        with socket.socket() as one:
+            try:
+                one.bind(("127.0.0.1", port))
+            except OSError:
+                return False
+            return True
+
+    return next(port for port in random.sample(PORTS, len(PORTS)) if free(port) and free(port + 1))
