@@ -64,13 +64,15 @@ bench: test-env $(VENV)/.bench
 
 # --- tests: both always run; pytest's closing line is the last thing printed ----------------------------------------
 
-# Unit tests share nothing, so all cores run them. The compat tests share nodes, and are about what takes how long.
+# Unit tests share nothing, so all cores run them. The compat tests share nodes and programs within a folder, and mostly
+# wait: two workers take one folder after the other (compat_tests/workers.py).
 ON_ALL_CORES := -n logical --dist worksteal
+TWO_AT_ONCE := -n 2
 
 test: test-env
 	@failed=0; \
 	$(BIN)/python -m pytest tests -m "not long" $(ON_ALL_CORES) $(PYTEST_ARGS) || failed=1; \
-	$(BIN)/python -m pytest compat_tests -m "not long" $(PYTEST_ARGS) || failed=1; \
+	$(BIN)/python -m pytest compat_tests -m "not long" $(TWO_AT_ONCE) $(PYTEST_ARGS) || failed=1; \
 	exit $$failed
 
 unit: test-env
@@ -79,7 +81,7 @@ unit: test-env
 # make compat AGAINST=apache-kafka: the same tests with Apache Kafka as the broker, to judge the tests themselves.
 AGAINST ?= pykbroker
 compat: test-env
-	@$(BIN)/python -m pytest compat_tests -m "not long" --against $(AGAINST) $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest compat_tests -m "not long" $(TWO_AT_ONCE) --against $(AGAINST) $(PYTEST_ARGS)
 
 test-long: test-env
 	@failed=0; \

@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import pytest
 
 from compat_tests.flaky import FlakyProxy
-from compat_tests.node import Node, make_node, steady_port
+from compat_tests.node import Node, make_node
 from compat_tests.oracle.kafka import ApacheKafka, kafka_libs
+from compat_tests.ports import steady_port
 from compat_tests.topics import Topics
+from compat_tests.workers import ByFolder, rank
 from tests import timing
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
 
 FreshBroker = Callable[..., Node]
 
@@ -33,6 +39,15 @@ def pytest_configure(config: pytest.Config) -> None:
     timing.register(config)
     # The node under test overwrites what it received after each request (pykbroker/net/connection.py).
     os.environ["PYKBROKER_POISON_RECEIVED"] = "1"
+
+
+@pytest.hookimpl(tryfirst=True, optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFolder:
+    return ByFolder(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: rank(item.nodeid))
 
 
 def pytest_report_header(config: pytest.Config) -> str:
