@@ -15,7 +15,8 @@ from typing import TypeVar
 T = TypeVar("T")
 Headers = tuple[tuple[str, bytes | None], ...]
 ALL_COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
-PATIENCE_S = 60.0
+#: How long anything may take: a bound for what hangs, not a measure. A machine with other work takes its time.
+PATIENCE_S = 120.0
 # Recent, so that retention leaves it alone, and not so recent that a second of clock skew would matter.
 NOW_MS = int(time.time() * 1000) - 3_600_000
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from compat_tests.built import go_program, java_classes
-from compat_tests.clients import Record, wait_until
+from compat_tests.clients import PATIENCE_S, Record, wait_until
 from compat_tests.oracle.kafka import java_command
 from compat_tests.remote import Program, RemoteMember
 
@@ -90,7 +90,7 @@ def shared_out(topic: str, partitions: int, *members: RemoteMember) -> bool:
     return sorted(everything) == [(topic, number) for number in range(partitions)] and max(sizes) - min(sizes) <= 1
 
 
-def await_shared(topic: str, partitions: int, *members: RemoteMember, timeout_s: float = 60) -> None:
+def await_shared(topic: str, partitions: int, *members: RemoteMember, timeout_s: float = PATIENCE_S) -> None:
     wait_until(
         lambda: shared_out(topic, partitions, *members),
         f"{len(members)} members share the {partitions} partitions of {topic}",
