@@ -56,12 +56,14 @@ class Client:
         self.epoch = 0
         self.joined = False
         self.must_sync = False
+        #: the last heartbeat had no answer or was refused
+        self.unheard = False
         self.reads: Partitions = set()
         self.wanted: Partitions = set()
 
     def start_over(self) -> None:
         self.epoch = 0
-        self.joined = self.must_sync = False
+        self.joined = self.must_sync = self.unheard = False
         self.reads = set()
         self.wanted = set()
 
@@ -168,6 +170,7 @@ class ConsumerGroups(RuleBasedStateMachine):
             rebalance_ms=5_000 if full else -1,
             rack="a" if full else None,
         )
+        client.unheard = lost or isinstance(answer, Refused)
         if lost:
             return
         if isinstance(answer, Refused):
@@ -263,7 +266,8 @@ class ConsumerGroups(RuleBasedStateMachine):
             for client in self.clients:
                 if client.joined:
                     client.reads = set(client.wanted)
-                self._turn(client, says=False, lost=False)
+                # Whoever was not heard says everything again, as Apache Kafka's consumer does.
+                self._turn(client, says=client.unheard, lost=False)
                 if client.joined and client.reads != client.wanted:
                     client.reads = set(client.wanted)
                     if not client.classic:
