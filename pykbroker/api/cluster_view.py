@@ -1,17 +1,22 @@
 """The cluster as clients of one listener see it: nodes with that listener, partitions with leaders that have it.
 
-Shared by Metadata, DescribeCluster and DescribeTopicPartitions. Pure: an image and a listener name in, values out.
+Shared by Metadata, DescribeCluster and DescribeTopicPartitions. Pure: an image and a listener name in, values out; what
+was made of them once is kept for who asks next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from pykbroker.metadata.image import BrokerImage, Endpoint, MetadataImage, PartitionImage
+from pykbroker.metadata.image import BrokerImage, Endpoint, MetadataImage, PartitionImage, TopicImage
 from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.metadata import MetadataResponsePartition
 
 NO_LEADER_ID = -1
+
+#: Of so many partitions a view keeps what it answered: some 400 bytes each.
+KEPT_PARTITIONS = 20_000
 
 
 class Node(NamedTuple):
@@ -28,12 +33,32 @@ def nodes(image: MetadataImage, listener: str, *, fenced: bool = False) -> Itera
 
 
 class ClusterView:
-    """Answers per partition; made once per request, since 1,000 partitions ask the same of a few brokers."""
+    """Answers per partition, for as long as the brokers stay what they are: images share what did not change."""
 
-    def __init__(self, image: MetadataImage, listener: str) -> None:
-        self._image = image
-        self._reachable = {broker_id for broker_id, b in image.brokers.items() if listener in b.endpoints}
-        self._alive = {broker_id for broker_id in self._reachable if not image.brokers[broker_id].fenced}
+    def __init__(self, brokers: Mapping[int, BrokerImage], listener: str) -> None:
+        self.brokers = brokers
+        self._reachable = {broker_id for broker_id, b in brokers.items() if listener in b.endpoints}
+        self._alive = {broker_id for broker_id in self._reachable if not brokers[broker_id].fenced}
+        # (topic id, kind) -> the topic as it was then, and its partitions.
+        self._kept: dict[tuple[bytes, int], tuple[TopicImage, list[MetadataResponsePartition]]] = {}
+        self._kept_partitions = 0
+
+    def partitions(
+        self, topic: TopicImage, kind: int, make: Callable[[int, PartitionImage], MetadataResponsePartition]
+    ) -> list[MetadataResponsePartition]:
+        """All of a topic, not to be changed by the caller. A hundred consumers of a thousand partitions ask the same
+        whenever something happens. `kind`: answers of one kind are the same in all versions that have it."""
+        key = topic.id, kind
+        kept = self._kept.get(key)
+        if kept is not None and kept[0] is topic:
+            return kept[1]
+        made = [make(index, partition) for index, partition in topic.partitions.items()]
+        self._kept_partitions += len(made) - (len(kept[1]) if kept is not None else 0)
+        self._kept[key] = topic, made
+        if self._kept_partitions > KEPT_PARTITIONS:
+            self._kept.clear()
+            self._kept_partitions = 0
+        return made
 
     def leader(self, partition: PartitionImage) -> int:
         """The leader, or -1 when clients of this listener cannot talk to it."""
@@ -42,7 +67,7 @@ class ClusterView:
     def leader_problem(self, partition: PartitionImage, listener_missing: ErrorCode) -> ErrorCode | None:
         if partition.leader in self._reachable:
             return None
-        return listener_missing if partition.leader in self._image.brokers else ErrorCode.LEADER_NOT_AVAILABLE
+        return listener_missing if partition.leader in self.brokers else ErrorCode.LEADER_NOT_AVAILABLE
 
     def alive(self, replicas: Iterable[int]) -> list[int]:
         return [replica for replica in replicas if replica in self._alive]
@@ -50,8 +75,23 @@ class ClusterView:
     def offline(self, partition: PartitionImage) -> list[int]:
         """Replicas that are dead, not on this listener, or in a log directory that failed."""
         found = []
-        brokers = self._image.brokers
+        brokers = self.brokers
         for replica, directory in zip(partition.replicas, partition.directories, strict=True):
             if replica not in self._alive or not brokers[replica].has_online_directory(directory):
                 found.append(replica)
         return found
+
+
+class ClusterViews:
+    """A node's views, one for each of its listeners."""
+
+    __slots__ = ("_views",)
+
+    def __init__(self) -> None:
+        self._views: dict[str, ClusterView] = {}
+
+    def of(self, image: MetadataImage, listener: str) -> ClusterView:
+        view = self._views.get(listener)
+        if view is None or view.brokers is not image.brokers:
+            view = self._views[listener] = ClusterView(image.brokers, listener)
+        return view

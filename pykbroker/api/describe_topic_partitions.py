@@ -46,7 +46,7 @@ def _page(
     ctx: RequestContext, names: list[str], request: DescribeTopicPartitionsRequest, limit: int, fetch_all: bool
 ) -> DescribeTopicPartitionsResponse:
     image = ctx.services.metadata.image
-    view = ClusterView(image, ctx.listener_name)
+    view = ctx.services.cluster_views.of(image, ctx.listener_name)
     response = DescribeTopicPartitionsResponse()
     remaining = limit
     for name in names:

@@ -69,7 +69,7 @@ def _cluster(ctx: RequestContext) -> MetadataResponse:
 
 def _all_topics(ctx: RequestContext) -> list[MetadataResponseTopic]:
     image = ctx.services.metadata.image
-    view = ClusterView(image, ctx.listener_name)
+    view = ctx.services.cluster_views.of(image, ctx.listener_name)
     return [
         _topic(ctx, view, topic)
         for name, topic in image.topics.by_name.items()
@@ -79,7 +79,7 @@ def _all_topics(ctx: RequestContext) -> list[MetadataResponseTopic]:
 
 def _by_id(ctx: RequestContext, ids: list[bytes]) -> list[MetadataResponseTopic]:
     image = ctx.services.metadata.image
-    view = ClusterView(image, ctx.listener_name)
+    view = ctx.services.cluster_views.of(image, ctx.listener_name)
     unknown, found, refused = [], [], []
     for topic_id in ids:
         topic = image.topics.by_id.get(topic_id)
@@ -97,7 +97,7 @@ def _by_id(ctx: RequestContext, ids: list[bytes]) -> list[MetadataResponseTopic]
 
 def _by_name(ctx: RequestContext, names: list[str], allow_creation: bool) -> list[MetadataResponseTopic]:
     image = ctx.services.metadata.image
-    view = ClusterView(image, ctx.listener_name)
+    view = ctx.services.cluster_views.of(image, ctx.listener_name)
     may_create = allow_creation and ctx.services.config.bool("auto.create.topics.enable")
     found, missing, not_creatable, refused = [], [], [], []
     for name in names:
@@ -132,25 +132,27 @@ def _missing(name: str, code: ErrorCode) -> MetadataResponseTopic:
 
 
 def _topic(ctx: RequestContext, view: ClusterView, topic: TopicImage) -> MetadataResponseTopic:
+    # What a version may say of a partition whose leader or replicas are missing.
     version = ctx.api_version
+    kind = 0 if version == 0 else 1 if version < 6 else 6
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[_partition(view, version, index, partition) for index, partition in topic.partitions.items()],
+        partitions=view.partitions(topic, kind, lambda index, partition: _partition(view, kind, index, partition)),
     )
 
 
-def _partition(view: ClusterView, version: int, index: int, partition: PartitionImage) -> MetadataResponsePartition:
+def _partition(view: ClusterView, kind: int, index: int, partition: PartitionImage) -> MetadataResponsePartition:
     replicas, isr = list(partition.replicas), list(partition.isr)
     code = ErrorCode.NONE
-    if version == 0:
+    if kind == 0:
         # Only version 0 leaves dead brokers out, and says so.
         replicas, isr = view.alive(replicas), view.alive(isr)
         if len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr):
             code = ErrorCode.REPLICA_NOT_AVAILABLE
-    missing = ErrorCode.LISTENER_NOT_FOUND if version >= 6 else ErrorCode.LEADER_NOT_AVAILABLE
+    missing = ErrorCode.LISTENER_NOT_FOUND if kind == 6 else ErrorCode.LEADER_NOT_AVAILABLE
     problem = view.leader_problem(partition, missing)
     return MetadataResponsePartition(
         error_code=code if problem is None else problem,

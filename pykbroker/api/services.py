@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from pykbroker.api.cluster_view import ClusterViews
 from pykbroker.security.authorizer import AllowAll, Authorizer
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Services:
     metadata: MetadataLoader
     metrics: Metrics
     authorizer: Authorizer = field(default_factory=AllowAll)
+    cluster_views: ClusterViews = field(default_factory=ClusterViews)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Protocol
 
+from pykbroker.api.cluster_view import ClusterViews
 from pykbroker.config.load import Config, development_profile, load
 from pykbroker.controller.active import ActiveController
 from pykbroker.controller.state import ControllerState
@@ -127,6 +128,7 @@ class World:
             cluster_id=CLUSTER_ID,
             metadata=self.loader,
             controller=self.controller,
+            cluster_views=ClusterViews(),
         )
 
 
