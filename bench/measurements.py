@@ -338,6 +338,7 @@ def end_to_end_tool(server: Server, seconds: float) -> dict[str, float]:
     "topic of 1,000 partitions",
     Figure("created", "s", more_is_better=False, target=1),
     Figure("all writable", "s", more_is_better=False),
+    Figure("Metadata, one at a time", "req/s"),
     Figure("RssAnon after", "MB", more_is_better=False),
     fresh=True,
 )
@@ -363,10 +364,31 @@ def thousand_partitions(server: Server, seconds: float) -> dict[str, float]:
             break
         time.sleep(0.005)
     writable = time.perf_counter() - begin
+    rate = _metadata_rate(client, "thousand", seconds)
     time.sleep(1)
     anonymous, _ = server.memory()
     client.close()
-    return {"created": created, "all writable": writable, "RssAnon after": anonymous}
+    return {
+        "created": created,
+        "all writable": writable,
+        "Metadata, one at a time": rate,
+        "RssAnon after": anonymous,
+    }
+
+
+def _metadata_rate(client: raw.Client, topic: str, seconds: float) -> float:
+    """Requests per second; the answers are counted, not decoded."""
+    from pykbroker_wire.headers import encode_request
+    from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+    frame = b"".join(encode_request(request.API_KEY, 12, 1, "bench", request))
+    count, begin = 0, time.perf_counter()
+    while (elapsed := time.perf_counter() - begin) < seconds:
+        client.socket.sendall(frame)
+        client.receive()
+        count += 1
+    return count / elapsed
 
 
 @measurement(
