@@ -81,6 +81,8 @@ def _live(home: Home) -> None:
     commit_for("group", home.bootstrap, 5, topic="plain")
     checkpoint = home.log_dirs[0] / "cleaner-offset-checkpoint"
     wait_until(lambda: checkpoint.exists() and "compacted 0" in checkpoint.read_text(), "the cleaner has been there")
+    watermarks = home.log_dirs[0] / "replication-offset-checkpoint"
+    wait_until(watermarks.exists, "the high watermarks are noted, five seconds after the start")
     below = home.log_dirs[0] / "rolled-0/00000000000000000003.log.deleted"
     wait_until(below.exists, "retention has been there")
     topics.delete("doomed")
