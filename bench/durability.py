@@ -62,10 +62,11 @@ def _produce(producers: int, partitions: int, in_flight: int, **configs: str) ->
         fsync = device_fsync_seconds(server.directory)
         cpu = server.cpu_seconds()
         found = load(seconds)
-        latencies = {"p50": found.percentile(0.5) * 1e6, "p99": found.percentile(0.99) * 1e6} if in_flight == 1 else {}
+        measured = {"throughput": found.requests_per_second}
+        if found.latencies:
+            measured |= {"p50": found.percentile(0.5) * 1e6, "p99": found.percentile(0.99) * 1e6}
         return {
-            "throughput": found.requests_per_second,
-            **latencies,
+            **measured,
             "device's fsync, µs": fsync * 1e6,
             "broker CPU, µs/request": (server.cpu_seconds() - cpu) / found.requests * 1e6,
             "driver, share of a core": found.driver_share,
@@ -98,6 +99,7 @@ def _long_write(server: Server, seconds: float) -> dict[str, float]:
 
 
 def _figures(target: float, in_flight: int) -> tuple[Figure, ...]:
+    # The load takes them with one request in flight only.
     latencies = Figure("p50", "µs", more_is_better=False), Figure("p99", "µs", more_is_better=False)
     return Figure("throughput", "req/s", target=target), *(latencies if in_flight == 1 else ())
 

@@ -291,7 +291,7 @@ def examine_all(workload: Workload, *, every_mode: bool = False) -> Examined:
     )
 
 
-# Of 13 and 23 the power kept the end of a name below which the log start that was noted lay.
+# In 13 and 23 a segment's name went although the log start that was noted lay within it.
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 13, 23])
 def test_every_prefix_while_segments_retire(seed: int) -> None:
