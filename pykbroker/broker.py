@@ -18,11 +18,6 @@ from functools import partial
 from typing import Any
 
 from pykbroker.api import On
-from pykbroker.api.dispatch import Dispatcher
-from pykbroker.api.forwarding import forward
-from pykbroker.api.local import LocalPeer
-from pykbroker.api.services import BrokerServices, ControllerServices
-from pykbroker.cold_reads import ColdReads
 from pykbroker.config.listeners import SECURITY_PROTOCOLS, EndPoint
 from pykbroker.config.live import LiveConfig
 from pykbroker.config.load import Config
@@ -31,7 +26,6 @@ from pykbroker.coordinator.group.service import GroupService
 from pykbroker.coordinator.transaction.marker_writer import MarkerWriter
 from pykbroker.coordinator.transaction.service import TransactionService
 from pykbroker.coordinator.transaction.verifier import Verifier
-from pykbroker.lifecycle import BrokerLifecycle, ControllerRegistration
 from pykbroker.metadata.features import not_served
 from pykbroker.metadata.image import Endpoint as MetadataEndpoint
 from pykbroker.metadata.live_config import LiveConfigPublisher
@@ -40,17 +34,22 @@ from pykbroker.metrics.registry import Metrics
 from pykbroker.net.admission import Admission
 from pykbroker.net.listener import Listener, WaitingMemory
 from pykbroker.net.settings import admission_limits, limits_of, setup_timeout
+from pykbroker.node_to_controller.assignments import Assignments
+from pykbroker.node_to_controller.lifecycle import BrokerLifecycle, ControllerRegistration
+from pykbroker.node_to_controller.producer_ids import ProducerIds
 from pykbroker.quorum.channel import BrokerChannels, Channel, InMemoryChannel, LeaderChannel, SocketPeers
 from pykbroker.quorum.driver import QuorumConfig, QuorumDriver
-from pykbroker.replica.assignments import Assignments
-from pykbroker.replica.cleaner import LogCleaner
-from pykbroker.replica.directories import close
 from pykbroker.replica.fetch_sessions import FetchSessions
-from pykbroker.replica.producer_ids import ProducerIds
 from pykbroker.replica.table import ReplicaTable
-from pykbroker.replica.upkeep import Upkeep
 from pykbroker.runtime import Runtime
-from pykbroker.storage_format import (
+from pykbroker.runtime.cold_reads import ColdReads
+from pykbroker.serving.dispatch import Dispatcher
+from pykbroker.serving.forwarding import forward
+from pykbroker.serving.local import LocalPeer
+from pykbroker.serving.services import BrokerServices, ControllerServices
+from pykbroker.storage.cleaner import LogCleaner
+from pykbroker.storage.directories import close
+from pykbroker.storage.format import (
     Formatted,
     StorageFormatError,
     bootstrap_records,
@@ -60,6 +59,7 @@ from pykbroker.storage_format import (
     random_uuid,
     read_format,
 )
+from pykbroker.storage.upkeep import Upkeep
 from pykbroker_log.checkpoints import encode_uuid
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir

@@ -141,7 +141,7 @@ Part: TypeAlias = int | MapComplete | CleanedSegment
 
 
 def clean(disk: Disk, cleaning: Cleaning) -> Generator[Part, None, Cleaned]:
-    """A job (see pykbroker.workers): yields bytes read and written, and results as they come. Raises OSError,
+    """A job (see pykbroker.runtime.workers): yields bytes read and written, and results as they come. Raises OSError,
     Uncleanable."""
     return (yield from _Cleaner(disk, cleaning).run())
 

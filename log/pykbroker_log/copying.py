@@ -1,7 +1,7 @@
 """A log's records written once more, in another folder: how a replica moves to another directory while it serves.
 
 Responsible for which bytes come next and for writing them, a stretch at a time, in a worker process. Not responsible
-for when (replica/moves.py), nor for the last step, in which the copy takes the log's place (`PartitionLog.take_over`).
+for when (storage/moves.py), nor for the last step, in which the copy takes the log's place (`PartitionLog.take_over`).
 
 Invariants:
 * The copy is a log like any other, appended to as a follower would: every batch's checksum has been right, the indexes

@@ -1,7 +1,7 @@
 """What an unclean stop has left of a log, brought to where a clean stop leaves it: the job of a worker process.
 
 Responsible for how much there is to check, and for checking it and making the result durable. Not responsible for the
-checks themselves (loading.py), nor for when and in which process (pykbroker/replica/recovery.py).
+checks themselves (loading.py), nor for when and in which process (pykbroker/storage/recovery.py).
 
 Invariants:
 * Nobody else has the logs open. What it is told (recovery point, log start) is what the checkpoints say.

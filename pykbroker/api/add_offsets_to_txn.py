@@ -6,13 +6,13 @@ do not send it: TxnOffsetCommit adds that partition (KIP-890).
 
 from __future__ import annotations
 
-from pykbroker.api.context import RequestContext
 from pykbroker.api.group_helpers import groups, may
 from pykbroker.api.transaction_helpers import known_to, may_write, transactions
 from pykbroker.coordinator.later import Later, then
 from pykbroker.coordinator.transaction.shard import Producer
 from pykbroker.metadata.names import GROUP_METADATA_TOPIC
 from pykbroker.security.authorizer import Operation
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 

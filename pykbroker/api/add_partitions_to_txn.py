@@ -7,13 +7,13 @@ Apache Kafka never answers an empty list of transactions; this broker answers it
 
 from __future__ import annotations
 
-from pykbroker.api.context import RequestContext
 from pykbroker.api.transaction_helpers import known_to, may_write, transactions
 from pykbroker.coordinator.later import Later, gather, then
 from pykbroker.coordinator.transaction.records import TopicPartition
 from pykbroker.coordinator.transaction.shard import Producer
 from pykbroker.metadata.names import INTERNAL_TOPICS
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,

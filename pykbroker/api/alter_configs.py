@@ -9,13 +9,13 @@ import asyncio
 from collections.abc import Mapping
 from functools import partial
 
-from pykbroker.api.context import RequestContext
 from pykbroker.api.incremental_alter_configs import Verdicts, authorize_all, check_broker, check_keys, sort_out
 from pykbroker.api.on_controller import controller_of, respond
 from pykbroker.controller.configs import ResourceKey, legacy_alter
 from pykbroker.controller.result import Result, Verdict, failure, verdict_of
 from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.image import ConfigResource
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.alter_configs import (
     AlterConfigsRequest,

@@ -7,8 +7,8 @@ Naming the directory in which it is gives a move up.
 
 from __future__ import annotations
 
-from pykbroker.api.context import RequestContext
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,

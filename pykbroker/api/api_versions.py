@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 
 from pykbroker.api import TABLE, On
-from pykbroker.api.context import RequestContext
-from pykbroker.api.services import ControllerServices
 from pykbroker.metadata.features import SUPPORTED, finalized_features
+from pykbroker.serving.context import RequestContext
+from pykbroker.serving.services import ControllerServices
 from pykbroker_wire.apis import APIS
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.api_versions import (

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from weakref import WeakKeyDictionary
 
-from pykbroker.api.services import BrokerServices
 from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.metadata.names import (
     GROUP_METADATA_TOPIC,
@@ -20,6 +19,7 @@ from pykbroker.metadata.names import (
     TRANSACTION_STATE_TOPIC,
     topic_name_problem,
 )
+from pykbroker.serving.services import BrokerServices
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import (
     CreatableTopic,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from pykbroker.api.context import RequestContext
 from pykbroker.api.on_controller import controller_of, immediately, respond
 from pykbroker.controller.brokers import register_broker
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 

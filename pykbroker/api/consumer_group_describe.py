@@ -6,10 +6,10 @@ describe is refused whole, as in Apache Kafka. UNSUPPORTED_VERSION while group.v
 
 from __future__ import annotations
 
-from pykbroker.api.context import RequestContext
 from pykbroker.api.group_helpers import groups, may
 from pykbroker.coordinator.later import Later, then
 from pykbroker.security.authorizer import Operation, Resource
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,

@@ -6,10 +6,10 @@ the same group. Refused with UNSUPPORTED_VERSION while group.version is 0.
 
 from __future__ import annotations
 
-from pykbroker.api.context import RequestContext
 from pykbroker.api.group_helpers import groups, may
 from pykbroker.coordinator.later import Later
 from pykbroker.security.authorizer import Operation, Resource
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

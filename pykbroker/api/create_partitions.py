@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from pykbroker.api.context import RequestContext
 from pykbroker.api.on_controller import controller_of, respond
 from pykbroker.controller.topics import create_partitions
 from pykbroker.security.authorizer import Operation, Resource
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_partitions import (
     CreatePartitionsRequest,

@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from pykbroker.api.context import RequestContext
 from pykbroker.api.on_controller import controller_of, respond
 from pykbroker.controller.result import Result
 from pykbroker.controller.state import ControllerState
 from pykbroker.controller.topics import create_topics
 from pykbroker.metadata.names import METADATA_TOPIC
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pykbroker.api.context import RequestContext
 from pykbroker.net.connection import CloseConnection
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
 

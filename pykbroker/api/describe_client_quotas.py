@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pykbroker.api.context import RequestContext
 from pykbroker.metadata.image import QuotaEntity
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,

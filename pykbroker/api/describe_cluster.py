@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pykbroker.api.cluster_view import nodes
-from pykbroker.api.context import RequestContext
-from pykbroker.api.services import ControllerServices
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker.serving.context import RequestContext
+from pykbroker.serving.services import ControllerServices
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_cluster import (
     DescribeClusterBroker,

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from pykbroker.api import broker_loggers
-from pykbroker.api.context import RequestContext
 from pykbroker.api.incremental_alter_configs import unauthorized
 from pykbroker.config import describe
 from pykbroker.config.describe import Entry, Synonym
@@ -18,6 +17,7 @@ from pykbroker.config.kinds import Type
 from pykbroker.metadata.image import ConfigResource
 from pykbroker.metadata.names import check_topic_name
 from pykbroker.security.authorizer import Operation
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.describe_configs import (
     DescribeConfigsRequest,

@@ -6,12 +6,12 @@ transactions that hang: open in a partition, unknown to their coordinator.
 
 from __future__ import annotations
 
-from pykbroker.api.context import RequestContext
-from pykbroker.api.opening import when_open
 from pykbroker.coordinator.group.java import hash_map_order
 from pykbroker.coordinator.later import Later
 from pykbroker.metadata.names import check_topic_name
 from pykbroker.security.authorizer import Operation, Resource
+from pykbroker.serving.context import RequestContext
+from pykbroker.serving.log_opening import when_open
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.describe_producers import (
     DescribeProducersRequest,

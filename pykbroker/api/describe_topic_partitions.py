@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pykbroker.api.cluster_view import ClusterView
-from pykbroker.api.context import RequestContext
 from pykbroker.metadata.image import PartitionImage, TopicImage
 from pykbroker.metadata.names import INTERNAL_TOPICS, topic_name_problem
 from pykbroker.security.authorizer import Operation, Resource
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,

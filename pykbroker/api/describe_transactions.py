@@ -5,11 +5,11 @@ Works. Topics that the caller may not describe are left out.
 
 from __future__ import annotations
 
-from pykbroker.api.context import RequestContext
 from pykbroker.api.transaction_helpers import may_describe, transactions
 from pykbroker.coordinator.later import Later, gather, then
 from pykbroker.coordinator.transaction.records import Transaction
 from pykbroker.security.authorizer import Operation, Resource
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_transactions import (
     DescribeTransactionsRequest,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from pykbroker.api.context import RequestContext
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_user_scram_credentials import (
     CredentialInfo,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from pykbroker.api.context import RequestContext
 from pykbroker.api.on_controller import controller_of, immediately, respond
 from pykbroker.controller.elections import elect_leaders
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.elect_leaders import (
     ElectLeadersRequest,

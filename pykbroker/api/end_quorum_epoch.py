@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pykbroker.api.context import RequestContext
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 

@@ -6,10 +6,10 @@ Works: commit and abort, and the same end asked for again. The answer leaves whe
 
 from __future__ import annotations
 
-from pykbroker.api.context import RequestContext
 from pykbroker.api.transaction_helpers import known_to, may_write, transactions
 from pykbroker.coordinator.later import Later, then
 from pykbroker.coordinator.transaction.shard import Producer
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 

@@ -13,9 +13,9 @@ from struct import Struct
 from typing import Any
 
 from pykbroker.api import TABLE, On
-from pykbroker.api.context import RequestContext
 from pykbroker.coordinator.later import judged
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.apis import APIS
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.headers import RequestHeader, encode_response

@@ -11,15 +11,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from pykbroker.api.context import RequestContext
 from pykbroker.api.leaders import leader_hint
-from pykbroker.api.opening import when_open
-from pykbroker.api.services import BrokerServices
 from pykbroker.coordinator.later import Later
 from pykbroker.replica.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchPartition, FetchSession, Key
 from pykbroker.replica.parked import ParkedFetch
 from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker.serving.context import RequestContext
+from pykbroker.serving.log_opening import when_open
+from pykbroker.serving.services import BrokerServices
 from pykbroker_log.disk import ColdRead
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.fetch import (

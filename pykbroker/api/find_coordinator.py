@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 
 from pykbroker.api.auto_create import ensure_topic
-from pykbroker.api.context import RequestContext
 from pykbroker.api.group_helpers import broker, may
 from pykbroker.api.leaders import Node, node_on_listener
 from pykbroker.coordinator.group.service import GroupService
 from pykbroker.coordinator.transaction.service import TransactionService
 from pykbroker.metadata.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, cast
 from pykbroker.security.authorizer import Operation, Resource
 
 if TYPE_CHECKING:
-    from pykbroker.api.context import RequestContext
-    from pykbroker.api.services import BrokerServices
     from pykbroker.coordinator.group.service import GroupService
+    from pykbroker.serving.context import RequestContext
+    from pykbroker.serving.services import BrokerServices
 
 
 def broker(ctx: RequestContext) -> BrokerServices:

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 from pykbroker.api import broker_loggers
-from pykbroker.api.context import RequestContext
 from pykbroker.api.on_controller import controller_of, respond
 from pykbroker.config.dynamic import DynamicConfigs, validate_broker_overrides
 from pykbroker.config.kinds import ConfigError
@@ -22,6 +21,7 @@ from pykbroker.controller.result import OK, Result, Verdict, failure, verdict_of
 from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.image import ConfigResource
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pykbroker.api.services import BrokerServices
+from pykbroker.serving.services import BrokerServices
 
 
 class Node(NamedTuple):

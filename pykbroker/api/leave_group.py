@@ -5,10 +5,10 @@ Works: everything of the classic protocol.
 
 from __future__ import annotations
 
-from pykbroker.api.context import RequestContext
 from pykbroker.api.group_helpers import groups, may
 from pykbroker.coordinator.later import Later, then
 from pykbroker.security.authorizer import Operation
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 

@@ -5,9 +5,9 @@ Version 0 (then ListClientMetricsResources) knows client metrics only; version 1
 
 from __future__ import annotations
 
-from pykbroker.api.context import RequestContext
 from pykbroker.metadata.image import ConfigResource
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages import list_config_resources as messages
 from pykbroker_wire.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse

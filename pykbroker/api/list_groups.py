@@ -5,10 +5,10 @@ Works: the groups that this node coordinates; a client asks every broker.
 
 from __future__ import annotations
 
-from pykbroker.api.context import RequestContext
 from pykbroker.api.group_helpers import groups, may
 from pykbroker.coordinator.later import Later, then
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from pykbroker.api.context import RequestContext
-from pykbroker.api.opening import when_open
 from pykbroker.coordinator.later import Later
 from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import Operation, Resource
+from pykbroker.serving.context import RequestContext
+from pykbroker.serving.log_opening import when_open
 from pykbroker_log.disk import ColdRead
 from pykbroker_log.log_config import StorageError
 from pykbroker_wire.errors import ErrorCode, KafkaError

@@ -6,12 +6,12 @@ that the caller may describe are listed.
 
 from __future__ import annotations
 
-from pykbroker.api.context import RequestContext
 from pykbroker.api.transaction_helpers import may_describe, transactions
 from pykbroker.coordinator.group.regex import Pattern, compile_pattern
 from pykbroker.coordinator.later import Later, then
 from pykbroker.coordinator.transaction.records import Transaction
 from pykbroker.coordinator.transaction.states import BY_NAME
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.list_transactions import (
     ListTransactionsRequest,

@@ -10,11 +10,11 @@ from typing import cast
 
 from pykbroker.api.auto_create import create_missing
 from pykbroker.api.cluster_view import ClusterView, nodes
-from pykbroker.api.context import RequestContext
-from pykbroker.api.services import BrokerServices
 from pykbroker.metadata.image import ZERO_UUID, PartitionImage, TopicImage
 from pykbroker.metadata.names import INTERNAL_TOPICS, topic_name_problem
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker.serving.context import RequestContext
+from pykbroker.serving.services import BrokerServices
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.metadata import (
     MetadataRequest,

@@ -6,10 +6,10 @@ themselves; retention time up to version 4. Offsets are not compared with the lo
 
 from __future__ import annotations
 
-from pykbroker.api.context import RequestContext
 from pykbroker.api.group_helpers import broker, groups, may, may_read_topic
 from pykbroker.coordinator.later import Later, then
 from pykbroker.security.authorizer import Operation
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.offset_commit import (
     OffsetCommitRequest,

@@ -5,10 +5,10 @@ Works: offsets of topics that no member of the group is subscribed to.
 
 from __future__ import annotations
 
-from pykbroker.api.context import RequestContext
 from pykbroker.api.group_helpers import broker, groups, may, may_read_topic
 from pykbroker.coordinator.later import Later, then
 from pykbroker.security.authorizer import Operation
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.offset_delete import (
     OffsetDeleteRequest,

@@ -6,10 +6,10 @@ UNSTABLE_OFFSET_COMMIT when a stable answer is required. Members of consumer gro
 
 from __future__ import annotations
 
-from pykbroker.api.context import RequestContext
 from pykbroker.api.group_helpers import broker, groups, may
 from pykbroker.coordinator.later import Later, gather, then
 from pykbroker.security.authorizer import Operation, Resource
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.offset_fetch import (
     OffsetFetchRequest,

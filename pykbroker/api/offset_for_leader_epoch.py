@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pykbroker.api.context import RequestContext
-from pykbroker.api.opening import when_open
 from pykbroker.coordinator.later import Later
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker.serving.context import RequestContext
+from pykbroker.serving.log_opening import when_open
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,

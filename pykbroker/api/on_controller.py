@@ -9,11 +9,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from pykbroker.api.context import RequestContext
 from pykbroker.api.envelope import ForwardedPeer
-from pykbroker.api.services import ControllerServices
 from pykbroker.controller.active import ActiveController
 from pykbroker.coordinator.later import judged
+from pykbroker.serving.context import RequestContext
+from pykbroker.serving.services import ControllerServices
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
 T = TypeVar("T")

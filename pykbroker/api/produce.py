@@ -12,9 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from pykbroker.api import produce_in_transaction
-from pykbroker.api.context import RequestContext
 from pykbroker.api.leaders import leader_hint, node_on_listener
-from pykbroker.api.opening import unopened
 from pykbroker.api.produce_in_transaction import Unverified, Verified, is_transactional, keep_records
 from pykbroker.coordinator.later import settle
 from pykbroker.metadata.names import INTERNAL_TOPICS
@@ -22,6 +20,8 @@ from pykbroker.net.connection import CloseConnection, Connection
 from pykbroker.net.promise import Promise
 from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import Operation, Resource
+from pykbroker.serving.context import RequestContext
+from pykbroker.serving.log_opening import unopened
 from pykbroker_log.results import AppendInfo
 from pykbroker_log.validate import NotOneBatch, RecordErrors
 from pykbroker_wire import produce_single
@@ -38,7 +38,7 @@ from pykbroker_wire.messages.produce import (
 )
 
 if TYPE_CHECKING:
-    from pykbroker.api.services import BrokerServices
+    from pykbroker.serving.services import BrokerServices
 
 _TOPIC_IDS_FROM = 13
 #: Where a batch of magic 2 keeps the low byte of its attributes, and the bit in it.

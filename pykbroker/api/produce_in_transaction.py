@@ -13,13 +13,13 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final, TypeVar
 
-from pykbroker.api.context import RequestContext
 from pykbroker.coordinator.later import settle
 from pykbroker.coordinator.transaction.records import TopicPartition
 from pykbroker.coordinator.transaction.shard import Producer
 from pykbroker.coordinator.transaction.verifier import Verdicts
 from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import Operation, Resource
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.produce import ProduceRequest
 from pykbroker_wire.primitives import Buffer

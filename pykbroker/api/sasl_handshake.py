@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from pykbroker.api.context import RequestContext
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 

@@ -9,8 +9,8 @@ from pykbroker.security.authorizer import Operation, Resource
 from pykbroker_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from pykbroker.api.context import RequestContext
     from pykbroker.coordinator.transaction.service import TransactionService
+    from pykbroker.serving.context import RequestContext
 
 
 def transactions(ctx: RequestContext) -> TransactionService:

@@ -7,11 +7,11 @@ transaction version 2, told so.
 
 from __future__ import annotations
 
-from pykbroker.api.context import RequestContext
 from pykbroker.api.group_helpers import broker, groups, may, may_read_topic
 from pykbroker.coordinator.group.transactional import refused
 from pykbroker.coordinator.later import Later, then
 from pykbroker.security.authorizer import Operation, Resource
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,

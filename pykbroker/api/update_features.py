@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from pykbroker.api.context import RequestContext
 from pykbroker.api.on_controller import controller_of, immediately, respond
 from pykbroker.controller.features import Update, UpgradeType, update_features
 from pykbroker.controller.result import Verdict
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.update_features import (
     UpdatableFeatureResult,

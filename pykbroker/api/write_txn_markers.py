@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from itertools import chain
 
-from pykbroker.api.context import RequestContext
-from pykbroker.api.opening import when_open
 from pykbroker.coordinator.later import Later, gather, then
 from pykbroker.coordinator.transaction.marker_writer import Marker
 from pykbroker.coordinator.transaction.records import TopicPartition
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker.serving.context import RequestContext
+from pykbroker.serving.log_opening import when_open
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,

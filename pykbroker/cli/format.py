@@ -50,7 +50,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from pykbroker.metadata.features import METADATA_VERSION, chosen_levels, metadata_version_name
-    from pykbroker.storage_format import StorageFormatError, format_directories, random_uuid
+    from pykbroker.storage.format import StorageFormatError, format_directories, random_uuid
     from pykbroker_log.os_disk.disk import OsDisk
 
     rng = random.SystemRandom()

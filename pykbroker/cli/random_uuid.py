@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from pykbroker.storage_format import random_uuid
+from pykbroker.storage.format import random_uuid
 from pykbroker_wire.primitives import uuid_to_str
 
 

@@ -18,10 +18,10 @@ from functools import partial
 from itertools import islice
 from typing import Generic, Protocol
 
-from pykbroker.cold_reads import ColdReads
 from pykbroker.coordinator.host import Host, S
 from pykbroker.coordinator.result import Record, Result
 from pykbroker.runtime import Runtime
+from pykbroker.runtime.cold_reads import ColdReads
 from pykbroker_log.disk import ColdRead
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.results import ReadResult

@@ -15,9 +15,9 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pykbroker.cold_reads import ColdReads
 from pykbroker.net.admission import Admission, AdmissionLimits
 from pykbroker.net.connection import Connection, Dispatch
+from pykbroker.runtime.cold_reads import ColdReads
 
 if TYPE_CHECKING:
     from pykbroker.runtime import ListeningSocket, Runtime

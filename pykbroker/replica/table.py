@@ -12,18 +12,18 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from pykbroker.cold_reads import ColdReads
 from pykbroker.config.topic import resolve_topic
 from pykbroker.metadata.image import DIRECTORY_UNASSIGNED, ConfigResource, MetadataImage, PartitionImage
 from pykbroker.metadata.names import INTERNAL_TOPICS
 from pykbroker.replica.deadlines import Deadlines
-from pykbroker.replica.directories import Directories
-from pykbroker.replica.flusher import Flusher
-from pykbroker.replica.log_metrics import log_gauges
-from pykbroker.replica.moves import Moves
-from pykbroker.replica.opening import Opener
 from pykbroker.replica.partition import Partition
-from pykbroker.replica.recovery import LogRecovery
+from pykbroker.runtime.cold_reads import ColdReads
+from pykbroker.storage.directories import Directories
+from pykbroker.storage.flusher import Flusher
+from pykbroker.storage.log_metrics import log_gauges
+from pykbroker.storage.moves import Moves
+from pykbroker.storage.opening import Opener
+from pykbroker.storage.recovery import LogRecovery
 from pykbroker_log.log_config import LogConfig, StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.partition_log import InconsistentTopicId, PartitionLog

@@ -7,11 +7,11 @@ import random
 from types import SimpleNamespace
 from typing import Any, cast
 
-from pykbroker.api.context import RequestContext
-from pykbroker.api.services import BrokerServices
 from pykbroker.metadata.image import BrokerImage, Endpoint
 from pykbroker.replica.fetch_sessions import FetchSessions
 from pykbroker.security.authorizer import AllowAll, Operation, Resource
+from pykbroker.serving.context import RequestContext
+from pykbroker.serving.services import BrokerServices
 from tests.replica.world import World
 
 

@@ -32,11 +32,11 @@ from pykbroker.api import (
     metadata,
     update_features,
 )
-from pykbroker.api.context import RequestContext
 from pykbroker.api.envelope import ForwardedPeer
-from pykbroker.lifecycle import BrokerLifecycle
 from pykbroker.metadata.image import Endpoint
+from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
 from pykbroker.security.authorizer import AllowAll, DenyAll, Operation, Resource
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages import alter_configs as ac
 from pykbroker_wire.messages import create_acls as ca
@@ -56,8 +56,8 @@ from pykbroker_wire.messages import list_config_resources as lc
 from pykbroker_wire.messages import list_partition_reassignments as lp
 from pykbroker_wire.messages import metadata as md
 from pykbroker_wire.messages import update_features as uf
-from tests.controller.test_lifecycle import channel
 from tests.controller.world import CLUSTER_ID, DirectChannel, World
+from tests.node_to_controller.test_lifecycle import channel
 
 NO_OPERATIONS = -(2**31)
 ZERO = bytes(16)

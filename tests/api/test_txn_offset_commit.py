@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from pykbroker.api import txn_offset_commit
-from pykbroker.api.context import RequestContext
 from pykbroker.coordinator.group.transactional import refused
 from pykbroker.security.authorizer import Operation, Resource
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pykbroker.cold_reads import ColdReads
 from pykbroker.coordinator.result import Record, Result, TimerKey
 from pykbroker.coordinator.runtime import CoordinatorRuntime, Operation
+from pykbroker.runtime.cold_reads import ColdReads
 from pykbroker_log.log_config import StorageError
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.primitives import Buffer

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from pykbroker.workers import finish
+from pykbroker.runtime.workers import finish
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.memory_disk import MemoryDisk, Survive

@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import pytest
 
-from pykbroker.workers import finish
+from pykbroker.runtime.workers import finish
 from pykbroker_log.deletion import delete_files
 from pykbroker_log.disk import read_file
 from pykbroker_log.log_config import LogConfig, StorageError

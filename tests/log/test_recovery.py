@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykbroker.workers import finish
+from pykbroker.runtime.workers import finish
 from pykbroker_log import names
 from pykbroker_log.disk import read_file
 from pykbroker_log.log_config import AppendOrigin, LogConfig

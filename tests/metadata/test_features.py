@@ -7,7 +7,7 @@ import pytest
 from pykbroker.config.load import development_profile, load
 from pykbroker.metadata.features import BOOTSTRAP_LEVELS, FeatureError, chosen_levels, metadata_version_level
 from pykbroker.metadata.records import encode_record
-from pykbroker.storage_format import StorageFormatError, bootstrap_records
+from pykbroker.storage.format import StorageFormatError, bootstrap_records
 from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_raft.storage import write_bootstrap
 from pykbroker_wire.stored.metadata import FeatureLevelRecord

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pykbroker.api import TABLE, On
-from pykbroker.api.local import LocalPeer
 from pykbroker.security.authorizer import DenyAll, Operation, Resource
+from pykbroker.serving.local import LocalPeer
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages import (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pykbroker.replica.opening import OPENED_PER_TURN, Opener
+from pykbroker.storage.opening import OPENED_PER_TURN, Opener
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.node.test_plain_asyncio import Served
 from tests.node.wire import Wire, batch

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pykbroker.quorum.channel import Peers
 from pykbroker.quorum.driver import QuorumConfig, QuorumDriver
 from pykbroker.runtime import Ended, when_done
-from pykbroker.workers import Job, finish
+from pykbroker.runtime.workers import Job, finish
 from pykbroker_log.disk import Disk, File, parent_of
 from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_raft.node import RaftConfig

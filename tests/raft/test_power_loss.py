@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from pykbroker.config.load import load
-from pykbroker.storage_format import StorageFormatError, bootstrap_records, format_directories, read_format
+from pykbroker.storage.format import StorageFormatError, bootstrap_records, format_directories, read_format
 from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_raft import checkpoint
 from pykbroker_raft.election_state import ElectionState

@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from pykbroker.replica.partition import Partition
-from pykbroker.replica.upkeep import Upkeep
+from pykbroker.storage.upkeep import Upkeep
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.stored.metadata import RemoveTopicRecord
 from tests.replica.world import NOW_MS, World, batch, topic, topic_id

@@ -14,7 +14,7 @@ from pykbroker.metrics.registry import Metrics
 from pykbroker.replica.partition import Partition
 from pykbroker.replica.table import ReplicaTable
 from pykbroker.runtime import Ended, Runtime, when_done
-from pykbroker.workers import Job, finish
+from pykbroker.runtime.workers import Job, finish
 from pykbroker_log.disk import File
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pykbroker.broker import Node
 from pykbroker.config.load import development_profile, load
 from pykbroker.replica.partition import Partition
-from pykbroker.storage_format import format_directories
+from pykbroker.storage.format import format_directories
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from tests.simulation.cluster import forgetful, recovered
 from tests.simulation.rebuilt import compare_producers, fresh_producers_agree, producers_of

@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 from unittest import mock
 
-from pykbroker.replica import recovery
+from pykbroker.storage import recovery
 from pykbroker_log.memory_disk import Survive
 from tests.simulation.cluster import Committer, Consumer, Producer, SimNode
 from tests.simulation.world import World

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from pykbroker.replica import moves
+from pykbroker.storage import moves
 from pykbroker_log.memory_disk import Survive
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.alter_replica_log_dirs import (

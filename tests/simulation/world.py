@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from pykbroker.runtime import Ended, ListeningSocket, when_done
-from pykbroker.workers import Job, finish
+from pykbroker.runtime.workers import Job, finish
 from pykbroker_log.disk import Disk, File
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ import pytest
 
 import pykbroker
 from pykbroker.config.kinds import ConfigError
-from pykbroker.storage_format import StorageFormatError
+from pykbroker.storage.format import StorageFormatError
 from pykbroker_wire.errors import ErrorCode
 from tests.node.wire import Wire, batch
 

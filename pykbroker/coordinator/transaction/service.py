@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pykbroker.metadata.delta import MetadataDelta
     from pykbroker.metadata.image import MetadataImage
     from pykbroker.metadata.loader import MetadataLoader
-    from pykbroker.replica.producer_ids import ProducerIds
+    from pykbroker.node_to_controller.producer_ids import ProducerIds
     from pykbroker.replica.table import ReplicaTable
     from pykbroker.runtime import Runtime
 

@@ -24,7 +24,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
 
 from pykbroker.metadata.names import INTERNAL_TOPICS
-from pykbroker.workers import WorkerDied
+from pykbroker.runtime.workers import WorkerDied
 from pykbroker_log.disk import Disk
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir

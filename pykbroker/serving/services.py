@@ -14,22 +14,22 @@ from pykbroker.api.cluster_view import ClusterViews
 from pykbroker.security.authorizer import AllowAll, Authorizer
 
 if TYPE_CHECKING:
-    from pykbroker.api.context import RequestContext
     from pykbroker.config.load import Config
     from pykbroker.controller.active import ActiveController
     from pykbroker.coordinator.group.service import GroupService
     from pykbroker.coordinator.transaction.marker_writer import MarkerWriter
     from pykbroker.coordinator.transaction.service import TransactionService
     from pykbroker.coordinator.transaction.verifier import Verifier
-    from pykbroker.lifecycle import BrokerLifecycle
     from pykbroker.metadata.loader import MetadataLoader
     from pykbroker.metrics.registry import Metrics
+    from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
+    from pykbroker.node_to_controller.producer_ids import ProducerIds
     from pykbroker.quorum.channel import Channel
     from pykbroker.quorum.driver import QuorumDriver
     from pykbroker.replica.fetch_sessions import FetchSessions
-    from pykbroker.replica.producer_ids import ProducerIds
     from pykbroker.replica.table import ReplicaTable
     from pykbroker.runtime import Runtime
+    from pykbroker.serving.context import RequestContext
 
 
 @dataclass(slots=True, kw_only=True)

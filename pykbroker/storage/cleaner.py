@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pykbroker.replica.partition import Partition
-from pykbroker.replica.upkeep import retire
-from pykbroker.workers import WorkerDied
+from pykbroker.runtime.workers import WorkerDied
+from pykbroker.storage.upkeep import retire
 from pykbroker_log.cleanable import Cleanable, cleanable
 from pykbroker_log.compaction import Cleaned, CleanedSegment, CleanerMemory, CleanerStats, MapComplete, clean
 from pykbroker_log.log_config import StorageError

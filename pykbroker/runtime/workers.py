@@ -43,7 +43,7 @@ _IDLE_SECONDS = 10.0
 _MAX_OPEN_FILES = 64
 #: Clients come first.
 _NICE = 5
-_START = "import sys; sys.path[:] = sys.argv[1:]; from pykbroker.workers import main; main()"
+_START = "import sys; sys.path[:] = sys.argv[1:]; from pykbroker.runtime.workers import main; main()"
 
 
 class WorkerDied(Exception):

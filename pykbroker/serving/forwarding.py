@@ -11,11 +11,11 @@ import ipaddress
 import logging
 from typing import Any
 
-from pykbroker.api.context import RequestContext
-from pykbroker.api.dispatch import ForwardedResponse, Row
 from pykbroker.api.envelope import encode_principal
-from pykbroker.api.services import BrokerServices
 from pykbroker.net.connection import CloseConnection
+from pykbroker.serving.context import RequestContext
+from pykbroker.serving.dispatch import ForwardedResponse, Row
+from pykbroker.serving.services import BrokerServices
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.envelope import EnvelopeRequest
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol, cast
 
-from pykbroker.api.services import BrokerServices, ControllerServices
 from pykbroker.security.authorizer import SUPPORTED_OPERATIONS, Operation, Resource
+from pykbroker.serving.services import BrokerServices, ControllerServices
 
 
 class Peer(Protocol):

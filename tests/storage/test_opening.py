@@ -19,8 +19,8 @@ from pykbroker.api import (
 )
 from pykbroker.coordinator.transaction.marker_writer import MarkerWriter
 from pykbroker.net.connection import CloseConnection
-from pykbroker.replica import opening
-from pykbroker.replica.opening import OPENED_PER_TURN
+from pykbroker.storage import opening
+from pykbroker.storage.opening import OPENED_PER_TURN
 from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic

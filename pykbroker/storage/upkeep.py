@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pykbroker.replica.partition import Partition
-from pykbroker.replica.write_back import WriteBack
+from pykbroker.storage.write_back import WriteBack
 from pykbroker_log.deletion import delete_files
 from pykbroker_log.disk import ColdRead, parent_of
 from pykbroker_log.log_config import StorageError

@@ -17,11 +17,11 @@ from collections.abc import Callable
 from typing import Any
 
 from pykbroker.api import TABLE, Api, On
-from pykbroker.api.context import Peer, RequestContext
-from pykbroker.api.services import Services
 from pykbroker.metrics.registry import Counter, Metrics
 from pykbroker.net.connection import CloseConnection, Connection, Later
 from pykbroker.net.promise import Promise
+from pykbroker.serving.context import Peer, RequestContext
+from pykbroker.serving.services import Services
 from pykbroker_wire.apis import APIS, ApiKey
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.headers import RequestHeader, encode_response

@@ -8,10 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from pykbroker.api import On, forwarding
-from pykbroker.api.dispatch import Dispatcher, ForwardedResponse
+from pykbroker.api import On
 from pykbroker.net.client import Disconnected
 from pykbroker.net.connection import CloseConnection
+from pykbroker.serving import forwarding
+from pykbroker.serving.dispatch import Dispatcher, ForwardedResponse
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.headers import encode_request
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest

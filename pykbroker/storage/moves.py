@@ -21,8 +21,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from pykbroker.replica.directories import ReplicaDescription
-from pykbroker.workers import WorkerDied
+from pykbroker.runtime.workers import WorkerDied
+from pykbroker.storage.directories import ReplicaDescription
 from pykbroker_log import names
 from pykbroker_log.copying import Copied, Target, bytes_from, copy_stretch, is_copy, stretch
 from pykbroker_log.log_config import MAX_INT64, StorageError

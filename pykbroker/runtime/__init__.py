@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from pykbroker.workers import Job, Workers
+    from pykbroker.runtime.workers import Job, Workers
     from pykbroker_log.disk import Disk, File, Fsyncs
 
 T = TypeVar("T")
@@ -245,7 +245,7 @@ class OsRuntime:
         bytes_per_second: float | None = None,
     ) -> asyncio.Future[T]:
         if self._workers is None:
-            from pykbroker.workers import Workers
+            from pykbroker.runtime.workers import Workers
 
             self._workers = Workers(self.loop, max(2, os.cpu_count() or 1))
         return self._workers.run(job, *args, on_progress=on_progress, bytes_per_second=bytes_per_second)

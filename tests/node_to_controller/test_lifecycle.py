@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from pykbroker.api import broker_heartbeat, broker_registration, controller_registration
-from pykbroker.api.context import RequestContext
 from pykbroker.controller.result import Result
 from pykbroker.controller.topics import create_topics
-from pykbroker.lifecycle import BrokerLifecycle, BrokerState, ControllerRegistration
 from pykbroker.metadata.image import Endpoint
+from pykbroker.node_to_controller.lifecycle import BrokerLifecycle, BrokerState, ControllerRegistration
 from pykbroker.security.authorizer import AllowAll
+from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.controller.world import CLUSTER_ID, DirectChannel, World

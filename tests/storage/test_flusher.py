@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pykbroker.replica.partition import NEVER, Partition
-from pykbroker.replica.upkeep import Upkeep
+from pykbroker.storage.upkeep import Upkeep
 from pykbroker_log.memory_disk import Survive
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.stored.metadata import ConfigRecord

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pykbroker.replica.producer_ids import RETRY_SECONDS, WAIT_SECONDS, ProducerIds
+from pykbroker.node_to_controller.producer_ids import RETRY_SECONDS, WAIT_SECONDS, ProducerIds
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.allocate_producer_ids import AllocateProducerIdsResponse
 from tests.replica.world import World

@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import pytest
 
-from pykbroker.replica import upkeep
 from pykbroker.replica.partition import Partition
-from pykbroker.replica.upkeep import Upkeep
+from pykbroker.storage import upkeep
+from pykbroker.storage.upkeep import Upkeep
 from pykbroker_log.disk import ColdRead
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.memory_disk import MemoryFile

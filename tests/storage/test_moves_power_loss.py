@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
-from pykbroker.replica import moves
 from pykbroker.replica.partition import Partition
+from pykbroker.storage import moves
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_log.partition_log import PartitionLog

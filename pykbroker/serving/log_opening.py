@@ -1,6 +1,6 @@
 """Requests that name many logs which nobody has used since the start: those are opened some a turn first.
 
-Not responsible for the turns (replica/opening.py).
+Not responsible for the turns (storage/opening.py).
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from pykbroker.api.context import RequestContext
 from pykbroker.coordinator.later import Later, settle
+from pykbroker.serving.context import RequestContext
 
 T = TypeVar("T")
 

@@ -13,9 +13,8 @@ from collections.abc import Callable, Generator, Iterator
 import psutil
 import pytest
 
-from pykbroker import workers
-from pykbroker.runtime import OsRuntime
-from pykbroker.workers import WorkerDied
+from pykbroker.runtime import OsRuntime, workers
+from pykbroker.runtime.workers import WorkerDied
 from pykbroker_log.disk import Disk, read_file, write_new
 
 pytestmark = pytest.mark.slow

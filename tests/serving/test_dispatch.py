@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 
 from pykbroker.api import On
-from pykbroker.api.dispatch import Dispatcher, PendingAnswer
 from pykbroker.metrics.registry import Metrics
 from pykbroker.net.connection import CloseConnection
+from pykbroker.serving.dispatch import Dispatcher, PendingAnswer
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.headers import decode_response, encode_request
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from pykbroker.replica import recovery
-from pykbroker.replica.directories import close
 from pykbroker.replica.partition import Partition
-from pykbroker.workers import Job, WorkerDied, finish
+from pykbroker.runtime.workers import Job, WorkerDied, finish
+from pykbroker.storage import recovery
+from pykbroker.storage.directories import close
 from pykbroker_log.disk import read_file
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.memory_disk import MemoryDisk, Survive
