@@ -191,7 +191,8 @@ class Partition:
         new_epoch = image.leader_epoch != old_epoch
         if new_epoch:
             self._followers.clear()
-        if was_leader and (new_epoch or not self.is_leader):
+        if was_leader and not self.is_leader:
+            # A new epoch of the same leader takes nothing from a request that waits: its records stay in this log.
             self._fail_waiters(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if self.is_leader and self._log is not None:
             self._begin_epoch(self._log)

@@ -6,6 +6,7 @@ import errno
 
 import pytest
 
+from pykbroker.replica.parked import ParkedFetch
 from pykbroker.replica.partition import Partition
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from tests.replica.world import NOW_MS, World, batch, directory_id
@@ -88,14 +89,35 @@ def test_epochs_of_requests(world: World) -> None:
         partition.require_leader(2)
 
 
-@pytest.mark.parametrize("change", [{"leader": 2}, {"leader": 1}])
-def test_who_waits_hears_that_the_leadership_went(world: World, change: dict[str, int]) -> None:
+def test_who_waits_hears_that_the_leadership_went(world: World) -> None:
     partition = world.create("t", replicas=(1, 2))
     append(partition)
     codes: list[ErrorCode] = []
     partition.when_committed(1, codes.append)
-    world.change(partition, **change)
+    world.change(partition, leader=2)
     assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+def test_b9_a_new_epoch_of_the_same_leader_fails_no_waiter(world: World) -> None:
+    """As Apache Kafka's DelayedProduce: it asks whether the log is led here, not in which epoch."""
+    partition = world.create("t", replicas=(1, 2))
+    append(partition)
+    codes: list[ErrorCode] = []
+    partition.when_committed(1, codes.append)
+    reads: list[bool] = []
+
+    def read(final: bool) -> int:
+        reads.append(final)
+        return 1
+
+    fetch = ParkedFetch(world.replicas.deadlines, lambda: [partition], 1, 60.0, read)
+    world.change(partition, leader=1)
+    world.loop.settle()
+    assert (partition.leader_epoch, codes, reads, fetch.poked) == (1, [], [], False)
+    partition.read_as_replica(2, 1, 1_000, min_one=True)
+    world.loop.settle()
+    assert (codes, reads) == ([ErrorCode.NONE], [False])
+    fetch.future.cancel()
 
 
 def test_only_a_leader_takes_records(world: World) -> None:
