@@ -102,12 +102,14 @@ lint: $(VENV)/.lint
 	check $(BIN)/python wire/generate --check; \
 	check $(BIN)/python -m pykbroker.config.reference --check; \
 	check $(BIN)/python -m pykbroker.api.reference --check; \
+	check $(BIN)/python -m bench.report --check; \
 	exit $$failed
 
 generate: $(VENV)/.install
 	$(BIN)/python wire/generate
 	$(BIN)/python -m pykbroker.config.reference
 	$(BIN)/python -m pykbroker.api.reference
+	$(BIN)/python -m bench.report
 
 # make schemas KAFKA=4.4.0: wire/schemas again, from the released jars of that version.
 KAFKA ?= 4.3.1

@@ -1,17 +1,20 @@
 """`make bench`: Apache Kafka and pykbroker on this machine, the same load on both, rounds interleaved.
 
-Prints both sides and their ratio for every measurement, stores them in bench/out/, and with --readme writes the table
-of the README. Each figure is the median over the rounds. Which way is better stands with the measurement; the ratio is
-always "how many times better pykbroker is".
+Prints both sides and their ratio for every measurement, and stores the run in bench/results/ with every round of both
+sides. Each figure is the median over the rounds. Which way is better stands with the measurement; the ratio is always
+"how many times better pykbroker is". docs/benchmarks.md and the rows of the README are made from a stored run by
+bench/report.py.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import re
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -25,15 +28,13 @@ from bench.durability import DURABILITY  # noqa: E402
 from bench.groups import GROUPS  # noqa: E402
 from bench.measurements import MEASUREMENTS, Measurement, warm_up  # noqa: E402
 from bench.reading import READING  # noqa: E402
+from bench.report import RESULTS, format_row  # noqa: E402
 from bench.returning import RETURNING  # noqa: E402
 from bench.servers import KAFKA_VERSION, ROOT, ApacheKafka, Pykbroker, Server  # noqa: E402
 from bench.slow_device import slow_device  # noqa: E402
 from bench.spark import SPARK  # noqa: E402
 from bench.starting import STARTING  # noqa: E402
 from bench.transactions import TRANSACTIONS  # noqa: E402
-
-OUT = ROOT / "bench" / "out"
-BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
 
 def run(
@@ -79,6 +80,7 @@ def run(
                     "kafka": kafka,
                     "pykbroker": mine,
                     "ratio": ratio,
+                    "more_is_better": figure.more_is_better,
                     "target": figure.target,
                     "at_most": figure.at_most,
                     "kafka_all": theirs,
@@ -98,28 +100,24 @@ def run(
     return results
 
 
-def number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+def commit() -> str:
+    """The commit that is measured; `+` behind it: with changes that are not committed."""
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+        return done.stdout.strip()
+
+    return (git("rev-parse", "--short=10", "HEAD") or "unknown") + ("+" if git("status", "--porcelain") else "")
 
 
-def format_row(row: dict[str, object]) -> str:
-    target, at_most = row["target"], row["at_most"]
-    mark = "" if not target else ("  ok" if row["ratio"] >= target else f"  MISSED (target {target}x)")  # type: ignore[operator]
-    if at_most:
-        mark += f"  {'ok' if row['pykbroker'] <= at_most else 'MISSED'} (at most {at_most} {row['unit']})"  # type: ignore[operator]
-    title = f"{row['measurement']}: {row['figure']}"
-    kafka, ours = number(row["kafka"]), number(row["pykbroker"])  # type: ignore[arg-type]
-    return f"{title:<72} Kafka {kafka:>10}  pykbroker {ours:>10} {row['unit']:<8} {row['ratio']:.2f}x{mark}"
-
-
-def table(results: list[dict[str, object]]) -> str:
-    lines = ["| load | figure | Apache Kafka | pykbroker | pykbroker is better by |", "|---|---|--:|--:|--:|"]
-    for row in results:
-        lines.append(
-            f"| {row['measurement']} | {row['figure']} | {number(row['kafka'])} {row['unit']} | "  # type: ignore[arg-type]
-            f"{number(row['pykbroker'])} {row['unit']} | {row['ratio']:.2f}x |"  # type: ignore[arg-type]
-        )
-    return "\n".join(lines)
+def processor() -> str:
+    """The model of the processor, as the kernel calls it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
 
 
 def main() -> int:
@@ -133,7 +131,6 @@ def main() -> int:
     parser.add_argument(
         "--fsync-ms", type=float, default=0, help="on a file system (FUSE) on which every fsync takes so long"
     )
-    parser.add_argument("--readme", action="store_true", help="write the table into README.md")
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
     known = [*MEASUREMENTS, *GROUPS, *TRANSACTIONS, *RETURNING, *STARTING, *DURABILITY, *READING, *COMPACTION, *SPARK]
@@ -142,30 +139,30 @@ def main() -> int:
         for measurement in chosen:
             print(measurement.title)
         return 0
-    started = time.strftime("%Y-%m-%d %H:%M")
+    started = time.strftime("%Y-%m-%dT%H-%M-%S")
+    measured = commit()
     with ExitStack() as stack:
         if options.fsync_ms:
             tempfile.tempdir = str(stack.enter_context(slow_device(options.fsync_ms)))
         results = run(chosen, options.rounds, options.seconds, options.warm_up)
-    OUT.mkdir(exist_ok=True)
     record = {
         "when": started,
+        "commit": measured,
+        "whole": len(chosen) == len(known) and not options.fsync_ms,
         "kafka": KAFKA_VERSION,
         "python": platform.python_version(),
-        "machine": f"{platform.machine()}, {__import__('os').cpu_count()} cores",
+        "machine": {"processor": processor(), "cores": os.cpu_count(), "system": platform.system().lower()},
+        "rounds": options.rounds,
+        "seconds": options.seconds,
+        "warm_up_seconds": options.warm_up,
+        "fsync_ms": options.fsync_ms,
+        "only": options.only,
         "results": results,
     }
-    (OUT / "latest.json").write_text(json.dumps(record, indent=1))
-    if options.readme:
-        readme = ROOT / "README.md"
-        text = readme.read_text()
-        before, rest = text.split(BEGIN, 1)
-        _, after = rest.split(END, 1)
-        note = (
-            f"Measured {started} by `make bench` on {record['machine']}, Python {record['python']}, "
-            f"Apache Kafka {KAFKA_VERSION}; medians of {options.rounds} interleaved rounds."
-        )
-        readme.write_text(f"{before}{BEGIN}\n{table(results)}\n\n{note}\n{END}{after}")
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{started}-{measured.rstrip('+')}.json"
+    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    print(f"stored: {path.relative_to(ROOT)}")
     return 0
 
 

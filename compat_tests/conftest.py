@@ -18,7 +18,7 @@ from compat_tests.oracle.kafka import ApacheKafka, kafka_libs
 from compat_tests.ports import steady_port
 from compat_tests.topics import Topics
 from compat_tests.workers import ByFolder, rank
-from tests import timing
+from tests import skips, timing
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
@@ -37,6 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     timing.register(config)
+    skips.register(config)
     # The node under test overwrites what it received after each request (pykbroker/net/connection.py).
     os.environ["PYKBROKER_POISON_RECEIVED"] = "1"
 

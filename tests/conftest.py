@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from pykbroker.net import connection
-from tests import timing
+from tests import skips, timing
 
 if TYPE_CHECKING:
     import pytest
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 def pytest_configure(config: pytest.Config) -> None:
     timing.register(config)
+    skips.register(config)
     # Every node under test overwrites what it received, those that tests start as processes too.
     os.environ["PYKBROKER_POISON_RECEIVED"] = "1"
     connection.POISON_RECEIVED = True

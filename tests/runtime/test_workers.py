@@ -126,7 +126,7 @@ PARENT = """
 import asyncio, sys
 sys.path[:] = sys.argv[1:]
 from pykbroker.runtime import OsRuntime
-from tests.test_workers import hang
+from tests.runtime.test_workers import hang
 loop = asyncio.new_event_loop()
 runtime = OsRuntime(loop)
 runtime.run_apart(hang, on_progress=lambda pid: print(pid, flush=True))

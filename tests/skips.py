@@ -1,0 +1,58 @@
+"""Fail a run in CI that skipped a test: a skip there means that CI did not have what it promises to have.
+
+Active where the environment says `CI`; elsewhere a skip is a fair answer of a machine that lacks a program. Used by
+both conftests. `EXPECTED` may hold five entries at most.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pytest
+
+NAME = "skips-fail-in-ci"
+#: Beginning of a test's id -> why CI may skip it.
+EXPECTED: Mapping[str, str] = {}
+MOST_EXPECTED = 5
+
+
+class SkipsFail:
+    """Collects what was skipped, and turns a green run red if `expected` does not name it."""
+
+    def __init__(self, expected: Mapping[str, str]) -> None:
+        assert len(expected) <= MOST_EXPECTED, "more exceptions than the project allows itself"
+        self._expected = expected
+        self._skipped: dict[str, str] = {}
+
+    def _note(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        if not report.skipped or hasattr(report, "wasxfail"):
+            return
+        if not any(report.nodeid.startswith(known) for known in self._expected):
+            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+            self._skipped[report.nodeid] = reason
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._note(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self._note(report)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self._skipped and session.exitstatus == 0:
+            session.exitstatus = 1
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if not self._skipped:
+            return
+        terminalreporter.section("CI must not skip")
+        for nodeid, reason in sorted(self._skipped.items()):
+            terminalreporter.write_line(f"{nodeid}: {reason}")
+
+
+def register(config: pytest.Config) -> None:
+    """Once per run, in the process that counts, and only in CI."""
+    if os.environ.get("CI") and not hasattr(config, "workerinput") and not config.pluginmanager.has_plugin(NAME):
+        config.pluginmanager.register(SkipsFail(EXPECTED), NAME)
