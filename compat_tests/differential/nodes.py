@@ -67,6 +67,7 @@ KINDS = {
             },
         ),
         Kind("downgrade", {"group.consumer.migration.policy": "downgrade"}),
+        Kind("min isr", {"min.insync.replicas": "2", "transaction.state.log.min.isr": "2"}),
         Kind("directories", directories=3),
     )
 }

@@ -5,7 +5,8 @@ watermark from the replica set and nothing else, telling waiters. Not responsibl
 partitions exist (table.py).
 
 Invariants: leader epoch only rises; the high watermark never moves back in a leader epoch;
-acks=all is refused before the append while the ISR is below min.insync.replicas.
+acks=all is refused before the append while the ISR is below min.insync.replicas, which asks for no more replicas than
+the partition has.
 
 flush.messages is a promise about what is acknowledged and read. The append that reaches it owes a flush (flusher.py),
 and so does every one after it until that is done. `owed_from` is where they begin: nothing from there on is answered,
@@ -231,9 +232,14 @@ class Partition:
         return self._alone
 
     @property
+    def min_isr(self) -> int:
+        """How many replicas acks=all asks for: min.insync.replicas, and never more than the partition has."""
+        return min(self.log.config.min_insync_replicas, len(self.replicas))
+
+    @property
     def has_enough_replicas(self) -> bool:
-        """As many are in sync as acks=all asks for (min.insync.replicas)."""
-        return len(self.isr) >= self.log.config.min_insync_replicas
+        """As many are in sync as acks=all asks for."""
+        return len(self.isr) >= self.min_isr
 
     # -- append -------------------------------------------------------------------------------------------------------
 
@@ -254,10 +260,10 @@ class Partition:
         if not self.is_leader:
             self.require_leader()
         log = self._log or self.log
-        if required_acks == -1 and len(self.isr) < log.config.min_insync_replicas:
+        # The configured number first: it is met by nearly every append, and costs less to ask for.
+        if required_acks == -1 and len(self.isr) < log.config.min_insync_replicas and not self.has_enough_replicas:
             raise KafkaError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self}: {len(self.isr)} in-sync replicas, min.insync.replicas is {log.config.min_insync_replicas}",
+                ErrorCode.NOT_ENOUGH_REPLICAS, f"{self}: {len(self.isr)} in-sync replicas of at least {self.min_isr}"
             )
         try:
             info = log.append_as_leader(

@@ -137,6 +137,12 @@ class Sim(Client):
         topics = [FetchTopic(topic_id=await self.topic_id(topic), partitions=[asked])]
         return await self.call(FetchRequest(topics=topics, **{**defaults, **fields}))
 
+    def lose_a_replica(self, topic: str, partition: int = 0) -> None:
+        """The partition has one more replica from now on, and it is not in sync: what the metadata would say of it."""
+        image = self.node.loader.image.topics.by_name[topic].partitions[partition]
+        wider = image._replace(replicas=(*image.replicas, 99), directories=(*image.directories, bytes(16)))
+        self.node.services.replicas.get(topic, partition).update(wider, self.node.config.node_id)
+
     async def stored(self, topic: str) -> list[BatchHeader]:
         """The headers of the batches that a consumer is given."""
         answer = await self.fetch(topic, self.log(topic).log_start_offset)

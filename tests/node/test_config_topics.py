@@ -147,6 +147,8 @@ async def stored_bytes(sim: Sim) -> int:
 
 
 async def error_of_acks_all(sim: Sim) -> int:
+    """Of two replicas one is in sync."""
+    sim.lose_a_replica("t")
     code: int = (await sim.produce("t", sim.batch(b"x"), acks=-1)).error_code
     return code
 

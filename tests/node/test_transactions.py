@@ -402,13 +402,36 @@ def test_the_transaction_topic(play: Play) -> None:
     # One broker cannot hold three copies: as in Apache Kafka, clients are told to come again.
     assert play(refused, {"transaction.state.log.replication.factor": "3"}) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
-    async def unsafe(sim: Sim) -> int:
+    async def began(sim: Sim, *, lost: bool) -> int:
         while (await sim.call(FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]))).coordinators[0].error_code:
             await asyncio.sleep(0.1)
+        if lost:
+            sim.lose_a_replica(STATE)
         code: int = (await Producer(sim).try_init()).error_code
         return code
 
-    assert play(unsafe, {"transaction.state.log.min.isr": "2"}) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    async def unsafe(sim: Sim) -> int:
+        return await began(sim, lost=True)
+
+    async def as_safe_as_one_node_can_be(sim: Sim) -> int:
+        return await began(sim, lost=False)
+
+    two = {"transaction.state.log.min.isr": "2"}
+    assert play(unsafe) == ErrorCode.NONE
+    assert play(unsafe, two) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    # B1: one replica is all that the partition has, and so enough.
+    assert play(as_safe_as_one_node_can_be, two) == ErrorCode.NONE
+
+
+def test_b1_groups_and_transactions_where_more_replicas_are_asked_for_than_there_are(play: Play) -> None:
+    async def whole(sim: Sim) -> list[bytes]:
+        await sim.create("t")
+        producer = await Producer(sim).init()
+        await producer.send("t", b"x")
+        await producer.end(commit=True)
+        return await values(sim, "t")
+
+    assert play(whole, {"min.insync.replicas": "2", "transaction.state.log.min.isr": "2"}) == [b"x"]
 
 
 @acts(broker=("transaction.max.timeout.ms",))

@@ -72,10 +72,34 @@ def test_a_new_epoch_forgets_what_followers_proved_in_the_last(world: World) -> 
 
 
 def test_too_few_in_sync_replicas_refuse_acks_all_alone(world: World) -> None:
-    partition = world.create("t", min_insync_replicas="2")
+    partition = world.create("t", replicas=(1, 2), min_insync_replicas="2")
+    world.change(partition, isr=[1])
     with refused(ErrorCode.NOT_ENOUGH_REPLICAS):
         append(partition)
     assert append(partition, acks=1) == 0
+
+
+@pytest.mark.parametrize(
+    ("replicas", "isr", "enough"), [((1,), [1], True), ((1, 2), [1, 2], True), ((1, 2), [1], False)]
+)
+def test_b1_acks_all_asks_for_no_more_replicas_than_there_are(
+    world: World, replicas: tuple[int, ...], isr: list[int], enough: bool
+) -> None:
+    partition = world.create("t", replicas=replicas, min_insync_replicas="3")
+    if isr != list(replicas):
+        world.change(partition, isr=isr)
+    assert partition.has_enough_replicas is enough
+    if enough:
+        assert append(partition) == 0
+        return
+    with refused(ErrorCode.NOT_ENOUGH_REPLICAS):
+        append(partition)
+    # A replica that is being added counts before it is in sync, one that is gone does not: as in Apache Kafka.
+    world.change(partition, replicas=[1])
+    assert append(partition) == 0
+    world.change(partition, replicas=[1, 2, 3], adding_replicas=[2, 3])
+    with refused(ErrorCode.NOT_ENOUGH_REPLICAS):
+        append(partition)
 
 
 def test_epochs_of_requests(world: World) -> None:

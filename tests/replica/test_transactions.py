@@ -179,9 +179,17 @@ def test_a_producer_that_has_used_up_its_epochs_is_ended_with_its_last_one() -> 
 
 
 def test_markers_ask_for_enough_replicas() -> None:
-    partition = World().create("t", min_insync_replicas="2")
+    world = World()
+    partition = world.create("t", replicas=(1, 2), min_insync_replicas="2")
+    world.change(partition, isr=[1])
     with refused(ErrorCode.NOT_ENOUGH_REPLICAS):
         end(partition, commit=True)
+
+
+def test_b1_a_marker_asks_for_no_more_replicas_than_there_are() -> None:
+    partition = World().create("t", min_insync_replicas="2")
+    begin(partition)
+    assert end(partition, commit=True) == 1
 
 
 def test_active_producers() -> None:

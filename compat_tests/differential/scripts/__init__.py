@@ -21,6 +21,7 @@ from compat_tests.differential.scripts import (
     levels,
     metadata,
     migration,
+    min_isr,
     offsets,
     produce,
     protocol,
@@ -57,6 +58,7 @@ BY_KIND: dict[str, tuple[Callable[[Session], None], ...]] = {
     "latest": (*(script for module in MODULES for script in module.SCRIPTS), *exhaustion.LONG_SCRIPTS),
     "first": (*crowds.SCRIPTS, *rebalances.SCRIPTS, *levels.SCRIPTS),
     "upgrade": (*levels.POLICY_SCRIPTS["upgrade"], rebalances.full_classic_group),
+    "min isr": min_isr.SCRIPTS,
     "directories": directories.SCRIPTS,
     "downgrade": levels.POLICY_SCRIPTS["downgrade"],
 }
