@@ -83,12 +83,14 @@ AGAINST ?= pykbroker
 compat: test-env
 	@$(BIN)/python -m pytest compat_tests -m "not long" $(TWO_AT_ONCE) --against $(AGAINST) $(PYTEST_ARGS)
 
+# Goes on where an interrupted run was, and keeps the results in docs/long-runs.md.
 test-long: test-env
 	@failed=0; \
 	for folder in tests compat_tests; do \
-	    $(BIN)/python -m pytest $$folder -m long $(PYTEST_ARGS); code=$$?; \
+	    $(BIN)/python -m pytest $$folder -m long -p tests.long_runs $(PYTEST_ARGS); code=$$?; \
 	    [ $$code -eq 0 ] || [ $$code -eq 5 ] || failed=1; \
 	done; \
+	$(BIN)/python -m tests.long_runs; \
 	exit $$failed
 
 # --- lint: every check runs, so that one look shows everything ------------------------------------------------------
@@ -103,6 +105,7 @@ lint: $(VENV)/.lint
 	check $(BIN)/python -m pykbroker.config.reference --check; \
 	check $(BIN)/python -m pykbroker.api.reference --check; \
 	check $(BIN)/python -m bench.report --check; \
+	check $(BIN)/python -m tests.long_runs --check; \
 	exit $$failed
 
 generate: $(VENV)/.install

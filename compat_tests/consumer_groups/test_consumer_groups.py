@@ -216,7 +216,7 @@ def test_a_group_outlives_its_coordinator(programs: Programs, fresh_broker: Fres
 
 
 # Not in every run: on a busy machine it fails now and then, and why is open (docs/architecture.md, section 7).
-@pytest.mark.long
+@pytest.mark.long(amount="100 members")
 @pytest.mark.timeout(600)
 def test_a_hundred_real_members(programs: Programs, fresh_broker: FreshBroker) -> None:
     """librdkafka has three threads for each member; franz-go is light enough for ninety-eight of them."""

@@ -46,7 +46,8 @@ def pairs() -> Iterator[Pairs]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.long] if name in LONG else []) for name in SCRIPTS]
+    "name",
+    [pytest.param(name, marks=[pytest.mark.long(amount="one script")] if name in LONG else []) for name in SCRIPTS],
 )
 def test_pykbroker_answers_like_apache_kafka(name: str, pairs: Pairs) -> None:
     theirs, ours = pairs.of(KIND_OF[name])

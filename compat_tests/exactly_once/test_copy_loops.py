@@ -116,7 +116,7 @@ class LoopSuite:
         Kills(loop.node, loop.slots, broker_share=self.broker_share).run(self.rounds, loop.progress, least=60)
         loop.finish()
 
-    @pytest.mark.long
+    @pytest.mark.long(amount="60 kills")
     @pytest.mark.timeout(1800)
     def test_every_record_once_through_many_kills(self, loop: Loop) -> None:
         Kills(loop.node, loop.slots, broker_share=self.broker_share).run(60, loop.progress, least=60)

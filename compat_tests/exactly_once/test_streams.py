@@ -97,7 +97,9 @@ def word_count(killable: Node, tmp_path: Path) -> Iterator[WordCount]:
     made.close()
 
 
-@pytest.mark.parametrize("rounds", [3, pytest.param(40, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
+@pytest.mark.parametrize(
+    "rounds", [3, pytest.param(40, marks=[pytest.mark.long(amount="40 kills"), pytest.mark.timeout(3600)])]
+)
 def test_the_counts_are_the_words(word_count: WordCount, rounds: int) -> None:
     Kills(word_count.node, word_count.slots, broker_share=0.3).run(rounds, word_count.progress, least=100, timeout_s=90)
     word_count.finish()

@@ -147,7 +147,9 @@ def group(killable: Node, tmp_path: Path, request: pytest.FixtureRequest) -> Ite
 
 
 @pytest.mark.parametrize("group", ["classic", "consumer"], indirect=True)
-@pytest.mark.parametrize("rounds", [6, pytest.param(100, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
+@pytest.mark.parametrize(
+    "rounds", [6, pytest.param(100, marks=[pytest.mark.long(amount="100 kills"), pytest.mark.timeout(3600)])]
+)
 def test_every_record_is_delivered_under_kills(group: Group, rounds: int) -> None:
     Kills(group.node, group.slots, broker_share=0.4).run(rounds, group.progress, least=200)
     group.finish()

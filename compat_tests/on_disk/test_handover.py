@@ -44,9 +44,9 @@ def _judge() -> None:
     ("first", "ends"),
     [
         ("kafka", ("kill", "stop", "stop")),
-        pytest.param("kafka", ("stop", "kill", "kill"), marks=pytest.mark.long),
-        pytest.param("pykbroker", ("kill", "stop", "stop"), marks=pytest.mark.long),
-        pytest.param("pykbroker", ("stop", "kill", "kill"), marks=pytest.mark.long),
+        pytest.param("kafka", ("stop", "kill", "kill"), marks=pytest.mark.long(amount="three handovers")),
+        pytest.param("pykbroker", ("kill", "stop", "stop"), marks=pytest.mark.long(amount="three handovers")),
+        pytest.param("pykbroker", ("stop", "kill", "kill"), marks=pytest.mark.long(amount="three handovers")),
     ],
 )
 def test_a_directory_goes_back_and_forth(first: Owner, ends: tuple[str, ...]) -> None:

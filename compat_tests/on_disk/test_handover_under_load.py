@@ -64,7 +64,9 @@ class _Load:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", ["pykbroker", pytest.param("kafka", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "first", ["pykbroker", pytest.param("kafka", marks=pytest.mark.long(amount="one kill under load"))]
+)
 def test_a_kill_in_the_middle_of_load_loses_nothing_for_the_other(first: Owner) -> None:
     """What was acknowledged is there, and what is there is what was sent, in its order and once."""
     with Home(CONFIG) as home:

@@ -28,7 +28,7 @@ TOPICS, MESSAGES = 2, 80_000
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compression", ["none", pytest.param("zstd", marks=pytest.mark.long)])
+@pytest.mark.parametrize("compression", ["none", pytest.param("zstd", marks=pytest.mark.long(amount="one codec"))])
 def test_kafkas_own_compaction_tester_is_content(fresh_broker: FreshBroker, compression: str) -> None:
     kafka_libs()
     command = java_command("kafka.tools.LogCompactionTester", extra_classpath=[resolved(POM) / "*"])

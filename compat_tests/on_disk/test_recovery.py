@@ -87,7 +87,9 @@ def come_back(node: Node, topic: str) -> list[set[int]]:
     return seen
 
 
-@pytest.mark.parametrize("megabytes", [50, pytest.param(1000, marks=[pytest.mark.long, pytest.mark.timeout(900)])])
+@pytest.mark.parametrize(
+    "megabytes", [50, pytest.param(1000, marks=[pytest.mark.long(amount="1 GB"), pytest.mark.timeout(900)])]
+)
 def test_partitions_come_back_one_by_one_while_clients_wait(
     fresh_broker: FreshBroker, against: str, megabytes: int, tmp_path: Path
 ) -> None:

@@ -168,7 +168,7 @@ def test_a_day_in_half_a_minute(node: Pykbroker) -> None:
     end(node)
 
 
-@pytest.mark.long
+@pytest.mark.long(amount="ten minutes")
 @pytest.mark.timeout(1200)
 def test_a_day_in_ten_minutes(node: Pykbroker) -> None:
     live(node, 600)

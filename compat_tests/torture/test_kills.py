@@ -277,7 +277,7 @@ def test_twenty_kills(torture: Torture) -> None:
     run(torture, 20)
 
 
-@pytest.mark.long
+@pytest.mark.long(amount="200 kills")
 @pytest.mark.timeout(3600)
 def test_two_hundred_kills(torture: Torture) -> None:
     run(torture, 200)

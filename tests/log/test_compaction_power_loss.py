@@ -219,7 +219,7 @@ def test_every_prefix(seed: int) -> None:
     assert lose_power_everywhere(seed).compactions > 0, "a workload without compaction shows nothing"
 
 
-@pytest.mark.long
+@pytest.mark.long(amount="116 workloads, power lost after each call")
 @pytest.mark.timeout(1800)
 def test_every_prefix_of_many_workloads() -> None:
     for seed in range(4, 120):

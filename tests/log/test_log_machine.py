@@ -210,7 +210,7 @@ def test_a_log_and_its_model() -> None:
     run_state_machine_as_test(LogMachine, settings=settings(40))
 
 
-@pytest.mark.long
+@pytest.mark.long(amount="3,000 lives")
 @pytest.mark.timeout(3600)
 def test_a_log_and_its_model_for_longer() -> None:
     run_state_machine_as_test(LogMachine, settings=settings(3000))

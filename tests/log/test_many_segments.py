@@ -86,7 +86,7 @@ def test_10_000_segments_with_256_descriptors(tmp_path: pathlib.Path) -> None:
     run(tmp_path, 10_000, 256)
 
 
-@pytest.mark.long
+@pytest.mark.long(amount="100,000 segments")
 @pytest.mark.skipif(not pathlib.Path("/proc/self/fd").exists(), reason="counts descriptors in /proc")
 def test_100_000_segments_with_1024_descriptors(tmp_path: pathlib.Path) -> None:
     """More than vm.max_map_count, 65,530, and far more than `ulimit -n`."""

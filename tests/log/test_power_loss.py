@@ -270,7 +270,7 @@ def test_every_prefix(seed: int) -> None:
     print(f"seed {seed}: {examine_all(Workload(seed), every_mode=seed % 3 == 0)}")
 
 
-@pytest.mark.long
+@pytest.mark.long(amount="294 workloads, power lost after each call")
 @pytest.mark.timeout(3600)
 def test_every_prefix_of_many_workloads() -> None:
     examined = Examined(0, 0, 0)
@@ -298,7 +298,7 @@ def test_every_prefix_while_segments_retire(seed: int) -> None:
     examine_all(RetiringWorkload(seed))
 
 
-@pytest.mark.long
+@pytest.mark.long(amount="99 workloads, power lost after each call")
 @pytest.mark.timeout(3600)
 def test_every_prefix_of_many_workloads_whose_segments_retire() -> None:
     for seed in range(1, 100):

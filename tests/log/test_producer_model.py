@@ -270,7 +270,7 @@ def test_producers_against_the_model() -> None:
     play(40, 30)
 
 
-@pytest.mark.long
+@pytest.mark.long(amount="2,000 lives of 60 steps")
 @pytest.mark.timeout(1800)
 def test_producers_against_the_model_for_long() -> None:
     play(2000, 60)

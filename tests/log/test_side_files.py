@@ -209,7 +209,7 @@ def test_a_log_says_the_same_whatever_lies_beside_it(case: tuple[bool, list[tupl
     check(case)
 
 
-@pytest.mark.long
+@pytest.mark.long(amount="20,000 damages")
 @pytest.mark.timeout(3600)
 @hypothesis.settings(SETTINGS, max_examples=20_000)
 @hypothesis.given(damages())

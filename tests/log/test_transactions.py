@@ -346,7 +346,7 @@ def test_every_prefix_of_transactions(seed: int) -> None:
     examine_all(TransactionalWorkload(seed))
 
 
-@pytest.mark.long
+@pytest.mark.long(amount="197 workloads, power lost after each call")
 @pytest.mark.timeout(1800)
 def test_every_prefix_of_many_workloads_with_transactions() -> None:
     for seed in range(3, 200):
@@ -551,7 +551,7 @@ def test_model() -> None:
     _run(examples=100, steps=40, derandomize=True)
 
 
-@pytest.mark.long
+@pytest.mark.long(amount="3,000 lives of 80 steps")
 @pytest.mark.timeout(3_600)
 def test_model_for_long() -> None:
     _run(examples=3_000, steps=80)

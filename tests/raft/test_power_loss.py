@@ -233,7 +233,7 @@ def test_every_prefix(seed: int) -> None:
     lose_power_everywhere(seed, every_mode=seed == 0)
 
 
-@pytest.mark.long
+@pytest.mark.long(amount="196 lives, power lost after each call")
 @pytest.mark.timeout(1800)
 def test_every_prefix_of_many_lives() -> None:
     for seed in range(4, 200):

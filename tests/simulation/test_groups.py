@@ -41,7 +41,7 @@ def test_a_consumer_group_comes_back_after_the_power_went() -> None:
     assert each_seed(2300, lambda seed: consumer(seed, power_loss=True), 10)
 
 
-@pytest.mark.long
+@pytest.mark.long(amount="50 seeds")
 @pytest.mark.parametrize("first", range(10_000, 10_500, 50))
 @pytest.mark.parametrize("run", [classic, consumer])
 @pytest.mark.parametrize("brokers", [1, 2])

@@ -40,7 +40,7 @@ def test_the_healthy_disk_serves(operation: str, error: int, skip: int, count: i
     fail_somewhere(operation, error, skip, count, moves)
 
 
-@pytest.mark.long
+@pytest.mark.long(amount="2,000 faults")
 @pytest.mark.timeout(1800)
 @settings(max_examples=2_000, deadline=None)
 @given(

@@ -50,7 +50,7 @@ def test_a_seed_gives_the_same_trace_in_two_processes() -> None:
     assert all(int(line.split()[1]) > 100 for line in found[0].splitlines())
 
 
-@pytest.mark.long
+@pytest.mark.long(amount="50 seeds, 25 transforms, 10 duels")
 @pytest.mark.parametrize("first", range(20_000, 21_000, 50))
 def test_many_seeds_of_transactions(first: int) -> None:
     each_seed(

@@ -198,7 +198,7 @@ def test_every_prefix_of_a_move_of_a_log_that_is_truncated(seed: int, monkeypatc
     lose_power(TruncatedRecording, seed, monkeypatch)
 
 
-@pytest.mark.long
+@pytest.mark.long(amount="58 moves, power lost after each call")
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("make", [Recording, TruncatedRecording])
 def test_every_prefix_of_many_moves(make: type[Recording], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,7 @@ def test_mutated_messages() -> None:
     read_mutated(random.Random(SEED), 60)
 
 
-@pytest.mark.long
+@pytest.mark.long(amount="30 seeds, each message 100 times")
 def test_mutated_messages_for_long() -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")

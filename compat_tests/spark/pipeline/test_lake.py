@@ -108,7 +108,7 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     node.wait(60)
 
 
-EVERYWHERE = ["file", pytest.param("hdfs", marks=pytest.mark.long)]
+EVERYWHERE = ["file", pytest.param("hdfs", marks=pytest.mark.long(amount="one lake on HDFS"))]
 
 
 @pytest.fixture(params=EVERYWHERE)

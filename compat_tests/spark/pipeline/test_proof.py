@@ -153,7 +153,9 @@ def answer(records: list[Record]) -> Expected:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("world", ["pykbroker", pytest.param("apache-kafka", marks=pytest.mark.long)], indirect=True)
+@pytest.mark.parametrize(
+    "world", ["pykbroker", pytest.param("apache-kafka", marks=pytest.mark.long(amount="8 kills"))], indirect=True
+)
 def test_the_answer_is_right_whatever_was_killed(
     world: World, answer: Expected, request: pytest.FixtureRequest
 ) -> None:

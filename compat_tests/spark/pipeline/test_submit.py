@@ -15,7 +15,7 @@ from compat_tests.node import Node
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.topics import Topics
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long(amount="one job"), pytest.mark.timeout(900)]
 
 
 def submit(job: str, *options: str, wheel: Path, config: Path) -> subprocess.CompletedProcess[str]:
