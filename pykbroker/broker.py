@@ -43,6 +43,7 @@ from pykbroker.replica.fetch_sessions import FetchSessions
 from pykbroker.replica.table import ReplicaTable
 from pykbroker.runtime import Runtime
 from pykbroker.runtime.cold_reads import ColdReads
+from pykbroker.security.session import ANONYMOUS
 from pykbroker.serving.dispatch import Dispatcher
 from pykbroker.serving.forwarding import forward
 from pykbroker.serving.local import LocalPeer
@@ -333,7 +334,9 @@ class Node:
     def _make_channel(self, quorum: QuorumDriver) -> Channel:
         dispatcher = self._controller_dispatcher
         if dispatcher is not None:
-            peer = LocalPeer(self.config.listeners.controller_names[0])
+            listeners = self.config.listeners
+            name = listeners.controller_names[0]
+            peer = LocalPeer(ANONYMOUS, name, listeners.protocols[name])
             return InMemoryChannel(self.runtime, lambda request: dispatcher.call(peer, request))
         return LeaderChannel(
             self.runtime, lambda: quorum.leader, f"broker-{self.config.node_id}", setup_timeout(self.config)

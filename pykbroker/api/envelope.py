@@ -15,6 +15,7 @@ from typing import Any
 from pykbroker.api import TABLE, On
 from pykbroker.coordinator.later import judged
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker.security.session import Session
 from pykbroker.serving.context import RequestContext
 from pykbroker_wire.apis import APIS
 from pykbroker_wire.errors import ErrorCode
@@ -35,13 +36,13 @@ class ForwardedPeer:
         "client_software_name",
         "client_software_version",
         "listener_name",
-        "principal",
         "security_protocol",
+        "session",
         "zero_copy",
     )
 
-    def __init__(self, principal: str, client_host: str, listener_name: str, security_protocol: str) -> None:
-        self.principal = principal
+    def __init__(self, session: Session, client_host: str, listener_name: str, security_protocol: str) -> None:
+        self.session = session
         self.client_host = client_host
         self.client_software_name = "unknown"
         self.client_software_version = "unknown"
@@ -56,7 +57,7 @@ def encode_principal(principal: str) -> bytes:
     return _INT16.pack(0) + DefaultPrincipalData(type=kind, name=name, token_authenticated=False).encode_bytes(0)
 
 
-def decode_principal(data: bytes) -> str:
+def decode_principal(data: bytes) -> Session:
     """Raises DecodeError."""
     if len(data) < 2:
         raise DecodeError("a principal needs a version")
@@ -64,7 +65,7 @@ def decode_principal(data: bytes) -> str:
     if version != 0:
         raise DecodeError(f"principal of version {version}")
     principal, _ = DefaultPrincipalData.decode(data, 2, version)
-    return f"{principal.type}:{principal.name}"
+    return Session(f"{principal.type}:{principal.name}")
 
 
 def handle(ctx: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse | asyncio.Future[EnvelopeResponse]:
@@ -73,7 +74,7 @@ def handle(ctx: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse | 
     if not ctx.controller.controller.is_active:
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     try:
-        principal = decode_principal(request.request_principal or b"")
+        session = decode_principal(request.request_principal or b"")
     except DecodeError:
         return EnvelopeResponse(error_code=ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE)
     try:
@@ -89,7 +90,7 @@ def handle(ctx: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse | 
         inner, _ = api.request.decode(data, position, header.version)
     except (DecodeError, ValueError):
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
-    peer = ForwardedPeer(principal, host, ctx.listener_name, ctx.security_protocol)
+    peer = ForwardedPeer(session, host, ctx.listener_name, ctx.security_protocol)
     inner_ctx = RequestContext(
         peer, ctx.services, header.api_key, header.version, header.correlation_id, header.client_id, ctx.arrival_ms
     )

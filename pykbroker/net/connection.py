@@ -8,6 +8,7 @@ Not responsible for what a request means: `dispatch` is handed down by the liste
 Invariants
 * A frame is a view of receive memory and is valid only during `dispatch`; whoever keeps it longer copies it.
 * Memory grows with the bytes received, never with the length a client declares.
+* Only a connection that is READY dispatches (states.py).
 * While a bound is exceeded nothing more is read or dispatched; what was received stays in this connection's buffer.
 
 Connections share the listener's receive buffer: between two turns of the loop only a connection in the middle of a
@@ -20,13 +21,14 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
-from enum import Enum
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from pykbroker.net.promise import Promise
 from pykbroker.net.replies import Buffers, Replies, Slot
 from pykbroker.net.sending import JOIN_BYTES, Piece, Sender, has_region
+from pykbroker.net.states import ACCEPTED, ConnectionState, End, State
+from pykbroker.security.session import ANONYMOUS, Session
 from pykbroker_log.os_disk.files import SENDS_FILES
 
 if TYPE_CHECKING:
@@ -54,14 +56,8 @@ class CloseConnection(Exception):
     """The connection ends here; the text says why, once, in the log."""
 
 
-class State(Enum):
-    """What a connection may do. SASL and TLS handshakes pass through the first two (their rooms: net/sasl, net/tls)."""
-
-    HANDSHAKE = 1
-    AUTHENTICATING = 2
-    READY = 3
-    CLOSED = 4
-
+#: Read once for each frame.
+_READY = State.READY
 
 #: What will be there when an answer is.
 Later: TypeAlias = "asyncio.Future[Any] | Promise"
@@ -81,7 +77,7 @@ class Pending(Protocol):
 Dispatch = Callable[["Connection", memoryview], "Buffers | Pending | None"]
 
 
-class Connection(asyncio.BufferedProtocol):
+class Connection(ConnectionState, asyncio.BufferedProtocol):
     """Server side of one connection. Created by the listener, driven by the transport."""
 
     __slots__ = (
@@ -103,18 +99,17 @@ class Connection(asyncio.BufferedProtocol):
         "client_software_version",
         "last_active",
         "listener",
-        "principal",
-        "state",
+        "session",
         "transport",
         "zero_copy",
     )
 
     def __init__(self, listener: Listener) -> None:
+        super().__init__(ACCEPTED)
         self.listener = listener
         self._dispatch = listener.dispatch
         self.transport: asyncio.Transport | None = None
-        self.state = State.HANDSHAKE
-        self.principal = "User:ANONYMOUS"
+        self.session: Session = ANONYMOUS
         self.client_host = ""
         self.client_port = 0
         self.client_software_name = "unknown"
@@ -163,17 +158,17 @@ class Connection(asyncio.BufferedProtocol):
             and transport.get_extra_info("sslcontext") is None
         )
         self.transport.set_write_buffer_limits(high=limits.unsent_bytes)
-        # Without SASL or TLS there is nothing to shake hands about. Before `admit`, which may mute and unmute it at
-        # once.
-        self.state = State.READY
+        # Before `admit`, which may mute the connection and unmute it at once.
+        self.become(State.READY)
         refused = self.listener.admit(self)
         if refused:
-            self.state = State.CLOSED
-            logger.info("Connection from %s: refused: %s", self, refused)
+            self.close(f"refused: {refused}")
             self.transport.abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self.state = State.CLOSED
+        if self.end is None:
+            self.begin_end(End(str(exc) if exc is not None else "the client closed it", by_peer=True))
+        self.become(State.CLOSED)
         self._release_buffer()
         self.listener.forget(self)
         if self._sender is not None:
@@ -193,7 +188,7 @@ class Connection(asyncio.BufferedProtocol):
         return view[self._own_filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self.state is State.CLOSED:
+        if self.state is not _READY:
             return
         self.last_active = self.listener.loop.time()
         if self._own_view is None:
@@ -206,7 +201,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool | None:
         # The client sends no more; what is answered already still leaves, as the transport flushes before it closes.
-        if self._own_filled and self.state is not State.CLOSED and not self._reading_paused:
+        if self._own_filled and self.state is _READY and not self._reading_paused:
             logger.info("Connection from %s: closed by the client in the middle of a request", self)
         return None
 
@@ -234,6 +229,9 @@ class Connection(asyncio.BufferedProtocol):
         replies = self._replies
         try:
             while end - position >= 4:
+                if self.state is not _READY:
+                    # Another part has closed the connection meanwhile.
+                    return
                 if self._writing_paused or self._muted or (replies and self._is_behind()):
                     self._stalled = True
                     self._pause_reading()
@@ -319,7 +317,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def tidy(self, now: float) -> None:
         """Called now and then by the listener: idle and stuck connections end, idle buffers go."""
-        if self.state is State.CLOSED:
+        if self.state is State.CLOSING:
             if self.transport is not None and now - self.last_active > DRAIN_SECONDS:
                 # The client does not read what is left for it: a transport would wait for that for ever.
                 self.transport.abort()
@@ -331,7 +329,7 @@ class Connection(asyncio.BufferedProtocol):
         elif self._own_view is not None and not self._own_filled and now - self.last_active > 5.0:
             self._release_buffer()
         if limits.idle_seconds and now - self.last_active > limits.idle_seconds and not self._replies:
-            self.close(None)
+            self.close(f"idle for {limits.idle_seconds:g} s", logging.DEBUG)
 
     # -- answers ------------------------------------------------------------------------------------------------------
 
@@ -342,7 +340,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _finished(self, future: Later) -> None:
         entry = self._pending.pop(future, None)
-        if entry is None or self.state is State.CLOSED:
+        if entry is None or self.state is not _READY:
             if not future.cancelled():
                 future.exception()
             return
@@ -369,7 +367,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _flush(self) -> None:
         self._flush_scheduled = False
-        if self.state is State.CLOSED:
+        if self.state is not _READY:
             return
         out: list[bytes | bytearray | memoryview] = []
         self._replies.take(out)
@@ -379,7 +377,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _write(self, out: list[bytes | bytearray | memoryview]) -> None:
         transport = self.transport
-        if transport is None or not out or self.state is State.CLOSED:
+        if transport is None or not out or self.state is not _READY:
             return
         if self._sender is not None and self._sender.is_waiting:
             self._send(transport, out)
@@ -415,7 +413,7 @@ class Connection(asyncio.BufferedProtocol):
         sender = self._sender
         assert sender is not None
         self.last_active = self.listener.loop.time()
-        if self.state is State.CLOSED:
+        if self.state is not _READY:
             if not sender.is_waiting and self.transport is not None:
                 self.transport.close()
         elif self._writing_paused and sender.unsent_bytes <= self.listener.limits.unsent_bytes:
@@ -431,7 +429,7 @@ class Connection(asyncio.BufferedProtocol):
     # -- flow control and end -----------------------------------------------------------------------------------------
 
     def _pause_reading(self) -> None:
-        if not self._reading_paused and self.transport is not None and self.state is not State.CLOSED:
+        if not self._reading_paused and self.transport is not None and self.state is _READY:
             self._reading_paused = True
             self.transport.pause_reading()
 
@@ -441,7 +439,7 @@ class Connection(asyncio.BufferedProtocol):
             not self._reading_paused
             or self._writing_paused
             or self._muted
-            or self.state is State.CLOSED
+            or self.state is not _READY
             or self._is_behind()
         ):
             return
@@ -452,7 +450,7 @@ class Connection(asyncio.BufferedProtocol):
             filled = self._own_filled
             self._own_filled = 0
             self._consume(self._own_view, filled)
-        if not self._stalled and self._reading_paused and self.state is State.READY and self.transport is not None:
+        if not self._stalled and self._reading_paused and self.state is _READY and self.transport is not None:
             self._reading_paused = False
             self.transport.resume_reading()
 
@@ -472,18 +470,17 @@ class Connection(asyncio.BufferedProtocol):
         if not self._muted:
             self._resume()
 
-    def close(self, reason: str | None) -> None:
+    def close(self, reason: str, level: int = logging.INFO) -> None:
         """End the connection; `reason` is its one log line."""
-        if self.state is State.CLOSED:
+        if self.end is not None:
             return
         # What is answered already still leaves, for as long as the client takes it.
         out: list[bytes | bytearray | memoryview] = []
         self._replies.take(out)
         self._write(out)
-        self.state = State.CLOSED
+        self.begin_end(End(reason, by_peer=False))
         self.last_active = self.listener.loop.time()
-        if reason is not None:
-            logger.info("Connection from %s: closed: %s", self, reason)
+        logger.log(level, "Connection from %s: closed: %s", self, reason)
         if self.transport is not None and (self._sender is None or not self._sender.is_waiting):
             self.transport.close()
 

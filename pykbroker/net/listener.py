@@ -161,4 +161,4 @@ class Listener:
     def close(self) -> None:
         self.stop_accepting()
         for connection in list(self.connections):
-            connection.close(None)
+            connection.close("this listener is closed", logging.DEBUG)

@@ -8,13 +8,14 @@ from __future__ import annotations
 from typing import Any, Protocol, cast
 
 from pykbroker.security.authorizer import SUPPORTED_OPERATIONS, Operation, Resource
+from pykbroker.security.session import Session
 from pykbroker.serving.services import BrokerServices, ControllerServices
 
 
 class Peer(Protocol):
     """Who sent a request: a connection, or the client behind an Envelope (KIP-590)."""
 
-    principal: str
+    session: Session
     client_host: str
     client_software_name: str
     client_software_version: str
@@ -62,7 +63,7 @@ class RequestContext:
 
     @property
     def principal(self) -> str:
-        return self.peer.principal
+        return self.peer.session.principal
 
     @property
     def client_host(self) -> str:
@@ -79,7 +80,9 @@ class RequestContext:
     def authorize(self, operation: Operation, resource: Resource, name: str) -> bool:
         """Ask the authorizer for this request's principal and address."""
         peer = self.peer
-        allowed: bool = self.services.authorizer.authorize(peer.principal, peer.client_host, operation, resource, name)
+        allowed: bool = self.services.authorizer.authorize(
+            peer.session.principal, peer.client_host, operation, resource, name
+        )
         return allowed
 
     def authorized_operations(self, resource: Resource, name: str) -> int:

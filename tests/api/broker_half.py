@@ -10,6 +10,7 @@ from typing import Any, cast
 from pykbroker.metadata.image import BrokerImage, Endpoint
 from pykbroker.replica.fetch_sessions import FetchSessions
 from pykbroker.security.authorizer import AllowAll, Operation, Resource
+from pykbroker.security.session import ANONYMOUS
 from pykbroker.serving.context import RequestContext
 from pykbroker.serving.services import BrokerServices
 from tests.replica.world import World
@@ -61,7 +62,7 @@ class Half:
 
     def context(self, request: Any, version: int | None = None) -> RequestContext:
         peer = SimpleNamespace(
-            principal="User:ANONYMOUS",
+            session=ANONYMOUS,
             client_host="127.0.0.1",
             listener_name="PLAINTEXT",
             security_protocol="PLAINTEXT",

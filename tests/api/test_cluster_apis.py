@@ -36,6 +36,7 @@ from pykbroker.api.envelope import ForwardedPeer
 from pykbroker.metadata.image import Endpoint
 from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
 from pykbroker.security.authorizer import AllowAll, DenyAll, Operation, Resource
+from pykbroker.security.session import ANONYMOUS, Session
 from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages import alter_configs as ac
@@ -77,7 +78,7 @@ class Node:
 
     def context(self, request: Any, version: int | None = None, listener: str = "PLAINTEXT") -> RequestContext:
         peer: Any = SimpleNamespace(
-            principal="User:ANONYMOUS",
+            session=ANONYMOUS,
             client_host="127.0.0.1",
             listener_name=listener,
             security_protocol="PLAINTEXT",
@@ -333,7 +334,7 @@ async def test_not_controller(node: Node) -> None:
     response = await node.ask(create_topics, request)
     assert response.topics[0].error_code == ErrorCode.NOT_CONTROLLER
     # In an Envelope it is the Envelope's error: the broker looks for the new controller.
-    peer = ForwardedPeer("User:x", "127.0.0.1", "CONTROLLER", "PLAINTEXT")
+    peer = ForwardedPeer(Session("User:x"), "127.0.0.1", "CONTROLLER", "PLAINTEXT")
     ctx = RequestContext(peer, node.services, 19, 7, 0, None, 0)
     with pytest.raises(KafkaError):
         await create_topics.handle(ctx, request)

@@ -31,6 +31,7 @@ from pykbroker.coordinator.group.java import hash_map_order, java_hash, partitio
 from pykbroker.coordinator.group.service import OFFSETS_TOPIC, GroupService
 from pykbroker.metadata.image import BrokerImage, Endpoint, MetadataImage, PartitionImage, TopicImage, TopicsImage
 from pykbroker.security.authorizer import AllowAll, DenyAll, Operation, Resource
+from pykbroker.security.session import ANONYMOUS, Session
 from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.delete_groups import DeleteGroupsRequest
@@ -116,7 +117,7 @@ class Node:
         """The answer, encoded in its version and back where it came at once."""
         version = request.MAX_VERSION if version is None else version
         peer = SimpleNamespace(
-            principal="User:ANONYMOUS",
+            session=ANONYMOUS,
             client_host="127.0.0.1",
             listener_name="PLAINTEXT",
             security_protocol="PLAINTEXT",
@@ -340,7 +341,9 @@ def test_while_a_partition_loads(node: Node) -> None:
     node.replicas.lose(index)
     node.world.loop.cost_per_look = 0.001
     node.replicas.lead(index)
-    peer = SimpleNamespace(principal="", client_host="h", listener_name="PLAINTEXT", security_protocol="PLAINTEXT")
+    peer = SimpleNamespace(
+        session=Session(""), client_host="h", listener_name="PLAINTEXT", security_protocol="PLAINTEXT"
+    )
     ctx = RequestContext(cast(Any, peer), cast(Any, node), 12, 4, 0, "me", 0)
     beat = cast(Any, heartbeat.handle(ctx, HeartbeatRequest(group_id="g", member_id="m", generation_id=1)))
     assert beat.error_code == ErrorCode.NONE

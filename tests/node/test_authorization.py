@@ -10,6 +10,7 @@ import pytest
 
 from pykbroker.api import TABLE, On
 from pykbroker.security.authorizer import DenyAll, Operation, Resource
+from pykbroker.security.session import Session
 from pykbroker.serving.local import LocalPeer
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
@@ -90,9 +91,8 @@ NODE = "User:node"
 class NodeItself(LocalPeer):
     """A broker has to reach its controller, or no request would be forwarded."""
 
-    def __init__(self, listener_name: str) -> None:
-        super().__init__(listener_name)
-        self.principal = NODE
+    def __init__(self, session: Session, listener_name: str, security_protocol: str) -> None:
+        super().__init__(Session(NODE), listener_name, security_protocol)
 
 
 class DenyAllButNodes(DenyAll):

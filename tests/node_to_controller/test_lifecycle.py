@@ -15,13 +15,14 @@ from pykbroker.controller.topics import create_topics
 from pykbroker.metadata.image import Endpoint
 from pykbroker.node_to_controller.lifecycle import BrokerLifecycle, BrokerState, ControllerRegistration
 from pykbroker.security.authorizer import AllowAll
+from pykbroker.security.session import ANONYMOUS
 from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.controller.world import CLUSTER_ID, DirectChannel, World
 
 PEER: Any = SimpleNamespace(
-    principal="User:ANONYMOUS", client_host="127.0.0.1", listener_name="CONTROLLER", security_protocol="PLAINTEXT"
+    session=ANONYMOUS, client_host="127.0.0.1", listener_name="CONTROLLER", security_protocol="PLAINTEXT"
 )
 HANDLERS: dict[int, Any] = {62: broker_registration, 63: broker_heartbeat, 70: controller_registration}
 

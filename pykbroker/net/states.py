@@ -1,0 +1,105 @@
+"""The life of a connection as a table: which state may follow which, and why a connection ended.
+
+Responsible for both kinds: connections that a listener accepted, and connections that this node makes. Knows no
+sockets and no bytes. The handshakes of TLS and SASL get their states between CONNECTING and READY.
+
+Invariants
+* A transition that is not in the table raises.
+* A connection ends once, for one reason, and each hook is called once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+logger = logging.getLogger(__name__)
+
+
+class State(Enum):
+    """What a connection may do."""
+
+    #: There is no transport yet.
+    CONNECTING = "connecting"
+    #: The peer has been asked which versions it serves (only connections that this node makes).
+    NEGOTIATING = "negotiating"
+    #: Requests are dispatched, or sent.
+    READY = "ready"
+    #: The connection has ended for a reason; what was answered before may still leave.
+    CLOSING = "closing"
+    #: The transport is gone.
+    CLOSED = "closed"
+
+
+Table: TypeAlias = Mapping[State, frozenset[State]]
+
+#: Connections that a listener accepted.
+ACCEPTED: Table = {
+    State.CONNECTING: frozenset({State.READY, State.CLOSING}),
+    State.READY: frozenset({State.CLOSING}),
+    State.CLOSING: frozenset({State.CLOSED}),
+    State.CLOSED: frozenset(),
+}
+#: Connections that this node makes.
+MADE: Table = {
+    State.CONNECTING: frozenset({State.NEGOTIATING, State.CLOSING}),
+    State.NEGOTIATING: frozenset({State.READY, State.CLOSING}),
+    State.READY: frozenset({State.CLOSING}),
+    State.CLOSING: frozenset({State.CLOSED}),
+    State.CLOSED: frozenset(),
+}
+
+
+@dataclass(slots=True, frozen=True)
+class End:
+    """Why a connection ended, and which side ended it."""
+
+    reason: str
+    by_peer: bool
+
+    def __str__(self) -> str:
+        return f"{self.reason} (by the peer)" if self.by_peer else self.reason
+
+
+Hook: TypeAlias = Callable[[End], object]
+
+
+class ConnectionState:
+    """The state of one connection, its end, and the hooks that are told of it."""
+
+    __slots__ = ("_hooks", "_table", "end", "state")
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._hooks: list[Hook] = []
+        self.state = State.CONNECTING
+        #: None until the connection has ended
+        self.end: End | None = None
+
+    def become(self, state: State) -> None:
+        """Go on to the next state. Raises ValueError for one that the table does not allow."""
+        if state not in self._table[self.state]:
+            raise ValueError(f"a connection cannot become {state.value} when it is {self.state.value}")
+        self.state = state
+
+    def when_ended(self, hook: Hook) -> None:
+        """Call `hook` once when the connection ends, before its transport is gone; at once if it has ended."""
+        if self.end is not None:
+            hook(self.end)
+        else:
+            self._hooks.append(hook)
+
+    def begin_end(self, end: End) -> None:
+        """CLOSING, for this reason; then every hook hears of it."""
+        self.become(State.CLOSING)
+        self.end = end
+        hooks, self._hooks = self._hooks, []
+        for hook in hooks:
+            try:
+                hook(end)
+            except Exception:
+                # The other hooks must hear of it too, and the transport must be closed.
+                logger.exception("%r: a hook failed when the connection ended", self)
