@@ -95,15 +95,15 @@ class _Watch:
 
 def serve(arguments: list[str]) -> int:
     """`pykbroker start` with the watch in it."""
-    from pykbroker import broker
     from pykbroker.cli.main import main as pykbroker
+    from pykbroker.node import node
 
-    class Watched(broker.Node):
+    class Watched(node.Node):
         async def start(self) -> None:
             _Watch(self, os.environ[_TURN_FILE])
             await super().start()
 
-    broker.Node = Watched  # type: ignore[misc]
+    node.Node = Watched  # type: ignore[misc]
     return pykbroker(["start", *arguments])
 
 

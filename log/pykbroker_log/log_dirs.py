@@ -118,9 +118,11 @@ class LogDir:
         log_dir = cls(disk, path, directory_id, disk.lock(f"{path}/{names.LOCK}"))
         try:
             log_dir._start(now_ms)
-        except OSError as error:
+        except Exception as error:
             log_dir._release()
-            raise log_dir._failed(error) from error
+            if isinstance(error, OSError):
+                raise log_dir._failed(error) from error
+            raise
         return log_dir
 
     @classmethod

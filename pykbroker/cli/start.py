@@ -105,8 +105,9 @@ def _raise_file_limit() -> None:
 async def _serve(
     loop: asyncio.AbstractEventLoop, chosen: settings.Settings, *, may_format: bool, status: StatusLine | None
 ) -> int:
-    from pykbroker.broker import Node, StartError
     from pykbroker.net import connection
+    from pykbroker.node.node import Node
+    from pykbroker.node.shared import StartError
     from pykbroker.runtime import OsRuntime
 
     # Set by tests: see pykbroker/net/connection.py.

@@ -77,13 +77,12 @@ class WaitingMemory:
 
 
 class Listener:
-    """`bind` takes the port, `serve` accepts; `close` ends every connection."""
+    """`bind` takes the port, `serve` accepts, once each; `close` ends every connection."""
 
     def __init__(
         self,
         runtime: Runtime,
         name: str,
-        dispatch: Dispatch,
         limits: Limits,
         *,
         security_protocol: str = "PLAINTEXT",
@@ -97,7 +96,6 @@ class Listener:
         self.loop = runtime.loop
         self.name = name
         self.security_protocol = security_protocol
-        self.dispatch = dispatch
         self.limits = limits
         self.cold_reads = cold_reads if cold_reads is not None else ColdReads(runtime)
         self.memory = memory if memory is not None else WaitingMemory(-1)
@@ -105,6 +103,7 @@ class Listener:
         self.receive_view = memoryview(bytearray(RECEIVE_BYTES))
         self.connections: set[Connection] = set()
         self.port = 0
+        self._dispatch: Dispatch | None = None
         self._socket: ListeningSocket | None = None
         self._tidy_timer: asyncio.TimerHandle | None = None
 
@@ -119,8 +118,21 @@ class Listener:
             ) from error
         self.port = self._socket.port
 
-    async def serve(self) -> None:
-        """Accept connections, those that have waited since `bind` too."""
+    @property
+    def dispatch(self) -> Dispatch:
+        """What answers the requests of every connection."""
+        assert self._dispatch is not None, f"listener {self.name} does not serve yet"
+        return self._dispatch
+
+    def answer_with(self, dispatch: Dispatch) -> None:
+        """Every request goes to `dispatch`. Once."""
+        if self._dispatch is not None:
+            raise RuntimeError(f"listener {self.name} has its dispatcher already")
+        self._dispatch = dispatch
+
+    async def serve(self, dispatch: Dispatch) -> None:
+        """Accept connections, those that have waited since `bind` too; `dispatch` gets their requests."""
+        self.answer_with(dispatch)
         assert self._socket is not None
         await self._socket.serve()
         self._schedule_tidy()

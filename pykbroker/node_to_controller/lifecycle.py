@@ -1,7 +1,7 @@
 """How a node becomes and stays a member of the cluster: registration, heartbeats, controlled shutdown.
 
 The broker's half of controller/brokers.py; the two exchange only protocol messages over a Channel. Responsible for the
-states of BrokerState and when to say what; not responsible for recovery itself: the composition root calls
+states of BrokerState and when to say what; not responsible for recovery itself: the broker half calls
 `ready_to_unfence` when the logs are open; the listeners serve after that.
 
 No fixed waits: whatever may change the controller's answer (a leader of the quorum, our registration in the metadata,
@@ -112,7 +112,7 @@ class BrokerLifecycle:
         self._timer: asyncio.TimerHandle | None = None
         self._registration_timer: asyncio.TimerHandle | None = None
 
-    # From the composition root.
+    # From the broker half.
 
     def start(self, endpoints: Iterable[Endpoint]) -> None:
         """Begin to register with these advertised listeners (ports as bound)."""

@@ -67,14 +67,22 @@ class QuorumConfig:
 class QuorumDriver:
     """One replica of the metadata quorum, running. All methods belong to the loop."""
 
-    def __init__(self, runtime: Runtime, config: QuorumConfig, peers: Peers | None = None) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: QuorumConfig,
+        peers: Peers | None = None,
+        *,
+        on_failure: Callable[[BaseException], None] = lambda error: None,
+        on_snapshot_due: Callable[[QuorumDriver], object] | None = None,
+    ) -> None:
+        """`on_failure` is called once when the disk fails; `on_snapshot_due` when it is time for a snapshot, and calls
+        `write_snapshot` now or later."""
         self.node_id = config.raft.node_id
         self.cluster_id = config.raft.cluster_id
         self.failed: BaseException | None = None
-        # Called once when the disk fails.
-        self.on_failure: Callable[[BaseException], None] | None = None
-        # Called when it is time for a snapshot: it calls `write_snapshot` now or later.
-        self.on_snapshot_due: Callable[[QuorumDriver], object] | None = None
+        self._on_failure = on_failure
+        self._on_snapshot_due = on_snapshot_due
         self._runtime = runtime
         self._config = config
         self._peers: Peers = peers if peers is not None else NoPeers(runtime)
@@ -533,8 +541,7 @@ class QuorumDriver:
         if self._node is not None:
             self._listeners.leader_changed(LeaderChange(None, self._node.epoch))
             self._runtime.loop.call_soon(self._listeners.tell)
-        if self.on_failure is not None:
-            self.on_failure(error)
+        self._on_failure(error)
 
     def _task(self, future: asyncio.Future[Any], done: Callable[[asyncio.Future[Any]], None]) -> None:
         self._tasks.add(future)
@@ -575,12 +582,12 @@ class QuorumDriver:
             self._ask_for_snapshot()
 
     def _ask_for_snapshot(self) -> None:
-        if self.on_snapshot_due is None or self._snapshotting or self.failed is not None or self._stopped:
+        if self._on_snapshot_due is None or self._snapshotting or self.failed is not None or self._stopped:
             return
         # Counted anew whether or not the answer is a snapshot: a state machine inside a transaction may pass.
         self._listeners.bytes_since_snapshot = 0
         try:
-            self.on_snapshot_due(self)
+            self._on_snapshot_due(self)
         except Exception:
             logger.exception("No snapshot could be taken")
 

@@ -21,10 +21,10 @@ from pykbroker.runtime.cold_reads import ColdReads
 from pykbroker.storage.directories import Directories
 from pykbroker.storage.flusher import Flusher
 from pykbroker.storage.log_metrics import log_gauges
-from pykbroker.storage.moves import Moves
+from pykbroker.storage.moves import DirectoryAssignments, Moves, NoAssignments
 from pykbroker.storage.opening import Opener
 from pykbroker.storage.recovery import LogRecovery
-from pykbroker_log.log_config import LogConfig, StorageError
+from pykbroker_log.log_config import MAX_INT64, LogConfig, StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.partition_log import InconsistentTopicId, PartitionLog
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -53,14 +53,20 @@ class ReplicaTable:
         metrics: Metrics,
         on_directory_failure: Callable[[LogDir, StorageError], None],
         cold_reads: ColdReads | None = None,
+        *,
+        assignments: DirectoryAssignments | None = None,
+        move_throttle: Callable[[], int] = lambda: MAX_INT64,
     ) -> None:
+        """`assignments` is told of each log that was opened, and where; `move_throttle` says how many bytes a second
+        moves between directories may copy."""
+        self._assignments = assignments if assignments is not None else NoAssignments()
         self.runtime = runtime
         self.config = config
         self.node_id = node_id
         self.flusher = Flusher(runtime, metrics, self.directory_failed)
         self.directories = Directories(runtime, log_dirs, metrics, self.directory_failed)
         self.directories.cordoned = config.cordoned_log_dirs
-        self.moves = Moves(self, metrics)
+        self.moves = Moves(self, metrics, self._assignments, move_throttle)
         self.directories.copies = self.moves.copies
         #: where requests wait for what is not in memory
         self.cold_reads = cold_reads if cold_reads is not None else ColdReads(runtime)
@@ -71,8 +77,6 @@ class ReplicaTable:
         self.parked = 0
         self.max_parked = config.int("pykbroker.max.parked.requests")
         self._on_directory_failure = on_directory_failure
-        #: told of each log that was opened, and where
-        self.on_opened: Callable[[Partition, LogDir], None] = lambda partition, log_dir: None
         self._partitions: dict[str, dict[int, Partition]] = {}
         self._image = MetadataImage()
         self._topic_configs: dict[str, LogConfig] = {}
@@ -263,7 +267,7 @@ class ReplicaTable:
                 log.recovery,
                 log.log_end_offset,
             )
-        self.on_opened(partition, log_dir)
+        self._assignments.opened(partition, log_dir)
         return log
 
     def _remove(self, partition: Partition) -> None:

@@ -14,6 +14,7 @@ import asyncio
 import importlib
 import logging
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from pykbroker.api import TABLE, Api, On
@@ -33,6 +34,15 @@ logger = logging.getLogger(__name__)
 #: Milliseconds for which the client of a request has to wait, by its quotas; 0 for none.
 Throttle = Callable[[RequestContext], int]
 Forward = Callable[["Row", RequestContext, memoryview, Any], "asyncio.Future[Any]"]
+
+
+def _module_of(api: Api) -> ModuleType:
+    return importlib.import_module(f"pykbroker.api.{api.module}")
+
+
+def handlers_of(side: On) -> dict[int, Callable[[RequestContext, Any], Any]]:
+    """`handle` of every API on one kind of listener, by key."""
+    return {int(api.key): _module_of(api).handle for api in TABLE if api.on & side}
 
 
 class Row:
@@ -62,7 +72,7 @@ class Row:
         self.decode: Callable[[memoryview, int, int], tuple[Any, int]] = wire.request.decode
         # Imported now, before the node is ready, rather than with the first request of a client.
         _ = wire.response
-        module = importlib.import_module(f"pykbroker.api.{api.module}")
+        module = _module_of(api)
         self.handle: Callable[[RequestContext, Any], Any] = module.handle
         #: answers a frame without decoding it as a whole, now or later, or returns None: the hottest shapes of the
         #: hottest APIs

@@ -1,6 +1,6 @@
 """The parts of a node that handlers reach: one struct for the broker half, one for the controller half.
 
-Filled by the composition root (pykbroker/broker.py). The two halves share nothing but what `Services` names;
+Filled by the halves of a node (pykbroker/node/). The two halves share nothing but what `Services` names;
 what one wants of the other goes through `controller_channel` as protocol messages.
 """
 
@@ -71,4 +71,4 @@ class ControllerServices(Services):
 
     controller: ActiveController
     #: `handle` of every API on the controller listener, by key: what an Envelope may run
-    handlers: Mapping[int, Callable[[RequestContext, Any], Any]] = field(default_factory=dict)
+    handlers: Mapping[int, Callable[[RequestContext, Any], Any]]

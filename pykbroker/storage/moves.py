@@ -19,7 +19,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pykbroker.runtime.workers import WorkerDied
 from pykbroker.storage.directories import ReplicaDescription
@@ -107,16 +107,41 @@ class Move:
         return log.log_end_offset - (self.end_offset if self.end_offset is not None else log.log_start_offset)
 
 
-class Moves:
-    """`assign(partition, log_dir, told)` tells the controller, then calls `told`; `unassign` takes it back."""
+class DirectoryAssignments(Protocol):
+    """Tells the controller in which directory a replica lies."""
 
-    def __init__(self, replicas: ReplicaTable, metrics: Metrics) -> None:
+    def opened(self, partition: Partition, log_dir: LogDir) -> None:
+        """It lies there: after it was opened, or when a move there was given up."""
+
+    def assign(self, partition: Partition, log_dir: LogDir, told: Callable[[], None]) -> None:
+        """It will lie there; `told` is called when the controller knows."""
+
+
+class NoAssignments:
+    """There is no controller to tell: a table of replicas by itself."""
+
+    def opened(self, partition: Partition, log_dir: LogDir) -> None:
+        pass
+
+    def assign(self, partition: Partition, log_dir: LogDir, told: Callable[[], None]) -> None:
+        told()
+
+
+class Moves:
+    """Every move of this node's replicas."""
+
+    def __init__(
+        self,
+        replicas: ReplicaTable,
+        metrics: Metrics,
+        assignments: DirectoryAssignments,
+        throttle: Callable[[], int],
+    ) -> None:
+        """`throttle` says how many bytes a second all moves together may copy."""
         self._replicas = replicas
         self._runtime = replicas.runtime
-        self.assign: Callable[[Partition, LogDir, Callable[[], None]], None] = lambda partition, log_dir, told: told()
-        self.unassign: Callable[[Partition, LogDir], None] = lambda partition, log_dir: None
-        #: bytes a second for all moves together
-        self.throttle: Callable[[], int] = lambda: MAX_INT64
+        self._assignments = assignments
+        self._throttle = throttle
         self._moves: dict[Partition, Move] = {}
         self._waiting: deque[Move] = deque()
         self._busy: set[asyncio.Future[Copied]] = set()
@@ -231,7 +256,7 @@ class Moves:
             logger.error("Partition %s: ended, %s is offline", move, log_dir.path)
             self._end(move)
             if move.target is log_dir and move.assigned is not None:
-                self.unassign(move.partition, move.source)
+                self._assignments.opened(move.partition, move.source)
 
     async def close(self) -> None:
         """No more copying; returns when nobody writes to a copy. The next start goes on with them."""
@@ -252,7 +277,7 @@ class Moves:
         self._end(move)
         move.doomed = move.target.release_future(move.partition.topic, move.partition.index)
         if move.assigned is not None:
-            self.unassign(move.partition, move.source)
+            self._assignments.opened(move.partition, move.source)
         if not move.busy:
             self._delete(move)
 
@@ -267,7 +292,7 @@ class Moves:
 
     def reconfigure(self) -> None:
         """The configuration changed: another throttle also holds for what has been copied."""
-        rate = max(1, self.throttle())
+        rate = max(1, self._throttle())
         if rate != self._rate:
             now = self._runtime.loop.time()
             self._free_at = now + max(0.0, self._free_at - now) * self._rate / rate
@@ -336,7 +361,7 @@ class Moves:
             self._finish(move, log)
         elif move.assigned is None:
             move.assigned = False
-            self.assign(move.partition, move.target, lambda: self._told(move))
+            self._assignments.assign(move.partition, move.target, lambda: self._told(move))
 
     def _told(self, move: Move) -> None:
         move.assigned = True

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
-from pykbroker.broker import Node
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import development_profile, load
+from pykbroker.node.node import Node
 from pykbroker.runtime import OsRuntime
 
 

@@ -190,17 +190,17 @@ def watched_node(config: Mapping[str, str] | None = None) -> Iterator[WatchedNod
 def _serve() -> int:
     """The program."""
     sys.path[:0] = [str(root) for root in ROOTS]
-    from pykbroker import broker
     from pykbroker.cli.main import main
+    from pykbroker.node import node as running
 
     nodes: list[Any] = []
-    make = broker.Node.__init__
+    make = running.Node.__init__
 
     def remember(self: Any, *args: Any, **kwargs: Any) -> None:
         make(self, *args, **kwargs)
         nodes.append(self)
 
-    broker.Node.__init__ = remember  # type: ignore[method-assign]
+    running.Node.__init__ = remember  # type: ignore[method-assign]
 
     def listen() -> None:
         for _ in sys.stdin:
@@ -211,7 +211,7 @@ def _serve() -> int:
 
     def count(node: Any) -> dict[str, int]:
         services = node.services
-        connections = [one for listener in node._listeners for one in list(listener.connections)]
+        connections = [one for listener in node.shared.ports.bound for one in list(listener.connections)]
         return {
             "connections": len(connections),
             "receive_bytes": sum(0 if one._own_view is None else len(one._own_view) for one in connections),

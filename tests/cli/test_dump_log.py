@@ -80,6 +80,6 @@ def test_what_cannot_be_done_is_said(
 
 @pytest.mark.slow
 def test_a_node_does_not_load_it() -> None:
-    code = "import sys, pykbroker.cli.start, pykbroker.broker; print([m for m in sys.modules if 'dump' in m])"
+    code = "import sys, pykbroker.cli.start, pykbroker.node.node; print([m for m in sys.modules if 'dump' in m])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -88,7 +88,10 @@ class FakeLoop:
 
 
 def make_listener(dispatch: Dispatch, limits: Limits | None = None) -> Listener:
-    return Listener(cast(Runtime, FakeRuntime()), "PLAINTEXT", dispatch, limits or Limits())
+    """A listener without a socket: its test hands it connections."""
+    listener = Listener(cast(Runtime, FakeRuntime()), "PLAINTEXT", limits or Limits())
+    listener.answer_with(dispatch)
+    return listener
 
 
 def connect(listener: Listener, host: str = "127.0.0.1") -> tuple[Connection, FakeTransport]:

@@ -41,7 +41,7 @@ class World:
         self.file.pwritev([self.contents], 0)
         self.file.fsync()
         self.runtime = OsRuntime(loop, self.disk)
-        self.listener = Listener(self.runtime, "PLAINTEXT", self.answer, limits or Limits())
+        self.listener = Listener(self.runtime, "PLAINTEXT", limits or Limits())
         self.expected = bytearray()
         self.asked = 0
         self._asked_again = asyncio.Event()
@@ -59,7 +59,7 @@ class World:
 
     async def client(self) -> socket.socket:
         await self.listener.bind("127.0.0.1", 0, 10)
-        await self.listener.serve()
+        await self.listener.serve(self.answer)
         sock = socket.socket()
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)
         sock.setblocking(False)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-from pykbroker.broker import Node
+from pykbroker.node.node import Node
 from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.errors import ErrorCode

@@ -413,9 +413,8 @@ def denied() -> Iterator[dict[str, Any]]:
         await sim.create("t", partitions=1)
         topic_id = await sim.topic_id("t")
         node = sim.node
-        assert node._controller_dispatcher is not None
         node.services.authorizer = DenyAll()
-        node._controller_dispatcher.services.authorizer = DenyAllButNodes()
+        node.controller.services.authorizer = DenyAllButNodes()
         controller = BrokerConnection(sim._runtime, "localhost", 9093, "test")
         sides = {int(row.key): row.on for row in TABLE}
         found: dict[str, Any] = {}
@@ -434,7 +433,7 @@ def denied() -> Iterator[dict[str, Any]]:
         return found
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("pykbroker.broker.LocalPeer", NodeItself)
+        patched.setattr("pykbroker.node.controller_half.LocalPeer", NodeItself)
         found = sim.run(play)
     yield found
     sim.close()

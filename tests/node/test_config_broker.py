@@ -10,10 +10,10 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-from pykbroker.broker import StartError
 from pykbroker.config.load import development_profile, load
 from pykbroker.net.client import BrokerConnection
 from pykbroker.net.settings import setup_timeout
+from pykbroker.node.shared import StartError
 from pykbroker.runtime import Runtime
 from pykbroker_log.memory_disk import Survive
 from pykbroker_log.partition_log import PartitionLog

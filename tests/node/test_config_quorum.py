@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from pykbroker.broker import StartError
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import development_profile, load
+from pykbroker.node.shared import StartError
 from pykbroker.quorum.channel import InMemoryChannel
 from pykbroker_raft.ready import Destination
 from pykbroker_wire.errors import ErrorCode
@@ -87,7 +87,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> Heard:
     ) -> list[tuple[float, Any]]:
         found: list[tuple[float, Any]] = []
         peers = type("Peers", (Scripted,), {"heard": found, "answer": staticmethod(answer)})
-        monkeypatch.setattr("pykbroker.broker.SocketPeers", peers)
+        monkeypatch.setattr("pykbroker.node.shared.SocketPeers", peers)
         sim = Sim({**config, "server.max.startup.time.ms": str(seconds * 1000)})
 
         async def started(sim: Sim) -> None:

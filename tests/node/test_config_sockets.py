@@ -24,7 +24,7 @@ from tests.simulation.cluster import Client
 def listener(broker: Broker, name: str = "PLAINTEXT") -> Listener:
     """White box, for what a client cannot see."""
     assert broker._node is not None
-    return next(found for found in broker._node._listeners if found.name == name)
+    return next(found for found in broker._node.shared.ports.bound if found.name == name)
 
 
 def until(condition: Callable[[], Any], seconds: float = 10) -> None:
@@ -207,7 +207,7 @@ def test_idle_connections_end() -> None:
         async def scenario(sim: Sim) -> int:
             await sim.topics()
             await asyncio.sleep(60)
-            return sum(len(found.connections) for found in sim.node._listeners)
+            return sum(len(found.connections) for found in sim.node.shared.ports.bound)
 
         found = sim.run(scenario)
         sim.close()

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pykbroker.broker import Node
 from pykbroker.config.load import development_profile, load
 from pykbroker.net.connection import Connection
+from pykbroker.node.node import Node
 from pykbroker.runtime import OsRuntime
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState

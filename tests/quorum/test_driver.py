@@ -114,10 +114,9 @@ def test_failed_fsync_ends_the_replica() -> None:
         disk = MemoryDisk()
         runtime = InlineRuntime(disk)
         format_one(disk, "meta")
-        quorum, listener = driver(runtime), Listener()
-        quorum.register(listener)
         failures: list[BaseException] = []
-        quorum.on_failure = failures.append
+        quorum, listener = driver(runtime, on_failure=failures.append), Listener()
+        quorum.register(listener)
         await quorum.start()
         await until(lambda: quorum.high_watermark == 3)
         disk.fail_next("fsync", path_contains=".log")
@@ -159,8 +158,6 @@ def test_snapshots_late_listeners_and_cleaning() -> None:
         format_one(runtime.disk, "meta")
         # Everything that a newer snapshot covers goes at once; segments of 300 bytes hold three batches.
         storage = StorageConfig(segment_bytes=300, max_retention_bytes=1)
-        quorum, early = driver(runtime, storage=storage, snapshot_bytes=400), Listener()
-        quorum.register(early)
         taken: list[int] = []
 
         def due(_: object) -> None:
@@ -168,7 +165,8 @@ def test_snapshots_late_listeners_and_cleaning() -> None:
             taken.append(offset)
             quorum.write_snapshot(offset, 1, list(early.values))
 
-        quorum.on_snapshot_due = due
+        quorum, early = driver(runtime, storage=storage, snapshot_bytes=400, on_snapshot_due=due), Listener()
+        quorum.register(early)
         await quorum.start()
         for index in range(40):
             quorum.append([b"v%d" % index])

@@ -15,6 +15,7 @@ from pykbroker.replica.partition import Partition
 from pykbroker.replica.table import ReplicaTable
 from pykbroker.runtime import Ended, Runtime, when_done
 from pykbroker.runtime.workers import Job, finish
+from pykbroker.storage.moves import DirectoryAssignments
 from pykbroker_log.disk import File
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir
@@ -74,7 +75,8 @@ class World:
     """
 
     def __init__(
-        self, directories: int = 1, *, disk: MemoryDisk | None = None, config: dict[str, str] | None = None
+        self, directories: int = 1, *, disk: MemoryDisk | None = None, config: dict[str, str] | None = None,
+        assignments: DirectoryAssignments | None = None,
     ) -> None:
         self.loop = Loop()
         self.disk = disk or MemoryDisk()
@@ -94,6 +96,7 @@ class World:
             self.log_dirs,
             self.metrics,
             lambda log_dir, error: self.failures.append((log_dir, error)),
+            assignments=assignments,
         )
         if disk is None:
             self.replicas.start()

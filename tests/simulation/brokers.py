@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pykbroker.broker import Node
 from pykbroker.config.load import development_profile, load
+from pykbroker.node.node import Node
 from pykbroker.replica.partition import Partition
 from pykbroker.storage.format import format_directories
 from pykbroker_log.memory_disk import MemoryDisk, Survive

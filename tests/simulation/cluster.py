@@ -11,9 +11,9 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from pykbroker.broker import Node
 from pykbroker.config.load import development_profile, load
 from pykbroker.net.client import BrokerConnection
+from pykbroker.node.node import Node
 from pykbroker.replica.partition import Partition
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_log.partition_log import PartitionLog

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from pykbroker.broker import StartError
+from pykbroker.node.shared import StartError
 from pykbroker_log.disk import read_file, remove_tree, write_atomic
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.metadata import MetadataRequest

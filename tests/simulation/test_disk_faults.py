@@ -183,8 +183,7 @@ def test_a_directory_that_fails_goes_alone(play: Play, operation: str) -> None:
 
 def test_a_directory_that_fails_before_the_controller_knows_what_is_in_it(play: Play) -> None:
     async def scenario(sim: Sim) -> None:
-        assignments = sim.node._assignments
-        assert assignments is not None
+        assignments = sim.node.broker.assignments
         send, asked = assignments._send, []
 
         def unheard(request: Any, timeout_ms: int) -> asyncio.Future[Any]:

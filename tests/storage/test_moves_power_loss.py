@@ -39,20 +39,21 @@ class Recording:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.world = World(directories=2)
+        self.world = World(directories=2, assignments=self)
         self.world.disk.fsync_dir(".")
         self.replicas = self.world.replicas
         self.sent: list[bytes] = []
         self.promised = 0
         self.assigned = 0
         self.moments: list[Moment] = []
-        self.replicas.moves.assign = self.assign
         self.replicas.moves.start()
         self.partition = self.world.create("t", 1, (1,), 0, **CONFIG)
         self.assigned = int(self.partition.log.path[1])
 
-    def assign(self, partition: Partition, log_dir: LogDir, told: object) -> None:
-        assert callable(told)
+    def opened(self, partition: Partition, log_dir: LogDir) -> None:
+        """A move back is found in the folders."""
+
+    def assign(self, partition: Partition, log_dir: LogDir, told: Callable[[], None]) -> None:
         self.note()
         self.assigned = int(log_dir.path[1])
         self.note()

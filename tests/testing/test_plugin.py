@@ -46,10 +46,10 @@ def test_nothing_is_imported_until_a_fixture_is_used(tmp_path: Path) -> None:
 
         def test_names_alone_need_no_broker(kafka_topics):
             assert kafka_topics("a") != kafka_topics("b")
-            assert "pykbroker.broker" not in sys.modules
+            assert "pykbroker.node.node" not in sys.modules
 
         def test_after(kafka_broker):
-            assert "pykbroker.broker" in sys.modules
+            assert "pykbroker.node.node" in sys.modules
         """,
     )
     assert done.returncode == 0, done.stdout

@@ -1,0 +1,190 @@
+"""The broker half of a node: replicas, coordinators, the lease from the controller, the listeners for clients.
+
+Made from the shared part and a channel to the controller. Responsible for wiring these parts, for the order in which
+they start, and for what a failed directory means to the broker; not responsible for what any of them does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from pykbroker.api import On
+from pykbroker.config.load import Config
+from pykbroker.coordinator.group.service import GroupService
+from pykbroker.coordinator.transaction.marker_writer import MarkerWriter
+from pykbroker.coordinator.transaction.service import TransactionService
+from pykbroker.coordinator.transaction.verifier import Verifier
+from pykbroker.metadata.features import not_served
+from pykbroker.metadata.loader import MetadataLoader
+from pykbroker.net.settings import setup_timeout
+from pykbroker.node.parts import StartedParts
+from pykbroker.node.shared import SharedServer
+from pykbroker.node_to_controller.assignments import Assignments
+from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
+from pykbroker.node_to_controller.producer_ids import ProducerIds
+from pykbroker.quorum.channel import BrokerChannels, Channel
+from pykbroker.replica.fetch_sessions import FetchSessions
+from pykbroker.replica.table import ReplicaTable
+from pykbroker.serving.dispatch import Dispatcher
+from pykbroker.serving.forwarding import forward
+from pykbroker.serving.services import BrokerServices
+from pykbroker.storage.cleaner import LogCleaner
+from pykbroker.storage.upkeep import Upkeep
+from pykbroker_log.log_config import StorageError
+from pykbroker_log.log_dirs import LogDir
+
+logger = logging.getLogger(__name__)
+
+_LONGEST_SHUTDOWN_SECONDS = 300.0
+
+
+class BrokerHalf:
+    """`start` once, when everything before it runs; `shut_down` asks to be let go before the parts are closed."""
+
+    def __init__(self, shared: SharedServer, channel: Channel, on_failure: Callable[[BaseException], None]) -> None:
+        """`on_failure`: the broker cannot go on, and the node with it."""
+        config, runtime, loader, live = shared.config, shared.runtime, shared.loader, shared.live
+        node_id = config.node_id
+        data_dirs = [log_dir for log_dir in shared.log_dirs if log_dir.path in config.log_dirs]
+        self._shared = shared
+        self._on_failure = on_failure
+        self.lifecycle = lifecycle = BrokerLifecycle(
+            runtime=runtime,
+            config=config,
+            channel=channel,
+            metadata=loader,
+            node_id=node_id,
+            cluster_id=shared.cluster_id,
+            incarnation_id=shared.incarnation_id,
+            directory_ids=[log_dir.directory_id for log_dir in data_dirs if not log_dir.offline],
+            previous_broker_epoch=_previous_broker_epoch(data_dirs),
+            fatal=lambda reason: on_failure(RuntimeError(reason)),
+        )
+        self.assignments = Assignments(runtime, node_id, lambda: lifecycle.broker_epoch, channel.send, loader)
+        replicas = ReplicaTable(
+            runtime,
+            live.current,
+            node_id,
+            data_dirs,
+            shared.metrics,
+            self._directory_failed,
+            shared.cold_reads,
+            assignments=self.assignments,
+            move_throttle=partial(live.throttle, "replica.alter.log.dirs.io.max.bytes.per.second"),
+        )
+        groups = GroupService(runtime, live, node_id, replicas, loader)
+        producer_ids = ProducerIds(runtime, node_id, lambda: lifecycle.broker_epoch, channel.send)
+        self._channels = BrokerChannels(
+            runtime,
+            partial(_address_of, loader, config.listeners.inter_broker_name),
+            f"broker-{node_id}",
+            setup_timeout(config),
+        )
+        markers = MarkerWriter(runtime, replicas, groups.coordinator, config.int("request.timeout.ms"))
+        transactions = TransactionService(
+            runtime, config, node_id, replicas, loader, producer_ids, markers.write, self._channels.send
+        )
+        self.services = BrokerServices(
+            config=config,
+            runtime=runtime,
+            node_id=node_id,
+            cluster_id=shared.cluster_id,
+            quorum=shared.quorum,
+            metadata=loader,
+            metrics=shared.metrics,
+            replicas=replicas,
+            groups=groups,
+            transactions=transactions,
+            verifier=Verifier(runtime, live.current, node_id, loader, transactions, self._channels.send),
+            markers=markers,
+            fetch_sessions=FetchSessions(
+                config.int("max.incremental.fetch.session.cache.slots"), runtime.random, shared.metrics
+            ),
+            producer_ids=producer_ids,
+            controller_channel=channel,
+            lifecycle=lifecycle,
+        )
+
+    async def start(self, parts: StartedParts) -> None:
+        """Register, follow the metadata, open the logs, become unfenced; when it returns, clients are served."""
+        shared, services, lifecycle = self._shared, self.services, self.lifecycle
+        replicas, live = services.replicas, shared.live
+        dispatcher = Dispatcher(services, On.BROKER, forward)
+        # These act as soon as the metadata says so, and everything below asks the lease for the broker's epoch.
+        parts.add("broker lifecycle", lifecycle.stop)
+        parts.add("producer ids", services.producer_ids.close)
+        parts.add("group coordinator", services.groups.close)
+        parts.add("channels to brokers", self._channels.close)
+        parts.add("transaction coordinator", services.transactions.close)
+        parts.add("directory assignments", self.assignments.close)
+        live.on_change(replicas.reconfigure)
+        self._cordon(live.current)
+        live.on_change(self._cordon)
+        shared.loader.add_publisher(replicas)
+        live.on_change(services.verifier.reconfigure)
+        shared.loader.add_publisher(services.groups)
+        shared.loader.add_publisher(services.transactions)
+        lifecycle.start(shared.ports.advertised(shared.config.listeners.advertised_broker))
+        await lifecycle.caught_up
+        for name, level in not_served(shared.loader.image).items():
+            logger.warning("Feature %s is finalised at %d, is not served here, and stays as it is", name, level)
+        # The image has everything up to this broker's registration. Logs are opened on first use, and the rest when
+        # clients are served; those that an unclean stop has left come back one by one.
+        parts.add("replicas", partial(_stop, replicas))
+        replicas.start()
+        parts.add("moves between directories", replicas.moves.close)
+        replicas.moves.start()
+        upkeep = Upkeep(shared.runtime, shared.config, replicas)
+        parts.add("upkeep", upkeep.stop)
+        upkeep.start()
+        cleaner = LogCleaner(shared.runtime, live.current, replicas, shared.metrics)
+        parts.add("log cleaner", cleaner.stop)
+        live.on_change(cleaner.reconfigure)
+        cleaner.start()
+        services.transactions.start()
+        await lifecycle.ready_to_unfence()
+        await shared.ports.serve(shared.config.listeners.broker, dispatcher, parts)
+        replicas.opener.serve()
+
+    async def shut_down(self) -> None:
+        """A controlled shutdown: the controller moves leaderships away and lets this broker go."""
+        # As long as Apache Kafka waits; a broker whose controllers are gone must end too.
+        granted = self.lifecycle.begin_controlled_shutdown(self._serve_no_more)
+        await asyncio.wait({granted}, timeout=_LONGEST_SHUTDOWN_SECONDS)
+
+    def _serve_no_more(self) -> None:
+        """A client that asked now would be told of a cluster without this node, and some clients take it for good that
+        there is none (librdkafka 2.16 then forgets the only address that it had)."""
+        self._shared.ports.close(self._shared.config.listeners.broker)
+
+    def _cordon(self, config: Config) -> None:
+        self.lifecycle.cordon(d.directory_id for d in self._shared.log_dirs if d.path in config.cordoned_log_dirs)
+
+    def _directory_failed(self, log_dir: LogDir, error: StorageError) -> None:
+        self.lifecycle.directory_failed(log_dir.directory_id)
+        shared = self._shared
+        if all(other.offline for other in shared.log_dirs) or log_dir.path == shared.config.metadata_log_dir:
+            self._on_failure(error)
+
+
+async def _stop(replicas: ReplicaTable) -> None:
+    # Its workers are gone when the directories are closed, several turns from here.
+    replicas.stop()
+    await replicas.recovery.ended()
+
+
+def _address_of(loader: MetadataLoader, listener_name: str, broker_id: int) -> tuple[str, int] | None:
+    """Where another broker listens for brokers."""
+    broker = loader.image.brokers.get(broker_id)
+    endpoint = None if broker is None else broker.endpoints.get(listener_name)
+    return None if endpoint is None else (endpoint.host, endpoint.port)
+
+
+def _previous_broker_epoch(log_dirs: list[LogDir]) -> int:
+    """The epoch of the last run if every directory was stopped cleanly, else -1: a directory that cannot be reached
+    may have lost something."""
+    epochs = {-1 if log_dir.offline else log_dir.previous_broker_epoch for log_dir in log_dirs}
+    return epochs.pop() if len(epochs) == 1 else -1

@@ -1,0 +1,82 @@
+"""The controller half of a node: the active controller's candidate and the listeners on which it is asked.
+
+Made from the shared part. Responsible for wiring these parts and for the order in which they start; not responsible
+for what a controller decides (controller/).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pykbroker.api import On
+from pykbroker.controller.active import ActiveController
+from pykbroker.node.parts import StartedParts
+from pykbroker.node.shared import SharedServer
+from pykbroker.node_to_controller.lifecycle import ControllerRegistration
+from pykbroker.quorum.channel import Channel
+from pykbroker.security.session import ANONYMOUS
+from pykbroker.serving.dispatch import Dispatcher, handlers_of
+from pykbroker.serving.local import LocalPeer
+from pykbroker.serving.services import ControllerServices
+from pykbroker.storage.format import bootstrap_records
+
+
+class ControllerHalf:
+    """`start`, then `serve`, then `register`, once each."""
+
+    def __init__(self, shared: SharedServer) -> None:
+        config = shared.config
+        self._shared = shared
+        self._controller = ActiveController(
+            runtime=shared.runtime,
+            quorum=shared.quorum,
+            config=config,
+            node_id=config.node_id,
+            cluster_id=shared.cluster_id,
+            bootstrap=bootstrap_records(shared.runtime.disk, config),
+            own_incarnation=shared.incarnation_id if config.is_broker else None,
+        )
+        self.services = ControllerServices(
+            config=config,
+            runtime=shared.runtime,
+            node_id=config.node_id,
+            cluster_id=shared.cluster_id,
+            quorum=shared.quorum,
+            metadata=shared.loader,
+            metrics=shared.metrics,
+            controller=self._controller,
+            handlers=handlers_of(On.CONTROLLER),
+        )
+        self._dispatcher = Dispatcher(self.services, On.CONTROLLER)
+        name = config.listeners.controller_names[0]
+        self._own_peer = LocalPeer(ANONYMOUS, name, config.listeners.protocols[name])
+
+    def start(self, parts: StartedParts) -> None:
+        """Hear of the quorum's leaders and records."""
+        parts.add("controller", self._controller.stop)
+        self._shared.quorum.register(self._controller)
+
+    async def serve(self, parts: StartedParts) -> None:
+        """Let brokers, controllers and clients in.
+
+        The listeners close after the broker half and before the controller: what this node's broker still asks, and
+        the brokers that this controller lets go meanwhile, find it.
+        """
+        await self._shared.ports.serve(self._shared.config.listeners.controller, self._dispatcher, parts)
+
+    def call(self, request: Any) -> Any:
+        """Handle a request of the broker half in the same process: a response, or a future of one."""
+        return self._dispatcher.call(self._own_peer, request)
+
+    def register(self, channel: Channel, parts: StartedParts) -> None:
+        """Tell the active controller, wherever it is, of this one."""
+        shared = self._shared
+        registration = ControllerRegistration(
+            runtime=shared.runtime,
+            channel=channel,
+            metadata=shared.loader,
+            node_id=shared.config.node_id,
+            incarnation_id=shared.incarnation_id,
+        )
+        parts.add("controller registration", registration.stop)
+        registration.start(shared.ports.advertised(shared.config.listeners.advertised_controller))

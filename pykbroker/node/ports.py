@@ -1,0 +1,105 @@
+"""The listening sockets of a node: bound before anything is advertised, served when their half is ready.
+
+Responsible for the bounds that the listeners of one half share, for the ports that were bound, and for what is
+advertised. Not responsible for what is answered (serving/).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from pykbroker.config.listeners import SECURITY_PROTOCOLS, EndPoint
+from pykbroker.config.live import LiveConfig
+from pykbroker.config.load import Config
+from pykbroker.metadata.image import Endpoint
+from pykbroker.net.admission import Admission
+from pykbroker.net.connection import Dispatch
+from pykbroker.net.listener import Listener, WaitingMemory
+from pykbroker.net.settings import admission_limits, limits_of
+from pykbroker.node.parts import StartedParts
+from pykbroker.runtime import Runtime
+from pykbroker.runtime.cold_reads import ColdReads
+
+
+class Ports:
+    """The listeners of both halves."""
+
+    def __init__(self, runtime: Runtime, live: LiveConfig, cold_reads: ColdReads) -> None:
+        self._runtime = runtime
+        self._live = live
+        self._cold_reads = cold_reads
+        self._listeners: list[Listener] = []
+
+    async def bind(self, parts: StartedParts) -> None:
+        """Take every port. Raises OSError."""
+        config = self._live.static
+        limits = limits_of(config)
+        # The halves are two servers, as in Apache Kafka: clients cannot take the controller's places.
+        for points in (config.listeners.broker, config.listeners.controller):
+            admission = Admission(self._runtime.loop, admission_limits(config, points))
+            self._live.on_change(partial(_change_bounds, admission, points))
+            memory = WaitingMemory(config.int("queued.max.request.bytes"))
+            for point in points:
+                listener = Listener(
+                    self._runtime,
+                    point.listener_name,
+                    limits,
+                    security_protocol=point.security_protocol,
+                    admission=admission,
+                    memory=memory,
+                    cold_reads=self._cold_reads,
+                )
+                parts.add(f"listener {listener.name}", listener.close)
+                await listener.bind(point.host, point.port, config.int("socket.listen.backlog.size"))
+                self._listeners.append(listener)
+
+    async def serve(self, points: tuple[EndPoint, ...], dispatch: Dispatch, parts: StartedParts) -> None:
+        """Let clients in at `points`. On the stack a second time: a half that stops takes no more requests."""
+        for listener in self._of(points):
+            parts.add(f"listener {listener.name}", listener.close)
+            await listener.serve(dispatch)
+
+    def close(self, points: tuple[EndPoint, ...]) -> None:
+        for listener in self._of(points):
+            listener.close()
+
+    def _of(self, points: tuple[EndPoint, ...]) -> list[Listener]:
+        names = {point.listener_name for point in points}
+        return [listener for listener in self._listeners if listener.name in names]
+
+    @property
+    def bound(self) -> tuple[Listener, ...]:
+        """Every listener that has its port, the broker half's first."""
+        return tuple(self._listeners)
+
+    def port_of(self, point: EndPoint) -> int:
+        """The port that was bound, where the configuration says 0."""
+        if point.port:
+            return point.port
+        return next((listener.port for listener in self._listeners if listener.name == point.listener_name), 0)
+
+    def advertised(self, points: tuple[EndPoint, ...]) -> list[Endpoint]:
+        """What the controller is told."""
+        return [
+            Endpoint(
+                point.listener_name,
+                point.host or "localhost",
+                self.port_of(point),
+                SECURITY_PROTOCOLS.index(point.security_protocol),
+            )
+            for point in points
+        ]
+
+    def bootstrap_servers(self) -> str:
+        """`host:port` of the first client listener, or of all controller listeners where there is none."""
+        listeners = self._live.static.listeners
+        hosts = {point.listener_name: point.host for point in listeners.broker}
+        for listener in self._listeners:
+            if listener.name in hosts:
+                host = hosts[listener.name] or "localhost"
+                return f"[{host}]:{listener.port}" if ":" in host else f"{host}:{listener.port}"
+        return ",".join(f"{point.host}:{self.port_of(point)}" for point in listeners.controller)
+
+
+def _change_bounds(admission: Admission, points: tuple[EndPoint, ...], config: Config) -> None:
+    admission.change(admission_limits(config, points))

@@ -1,0 +1,63 @@
+"""From the configuration, the formatted directories and the bound ports to what a replica of the quorum is given."""
+
+from __future__ import annotations
+
+from pykbroker.config.load import Config
+from pykbroker.node.ports import Ports
+from pykbroker.quorum.driver import QuorumConfig
+from pykbroker.storage.format import Formatted
+from pykbroker_raft.node import RaftConfig
+from pykbroker_raft.storage import StorageConfig
+from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
+
+
+def quorum_config(config: Config, formatted: Formatted, ports: Ports) -> QuorumConfig:
+    """What the driver of this node needs."""
+    return QuorumConfig(
+        _raft_config(config, formatted, ports),
+        config.metadata_log_dir,
+        StorageConfig(
+            segment_bytes=config.optional_int("internal.metadata.log.segment.bytes")
+            or config.int("metadata.log.segment.bytes"),
+            segment_ms=config.int("metadata.log.segment.ms"),
+            max_retention_bytes=config.int("metadata.max.retention.bytes"),
+            max_retention_ms=config.int("metadata.max.retention.ms"),
+        ),
+        snapshot_bytes=config.int("metadata.log.max.record.bytes.between.snapshots"),
+        snapshot_interval_ms=config.int("metadata.log.max.snapshot.interval.ms"),
+    )
+
+
+def _raft_config(config: Config, formatted: Formatted, ports: Ports) -> RaftConfig:
+    listeners = config.listeners
+    name = listeners.controller_names[0]
+    static = VoterSet.of(
+        VoterNode(ReplicaKey(node_id), (Endpoint(name, host, port),)) for node_id, (host, port) in config.voters.items()
+    )
+    bootstrap = (
+        []
+        if static.voters or (config.is_controller and config.is_broker)
+        else config.list("controller.quorum.bootstrap.servers")
+    )
+    return RaftConfig(
+        node_id=config.node_id,
+        directory_id=formatted.directory_ids[config.metadata_log_dir],
+        cluster_id=formatted.cluster_id,
+        listener=name,
+        endpoints=tuple(
+            Endpoint(point.listener_name, point.host, ports.port_of(point)) for point in listeners.advertised_controller
+        ),
+        bootstrap=tuple(_host_and_port(address) for address in bootstrap),
+        static_voters=static,
+        is_controller=config.is_controller,
+        election_timeout_ms=config.int("controller.quorum.election.timeout.ms"),
+        election_backoff_max_ms=config.int("controller.quorum.election.backoff.max.ms"),
+        fetch_timeout_ms=config.int("controller.quorum.fetch.timeout.ms"),
+        request_timeout_ms=config.int("controller.quorum.request.timeout.ms"),
+        retry_backoff_ms=config.int("controller.quorum.retry.backoff.ms"),
+    )
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,155 @@
+"""What both halves of a node stand on (Apache Kafka's SharedServer).
+
+Responsible for the log directories (formatted, locked, opened, closed), the bound ports, this node's replica of the
+quorum, the metadata that it loads, the configuration in effect and the metrics. Knows neither half.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pykbroker.config.live import LiveConfig
+from pykbroker.config.load import Config
+from pykbroker.metadata.live_config import LiveConfigPublisher
+from pykbroker.metadata.loader import MetadataLoader
+from pykbroker.metrics.registry import Metrics
+from pykbroker.net.settings import setup_timeout
+from pykbroker.node.parts import StartedParts
+from pykbroker.node.ports import Ports
+from pykbroker.node.quorum_settings import quorum_config
+from pykbroker.quorum.channel import SocketPeers
+from pykbroker.quorum.driver import QuorumDriver
+from pykbroker.runtime import Runtime
+from pykbroker.runtime.cold_reads import ColdReads
+from pykbroker.storage.directories import close
+from pykbroker.storage.format import (
+    Formatted,
+    StorageFormatError,
+    directories_of,
+    format_directories,
+    is_unused,
+    random_uuid,
+    read_format,
+)
+from pykbroker_log.checkpoints import encode_uuid
+from pykbroker_log.log_config import StorageError
+from pykbroker_log.log_dirs import LogDir
+from pykbroker_raft.storage import UNUSABLE
+
+logger = logging.getLogger(__name__)
+
+StartError = StorageFormatError
+
+
+class Ending(NamedTuple):
+    """What the directories keep of a stop: whether it was in order, and the broker's epoch (-1 for none)."""
+
+    clean: bool
+    broker_epoch: int
+
+
+class SharedServer:
+    """`start` once; it puts on the stack what has to be closed."""
+
+    def __init__(
+        self,
+        config: Config,
+        runtime: Runtime,
+        *,
+        may_format: bool,
+        on_failure: Callable[[BaseException], None],
+        ending: Callable[[], Ending],
+    ) -> None:
+        """`on_failure`: the metadata log is lost, and the node with it. `ending` is asked when the directories are
+        closed."""
+        self.config = config
+        self.runtime = runtime
+        self.live = LiveConfig(config)
+        self.cold_reads = ColdReads(runtime, config.int("pykbroker.max.cold.reads"))
+        self.metrics = Metrics()
+        self.loader = MetadataLoader()
+        #: of this run of the node, for its registrations
+        self.incarnation_id = random_uuid(runtime.random)
+        self.ports = Ports(runtime, self.live, self.cold_reads)
+        self.log_dirs: list[LogDir] = []
+        self._may_format = may_format
+        self._on_failure = on_failure
+        self._ending = ending
+        self._formatted: Formatted | None = None
+        self._quorum: QuorumDriver | None = None
+
+    @property
+    def quorum(self) -> QuorumDriver:
+        assert self._quorum is not None, "the shared part is not started"
+        return self._quorum
+
+    @property
+    def cluster_id(self) -> str:
+        assert self._formatted is not None, "the shared part is not started"
+        return self._formatted.cluster_id
+
+    async def start(self, parts: StartedParts) -> None:
+        """Directories locked, ports bound, the replica of the quorum running. Raises StartError or OSError."""
+        config = self.config
+        parts.add("log directories", self._close_directories)
+        formatted = self._formatted = self._open_directories()
+        await self.ports.bind(parts)
+        peers = SocketPeers(self.runtime, f"raft-client-{config.node_id}", setup_timeout(config))
+        quorum = self._quorum = QuorumDriver(
+            self.runtime,
+            quorum_config(config, formatted, self.ports),
+            peers,
+            on_failure=self._on_failure,
+            on_snapshot_due=self.loader.write_snapshot,
+        )
+        parts.add("quorum", quorum.stop)
+        try:
+            await quorum.start()
+        except UNUSABLE as error:
+            raise StartError(f"The metadata log in {config.metadata_log_dir} cannot be used: {error}") from error
+
+    def load(self) -> None:
+        """Follow the quorum: from now on publishers are told what the metadata says."""
+        self.loader.add_publisher(LiveConfigPublisher(self.live, self.config.node_id))
+        self.quorum.register(self.loader)
+
+    # -- directories --------------------------------------------------------------------------------------------------
+
+    def _open_directories(self) -> Formatted:
+        disk, config = self.runtime.disk, self.config
+        paths = directories_of(config)
+        if self._may_format and all(is_unused(disk, path) for path in paths):
+            cluster_id = encode_uuid(random_uuid(self.runtime.random))
+            format_directories(disk, config, cluster_id, self.runtime.random, now_ms=self.runtime.now_ms())
+            logger.info("Formatted %s for the new cluster %s", ", ".join(paths), cluster_id)
+        formatted = read_format(disk, config, self.runtime.random, now_ms=self.runtime.now_ms())
+        for path in paths:
+            self.log_dirs.append(self._open_directory(path, formatted))
+        return formatted
+
+    def _open_directory(self, path: str, formatted: Formatted) -> LogDir:
+        """One that fails is done without, as in Apache Kafka, unless it is the metadata log's or in use elsewhere."""
+        disk = self.runtime.disk
+        reason = formatted.broken.get(path)
+        if reason is None:
+            try:
+                return LogDir.open(disk, path, formatted.directory_ids[path], self.runtime.now_ms())
+            except BlockingIOError as error:
+                raise StartError(f"log directory {path} cannot be used: {error}") from error
+            except (StorageError, OSError) as error:
+                if path == self.config.metadata_log_dir:
+                    raise StartError(f"log directory {path} cannot be used: {error}") from error
+                reason = str(error)
+        logger.error("Log directory %s: offline from the start: %s", path, reason)
+        return LogDir.out_of_order(disk, path)
+
+    async def _close_directories(self) -> None:
+        ending = self._ending()
+        jobs = self.live.current.int("num.recovery.threads.per.data.dir")
+        for log_dir in self.log_dirs:
+            try:
+                await close(self.runtime, log_dir, clean=ending.clean, broker_epoch=ending.broker_epoch, jobs=jobs)
+            except StorageError as error:
+                logger.error("Log directory %s: cannot be closed cleanly: %s", log_dir.path, error)
