@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from compat_tests.consumer_groups.oracle import Oracle
-from pykbroker.coordinator.group.assign import ASSIGNORS, Assignment, Subscriber
+from pykbroker.coordinator.group.consumer.assign import ASSIGNORS, Assignment, Subscriber
 from pykbroker_wire.primitives import uuid_to_str
 
 SEEDS = 150

@@ -10,7 +10,7 @@ import pytest
 
 from compat_tests import needs
 from compat_tests.consumer_groups.oracle import Oracle
-from pykbroker.coordinator.group.regex import compile_pattern
+from pykbroker.coordinator.group.consumer.regex import compile_pattern
 from pykbroker_wire.errors import KafkaError
 
 # ruff: noqa: SIM905

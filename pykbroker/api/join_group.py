@@ -6,7 +6,7 @@ Works: everything of the classic protocol, also in a group of the consumer proto
 from __future__ import annotations
 
 from pykbroker.api.group_helpers import groups, may
-from pykbroker.coordinator.group.rebalance import join_refused
+from pykbroker.coordinator.group.classic.joining import join_refused
 from pykbroker.coordinator.later import Later, then
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker.serving.context import RequestContext

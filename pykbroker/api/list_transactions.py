@@ -7,7 +7,7 @@ that the caller may describe are listed.
 from __future__ import annotations
 
 from pykbroker.api.transaction_helpers import may_describe, transactions
-from pykbroker.coordinator.group.regex import Pattern, compile_pattern
+from pykbroker.coordinator.group.consumer.regex import Pattern, compile_pattern
 from pykbroker.coordinator.later import Later, then
 from pykbroker.coordinator.transaction.records import Transaction
 from pykbroker.coordinator.transaction.states import BY_NAME

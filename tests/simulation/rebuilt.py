@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pykbroker.coordinator.group.consumer import ConsumerGroup
+from pykbroker.coordinator.group.classic.classic_group import ClassicGroup
+from pykbroker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from pykbroker.coordinator.group.offsets import Offsets
 from pykbroker.coordinator.group.shard import GroupShard
 from pykbroker.coordinator.runtime import CoordinatorRuntime
@@ -110,10 +111,12 @@ def _difference(left: object, right: object) -> str:
 
 def contents_of_groups(shard: GroupShard) -> dict[object, object]:
     """What is replicated of a shard of groups."""
-    found: dict[object, object] = {
-        ("group", name): freeze(group.stored) for name, group in shard.groups.items() if group.stored is not None
-    }
-    found.update({("consumers", name): contents_of_consumer_group(group) for name, group in shard.consumers.items()})
+    found: dict[object, object] = {}
+    for name, group in shard.groups.items():
+        if isinstance(group, ConsumerGroup):
+            found["consumers", name] = contents_of_consumer_group(group)
+        elif isinstance(group, ClassicGroup) and group.stored is not None:
+            found["group", name] = freeze(group.stored)
     found.update(contents_of_offsets(shard.offsets))
     return found
 

@@ -1,7 +1,7 @@
 """Classic groups become consumer groups and back, while their members stay (KIP-848, group.consumer.migration.policy).
 
 Responsible for when that is allowed and for the group of the other kind as a value with its records. Not responsible
-for requests (heartbeat.py, mixed.py), nor for replay (shard.py).
+for requests (consumer_heartbeat.py, mixed.py), nor for replay (shard.py).
 
 A classic group becomes a consumer group when a member of the new protocol joins; its members go on with JoinGroup,
 SyncGroup and Heartbeat (mixed.py), for their subscriptions and assignments are those of the embedded protocol. A
@@ -14,21 +14,23 @@ import logging
 import struct
 from collections.abc import Iterable, Sequence
 
-from pykbroker.coordinator.group.classic import CONSUMER, ClassicGroup, Member
-from pykbroker.coordinator.group.consumer import (
+from pykbroker.coordinator.group.classic.classic_group import CONSUMER, ClassicGroup, Member
+from pykbroker.coordinator.group.classic.classic_records import group_record, group_tombstone
+from pykbroker.coordinator.group.classic.rebalance import Rebalance
+from pykbroker.coordinator.group.consumer.consumer_group import (
     ClassicMetadata,
     ConsumerGroup,
     ConsumerMember,
     MemberState,
     Target,
 )
-from pykbroker.coordinator.group.consumer_records import group_tombstones, whole_group
-from pykbroker.coordinator.group.rebalance import Rebalance
-from pykbroker.coordinator.group.records import group_record, group_tombstone
+from pykbroker.coordinator.group.consumer.consumer_records import group_tombstones, whole_group
+from pykbroker.coordinator.group.contract import Group
 from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker.coordinator.group.topics import GroupTopics
 from pykbroker.coordinator.result import Record, Result
 from pykbroker_wire.errors import DecodeError, ErrorCode, KafkaError
+from pykbroker_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from pykbroker_wire.messages.consumer_protocol import (
     AssignmentTopicPartition,
     ConsumerProtocolAssignment,
@@ -76,7 +78,37 @@ def write_assignment(target: Iterable[tuple[bytes, Iterable[int]]], topics: Grou
 # -- upgrade ----------------------------------------------------------------------------------------------------------
 
 
-def upgrade(
+def consumer_group_for(
+    group: Group | None,
+    request: ConsumerGroupHeartbeatRequest,
+    topics: GroupTopics,
+    settings: GroupSettings,
+    result: Result,
+) -> ConsumerGroup:
+    """The consumer group that a ConsumerGroupHeartbeat is for: the one that is there, or the one that its member makes
+    when it joins, of a classic group or of nothing."""
+    if isinstance(group, ConsumerGroup):
+        return group
+    group_id = request.group_id
+    if request.member_epoch != 0:
+        if group is not None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+        which = "Group" if request.member_epoch < 0 else "Consumer group"
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{which} {group_id} not found.")
+    if group is None:
+        return ConsumerGroup(group_id)
+    if not isinstance(group, ClassicGroup):
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+    if group.is_empty:
+        logger.info("Group %s: the empty classic group becomes a consumer group", group_id)
+        result.records.append(group_tombstone(group_id))
+        return ConsumerGroup(group_id)
+    upgraded, records = _upgrade(group, topics, settings, result)
+    result.records += records
+    return upgraded
+
+
+def _upgrade(
     group: ClassicGroup, topics: GroupTopics, settings: GroupSettings, result: Result
 ) -> tuple[ConsumerGroup, list[Record]]:
     """The consumer group that this one can become. Soft state of the classic one is left alone: see `give_way`."""
@@ -152,6 +184,11 @@ def _from_classic(group: ClassicGroup, topics: GroupTopics) -> ConsumerGroup:
 
 
 # -- downgrade --------------------------------------------------------------------------------------------------------
+
+
+def gives_way_to_classic(group: Group) -> bool:
+    """Whether a classic group takes the id when its first member joins."""
+    return isinstance(group, ConsumerGroup) and group.is_empty
 
 
 def can_downgrade(

@@ -3,7 +3,7 @@
 Responsible for translating: a JoinGroup is a heartbeat that says everything (the embedded subscription has topics,
 rack and owned partitions), a generation is the member's epoch, an assignment is that of the coordinator in the embedded
 protocol. Nobody waits for others: each member is asked to rejoin (REBALANCE_IN_PROGRESS) when there is something for
-it, on its own. There is no leader. Not responsible for the steps themselves (heartbeat.py).
+it, on its own. There is no leader. Not responsible for the steps themselves (consumer_heartbeat.py).
 
 A member that was told to rejoin, or has joined and does not sync, is waited for as long as its rebalance timeout says.
 """
@@ -11,18 +11,19 @@ A member that was told to rejoin, or has joined and does not sync, is waited for
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
-from pykbroker.coordinator.group.consumer import CONSUMER, ClassicMetadata, ConsumerMember, MemberState
-from pykbroker.coordinator.group.heartbeat import (
+from pykbroker.coordinator.group.classic.joining import MEMBER_ID_REQUIRED_FROM, UNKNOWN_MEMBER, Client, join_refused
+from pykbroker.coordinator.group.consumer.consumer_group import CONSUMER, ClassicMetadata, ConsumerMember, MemberState
+from pykbroker.coordinator.group.consumer.consumer_heartbeat import (
     ConsumerClient,
-    ConsumerInput,
+    ConsumerStep,
     rejoin_timer,
     resync_timer,
     session_timer,
 )
+from pykbroker.coordinator.group.consumer.reconcile import Goal, Owned
 from pykbroker.coordinator.group.migration import can_downgrade, read_subscription, to_classic, write_assignment
-from pykbroker.coordinator.group.rebalance import MEMBER_ID_REQUIRED_FROM, UNKNOWN_MEMBER, Client, join_refused
-from pykbroker.coordinator.group.reconcile import Goal, Owned
 from pykbroker.coordinator.group.settings import Migration
 from pykbroker.coordinator.result import Token
 from pykbroker_wire.errors import DecodeError, ErrorCode, KafkaError
@@ -35,10 +36,25 @@ from pykbroker_wire.messages.sync_group import SyncGroupRequest, SyncGroupRespon
 logger = logging.getLogger(__name__)
 
 
-class ClassicInput(ConsumerInput):
-    """One request of the classic protocol to a consumer group."""
+class MixedStep(ConsumerStep):
+    """One input to a consumer group in which there may be members of the classic protocol."""
 
     __slots__ = ()
+
+    # -- groups without members of the new protocol -------------------------------------------------------------------
+
+    def gives_way_without(self, leaving: Sequence[ConsumerMember]) -> bool:
+        """If all those who stay speak the classic protocol they are a classic group from now on."""
+        group = self.group
+        if not can_downgrade(group, leaving, self.settings):
+            return False
+        try:
+            self.becomes = to_classic(group, self.topics, self.settings, self.now_ms, self.result, leaving=leaving)
+        except KafkaError as error:
+            # The leavers are out, whatever the others can become.
+            logger.warning("Group %s stays a consumer group: %s", group.group_id, error)
+            return False
+        return True
 
     # -- JoinGroup ----------------------------------------------------------------------------------------------------
 
@@ -80,7 +96,7 @@ class ClassicInput(ConsumerInput):
             if not rebalance:
                 target = group.target_of(updated.member_id, updated.instance_id)
                 updated = self.reconcile(updated, Goal(group.target_epoch, target, changed), owned)
-            self.became_classic = to_classic(
+            self.becomes = to_classic(
                 group, self.topics, self.settings, self.now_ms, self.result, joining=updated, rebalance=rebalance
             )
         else:

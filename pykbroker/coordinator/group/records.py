@@ -14,7 +14,7 @@ responsible for what they mean.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pykbroker.coordinator.result import Record
 from pykbroker_wire.errors import DecodeError
@@ -49,10 +49,6 @@ from pykbroker_wire.stored.group.legacy_offset_commit import LegacyOffsetCommitK
 from pykbroker_wire.stored.group.offset_commit import OffsetCommitKey, OffsetCommitValue
 from pykbroker_wire.stored_framing import encode_key, encode_value
 
-if TYPE_CHECKING:
-    from pykbroker.coordinator.group.classic import ClassicGroup
-
-GROUP_METADATA_VERSION: Final = 3
 OFFSET_COMMIT_VERSION: Final = 4
 #: the only version that can say when an offset expires
 OFFSET_COMMIT_WITH_EXPIRY_VERSION: Final = 1
@@ -73,21 +69,6 @@ _TYPES: Final[dict[int, tuple[type[TopLevel], type[TopLevel]]]] = {
         (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
     )
 }
-
-
-def group_record(group: ClassicGroup, assignments: dict[str, bytes]) -> Record:
-    """The group in its present generation."""
-    return Record(GroupMetadataKey(group=group.group_id), group.to_stored(assignments), GROUP_METADATA_VERSION)
-
-
-def empty_group_record(group: ClassicGroup) -> Record:
-    """A group before its first generation, whoever is joining it at this moment."""
-    value = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=group.state_timestamp_ms)
-    return Record(GroupMetadataKey(group=group.group_id), value, GROUP_METADATA_VERSION)
-
-
-def group_tombstone(group_id: str) -> Record:
-    return Record(GroupMetadataKey(group=group_id), None)
 
 
 def offset_record(

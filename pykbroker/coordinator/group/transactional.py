@@ -60,7 +60,7 @@ def commit(
     now_ms: int,
 ) -> Result:
     """`topics` are those of the request that exist and may be read."""
-    group = shard.find(request.group_id)
+    group = shard.groups.get(request.group_id)
     check = None
     if group is not None:
         check = group.check_offset_commit(

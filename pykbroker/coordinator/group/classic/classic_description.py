@@ -1,0 +1,42 @@
+"""A classic group as DescribeGroups shows it. Changes nothing."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pykbroker.coordinator.group.classic.classic_group import ClassicGroup, State
+from pykbroker.coordinator.group.contract import Group
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
+
+#: DescribeGroups says so from this version on; before, a missing group is described as Dead.
+_MISSING_GROUP_IS_ERROR_FROM: Final = 6
+
+
+def describe_classic(group_id: str, group: Group | None, api_version: int) -> DescribedGroup:
+    if not isinstance(group, ClassicGroup):
+        missing = DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
+        if api_version >= _MISSING_GROUP_IS_ERROR_FROM:
+            missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            missing.error_message = (
+                f"Group {group_id} not found." if group is None else f"Group {group_id} is not a classic group."
+            )
+        return missing
+    stable = group.state is State.STABLE
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol_name or "") if stable else "",
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(group.protocol_name) if stable else b"",
+                member_assignment=member.assignment,
+            )
+            for member in group.members.values()
+        ],
+    )

@@ -1,0 +1,37 @@
+"""What JoinGroup says of a client, and its refusal: what groups of every kind with classic members use.
+
+Responsible for the values alone. Not responsible for what a JoinGroup does (rebalance.py, mixed.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.join_group import JoinGroupResponse
+
+UNKNOWN_MEMBER = ""
+#: The first versions of JoinGroup in which a new dynamic member must come back with its id, and a leader can be told
+#: not to assign.
+MEMBER_ID_REQUIRED_FROM = 4
+SKIP_ASSIGNMENT_FROM = 9
+
+
+def _everything(_topic: str) -> bool:
+    return True
+
+
+class Client(NamedTuple):
+    """Who sent a request, as far as a group remembers it. `member_suffix` is a fresh uuid, should an id be needed."""
+
+    client_id: str
+    client_host: str
+    api_version: int
+    member_suffix: str
+    #: which topics it may know of: matters when the group has regular expressions (KIP-848)
+    may_describe: Callable[[str], bool] = _everything
+
+
+def join_refused(error: ErrorCode, member_id: str = UNKNOWN_MEMBER) -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=error, member_id=member_id, protocol_name=None)

@@ -1,0 +1,174 @@
+"""`uniform` for members with different subscriptions.
+
+1. Everybody keeps what they had of topics that they still subscribe to.
+2. What has no owner goes, topic by topic, to the subscriber with the fewest partitions. Topics with the most partitions
+   for each subscriber come first: they leave the least choice.
+3. Topic by topic again, the most loaded subscribers give to the least loaded ones, until a whole round moves nothing
+   (or ROUNDS are over: with overlapping subscriptions a move can make room for another, and each round about halves
+   what is uneven).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from pykbroker.coordinator.group.consumer.assign.subscriber import Assignment, Subscriber, still_there
+from pykbroker.coordinator.group.java import uuid_order
+
+ROUNDS: Final = 16
+
+_NOBODY: Final = -1
+
+
+def balance(members: Mapping[str, Subscriber], order: Sequence[str], counts: Mapping[bytes, int]) -> Assignment:
+    mixed = _Mixed(members, order, counts)
+    mixed.give_free_partitions()
+    mixed.even_out()
+    return mixed.target()
+
+
+class _Mixed:
+    """Members are numbers here, their places in `order`."""
+
+    def __init__(self, members: Mapping[str, Subscriber], order: Sequence[str], counts: Mapping[bytes, int]) -> None:
+        self._order = order
+        self._owners = {topic_id: [_NOBODY] * count for topic_id, count in counts.items()}
+        self._subscribers: dict[bytes, list[int]] = {topic_id: [] for topic_id in counts}
+        self._loads = [0] * len(order)
+        for place, member_id in enumerate(order):
+            member = members[member_id]
+            for topic_id in member.topic_ids:
+                if topic_id in counts:
+                    self._subscribers[topic_id].append(place)
+            for topic_id, partitions in member.assigned.items():
+                if topic_id in counts and topic_id in member.topic_ids:
+                    owners = self._owners[topic_id]
+                    kept = still_there(partitions, len(owners))
+                    for partition in kept:
+                        owners[partition] = place
+                    self._loads[place] += len(kept)
+        self._topics = sorted(counts, key=self._scarcity)
+
+    def _scarcity(self, topic_id: bytes) -> tuple[float, int, tuple[int, int]]:
+        subscribers = len(self._subscribers[topic_id])
+        return -(len(self._owners[topic_id]) / subscribers), subscribers, uuid_order(topic_id)
+
+    def give_free_partitions(self) -> None:
+        for topic_id in self._topics:
+            owners = self._owners[topic_id]
+            if _NOBODY not in owners:
+                continue
+            scale = _Scale(self._subscribers[topic_id], self._loads)
+            for partition, owner in enumerate(owners):
+                if owner == _NOBODY:
+                    self._give(owners, partition, scale.next_least_loaded())
+
+    def even_out(self) -> None:
+        topics = [topic_id for topic_id in self._topics if len(self._subscribers[topic_id]) > 1]
+        last_moved = -1
+        for _ in range(ROUNDS):
+            for place, topic_id in enumerate(topics):
+                if place == last_moved:
+                    return  # a whole round without a move since this one
+                if self._even_out_topic(topic_id) or last_moved == -1:
+                    last_moved = place
+
+    def _even_out_topic(self, topic_id: bytes) -> bool:
+        scale = _Scale(self._subscribers[topic_id], self._loads)
+        if scale.spread <= 1:
+            return False
+        owners = self._owners[topic_id]
+        held: dict[int, list[int]] = {}
+        for partition, owner in enumerate(owners):
+            held.setdefault(owner, []).append(partition)
+
+        moved = False
+        while not scale.balanced():
+            giver = scale.next_most_loaded()
+            while giver is not None and not held.get(giver):
+                scale.exclude_most_loaded()
+                giver = scale.next_most_loaded()
+            if giver is None:
+                break
+            partition = held[giver].pop()
+            taker = scale.next_least_loaded()
+            if scale.balanced():
+                break
+            self._give(owners, partition, taker)
+            moved = True
+        return moved
+
+    def _give(self, owners: list[int], partition: int, taker: int) -> None:
+        giver = owners[partition]
+        if giver != _NOBODY:
+            self._loads[giver] -= 1
+        owners[partition] = taker
+        self._loads[taker] += 1
+
+    def target(self) -> Assignment:
+        target: Assignment = {member_id: {} for member_id in self._order}
+        for topic_id, owners in self._owners.items():
+            for partition, owner in enumerate(owners):
+                target[self._order[owner]].setdefault(topic_id, set()).add(partition)
+        return target
+
+
+class _Scale:
+    """Subscribers of one topic by their load, with the least loaded at the left and the most loaded at the right.
+
+    Two ranges of equally loaded members are kept: the left one grows to the right as it is handed partitions, the right
+    one to the left as it gives them up. Within a range everybody has a turn before its level changes. `loads` is
+    the caller's list, and the caller changes it as the scale says.
+    """
+
+    def __init__(self, subscribers: Sequence[int], loads: list[int]) -> None:
+        self._loads = loads
+        self._members = sorted(subscribers, key=loads.__getitem__)  # stable: ties by place
+        least, most = loads[self._members[0]], loads[self._members[-1]]
+        self.spread = most - least
+        self._left_end = 0
+        self._left_level = least - 1
+        self._left_next = 0
+        self._right_start = self._right_end = len(self._members)
+        self._right_level = most + 1
+        self._right_next = len(self._members) - 1
+
+    def next_least_loaded(self) -> int:
+        if self._left_next >= self._left_end:
+            self._left_level += 1
+            while self._left_end < len(self._members) and self._load(self._left_end) == self._left_level:
+                self._left_end += 1
+            self._left_next = 0
+        member = self._members[self._left_next]
+        self._left_next += 1
+        return member
+
+    def next_most_loaded(self) -> int | None:
+        """None: nobody is left who could give."""
+        if self._right_next < self._right_start:
+            if self._right_end <= self._right_start and self._right_start > 0:
+                # Everybody in the range was excluded: go on at whatever level comes next.
+                self._right_level = self._load(self._right_start - 1)
+            else:
+                self._right_level -= 1
+            while self._right_start > 0 and self._load(self._right_start - 1) == self._right_level:
+                self._right_start -= 1
+            self._right_next = self._right_end - 1
+        if self._right_next < 0:
+            return None
+        member = self._members[self._right_next]
+        self._right_next -= 1
+        return member
+
+    def exclude_most_loaded(self) -> None:
+        """Whom next_most_loaded named last has nothing to give: out of the range, at its right end."""
+        place, last = self._right_next + 1, self._right_end - 1
+        self._members[place], self._members[last] = self._members[last], self._members[place]
+        self._right_end = last
+
+    def balanced(self) -> bool:
+        return self._right_level - self._left_level <= 1
+
+    def _load(self, place: int) -> int:
+        return self._loads[self._members[place]]

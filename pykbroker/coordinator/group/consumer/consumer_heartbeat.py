@@ -1,0 +1,583 @@
+"""ConsumerGroupHeartbeat (KIP-848): join, heartbeat, leave, and what happens to members when time passes.
+
+Responsible for the order of one input: which checks in which order, which records in which order, what is answered.
+Pure: requests and timers come in as values, `Result` goes out. Not responsible for members of the classic protocol
+(mixed.py), for turning groups into groups of the other kind (migration.py), nor for checks that need no group
+(service.py).
+
+A heartbeat takes these steps, each of which may write a record: the member as it now is; its regular expression; the
+group epoch, when subscriptions or topics changed; the target assignment, when the group epoch is ahead of it (and
+not more often than group.consumer.assignment.interval.ms); the member's next step towards its target.
+
+Everything is decided on the group as it is, and changed by replaying the records. Timers and `refresh_…` are soft:
+they run ahead of the log, and a refused append leaves them so that the next heartbeat decides the same again.
+
+Regular expressions are resolved after the answer, by a timer of no delay: topics are found at the next heartbeat.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pykbroker.coordinator.group.consumer.assign import ASSIGNORS
+from pykbroker.coordinator.group.consumer.consumer_group import (
+    LEAVE_STATIC_EPOCH,
+    NO_TARGET,
+    NOTHING,
+    Assigned,
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+    ResolvedRegex,
+    Target,
+    count_topics,
+)
+from pykbroker.coordinator.group.consumer.consumer_records import (
+    current_record,
+    epoch_record,
+    member_record,
+    partition_metadata_tombstone,
+    regex_record,
+    regex_tombstone,
+    removed_member,
+    target_record,
+)
+from pykbroker.coordinator.group.consumer.reconcile import Goal, Owned, next_step
+from pykbroker.coordinator.group.consumer.regex import compile_pattern, resolve_in_slices
+from pykbroker.coordinator.group.consumer.target import compute_target
+from pykbroker.coordinator.group.settings import GroupSettings
+from pykbroker.coordinator.group.topics import GroupTopics
+from pykbroker.coordinator.result import Result, TimerKey, Token
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    ResponseTopicPartitions,
+)
+
+if TYPE_CHECKING:
+    from pykbroker.coordinator.group.classic.classic_group import ClassicGroup
+
+logger = logging.getLogger(__name__)
+
+#: How long a group may go without looking at its topics when nobody says that they changed.
+_TOPICS_REFRESH_MS: Final = 2**31 - 1
+#: Regular expressions of a group are resolved at most this often.
+_REGEX_MIN_INTERVAL_MS: Final = 10_000
+_RETRY_MS: Final = 500
+
+
+AppendFailed = Callable[[ErrorCode, int], Result]
+
+
+class ConsumerClient(NamedTuple):
+    """Who sent a request. `new_member_id` is a fresh uuid, should an id be needed."""
+
+    client_id: str
+    client_host: str
+    new_member_id: str
+    #: whether it may know of a topic: a regular expression finds no others
+    may_describe: Callable[[str], bool]
+
+
+def session_timer(group_id: str, member_id: str) -> TimerKey:
+    return ("session", group_id, member_id)
+
+
+def rebalance_timer(group_id: str, member_id: str) -> TimerKey:
+    """A member has partitions to revoke."""
+    return ("rebalance", group_id, member_id)
+
+
+def rejoin_timer(group_id: str, member_id: str) -> TimerKey:
+    """A classic member was told to rejoin."""
+    return ("rejoin", group_id, member_id)
+
+
+def resync_timer(group_id: str, member_id: str) -> TimerKey:
+    """A classic member has joined and is to ask for its assignment."""
+    return ("resync", group_id, member_id)
+
+
+def regex_timer(group_id: str) -> TimerKey:
+    return ("regex", group_id)
+
+
+#: The work, in slices, and which topics may be seen.
+_Resolution = tuple[Generator[None, None, dict[str, frozenset[str]]], Callable[[str], bool]]
+
+
+class _RegexChange(NamedTuple):
+    changed: bool = False
+    #: what the new one stands for is known: it may count at once
+    resolved: bool = False
+
+
+class ConsumerStep:
+    """One input to one consumer group (a `Step`, with mixed.py). Holds what the input needs; lives as long as it."""
+
+    __slots__ = ("_resolution", "becomes", "group", "now_ms", "result", "settings", "topics")
+
+    def __init__(
+        self, group: ConsumerGroup, settings: GroupSettings, topics: GroupTopics, now_ms: int, result: Result
+    ) -> None:
+        self.group = group
+        self.settings = settings
+        self.topics = topics
+        self.now_ms = now_ms
+        self.result = result
+        #: the classic group that this one is once the records of this input are replayed (mixed.py)
+        self.becomes: ClassicGroup | None = None
+        #: regular expressions are to be resolved, once nothing of this input can be refused any more
+        self._resolution: _Resolution | None = None
+
+    # -- join and heartbeat -------------------------------------------------------------------------------------------
+
+    def heartbeat(self, request: ConsumerGroupHeartbeatRequest, client: ConsumerClient, token: Token) -> None:
+        """`member_epoch` 0 joins; others continue."""
+        group = self.group
+        group_id = group.group_id
+        joins = request.member_epoch == 0
+        member_id = request.member_id
+        self.check_room(member_id)
+        member_id = member_id or client.new_member_id
+        owned: Owned = None
+        if request.topic_partitions is not None:
+            owned = [(topic.topic_id, topic.partitions) for topic in request.topic_partitions]
+        if request.instance_id is None:
+            member = self._dynamic_member(member_id, request.member_epoch, owned, joins=joins)
+        else:
+            member = self.static_member(
+                member_id, request.instance_id, joins=joins, classic=False, epoch=request.member_epoch, owned=owned
+            )
+        updated = _updated(member, request, client)
+        changed = self.write_member(member, updated)
+        regex = self.update_regex(member, updated, client)
+        epoch = group.epoch
+        if changed or regex.resolved or group.topics_are_stale(self.now_ms):
+            epoch = self.refresh_epoch(member, updated, bump=changed or regex.resolved)
+        target_epoch, target = self.update_target(epoch, member, updated)
+        updated = self.reconcile(updated, Goal(target_epoch, target, changed or regex.changed), owned)
+        config = self.settings.consumer_config(group_id)
+        self.result.set_timer(session_timer(group_id, updated.member_id), config.session_timeout_ms)
+        self.start_resolving()
+        response = ConsumerGroupHeartbeatResponse(
+            member_id=updated.member_id,
+            member_epoch=updated.epoch,
+            heartbeat_interval_ms=config.heartbeat_interval_ms,
+        )
+        is_full = (
+            request.rebalance_timeout_ms != -1
+            and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
+            and owned is not None
+        )
+        if joins or is_full or member.assigned != updated.assigned:
+            response.assignment = _assignment(updated.assigned)
+        self.result.reply(token, response)
+
+    def check_room(self, member_id: str) -> None:
+        group = self.group
+        limit = self.settings.consumer_max_size
+        if len(group.members) >= limit and member_id not in group.members:
+            raise KafkaError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The consumer group has reached its maximum capacity of {limit} members.",
+            )
+
+    def _dynamic_member(self, member_id: str, epoch: int, owned: Owned, *, joins: bool) -> ConsumerMember:
+        group = self.group
+        if joins and member_id not in group.members:
+            logger.info("Group %s: member %s joins", group.group_id, member_id)
+            return ConsumerMember(member_id)
+        member = group.member(member_id)
+        _check_epoch(member, epoch, owned)
+        return member
+
+    def static_member(
+        self, member_id: str, instance_id: str, *, joins: bool, classic: bool, epoch: int, owned: Owned
+    ) -> ConsumerMember:
+        group = self.group
+        existing = group.static_member(instance_id)
+        if not joins:
+            existing = self.check_static(existing, member_id, instance_id)
+            if not classic:
+                _check_epoch(existing, epoch, owned)
+            return existing
+        if existing is None:
+            logger.info("Group %s: member %s of instance %s joins", group.group_id, member_id, instance_id)
+            return group.members.get(member_id) or ConsumerMember(member_id)
+        if not classic and existing.classic is None and existing.epoch != LEAVE_STATIC_EPOCH:
+            raise KafkaError(
+                ErrorCode.UNRELEASED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} cannot join the group because the "
+                f"instance id is owned by {existing.member_id} member.",
+            )
+        logger.info(
+            "Group %s: instance %s returns, %s replaces %s",
+            group.group_id,
+            instance_id,
+            member_id,
+            existing.member_id,
+        )
+        member = existing._replace(member_id=member_id, epoch=0, previous_epoch=0)
+        # The old one is gone with its timers, the new one has what it had.
+        self.cancel_timers(existing.member_id)
+        self._watch_again_if_refused()
+        records = self.result.records
+        records += removed_member(group.group_id, existing.member_id)
+        records.append(member_record(group.group_id, member))
+        records.append(target_record(group.group_id, member_id, group.target.get(existing.member_id, NO_TARGET)))
+        records.append(current_record(group.group_id, member))
+        return member
+
+    def check_static(self, existing: ConsumerMember | None, member_id: str, instance_id: str) -> ConsumerMember:
+        if existing is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        self.check_fenced(existing, member_id, instance_id)
+        return existing
+
+    def check_fenced(self, existing: ConsumerMember, member_id: str, instance_id: str) -> None:
+        if existing.member_id != member_id:
+            logger.info(
+                "Group %s: member %s of instance %s is fenced by %s",
+                self.group.group_id,
+                member_id,
+                instance_id,
+                existing.member_id,
+            )
+            raise KafkaError(
+                ErrorCode.FENCED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} was fenced by member {existing.member_id}.",
+            )
+
+    # -- steps, which mixed.py takes as well --------------------------------------------------------------------------
+
+    def write_member(self, member: ConsumerMember, updated: ConsumerMember) -> bool:
+        """True when it subscribes to other names than before."""
+        if updated == member:
+            return False
+        self.result.records.append(member_record(self.group.group_id, updated))
+        return updated.topics != member.topics
+
+    def update_regex(self, member: ConsumerMember, updated: ConsumerMember, client: ConsumerClient) -> _RegexChange:
+        group = self.group
+        old, new = member.regex, updated.regex
+        change = _RegexChange()
+        due = False
+        if old != new:
+            change = _RegexChange(changed=True)
+            if old and group.regexes.get(old) == 1:
+                self.result.records.append(regex_tombstone(group.group_id, old))
+            if new:
+                if new not in group.regexes:
+                    compile_pattern(new)
+                    due = True
+                elif new in group.resolved:
+                    change = _RegexChange(changed=True, resolved=True)
+            elif old:
+                change = _RegexChange(changed=True, resolved=True)
+        if (not due and not group.regexes) or group.resolving:
+            return change
+        last = next(iter(group.resolved.values()), None)
+        if last is not None and self.now_ms <= last.timestamp_ms + _REGEX_MIN_INTERVAL_MS:
+            return change
+        wanted = dict(group.regexes)
+        if old:
+            wanted[old] = wanted.get(old, 0) - 1
+        if new:
+            wanted[new] = wanted.get(new, 0) + 1
+        regexes = [regex for regex, count in wanted.items() if count > 0]
+        due = (
+            due
+            or len(regexes) != len(group.resolved)
+            or last is None
+            or last.metadata_offset < self.topics.new_topics_offset
+            or self.now_ms > last.timestamp_ms + self.settings.consumer_regex_refresh_interval_ms
+        )
+        if due and regexes:
+            self._resolution = resolve_in_slices(regexes, list(self.topics.names())), client.may_describe
+        return change
+
+    def start_resolving(self) -> None:
+        """What `update_regex` found due. The last step of an input: were it refused after this, the timer would be lost
+        and `resolving` would stay."""
+        if self._resolution is not None:
+            self.result.set_timer(regex_timer(self.group.group_id), 0, self._resolution)
+            self.group.resolving = True
+
+    def refresh_epoch(self, member: ConsumerMember, updated: ConsumerMember, *, bump: bool) -> int:
+        """The group epoch, which rises if the subscription changed (`bump`) or the topics did."""
+        group = self.group
+        epoch = group.epoch
+        metadata_hash = self.topics.metadata_hash(group.subscribers_after(member, updated))
+        if bump or metadata_hash != group.metadata_hash:
+            epoch += 1
+            self._write_epoch(epoch, metadata_hash)
+        group.refresh_deadline_ms = self.now_ms + _TOPICS_REFRESH_MS
+        group.refresh_epoch = epoch
+        if group.has_partition_metadata:
+            self.result.records.append(partition_metadata_tombstone(group.group_id))
+        return epoch
+
+    def _write_epoch(self, epoch: int, metadata_hash: int) -> None:
+        self.result.records.append(epoch_record(self.group.group_id, epoch, metadata_hash))
+        logger.info("Group %s: epoch %d, metadata hash %d", self.group.group_id, epoch, metadata_hash)
+
+    def update_target(self, epoch: int, member: ConsumerMember, updated: ConsumerMember) -> tuple[int, Target]:
+        """The epoch of the target assignment and what `updated` has in it."""
+        group = self.group
+        if group.target_epoch >= epoch or not self._may_compute_target():
+            return group.target_epoch, group.target_of(updated.member_id, updated.instance_id)
+        name = group.preferred_assignor(self.settings.consumer_assignors[0], member, updated)
+        records, target = compute_target(group, epoch, updated, ASSIGNORS[name], self.topics, self.now_ms)
+        logger.info("Group %s: target assignment of epoch %d by assignor %s", group.group_id, epoch, name)
+        self.result.records += records
+        return epoch, target
+
+    def _may_compute_target(self) -> bool:
+        """Members that start together get one target instead of one each."""
+        interval_ms = self.settings.consumer_config(self.group.group_id).assignment_interval_ms
+        last_ms = self.group.target_timestamp_ms
+        return last_ms == 0 or interval_ms == 0 or self.now_ms >= last_ms + interval_ms
+
+    def reconcile(self, member: ConsumerMember, goal: Goal, owned: Owned) -> ConsumerMember:
+        if not goal.subscription_changed and member.is_reconciled_to(goal.target_epoch):
+            return member
+        group_id = self.group.group_id
+        updated = next_step(self.group, member, goal, owned, self.topics)
+        if updated == member:
+            return member
+        self.result.records.append(current_record(group_id, updated))
+        if updated.classic is None:
+            if updated.state is MemberState.UNREVOKED_PARTITIONS:
+                self._expect_revocation(updated)
+            else:
+                self.result.cancel_timer(rebalance_timer(group_id, updated.member_id))
+        return updated
+
+    def _expect_revocation(self, member: ConsumerMember) -> None:
+        self.result.set_timer(
+            rebalance_timer(self.group.group_id, member.member_id), member.rebalance_timeout_ms, member.epoch
+        )
+
+    # -- leave --------------------------------------------------------------------------------------------------------
+
+    def leave(self, request: ConsumerGroupHeartbeatRequest, token: Token) -> None:
+        """`member_epoch` -1: for good; -2: a static member, for a moment."""
+        group = self.group
+        response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
+        instance_id = request.instance_id
+        if instance_id is None:
+            member = group.member(request.member_id)
+        else:
+            member = self.check_static(group.static_member(instance_id), request.member_id, instance_id)
+            if request.member_epoch == LEAVE_STATIC_EPOCH:
+                logger.info("Group %s: %s of instance %s is away", group.group_id, member.member_id, instance_id)
+                away = member._replace(
+                    epoch=LEAVE_STATIC_EPOCH,
+                    assigned={topic_id: dict.fromkeys(numbers, 0) for topic_id, numbers in member.assigned.items()},
+                    revoking=NOTHING,
+                )
+                self.result.records.append(current_record(group.group_id, away))
+                self.result.reply(token, response)
+                return
+        logger.info("Group %s: member %s left", group.group_id, member.member_id)
+        self.fence([member])
+        self.result.reply(token, response)
+
+    def fence(self, members: Sequence[ConsumerMember]) -> None:
+        """They are out. Those who stay get their partitions at the next heartbeat."""
+        if not members:
+            return
+        group = self.group
+        group_id = group.group_id
+        result = self.result
+        self._watch_again_if_refused()
+        if self.gives_way_without(members):
+            return
+        for member in members:
+            result.records += removed_member(group_id, member.member_id)
+        counts: dict[str, int] = {}
+        for member in members:
+            if member.regex:
+                counts[member.regex] = counts.get(member.regex, 0) + 1
+        gone = [regex for regex, count in counts.items() if group.regexes.get(regex) == count]
+        result.records += (regex_tombstone(group_id, regex) for regex in gone)
+        self._write_epoch(group.epoch + 1, self.topics.metadata_hash(group.subscribers_without(members, gone)))
+        for member in members:
+            self.cancel_timers(member.member_id)
+
+    def gives_way_without(self, leaving: Sequence[ConsumerMember]) -> bool:
+        """Whether those who stay make a group of another kind, which the Result then has (mixed.py)."""
+        return False
+
+    def cancel_timers(self, member_id: str) -> None:
+        group_id = self.group.group_id
+        for key in (session_timer, rebalance_timer, rejoin_timer, resync_timer):
+            self.result.cancel_timer(key(group_id, member_id))
+        self.group.rejoin_timers.discard(member_id)
+
+    def _watch_again_if_refused(self) -> None:
+        """Timers move whether the records are written or not: nobody may be left whose session never ends."""
+        group, timeout_ms = self.group, self.settings.consumer_config(self.group.group_id).session_timeout_ms
+
+        def watch(_error: ErrorCode, _now_ms: int) -> Result:
+            result = Result()
+            for member_id in group.members:
+                result.set_timer(session_timer(group.group_id, member_id), timeout_ms)
+            return result
+
+        self.result.append_failed = watch
+
+    # -- timers -------------------------------------------------------------------------------------------------------
+
+    def timer(self, key: TimerKey, event: object) -> None:
+        kind = key[0]
+        if kind == "regex":
+            assert isinstance(event, tuple)
+            self._resolve(*event)
+            return
+        if len(key) != 3:
+            # Of the classic group that this one was.
+            return
+        member = self.group.members.get(key[2])
+        if member is None or (kind == "rebalance" and member.epoch != event):
+            return
+        logger.info("Group %s: member %s is out: %s", self.group.group_id, member.member_id, _REASONS[kind])
+        self.group.rejoin_timers.discard(member.member_id)
+        self.fence([member])
+        self.result.append_failed = _again(key, event, self.result.append_failed)
+
+    def _resolve(
+        self, slices: Generator[None, None, dict[str, frozenset[str]]], may_describe: Callable[[str], bool]
+    ) -> None:
+        """One slice of the work, or what came of it all."""
+        group = self.group
+        try:
+            next(slices)
+        except StopIteration as end:
+            group.resolving = False
+            self._resolved(end.value, may_describe)
+        else:
+            self.result.set_timer(regex_timer(group.group_id), 0, (slices, may_describe))
+
+    def _resolved(self, found: dict[str, frozenset[str]], may_describe: Callable[[str], bool]) -> None:
+        group = self.group
+        subscribers = dict(group.subscribers)
+        bump = False
+        for regex, names in found.items():
+            if regex not in group.regexes:
+                continue
+            topics = frozenset(name for name in names if may_describe(name))
+            before = group.resolved.get(regex)
+            known = frozenset() if before is None else before.topics
+            if topics != known:
+                bump = True
+                count_topics(subscribers, known, by_regex=-1)
+                count_topics(subscribers, topics, by_regex=1)
+            resolved = ResolvedRegex(topics, self.topics.offset, self.now_ms)
+            self.result.records.append(regex_record(group.group_id, regex, resolved))
+        metadata_hash = self.topics.metadata_hash(subscribers)
+        if bump or metadata_hash != group.metadata_hash:
+            epoch = group.epoch + 1
+            self._write_epoch(epoch, metadata_hash)
+            group.refresh_deadline_ms = self.now_ms + _TOPICS_REFRESH_MS
+            group.refresh_epoch = epoch
+
+    # -- failover -----------------------------------------------------------------------------------------------------
+
+    def resume(self) -> None:
+        """After loading: no member has been heard of yet."""
+        group = self.group
+        timeout_ms = self.settings.consumer_config(group.group_id).session_timeout_ms
+        for member in group.members.values():
+            self.result.set_timer(session_timer(group.group_id, member.member_id), timeout_ms)
+            if member.state is MemberState.UNREVOKED_PARTITIONS:
+                self._expect_revocation(member)
+
+
+_REASONS: Final = {
+    "session": "no heartbeat in time",
+    "rebalance": "it did not revoke its partitions in time",
+    "rejoin": "it did not rejoin in time",
+    "resync": "it did not sync in time",
+}
+
+
+def _again(key: TimerKey, event: object, before: AppendFailed | None) -> AppendFailed:
+    """What a timer decided could not be written: it fires again."""
+
+    def retry(error: ErrorCode, now_ms: int) -> Result:
+        result = Result() if before is None else before(error, now_ms)
+        result.set_timer(key, _RETRY_MS, event)
+        return result
+
+    return retry
+
+
+def _check_epoch(member: ConsumerMember, epoch: int, owned: Owned) -> None:
+    if epoch == 0:
+        return
+    if epoch > member.epoch:
+        relation = "greater"
+    elif epoch < member.epoch and not (epoch == member.previous_epoch and _is_part_of(owned, member.assigned)):
+        # The answer with the new epoch may have been lost: then it owns nothing that it was not given.
+        relation = "smaller"
+    else:
+        return
+    raise KafkaError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {relation} member epoch ({epoch}) than the one known by the group "
+        f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _is_part_of(owned: Owned, assigned: Assigned) -> bool:
+    if owned is None:
+        return False
+    return all(
+        topic_id in assigned and all(partition in assigned[topic_id] for partition in partitions)
+        for topic_id, partitions in owned
+    )
+
+
+def _updated(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, client: ConsumerClient) -> ConsumerMember:
+    """What the request says replaces what is known; what it leaves out stays."""
+    names = request.subscribed_topic_names
+    if (
+        names is None
+        and request.subscribed_topic_regex is None
+        and request.rebalance_timeout_ms == -1
+        and request.rack_id is None
+        and request.server_assignor is None
+        and request.instance_id == member.instance_id
+        and member.client_id == client.client_id
+        and member.client_host == client.client_host
+        and member.classic is None
+    ):
+        return member
+    return member._replace(
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        rebalance_timeout_ms=(
+            member.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms
+        ),
+        assignor=member.assignor if request.server_assignor is None else request.server_assignor,
+        topics=member.topics if names is None else frozenset(names),
+        regex=member.regex if request.subscribed_topic_regex is None else request.subscribed_topic_regex,
+        client_id=client.client_id,
+        client_host=client.client_host,
+        classic=None,
+    )
+
+
+def _assignment(assigned: Assigned) -> Assignment:
+    return Assignment(
+        topic_partitions=[
+            ResponseTopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
+            for topic_id, partitions in assigned.items()
+        ]
+    )

@@ -1,0 +1,263 @@
+"""The records of consumer groups (KIP-848) from state, and back: those of Apache Kafka 4.3.1.
+
+Responsible for building each record and for reading values into state. All are of version 0. Not responsible for
+their order (the step that decides knows it), nor for bytes (records.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from pykbroker.coordinator.group.consumer.consumer_group import (
+    Assigned,
+    ClassicMetadata,
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+    ResolvedRegex,
+    Target,
+)
+from pykbroker.coordinator.result import Record
+from pykbroker_wire.stored.group.consumer_group_current_member_assignment import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    TopicPartitions,
+)
+from pykbroker_wire.stored.group.consumer_group_member_metadata import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+)
+from pykbroker_wire.stored.group.consumer_group_metadata import ConsumerGroupMetadataKey, ConsumerGroupMetadataValue
+from pykbroker_wire.stored.group.consumer_group_partition_metadata import ConsumerGroupPartitionMetadataKey
+from pykbroker_wire.stored.group.consumer_group_regular_expression import (
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+)
+from pykbroker_wire.stored.group.consumer_group_target_assignment_member import (
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    TopicPartition,
+)
+from pykbroker_wire.stored.group.consumer_group_target_assignment_metadata import (
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+
+logger = logging.getLogger(__name__)
+
+
+def member_record(group_id: str, member: ConsumerMember) -> Record:
+    """Who it is and what it subscribes to."""
+    classic = member.classic
+    value = ConsumerGroupMemberMetadataValue(
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        subscribed_topic_regex=member.regex,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        server_assignor=member.assignor,
+        classic_member_metadata=None
+        if classic is None
+        else ClassicMemberMetadata(
+            session_timeout_ms=classic.session_timeout_ms,
+            supported_protocols=[ClassicProtocol(name=name, metadata=metadata) for name, metadata in classic.protocols],
+        ),
+    )
+    return Record(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id), value)
+
+
+def member_tombstone(group_id: str, member_id: str) -> Record:
+    return Record(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None)
+
+
+def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> Record:
+    return Record(
+        ConsumerGroupMetadataKey(group_id=group_id),
+        ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash),
+    )
+
+
+def epoch_tombstone(group_id: str) -> Record:
+    return Record(ConsumerGroupMetadataKey(group_id=group_id), None)
+
+
+def partition_metadata_tombstone(group_id: str) -> Record:
+    """Releases before 4.1 kept the topics of a group in a record."""
+    return Record(ConsumerGroupPartitionMetadataKey(group_id=group_id), None)
+
+
+def target_record(group_id: str, member_id: str, target: Target) -> Record:
+    value = ConsumerGroupTargetAssignmentMemberValue(
+        topic_partitions=[
+            TopicPartition(topic_id=topic_id, partitions=sorted(partitions)) for topic_id, partitions in target.items()
+        ]
+    )
+    return Record(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value)
+
+
+def target_tombstone(group_id: str, member_id: str) -> Record:
+    return Record(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None)
+
+
+def target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> Record:
+    return Record(
+        ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id),
+        ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms),
+    )
+
+
+def target_epoch_tombstone(group_id: str) -> Record:
+    return Record(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None)
+
+
+def current_record(group_id: str, member: ConsumerMember) -> Record:
+    """What the member has, and what it is still to give up."""
+    value = ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=member.epoch,
+        previous_member_epoch=member.previous_epoch,
+        state=member.state,
+        assigned_partitions=_topic_partitions(member.assigned),
+        partitions_pending_revocation=_topic_partitions(member.revoking),
+    )
+    return Record(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id), value)
+
+
+def _topic_partitions(assigned: Assigned) -> list[TopicPartitions]:
+    return [
+        TopicPartitions(
+            topic_id=topic_id,
+            partitions=(numbers := sorted(partitions)),
+            assignment_epochs=[partitions[number] for number in numbers],
+        )
+        for topic_id, partitions in assigned.items()
+    ]
+
+
+def current_tombstone(group_id: str, member_id: str) -> Record:
+    return Record(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None)
+
+
+def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> Record:
+    value = ConsumerGroupRegularExpressionValue(
+        topics=sorted(resolved.topics), version=resolved.metadata_offset, timestamp=resolved.timestamp_ms
+    )
+    return Record(ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), value)
+
+
+def regex_tombstone(group_id: str, regex: str) -> Record:
+    return Record(ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), None)
+
+
+def removed_member(group_id: str, member_id: str) -> list[Record]:
+    """In this order: each kind of record is only deleted when those that build on it are."""
+    return [
+        current_tombstone(group_id, member_id),
+        target_tombstone(group_id, member_id),
+        member_tombstone(group_id, member_id),
+    ]
+
+
+def group_tombstones(group: ConsumerGroup, renamed: tuple[str, str] | None = None) -> list[Record]:
+    """Of the whole group. `renamed`: (old, new) id of a member whose old records are deleted already."""
+    group_id = group.group_id
+    members: Iterable[str] = list(group.members)
+    if renamed is not None:
+        members = [renamed[1] if member_id == renamed[0] else member_id for member_id in members]
+    return [
+        *(current_tombstone(group_id, member_id) for member_id in members),
+        *(target_tombstone(group_id, member_id) for member_id in members),
+        target_epoch_tombstone(group_id),
+        *(member_tombstone(group_id, member_id) for member_id in members),
+        *(regex_tombstone(group_id, regex) for regex in group.resolved),
+        partition_metadata_tombstone(group_id),
+        epoch_tombstone(group_id),
+    ]
+
+
+def whole_group(group: ConsumerGroup) -> list[Record]:
+    """A group that was a classic one."""
+    group_id = group.group_id
+    members = group.members.values()
+    return [
+        *(member_record(group_id, member) for member in members),
+        epoch_record(group_id, group.epoch, group.metadata_hash),
+        *(target_record(group_id, member_id, group.target[member_id]) for member_id in group.members),
+        target_epoch_record(group_id, group.target_epoch, group.target_timestamp_ms),
+        *(current_record(group_id, member) for member in members),
+    ]
+
+
+# -- and back ---------------------------------------------------------------------------------------------------------
+
+
+def with_metadata(member: ConsumerMember, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
+    classic = value.classic_member_metadata
+    return member._replace(
+        instance_id=value.instance_id,
+        rack_id=value.rack_id,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        topics=frozenset(value.subscribed_topic_names),
+        regex=value.subscribed_topic_regex,
+        rebalance_timeout_ms=value.rebalance_timeout_ms,
+        assignor=value.server_assignor,
+        classic=None
+        if classic is None
+        else ClassicMetadata(
+            classic.session_timeout_ms,
+            tuple((protocol.name, protocol.metadata) for protocol in classic.supported_protocols),
+        ),
+    )
+
+
+def with_assignment(
+    group_id: str, member: ConsumerMember, value: ConsumerGroupCurrentMemberAssignmentValue
+) -> ConsumerMember:
+    try:
+        state = MemberState(value.state)
+    except ValueError:
+        state = MemberState.UNKNOWN
+    return member._replace(
+        epoch=value.member_epoch,
+        previous_epoch=value.previous_member_epoch,
+        state=state,
+        assigned=_assigned(group_id, value.assigned_partitions, value.member_epoch),
+        revoking=_assigned(group_id, value.partitions_pending_revocation, value.member_epoch),
+    )
+
+
+def _assigned(group_id: str, topics: list[TopicPartitions], epoch: int) -> Assigned:
+    assigned: dict[bytes, dict[int, int]] = {}
+    for topic in topics:
+        epochs = topic.assignment_epochs
+        if epochs is not None and len(epochs) == len(topic.partitions):
+            assigned[topic.topic_id] = dict(zip(topic.partitions, epochs, strict=True))
+            continue
+        if epochs is not None:
+            logger.error(
+                "Group %s: %d epochs for %d partitions of topic %s",
+                group_id,
+                len(epochs),
+                len(topic.partitions),
+                topic.topic_id.hex(),
+            )
+        # Releases before 4.3 wrote none.
+        assigned[topic.topic_id] = dict.fromkeys(topic.partitions, max(epoch, 0))
+    return assigned
+
+
+def without_assignment(member: ConsumerMember) -> ConsumerMember:
+    return member._replace(epoch=-1, previous_epoch=-1, assigned={}, revoking={})
+
+
+def read_target(value: ConsumerGroupTargetAssignmentMemberValue) -> Target:
+    return {topic.topic_id: frozenset(topic.partitions) for topic in value.topic_partitions}
+
+
+def read_regex(value: ConsumerGroupRegularExpressionValue) -> ResolvedRegex:
+    return ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)

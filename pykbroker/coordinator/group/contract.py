@@ -1,0 +1,143 @@
+"""What a kind of group is to the shard: three small protocols. `kinds.py` has the table of those that are served.
+
+A *group* is a value of the shard's one dict: what its records say, the answers to questions that are asked of any group
+(ListGroups, DeleteGroups, committed offsets, expiry), and the checks of commits. A *step* is one input to one group: a
+timer, a request of a member; it lives as long as the input and adds to one `Result`. A *kind* says how steps are made
+and what its records do.
+
+Requests of one protocol's own members (ConsumerGroupHeartbeat, ShareGroupHeartbeat) are no part of this: each protocol
+has its operation in the shard. JoinGroup, SyncGroup, Heartbeat and LeaveGroup are part of it, because members of the
+classic protocol take part in groups of two kinds; a kind without such members refuses them (in Apache Kafka
+INCONSISTENT_GROUP_PROTOCOL for JoinGroup, UNKNOWN_MEMBER_ID for the others).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from pykbroker.coordinator.result import Record, Result, TimerKey, Token
+from pykbroker_wire.primitives import TopLevel
+
+if TYPE_CHECKING:
+    from pykbroker.coordinator.group.classic.classic_group import ClassicGroup
+    from pykbroker.coordinator.group.classic.joining import Client
+    from pykbroker.coordinator.group.settings import GroupSettings
+    from pykbroker.coordinator.group.topics import GroupTopics
+    from pykbroker_wire.messages.heartbeat import HeartbeatRequest
+    from pykbroker_wire.messages.join_group import JoinGroupRequest
+    from pykbroker_wire.messages.leave_group import LeaveGroupRequest
+    from pykbroker_wire.messages.sync_group import SyncGroupRequest
+
+#: (topic name, topic id, partition): raises what speaks against a commit
+PartitionCheck = Callable[[str, bytes, int], None]
+
+
+class Group(Protocol):
+    """See the module. A check raises KafkaError."""
+
+    @property
+    def group_id(self) -> str: ...
+    @property
+    def kind(self) -> str:
+        """The name that ListGroups shows and filters by."""
+        ...
+
+    @property
+    def protocol_type(self) -> str | None: ...
+    @property
+    def state_name(self) -> str:
+        """As ListGroups shows it."""
+        ...
+
+    @property
+    def is_empty(self) -> bool:
+        """The group has no members: it may be deleted, and goes when its offsets have expired."""
+        ...
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Offsets of a topic that the group subscribes to are neither deleted nor expired."""
+        ...
+
+    def topics_changed(self, names: Collection[str]) -> None:
+        """These were created, deleted or changed. Soft state only: the group looks at its next input."""
+        ...
+
+    def offsets_expire_from_ms(self) -> int | None:
+        """When the retention of the group's offsets began: -1 at each one's commit, None never yet."""
+        ...
+
+    def session_after_commit(self, member_id: str) -> int | None:
+        """The session timeout of a member whose session its OffsetCommit renews; None where it does not."""
+        ...
+
+    def check_offset_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        *,
+        transactional: bool = False,
+        api_version: int = ...,
+    ) -> PartitionCheck | None:
+        """None: every partition may be committed; else the check that each of them must pass."""
+        ...
+
+    def check_offset_fetch(self, member_id: str | None, epoch: int) -> None: ...
+    def check_offset_delete(self) -> None: ...
+
+
+class Step(Protocol):
+    """One input to one group: see the module."""
+
+    @property
+    def becomes(self) -> ClassicGroup | None:
+        """The classic group that this one is when the records of this input are replayed: all members that stay speak
+        the classic protocol."""
+        ...
+
+    def resume(self) -> None:
+        """Loading is over: soft state begins as after any failover."""
+        ...
+
+    def timer(self, key: TimerKey, event: object) -> None: ...
+
+    def join(self, request: JoinGroupRequest, client: Client, token: Token) -> None: ...
+    def sync(self, request: SyncGroupRequest, token: Token) -> None: ...
+    def classic_heartbeat(self, request: HeartbeatRequest, token: Token) -> None: ...
+    def classic_leave(self, request: LeaveGroupRequest, token: Token) -> None: ...
+
+
+G = TypeVar("G", bound=Group, covariant=True)
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class GroupKind(Generic[G]):
+    """One kind of group. Its methods take a group of any kind and insist on their own."""
+
+    group: type[G]
+    #: those of its records
+    keys: tuple[type[TopLevel], ...]
+    group_id_of_key: Callable[[TopLevel], str]
+    #: The group before a record (None: there is none of this kind) to the group after it: the only mutator of
+    #: replicated state.
+    replay_record: Callable[[G | None, Record], G | None]
+    #: the records that delete the group, without its offsets
+    tombstones_of: Callable[[G], list[Record]]
+    step_of: Callable[[G, GroupSettings, GroupTopics, int, Result], Step]
+
+    def is_of(self, group: Group | None) -> bool:
+        return isinstance(group, self.group)
+
+    def replay(self, group: Group | None, record: Record) -> Group | None:
+        assert group is None or isinstance(group, self.group)
+        return self.replay_record(group, record)
+
+    def tombstones(self, group: Group) -> list[Record]:
+        assert isinstance(group, self.group)
+        return self.tombstones_of(group)
+
+    def step(self, group: Group, settings: GroupSettings, topics: GroupTopics, now_ms: int, result: Result) -> Step:
+        assert isinstance(group, self.group)
+        return self.step_of(group, settings, topics, now_ms, result)

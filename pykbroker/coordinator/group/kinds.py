@@ -1,0 +1,42 @@
+"""The kinds of groups that are served. A share group is one more row here, and an operation for its heartbeat.
+
+Responsible for the table alone: what a kind is says contract.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pykbroker.coordinator.group.classic.classic_group import CLASSIC, ClassicGroup
+from pykbroker.coordinator.group.classic.classic_records import (
+    CLASSIC_KEYS,
+    classic_group_id,
+    group_tombstone,
+    replay_classic,
+)
+from pykbroker.coordinator.group.classic.rebalance import Rebalance
+from pykbroker.coordinator.group.consumer.consumer_group import CONSUMER, ConsumerGroup
+from pykbroker.coordinator.group.consumer.consumer_records import group_tombstones
+from pykbroker.coordinator.group.consumer.consumer_replay import CONSUMER_KEYS, consumer_group_id, replay_consumer
+from pykbroker.coordinator.group.contract import Group, GroupKind
+from pykbroker.coordinator.group.mixed import MixedStep
+
+_CLASSIC: Final[GroupKind[ClassicGroup]] = GroupKind(
+    group=ClassicGroup,
+    keys=CLASSIC_KEYS,
+    group_id_of_key=classic_group_id,
+    replay_record=replay_classic,
+    tombstones_of=lambda group: [group_tombstone(group.group_id)],
+    step_of=lambda group, settings, _topics, now_ms, result: Rebalance(group, settings, now_ms, result),
+)
+_CONSUMER: Final[GroupKind[ConsumerGroup]] = GroupKind(
+    group=ConsumerGroup,
+    keys=CONSUMER_KEYS,
+    group_id_of_key=consumer_group_id,
+    replay_record=replay_consumer,
+    tombstones_of=group_tombstones,
+    step_of=MixedStep,
+)
+#: By the names that ListGroups shows.
+KINDS: Final[Mapping[str, GroupKind[Group]]] = {CLASSIC: _CLASSIC, CONSUMER: _CONSUMER}
