@@ -443,12 +443,14 @@ class RaftNode:
             self.become_leader(now)
 
     def advance_election(self, now: Now) -> None:
-        """A vote came in: won, lost, or neither yet."""
+        """A vote came in: won, lost, or neither yet.
+
+        A candidate that lost waits out its election timeout (`poll_candidate`): the voters that refused it follow
+        another candidate, and a new pre-vote at once would depose the leader that they are electing.
+        """
         self._advance_election(now)
         state = self.state
-        if isinstance(state, Candidate) and state.votes.lost:
-            self.become_prospective(now)
-        elif isinstance(state, Prospective) and state.votes.lost:
+        if isinstance(state, Prospective) and state.votes.lost:
             self.lose_prospective(now)
 
     def lose_prospective(self, now: Now) -> None:

@@ -29,7 +29,7 @@ from pykbroker_raft.ready import (
     SnapshotChunk,
     Truncate,
 )
-from pykbroker_raft.states import Leader, Role
+from pykbroker_raft.states import Candidate, Leader, Role, State
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterHistory, VoterNode, VoterSet
 
 CLUSTER = "simulated-cluster"
@@ -150,6 +150,8 @@ class SimNode:
     tokens: dict[int, tuple[SimNode, int, Outgoing]] = field(default_factory=dict)
     timer_ms: int = -1
     flushing: bool = False
+    # As it was when it was checked last.
+    state: State | None = None
 
 
 @dataclass(slots=True)
@@ -165,7 +167,14 @@ class Faults:
 
 
 class Simulation:
-    def __init__(self, seed: int, voters: int = 3, observers: int = 1, faults: Faults | None = None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        voters: int = 3,
+        observers: int = 1,
+        faults: Faults | None = None,
+        election_timeout_ms: int = 1000,
+    ) -> None:
         self.chance = random.Random(seed)
         self.faults = faults if faults is not None else Faults()
         self.now_ms = 0
@@ -177,6 +186,7 @@ class Simulation:
         # What is known of the whole: offset -> (epoch, bytes) of committed batches, by base offset.
         self.committed: dict[int, Stored] = {}
         self.committed_end = 0
+        self.lost_candidacies = 0
         self.leaders: dict[int, int] = {}
         self.votes: dict[tuple[int, int], ReplicaKey] = {}
         self.proposed: dict[bytes, tuple[int, int, int]] = {}
@@ -201,6 +211,7 @@ class Simulation:
                 endpoints=(Endpoint("CONTROLLER", f"node{id}", 9093),) if is_voter else (),
                 bootstrap=bootstrap,
                 is_controller=is_voter,
+                election_timeout_ms=election_timeout_ms,
                 snapshot_max_bytes=700,
                 fetch_max_bytes=2000,
             )
@@ -242,6 +253,7 @@ class Simulation:
         node.life += 1
         node.checked = node.disk.start
         node.last_high_watermark = -1
+        node.state = None
         node.flushing = False
         node.timer_ms = -1
         node.raft = RaftNode(
@@ -497,7 +509,14 @@ class Simulation:
             return
         election = node.disk.election
         require(election is not None and election.epoch == raft.epoch, "R2", f"node {node.id}: epoch not persisted")
-        state = raft.state
+        before, state = node.state, raft.state
+        node.state = state
+        if isinstance(before, Candidate) and before.votes.lost and state is not before:
+            self.lost_candidacies += 1
+        if isinstance(before, Candidate) and state.role is Role.PROSPECTIVE and state.epoch == before.epoch:
+            require(
+                self.now_ms >= before.election_deadline_ms, "B5", f"candidate {node.id} did not wait out its timeout"
+            )
         if isinstance(state, Leader):
             leader = self.leaders.setdefault(state.epoch, node.id)
             require(leader == node.id, "R1", f"epoch {state.epoch} has leaders {leader} and {node.id}")

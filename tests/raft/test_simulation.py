@@ -76,6 +76,17 @@ def test_leader_gone_for_good() -> None:
     run.finish()
 
 
+def test_b5_votes_that_split_do_not_depose_the_leader() -> None:
+    """Timeouts so short that several voters stand at once: the simulation checks that each loser waits."""
+    lost = 0
+    for seed in range(6):
+        run = Simulation(900 + seed, voters=5, observers=0, faults=CALM, election_timeout_ms=6)
+        run.run(400)
+        run.finish()
+        lost += run.lost_candidacies
+    assert lost
+
+
 def test_same_seed_same_run() -> None:
     def trace(seed: int) -> tuple[list[str], int, list[bytes]]:
         run = Simulation(seed, voters=3)
