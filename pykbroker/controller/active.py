@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pykbroker.config.load import Config
-from pykbroker.controller.brokers import fence_stale_broker
+from pykbroker.controller.brokers import fence_stale_broker, stale_broker
 from pykbroker.controller.elections import balance_leaders, elect_unclean_leaders
 from pykbroker.controller.result import Result
 from pykbroker.controller.state import ControllerState
@@ -163,10 +163,9 @@ class ActiveController:
             raise KafkaError(ErrorCode.NOT_CONTROLLER) from None
         if last_offset != base_offset + len(records) - 1:
             raise AssertionError(f"batch of {len(records)} records expected at {base_offset} ended at {last_offset}")
-        now_ms = self._now_ms()
-        state.replay(records, base_offset, self.epoch, now_ms)
+        state.replay(records, base_offset, self.epoch)
         self._replayed_offset = last_offset
-        self._last_append_ms = now_ms
+        self._last_append_ms = self._now_ms()
 
     def _run(self, name: str, operation: Callable[[ControllerState, int], Result[Any]]) -> asyncio.Future[Any]:
         """An operation of the controller's own; nobody waits for its answer."""
@@ -179,7 +178,7 @@ class ActiveController:
     def handle_commit(self, base_offset: int, epoch: int, timestamp_ms: int, values: list[bytes]) -> None:
         last_offset = base_offset + len(values) - 1
         if last_offset > self._replayed_offset:
-            self.state.replay([decode_record(value) for value in values], base_offset, epoch, self._now_ms())
+            self.state.replay([decode_record(value) for value in values], base_offset, epoch)
             self._replayed_offset = last_offset
             self._committed_image = self.state.image
         self.committed_offset = max(self.committed_offset, last_offset)
@@ -232,7 +231,7 @@ class ActiveController:
         pending, self._pending = self._pending, deque()
         # Everything above what is committed may be overwritten by the next leader.
         self.state.reset(self._committed_image)
-        self.state.heartbeats.clear()
+        self.state.stop_sessions()
         self._replayed_offset = self.committed_offset
         for waiting in pending:
             if not waiting.future.done():
@@ -321,16 +320,22 @@ class ActiveController:
         """Look again when the next session would be over; a heartbeat before then makes the look come to nothing."""
         if "sessions" in self._timers or not self.is_active:
             return
-        deadline_ms = self.state.heartbeats.next_deadline_ms()
+        deadline_ms = self.state.sessions.next_deadline_ms()
         if deadline_ms is not None:
             self._after("sessions", max(1, deadline_ms - self._now_ms()), self._check_sessions)
 
     def _check_sessions(self) -> None:
         self._timers.pop("sessions", None)
-        while (broker_id := self.state.heartbeats.stale_broker(self._now_ms())) is not None:
-            logger.info("[Controller id=%d] Fencing broker %d: its session timed out.", self._node_id, broker_id)
+        state = self.state
+        while (broker := stale_broker(state, self._now_ms())) is not None:
+            logger.info(
+                "[Controller id=%d] Fencing broker %d at epoch %d because its session has timed out.",
+                self._node_id,
+                broker.id,
+                broker.epoch,
+            )
             self._run("fence", fence_stale_broker)
-            if self.state.heartbeats.stale_broker(self._now_ms()) == broker_id:
+            if stale_broker(state, self._now_ms()) is broker:
                 # It could not be fenced (the log refused): try again with the next look.
                 break
         self._arm_session_timer()

@@ -14,7 +14,7 @@ from pykbroker.controller.elections import (
     with_broker_in_isr,
     without_leader,
 )
-from pykbroker.controller.heartbeats import BrokerState
+from pykbroker.controller.heartbeats import BrokerState, Session
 from pykbroker.controller.result import RecordList, Result
 from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.image import DIRECTORY_RESERVED_LAST, BrokerImage
@@ -59,8 +59,7 @@ def register_broker(
     if (
         existing is not None
         and not same_incarnation
-        and not existing.in_controlled_shutdown
-        and state.heartbeats.has_valid_session(request.broker_id, now_ms)
+        and state.sessions.is_valid(Session(existing.id, existing.epoch), now_ms)
     ):
         raise KafkaError(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
@@ -175,10 +174,12 @@ def heartbeat(
 ) -> Result[HeartbeatReply]:
     broker_id = request.broker_id
     broker = state.check_broker_epoch(broker_id, request.broker_epoch)
+    session = Session(broker_id, broker.epoch)
+    state.sessions.touch(session, now_ms)
     registered_at = state.registration_offsets.get(broker_id, -1)
     known = state.heartbeats.get(broker_id)
     if known is None:
-        state.heartbeats.register(broker_id, broker.fenced, now_ms)
+        state.heartbeats.register(broker_id, broker.fenced)
         known = state.heartbeats.get(broker_id)
         assert known is not None
     caught_up = request.current_metadata_offset >= registered_at
@@ -199,7 +200,11 @@ def heartbeat(
                 records.extend(_unfence_records(state, broker))
             case BrokerState.CONTROLLED_SHUTDOWN:
                 records.extend(_controlled_shutdown_records(state, broker))
-    state.heartbeats.touch(broker_id, after.is_fenced, request.current_metadata_offset, now_ms)
+    state.heartbeats.touch(broker_id, after.is_fenced, request.current_metadata_offset)
+    if after is BrokerState.SHUTDOWN_NOW:
+        # The process is about to end, and leads nothing any more: its next start may register at once. In Apache Kafka
+        # the session runs out by itself, and a broker that is quickly back is refused for up to 9 s.
+        state.sessions.end(session)
     if state.metadata_version >= DIRECTORIES_FROM:
         records.extend(_directory_records(state, broker, request))
     in_shutdown = after is BrokerState.CONTROLLED_SHUTDOWN
@@ -262,13 +267,23 @@ def _directory_records(state: ControllerState, broker: BrokerImage, request: Bro
     return records
 
 
+def stale_broker(state: ControllerState, now_ms: int) -> BrokerImage | None:
+    """The broker to fence next: the one whose session has been over for longest. Sessions of brokers that are fenced,
+    or gone, or another incarnation by now end here without a record."""
+    while (session := state.sessions.expired(now_ms)) is not None:
+        broker = state.image.brokers.get(session.broker_id)
+        if broker is not None and broker.epoch == session.broker_epoch and not broker.fenced:
+            return broker
+        state.sessions.end(session)
+    return None
+
+
 def fence_stale_broker(state: ControllerState, now_ms: int) -> Result[int | None]:
     """Fence the broker that has been silent longest. One at a time, so that the next decision sees the outcome."""
-    broker_id = state.heartbeats.stale_broker(now_ms)
-    broker = None if broker_id is None else state.image.brokers.get(broker_id)
+    broker = stale_broker(state, now_ms)
     if broker is None:
         return Result(None)
-    return Result(broker_id, fence_records(state, broker))
+    return Result(broker.id, fence_records(state, broker))
 
 
 def unregister_broker(state: ControllerState, broker_id: int) -> Result[None]:

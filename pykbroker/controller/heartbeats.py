@@ -1,15 +1,60 @@
 """When each broker was last heard of, and what state it is in: the controller's soft state about brokers.
 
-In no record: a new controller starts with everybody just heard of. Responsible for the transitions that a heartbeat may
-ask for; the records that carry them out are brokers.py's.
+In no record: a new controller gives every broker that serves a whole session. Responsible for the transitions that a
+heartbeat may ask for; the records that carry them out are brokers.py's.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 NEVER = -1
+
+
+class Session(NamedTuple):
+    """One incarnation of a broker. A new incarnation has a new epoch, and no session before its first heartbeat."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+class Sessions:
+    """When each incarnation last sent a heartbeat, a fenced one as well (Kafka's BrokerHeartbeatTracker).
+
+    So a broker that starts, and is fenced for as long as that takes, keeps its id against a second process.
+    """
+
+    def __init__(self, timeout_ms: int) -> None:
+        self.timeout_ms = timeout_ms
+        self._contacts: dict[Session, int] = {}
+
+    def touch(self, session: Session, now_ms: int) -> None:
+        self._contacts[session] = now_ms
+
+    def end(self, session: Session) -> None:
+        self._contacts.pop(session, None)
+
+    def clear(self) -> None:
+        self._contacts.clear()
+
+    def is_valid(self, session: Session, now_ms: int) -> bool:
+        contact_ms = self._contacts.get(session)
+        return contact_ms is not None and contact_ms + self.timeout_ms >= now_ms
+
+    def expired(self, now_ms: int) -> Session | None:
+        """The session that has been silent longest, if it is over."""
+        over = [
+            (contact_ms, session)
+            for session, contact_ms in self._contacts.items()
+            if contact_ms + self.timeout_ms < now_ms
+        ]
+        return min(over)[1] if over else None
+
+    def next_deadline_ms(self) -> int | None:
+        """When the next session would be over; None when there is no session."""
+        return min(self._contacts.values()) + self.timeout_ms + 1 if self._contacts else None
 
 
 class BrokerState(Enum):
@@ -27,7 +72,6 @@ class BrokerState(Enum):
 class Heartbeat:
     """One broker. `shutdown_offset` is set while it is in controlled shutdown: where its last leadership moved away."""
 
-    last_contact_ms: int
     fenced: bool
     metadata_offset: int = NEVER
     shutdown_offset: int = NEVER
@@ -44,8 +88,9 @@ class Heartbeat:
 
 
 class Heartbeats:
-    def __init__(self, session_timeout_ms: int) -> None:
-        self.session_timeout_ms = session_timeout_ms
+    """The state of each broker, by its id (Kafka's BrokerHeartbeatManager)."""
+
+    def __init__(self) -> None:
         self._brokers: dict[int, Heartbeat] = {}
 
     def get(self, broker_id: int) -> Heartbeat | None:
@@ -57,26 +102,21 @@ class Heartbeats:
     def remove(self, broker_id: int) -> None:
         self._brokers.pop(broker_id, None)
 
-    def register(self, broker_id: int, fenced: bool, now_ms: int) -> None:
-        """A record said what state the broker is in. That counts as hearing of it."""
+    def register(self, broker_id: int, fenced: bool) -> None:
+        """A record said what state the broker is in."""
         known = self._brokers.get(broker_id)
         offset = known.metadata_offset if known is not None and known.fenced != fenced else NEVER
-        self.touch(broker_id, fenced, offset, now_ms)
+        self.touch(broker_id, fenced, offset)
 
-    def touch(self, broker_id: int, fenced: bool, metadata_offset: int, now_ms: int) -> None:
+    def touch(self, broker_id: int, fenced: bool, metadata_offset: int) -> None:
         known = self._brokers.get(broker_id)
         if known is None:
-            self._brokers[broker_id] = Heartbeat(now_ms, fenced, metadata_offset)
+            self._brokers[broker_id] = Heartbeat(fenced, metadata_offset)
             return
-        known.last_contact_ms = now_ms
         known.fenced = fenced
         known.metadata_offset = metadata_offset
         if fenced:
             known.shutdown_offset = NEVER
-
-    def has_valid_session(self, broker_id: int, now_ms: int) -> bool:
-        known = self._brokers.get(broker_id)
-        return known is not None and not known.fenced and known.last_contact_ms + self.session_timeout_ms >= now_ms
 
     def begin_shutdown(self, broker_id: int, offset: int) -> None:
         known = self._brokers[broker_id]
@@ -87,20 +127,6 @@ class Heartbeats:
         """How far the slowest of the brokers that serve has come; None when none serves."""
         active = [b.metadata_offset for b in self._brokers.values() if not b.fenced and not b.shutting_down]
         return min(active, default=None)
-
-    def stale_broker(self, now_ms: int) -> int | None:
-        """The unfenced broker that has been silent longest, if its session is over."""
-        stale = [
-            (b.last_contact_ms, broker_id)
-            for broker_id, b in self._brokers.items()
-            if not b.fenced and b.last_contact_ms + self.session_timeout_ms < now_ms
-        ]
-        return min(stale)[1] if stale else None
-
-    def next_deadline_ms(self) -> int | None:
-        """When the next session would be over; None when no session is running."""
-        contacts = [b.last_contact_ms for b in self._brokers.values() if not b.fenced]
-        return min(contacts) + self.session_timeout_ms + 1 if contacts else None
 
     def next_state(
         self, broker_id: int, *, want_fence: bool, want_shutdown: bool, caught_up: bool, has_leaderships: bool

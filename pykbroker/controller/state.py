@@ -11,7 +11,7 @@ from random import Random
 
 from pykbroker.config.dynamic import DynamicConfigs, without_invalid
 from pykbroker.config.load import Config
-from pykbroker.controller.heartbeats import Heartbeats
+from pykbroker.controller.heartbeats import Heartbeats, Session, Sessions
 from pykbroker.controller.placement import UsableBroker
 from pykbroker.metadata.delta import MetadataDelta
 from pykbroker.metadata.image import (
@@ -45,7 +45,8 @@ class ControllerState:
         self.config = config
         self.random = random
         self.image: MetadataImage = EMPTY_IMAGE
-        self.heartbeats = Heartbeats(config.int("broker.session.timeout.ms"))
+        self.heartbeats = Heartbeats()
+        self.sessions = Sessions(config.int("broker.session.timeout.ms"))
         #: offset of each broker's newest registration record: a broker is caught up once it has read it
         self.registration_offsets: dict[int, int] = {}
         #: normalised name -> names of topics that would share metric names with it
@@ -62,7 +63,7 @@ class ControllerState:
 
     # Replaying.
 
-    def replay(self, records: Sequence[TopLevel], base_offset: int, epoch: int, now_ms: int) -> None:
+    def replay(self, records: Sequence[TopLevel], base_offset: int, epoch: int) -> None:
         """Take a batch, appended just now or read from the log."""
         delta = MetadataDelta(self.image)
         offset = base_offset - 1
@@ -84,7 +85,7 @@ class ControllerState:
             else:
                 delta.replay(record)
                 if type(record) in _ABOUT_BROKERS:
-                    self._replay_broker(delta, record, offset, now_ms)
+                    self._replay_broker(delta, record, offset)
         self._install(delta, offset, epoch)
 
     def reset(self, image: MetadataImage) -> None:
@@ -100,16 +101,24 @@ class ControllerState:
         }
 
     def restart_sessions(self, now_ms: int, own_incarnation: bytes | None = None) -> None:
-        """A new controller gives every broker a whole session before it judges.
+        """A new controller gives every broker that serves a whole session before it judges. A fenced broker has one
+        again with its next heartbeat.
 
         But not an earlier incarnation of the broker in this very process (`own_incarnation`), which cannot be alive: a
         combined node that was killed need not wait for its own ghost (Apache Kafka waits 9 s here).
         """
-        self.heartbeats.clear()
+        self.stop_sessions()
         for broker in self.image.brokers.values():
             if own_incarnation is not None and broker.id == self.node_id and broker.incarnation_id != own_incarnation:
                 continue
-            self.heartbeats.register(broker.id, broker.fenced, now_ms)
+            self.heartbeats.register(broker.id, broker.fenced)
+            if not broker.fenced:
+                self.sessions.touch(Session(broker.id, broker.epoch), now_ms)
+
+    def stop_sessions(self) -> None:
+        """Another controller watches over the brokers now."""
+        self.heartbeats.clear()
+        self.sessions.clear()
 
     def _install(self, delta: MetadataDelta, offset: int, epoch: int) -> None:
         for topic in delta.topics_deleted.values():
@@ -131,7 +140,7 @@ class ControllerState:
             if not names:
                 self.collisions.pop(unified, None)
 
-    def _replay_broker(self, delta: MetadataDelta, record: TopLevel, offset: int, now_ms: int) -> None:
+    def _replay_broker(self, delta: MetadataDelta, record: TopLevel, offset: int) -> None:
         if isinstance(record, UnregisterBrokerRecord):
             self.registration_offsets.pop(record.broker_id, None)
             self.heartbeats.remove(record.broker_id)
@@ -147,7 +156,7 @@ class ControllerState:
             broker_id = record.id
         broker = delta.broker(broker_id)
         if broker is not None:
-            self.heartbeats.register(broker_id, broker.fenced, now_ms)
+            self.heartbeats.register(broker_id, broker.fenced)
 
     # Questions.
 

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from pykbroker.controller.brokers import heartbeat
 from pykbroker.controller.result import Result
 from pykbroker.metadata.features import group_version, transaction_version
 from pykbroker.metadata.records import decode_record
 from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from pykbroker_wire.stored.metadata import (
     BeginTransactionRecord,
     EndTransactionRecord,
@@ -124,6 +126,8 @@ def test_a_silent_broker_is_fenced_when_its_session_ends() -> None:
         await clock.advance(0.1)
         register = broker_record(5, epoch=world.quorum.log_end_offset)
         await world.controller.submit("register", lambda state, now_ms: Result(None, [register]))
+        beat = BrokerHeartbeatRequest(broker_id=5, broker_epoch=register.broker_epoch, current_metadata_offset=100)
+        await world.controller.submit("beat", lambda state, now_ms: heartbeat(state, beat, now_ms, 0))
         await clock.advance(8.8)
         assert not world.loader.image.brokers[5].fenced
         await clock.advance(0.5)

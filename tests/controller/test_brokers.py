@@ -106,11 +106,57 @@ def test_registrations_that_are_refused(changes: dict[str, Any], code: ErrorCode
 
 def test_a_live_broker_keeps_its_id_until_its_session_is_over() -> None:
     pure = Pure(brokers=2)
+    beat(pure, 1)
     with pytest.raises(KafkaError) as caught:
         register(pure, 1)
     assert caught.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
     pure.now_ms += SESSION_MS + 1
     register(pure, 1)
+
+
+def test_b4_a_second_process_cannot_take_the_id_of_a_broker_that_starts() -> None:
+    """It is fenced while it recovers its logs, and its heartbeats count all the same."""
+    pure = Pure(brokers=0)
+    register(pure, 1)
+    for _ in range(3):
+        pure.now_ms += SESSION_MS
+        beat(pure, 1, want_fence=True)
+        assert fence_stale_broker(pure.state, pure.now_ms).records == []
+        with pytest.raises(KafkaError) as caught:
+            register(pure, 1, incarnation_id=b"second process  ")
+        assert caught.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    pure.now_ms += SESSION_MS + 1
+    assert fence_stale_broker(pure.state, pure.now_ms).records == []
+    assert pure.state.sessions.next_deadline_ms() is None
+    register(pure, 1, incarnation_id=b"second process  ")
+    # As in Apache Kafka there is no session before the first heartbeat.
+    register(pure, 1, incarnation_id=b"third process   ")
+
+
+def test_b4_a_new_controller_gives_a_session_to_the_brokers_that_serve() -> None:
+    pure = Pure(brokers=3)
+    beat(pure, 1, want_fence=True)
+    pure.state.restart_sessions(pure.now_ms)
+    with pytest.raises(KafkaError):
+        register(pure, 0)
+    register(pure, 1)
+    pure.now_ms += SESSION_MS + 1
+    assert [pure.apply(fence_stale_broker(pure.state, pure.now_ms)) for _ in range(3)] == [0, 2, None]
+
+
+def test_b4_a_broker_that_was_let_go_is_back_at_once() -> None:
+    """Its shutdown was granted: the next start need not wait for the session to run out."""
+    pure = Pure(brokers=2)
+    beat(pure, 1)
+    assert beat(pure, 1, want_shut_down=True).should_shut_down
+    register(pure, 1, incarnation_id=b"after restart   ")
+    # In the middle of its shutdown the process is alive.
+    make(pure, [0])
+    beat(pure, 0)
+    assert not beat(pure, 0, want_shut_down=True).should_shut_down
+    with pytest.raises(KafkaError) as caught:
+        register(pure, 0, incarnation_id=b"second process  ")
+    assert caught.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
 
 
 def test_the_same_incarnation_keeps_its_epoch() -> None:
@@ -127,7 +173,7 @@ def test_a_new_incarnation_loses_its_leaderships_at_once() -> None:
     make(pure, [1, 0])
     make(pure, [1], name="alone")
     pure.now_ms += SESSION_MS + 1
-    pure.state.heartbeats.touch(0, False, pure.offset, pure.now_ms)
+    beat(pure, 0)
     at = pure.offset
     assert register(pure, 1) == at
     assert (partition(pure).leader, partition(pure).isr, partition(pure).leader_epoch) == (0, (0,), 1)
@@ -146,6 +192,8 @@ def test_a_new_incarnation_loses_its_leaderships_at_once() -> None:
 def test_silent_brokers_are_fenced_one_at_a_time() -> None:
     pure = Pure(brokers=3)
     make(pure, [0, 1, 2])
+    for broker_id in range(3):
+        beat(pure, broker_id)
     pure.now_ms += SESSION_MS
     assert fence_stale_broker(pure.state, pure.now_ms).response is None
     beat(pure, 2)
@@ -155,12 +203,13 @@ def test_silent_brokers_are_fenced_one_at_a_time() -> None:
     assert pure.apply(fence_stale_broker(pure.state, pure.now_ms)) == 1
     assert (partition(pure).leader, partition(pure).isr) == (2, (2,))
     assert pure.apply(fence_stale_broker(pure.state, pure.now_ms)) is None
-    assert pure.state.heartbeats.next_deadline_ms() == pure.now_ms + SESSION_MS
+    assert pure.state.sessions.next_deadline_ms() == pure.now_ms + SESSION_MS
 
 
 def test_the_last_replica_stays_in_the_isr() -> None:
     pure = Pure(brokers=1)
     make(pure, [0])
+    beat(pure, 0)
     pure.now_ms += SESSION_MS + 1
     pure.apply(fence_stale_broker(pure.state, pure.now_ms))
     assert (partition(pure).leader, partition(pure).isr, partition(pure).leader_epoch) == (-1, (0,), 1)

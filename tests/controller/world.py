@@ -165,7 +165,7 @@ class Pure:
             self.replay([broker_record(broker_id, epoch=self.offset, rack=rack)])
 
     def replay(self, records: list[TopLevel]) -> None:
-        self.state.replay(records, self.offset, 1, self.now_ms)
+        self.state.replay(records, self.offset, 1)
         self.offset += len(records)
 
     def apply(self, result: Any) -> Any:

@@ -134,7 +134,7 @@ async def test_a_new_incarnation_raises_leader_epochs() -> None:
     await world.controller.submit("create", lambda state, now_ms: create_topics(state, request, {"t"}))
     first.stop()
     # Killed; another controller, so the old session does not stand in the way.
-    world.controller.state.heartbeats.clear()
+    world.controller.state.sessions.clear()
     second = lifecycle_of(world, channel(world), b"j" * 16)
     second.start(ENDPOINTS)
     await second.caught_up
