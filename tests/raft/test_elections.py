@@ -32,7 +32,7 @@ def test_b5_a_candidate_that_lost_waits_out_its_timeout() -> None:
     assert subject.deadline_ms == candidate.election_deadline_ms
     last = Now(candidate.election_deadline_ms - 1, 0)
     subject.tick(last)
-    assert subject.role is Role.CANDIDATE
+    assert subject.state is candidate
     assert subject.ready().requests == []
     subject.tick(Now(candidate.election_deadline_ms, 0))
     assert subject.role is Role.PROSPECTIVE
