@@ -195,6 +195,9 @@ class Partition:
         if was_leader and not self.is_leader:
             # A new epoch of the same leader takes nothing from a request that waits: its records stay in this log.
             self._fail_waiters(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif was_leader and new_epoch and self.fetch_waiters:
+            # A parked fetch that named the epoch before is told (KIP-320); the others wait on.
+            self.table.changed(self, ENOUGH, ENOUGH)
         if self.is_leader and self._log is not None:
             self._begin_epoch(self._log)
             self._advance()

@@ -95,7 +95,7 @@ def test_many_partitions_that_change_in_one_turn_are_one_read(world: World) -> N
     assert len(reader.reads) == 1
 
 
-@pytest.mark.parametrize("what", ["moves away", "deleted", "offline"])
+@pytest.mark.parametrize("what", ["moves away", "new epoch", "deleted", "offline"])
 def test_whatever_happens_to_a_partition_it_is_read_again(world: World, what: str) -> None:
     partition = world.create("t")
     reader = Reader(1_000_000)
@@ -103,6 +103,8 @@ def test_whatever_happens_to_a_partition_it_is_read_again(world: World, what: st
     match what:
         case "moves away":
             world.change(partition, leader=2)
+        case "new epoch":
+            world.change(partition, leader=1)
         case "deleted":
             world.delete("t")
         case "offline":
