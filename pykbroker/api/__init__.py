@@ -6,37 +6,11 @@ not advertised. Versions are those of the generated messages.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Flag
+from importlib import import_module
 
+from pykbroker.metrics.registry import Metrics
+from pykbroker.serving.rows import Api, On, Row
 from pykbroker_wire.apis import ApiKey
-
-
-class On(Flag):
-    """The listeners that serve an API."""
-
-    BROKER = 1
-    CONTROLLER = 2
-    BOTH = 3
-
-
-@dataclass(slots=True, frozen=True)
-class Api:
-    """One row. `module` is the file in this folder; it has `handle(ctx, request)`.
-
-    forward: a broker listener sends the request on to the active controller in an Envelope (KIP-590), where `handle`
-    runs. advertised_min: what ApiVersions says when that is not the lowest version served.
-    """
-
-    key: ApiKey
-    on: On
-    forward: bool = False
-    advertised_min: int | None = None
-
-    @property
-    def module(self) -> str:
-        return self.key.name.lower()
-
 
 TABLE: tuple[Api, ...] = (
     # Old librdkafka switches features off when Produce does not begin at 0; versions below 3 are still refused
@@ -105,3 +79,12 @@ TABLE: tuple[Api, ...] = (
     Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, On.BROKER),
     Api(ApiKey.UPDATE_RAFT_VOTER, On.CONTROLLER),
 )
+
+
+def rows(side: On, metrics: Metrics) -> dict[int, Row]:
+    """The rows of TABLE that a kind of listener serves, by API key and in its order. Imports their modules."""
+    return {
+        int(api.key): Row(api, import_module(f"pykbroker.api.{api.module}"), metrics)
+        for api in sorted(TABLE, key=lambda api: api.key)
+        if api.on & side
+    }

@@ -6,25 +6,25 @@ do not send it: TxnOffsetCommit adds that partition (KIP-890).
 
 from __future__ import annotations
 
-from pykbroker.api.group_helpers import groups, may
-from pykbroker.api.transaction_helpers import known_to, may_write, transactions
 from pykbroker.coordinator.later import Later, then
+from pykbroker.coordinator.transaction.old_clients import known_to
 from pykbroker.coordinator.transaction.shard import Producer
 from pykbroker.metadata.names import GROUP_METADATA_TOPIC
 from pykbroker.security.authorizer import Operation
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import BrokerContext
+from pykbroker.serving.permissions import may, may_write
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 _FENCED_FROM = 2
 
 
-def handle(ctx: RequestContext, request: AddOffsetsToTxnRequest) -> Later[AddOffsetsToTxnResponse]:
+def handle(ctx: BrokerContext, request: AddOffsetsToTxnRequest) -> Later[AddOffsetsToTxnResponse]:
     if not may_write(ctx, request.transactional_id):
         return AddOffsetsToTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not may(ctx, Operation.READ, request.group_id):
         return AddOffsetsToTxnResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     producer = Producer(request.transactional_id, request.producer_id, request.producer_epoch)
-    partition = (GROUP_METADATA_TOPIC, groups(ctx).partition_of(request.group_id))
-    added = transactions(ctx).add_partitions(producer, [partition], 0)
+    partition = (GROUP_METADATA_TOPIC, ctx.services.groups.partition_of(request.group_id))
+    added = ctx.services.transactions.add_partitions(producer, [partition], 0)
     return then(added, lambda code: AddOffsetsToTxnResponse(error_code=known_to(ctx.api_version, _FENCED_FROM, code)))

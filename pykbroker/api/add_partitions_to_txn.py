@@ -7,13 +7,14 @@ Apache Kafka never answers an empty list of transactions; this broker answers it
 
 from __future__ import annotations
 
-from pykbroker.api.transaction_helpers import known_to, may_write, transactions
 from pykbroker.coordinator.later import Later, gather, then
+from pykbroker.coordinator.transaction.old_clients import known_to
 from pykbroker.coordinator.transaction.records import TopicPartition
 from pykbroker.coordinator.transaction.shard import Producer
 from pykbroker.metadata.names import INTERNAL_TOPICS
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import BrokerContext
+from pykbroker.serving.permissions import may_write
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -29,7 +30,7 @@ _BETWEEN_BROKERS_FROM = 4
 _FENCED_FROM = 2
 
 
-def handle(ctx: RequestContext, request: AddPartitionsToTxnRequest) -> Later[AddPartitionsToTxnResponse]:
+def handle(ctx: BrokerContext, request: AddPartitionsToTxnRequest) -> Later[AddPartitionsToTxnResponse]:
     if ctx.api_version < _BETWEEN_BROKERS_FROM:
         transaction = AddPartitionsToTxnTransaction(
             transactional_id=request.v3_and_below_transactional_id,
@@ -47,7 +48,7 @@ def handle(ctx: RequestContext, request: AddPartitionsToTxnRequest) -> Later[Add
     return then(answers, lambda results: AddPartitionsToTxnResponse(results_by_transaction=results))
 
 
-def _one(ctx: RequestContext, asked: AddPartitionsToTxnTransaction) -> Later[AddPartitionsToTxnResult]:
+def _one(ctx: BrokerContext, asked: AddPartitionsToTxnTransaction) -> Later[AddPartitionsToTxnResult]:
     from_client = ctx.api_version < _BETWEEN_BROKERS_FROM
     partitions = _partitions(asked.topics)
     if from_client and not may_write(ctx, asked.transactional_id):
@@ -59,10 +60,10 @@ def _one(ctx: RequestContext, asked: AddPartitionsToTxnTransaction) -> Later[Add
     producer = Producer(asked.transactional_id, asked.producer_id, asked.producer_epoch)
     if asked.verify_only:
         return then(
-            transactions(ctx).verify_partitions(producer, partitions), lambda verdicts: _result(asked, verdicts)
+            ctx.services.transactions.verify_partitions(producer, partitions), lambda verdicts: _result(asked, verdicts)
         )
     # Whoever asks like a broker does it for a client of transaction.version 2.
-    added = transactions(ctx).add_partitions(producer, partitions, 0 if from_client else 2)
+    added = ctx.services.transactions.add_partitions(producer, partitions, 0 if from_client else 2)
     return then(
         added,
         lambda code: _result(asked, dict.fromkeys(partitions, known_to(ctx.api_version, _FENCED_FROM, code))),
@@ -74,9 +75,9 @@ def _partitions(topics: list[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
 
 
 def _refused(
-    ctx: RequestContext, topics: list[AddPartitionsToTxnTopic], from_client: bool
+    ctx: BrokerContext, topics: list[AddPartitionsToTxnTopic], from_client: bool
 ) -> dict[TopicPartition, ErrorCode]:
-    image = ctx.broker.metadata.image.topics
+    image = ctx.services.metadata.image.topics
     refused: dict[TopicPartition, ErrorCode] = {}
     for topic in topics:
         allowed = not from_client or (

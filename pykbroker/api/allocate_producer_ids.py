@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 
-from pykbroker.api.on_controller import controller_of, immediately, respond
 from pykbroker.controller.producer_ids import allocate_producer_ids
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import ControllerContext
+from pykbroker.serving.on_controller import immediately, respond
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 
-def handle(ctx: RequestContext, request: AllocateProducerIdsRequest) -> asyncio.Future[AllocateProducerIdsResponse]:
+def handle(ctx: ControllerContext, request: AllocateProducerIdsRequest) -> asyncio.Future[AllocateProducerIdsResponse]:
     if not ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
         return immediately(AllocateProducerIdsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     return respond(
         ctx,
-        controller_of(ctx).submit(
+        ctx.services.controller.submit(
             "AllocateProducerIds",
             lambda state, now_ms: allocate_producer_ids(state, request.broker_id, request.broker_epoch),
         ),

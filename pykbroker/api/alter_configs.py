@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from functools import partial
 
 from pykbroker.api.incremental_alter_configs import Verdicts, authorize_all, check_broker, check_keys, sort_out
-from pykbroker.api.on_controller import controller_of, respond
 from pykbroker.controller.configs import ResourceKey, legacy_alter
 from pykbroker.controller.result import Result, Verdict, failure, verdict_of
 from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.image import ConfigResource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import ControllerContext
+from pykbroker.serving.on_controller import respond
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.alter_configs import (
     AlterConfigsRequest,
@@ -24,7 +24,7 @@ from pykbroker_wire.messages.alter_configs import (
 )
 
 
-def handle(ctx: RequestContext, request: AlterConfigsRequest) -> asyncio.Future[AlterConfigsResponse]:
+def handle(ctx: ControllerContext, request: AlterConfigsRequest) -> asyncio.Future[AlterConfigsResponse]:
     def operation(state: ControllerState, now_ms: int) -> Result[Verdicts]:
         verdicts: Verdicts = {}
         changes: dict[ResourceKey, dict[str, str | None]] = {}
@@ -64,7 +64,7 @@ def handle(ctx: RequestContext, request: AlterConfigsRequest) -> asyncio.Future[
         verdict = verdict_of(error)
         return answer({(r.resource_type, r.resource_name): verdict for r in request.resources})
 
-    return respond(ctx, controller_of(ctx).submit("AlterConfigs", operation), answer, refuse)
+    return respond(ctx, ctx.services.controller.submit("AlterConfigs", operation), answer, refuse)
 
 
 def _replace(wanted: Mapping[str, str | None], layer: dict[str, str]) -> None:

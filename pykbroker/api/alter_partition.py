@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 
-from pykbroker.api.on_controller import controller_of, immediately, respond
 from pykbroker.controller.alter_partition import alter_partition
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import ControllerContext
+from pykbroker.serving.on_controller import immediately, respond
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
 
-def handle(ctx: RequestContext, request: AlterPartitionRequest) -> asyncio.Future[AlterPartitionResponse]:
+def handle(ctx: ControllerContext, request: AlterPartitionRequest) -> asyncio.Future[AlterPartitionResponse]:
     if not ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
         return immediately(AlterPartitionResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     version = ctx.api_version
     return respond(
         ctx,
-        controller_of(ctx).submit("AlterPartition", lambda state, now_ms: alter_partition(state, request, version)),
+        ctx.services.controller.submit(
+            "AlterPartition", lambda state, now_ms: alter_partition(state, request, version)
+        ),
         lambda response: response,
         lambda error: AlterPartitionResponse(error_code=error.code),
     )

@@ -8,7 +8,7 @@ Naming the directory in which it is gives a move up.
 from __future__ import annotations
 
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import BrokerContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -18,7 +18,7 @@ from pykbroker_wire.messages.alter_replica_log_dirs import (
 )
 
 
-def handle(ctx: RequestContext, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+def handle(ctx: BrokerContext, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
     # Who names a replica twice means the last directory.
     wanted = {
         (topic.name, index): directory.path
@@ -30,7 +30,7 @@ def handle(ctx: RequestContext, request: AlterReplicaLogDirsRequest) -> AlterRep
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
     for (topic, index), path in wanted.items():
         code = (
-            ctx.broker.replicas.moves.alter(topic, index, path) if allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            ctx.services.replicas.moves.alter(topic, index, path) if allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         )
         result = results.setdefault(topic, AlterReplicaLogDirTopicResult(topic_name=topic))
         result.partitions.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))

@@ -1,6 +1,6 @@
 """ApiVersions, versions 0-4. KIP-35, KIP-511 (client software), KIP-584 (features).
 
-Lists the rows of TABLE that this kind of listener serves. Features are those that are served: metadata.version and
+Lists the APIs that this half of the node serves. Features are those that are served: metadata.version and
 kraft.version. An unknown version is answered by the dispatcher, in version 0.
 """
 
@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import re
 
-from pykbroker.api import TABLE, On
 from pykbroker.metadata.features import SUPPORTED, finalized_features
-from pykbroker.serving.context import RequestContext
-from pykbroker.serving.services import ControllerServices
-from pykbroker_wire.apis import APIS
+from pykbroker.serving.context import AnyContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.api_versions import (
-    ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
@@ -25,22 +21,7 @@ from pykbroker_wire.messages.api_versions import (
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def _rows(side: On) -> list[ApiVersion]:
-    return [
-        ApiVersion(
-            api_key=row.key,
-            min_version=APIS[row.key].min_version if row.advertised_min is None else row.advertised_min,
-            max_version=APIS[row.key].max_version,
-        )
-        for row in sorted(TABLE, key=lambda row: row.key)
-        if row.on & side
-    ]
-
-
-_ROWS = {side: _rows(side) for side in (On.BROKER, On.CONTROLLER)}
-
-
-def handle(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+def handle(ctx: AnyContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     if ctx.api_version >= 3:
         if not (
             _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
@@ -48,8 +29,7 @@ def handle(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersionsRespo
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         ctx.peer.client_software_name = request.client_software_name
         ctx.peer.client_software_version = request.client_software_version
-    side = On.CONTROLLER if isinstance(ctx.services, ControllerServices) else On.BROKER
-    response = ApiVersionsResponse(api_keys=_ROWS[side])
+    response = ApiVersionsResponse(api_keys=[row.advertised for row in ctx.services.rows.values()])
     if ctx.api_version >= 3:
         image = ctx.services.metadata.image
         response.supported_features = [

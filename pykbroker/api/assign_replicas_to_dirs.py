@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 
-from pykbroker.api.on_controller import controller_of, immediately, respond
 from pykbroker.controller.alter_partition import assign_replicas_to_dirs
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import ControllerContext
+from pykbroker.serving.on_controller import immediately, respond
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 
 
-def handle(ctx: RequestContext, request: AssignReplicasToDirsRequest) -> asyncio.Future[AssignReplicasToDirsResponse]:
+def handle(
+    ctx: ControllerContext, request: AssignReplicasToDirsRequest
+) -> asyncio.Future[AssignReplicasToDirsResponse]:
     if not ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
         return immediately(AssignReplicasToDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     return respond(
         ctx,
-        controller_of(ctx).submit(
+        ctx.services.controller.submit(
             "AssignReplicasToDirs", lambda state, now_ms: assign_replicas_to_dirs(state, request)
         ),
         lambda response: response,

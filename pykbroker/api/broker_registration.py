@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 
-from pykbroker.api.on_controller import controller_of, immediately, respond
 from pykbroker.controller.brokers import register_broker
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import ControllerContext
+from pykbroker.serving.on_controller import immediately, respond
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 
 
-def handle(ctx: RequestContext, request: BrokerRegistrationRequest) -> asyncio.Future[BrokerRegistrationResponse]:
+def handle(ctx: ControllerContext, request: BrokerRegistrationRequest) -> asyncio.Future[BrokerRegistrationResponse]:
     if not ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
         return immediately(BrokerRegistrationResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
-    controller = controller_of(ctx)
+    controller = ctx.services.controller
     return respond(
         ctx,
         controller.submit(

@@ -6,10 +6,10 @@ describe is refused whole, as in Apache Kafka. UNSUPPORTED_VERSION while group.v
 
 from __future__ import annotations
 
-from pykbroker.api.group_helpers import groups, may
 from pykbroker.coordinator.later import Later, then
 from pykbroker.security.authorizer import Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import BrokerContext
+from pykbroker.serving.permissions import may
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -18,8 +18,8 @@ from pykbroker_wire.messages.consumer_group_describe import (
 )
 
 
-def handle(ctx: RequestContext, request: ConsumerGroupDescribeRequest) -> Later[ConsumerGroupDescribeResponse]:
-    service = groups(ctx)
+def handle(ctx: BrokerContext, request: ConsumerGroupDescribeRequest) -> Later[ConsumerGroupDescribeResponse]:
+    service = ctx.services.groups
     if not service.consumer_protocol_enabled:
         code = ErrorCode.UNSUPPORTED_VERSION
         return ConsumerGroupDescribeResponse(
@@ -42,7 +42,7 @@ def handle(ctx: RequestContext, request: ConsumerGroupDescribeRequest) -> Later[
     return then(service.describe_consumer_groups(allowed), respond)
 
 
-def _visible(ctx: RequestContext, group: DescribedGroup) -> DescribedGroup:
+def _visible(ctx: BrokerContext, group: DescribedGroup) -> DescribedGroup:
     names = {
         topic.topic_name
         for member in group.members

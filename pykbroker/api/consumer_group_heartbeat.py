@@ -6,10 +6,10 @@ the same group. Refused with UNSUPPORTED_VERSION while group.version is 0.
 
 from __future__ import annotations
 
-from pykbroker.api.group_helpers import groups, may
 from pykbroker.coordinator.later import Later
 from pykbroker.security.authorizer import Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import BrokerContext
+from pykbroker.serving.permissions import may
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -17,8 +17,8 @@ from pykbroker_wire.messages.consumer_group_heartbeat import (
 )
 
 
-def handle(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Later[ConsumerGroupHeartbeatResponse]:
-    service = groups(ctx)
+def handle(ctx: BrokerContext, request: ConsumerGroupHeartbeatRequest) -> Later[ConsumerGroupHeartbeatResponse]:
+    service = ctx.services.groups
     if not service.consumer_protocol_enabled:
         return _refuse(ErrorCode.UNSUPPORTED_VERSION)
     if not may(ctx, Operation.READ, request.group_id):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from pykbroker.api.on_controller import controller_of, immediately, respond
 from pykbroker.controller.brokers import register_controller
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import ControllerContext
+from pykbroker.serving.on_controller import immediately, respond
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.controller_registration import (
     ControllerRegistrationRequest,
@@ -16,13 +16,15 @@ from pykbroker_wire.messages.controller_registration import (
 
 
 def handle(
-    ctx: RequestContext, request: ControllerRegistrationRequest
+    ctx: ControllerContext, request: ControllerRegistrationRequest
 ) -> asyncio.Future[ControllerRegistrationResponse]:
     if not ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
         return immediately(_refused(KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)))
     return respond(
         ctx,
-        controller_of(ctx).submit("ControllerRegistration", lambda state, now_ms: register_controller(state, request)),
+        ctx.services.controller.submit(
+            "ControllerRegistration", lambda state, now_ms: register_controller(state, request)
+        ),
         lambda _: ControllerRegistrationResponse(),
         _refused,
     )

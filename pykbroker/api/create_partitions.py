@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from pykbroker.api.on_controller import controller_of, respond
 from pykbroker.controller.topics import create_partitions
 from pykbroker.security.authorizer import Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import ControllerContext
+from pykbroker.serving.on_controller import respond
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -17,7 +17,7 @@ from pykbroker_wire.messages.create_partitions import (
 )
 
 
-def handle(ctx: RequestContext, request: CreatePartitionsRequest) -> asyncio.Future[CreatePartitionsResponse]:
+def handle(ctx: ControllerContext, request: CreatePartitionsRequest) -> asyncio.Future[CreatePartitionsResponse]:
     names = [topic.name for topic in request.topics]
     counts = Counter(names)
     results = [
@@ -39,7 +39,7 @@ def handle(ctx: RequestContext, request: CreatePartitionsRequest) -> asyncio.Fut
             )
     return respond(
         ctx,
-        controller_of(ctx).submit(
+        ctx.services.controller.submit(
             "CreatePartitions", lambda state, now_ms: create_partitions(state, topics, request.validate_only)
         ),
         lambda made: CreatePartitionsResponse(results=[*results, *made]),

@@ -8,18 +8,18 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from pykbroker.api.on_controller import controller_of, respond
 from pykbroker.controller.result import Result
 from pykbroker.controller.state import ControllerState
 from pykbroker.controller.topics import create_topics
 from pykbroker.metadata.names import METADATA_TOPIC
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import ControllerContext
+from pykbroker.serving.on_controller import respond
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 
 
-def handle(ctx: RequestContext, request: CreateTopicsRequest) -> asyncio.Future[CreateTopicsResponse]:
+def handle(ctx: ControllerContext, request: CreateTopicsRequest) -> asyncio.Future[CreateTopicsResponse]:
     names = [topic.name for topic in request.topics]
     counts = Counter(names)
     once = [name for name, count in counts.items() if count == 1]
@@ -54,7 +54,7 @@ def handle(ctx: RequestContext, request: CreateTopicsRequest) -> asyncio.Future[
     def refuse(error: KafkaError) -> CreateTopicsResponse:
         return CreateTopicsResponse(topics=[_failed(name, error.code, error.message) for name in names])
 
-    return respond(ctx, controller_of(ctx).submit("CreateTopics", operation), answer, refuse)
+    return respond(ctx, ctx.services.controller.submit("CreateTopics", operation), answer, refuse)
 
 
 def _failed(name: str, code: ErrorCode, message: str) -> CreatableTopicResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pykbroker.net.connection import CloseConnection
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import ControllerContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
 
@@ -18,7 +18,7 @@ def check(request: DeleteAclsRequest) -> None:
             raise CloseConnection("a DeleteAcls request with an UNKNOWN element in its filter")
 
 
-def handle(ctx: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
+def handle(ctx: ControllerContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
     code, message = ErrorCode.SECURITY_DISABLED, "No Authorizer is configured."
     if not ctx.authorize(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED

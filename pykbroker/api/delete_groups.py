@@ -5,15 +5,15 @@ Works: empty groups, with all their offsets.
 
 from __future__ import annotations
 
-from pykbroker.api.group_helpers import groups, may
 from pykbroker.coordinator.later import Later, then
 from pykbroker.security.authorizer import Operation
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import BrokerContext
+from pykbroker.serving.permissions import may
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
-def handle(ctx: RequestContext, request: DeleteGroupsRequest) -> Later[DeleteGroupsResponse]:
+def handle(ctx: BrokerContext, request: DeleteGroupsRequest) -> Later[DeleteGroupsResponse]:
     refused: list[DeletableGroupResult] = []
     allowed: list[str] = []
     for group_id in dict.fromkeys(request.groups_names):
@@ -21,5 +21,5 @@ def handle(ctx: RequestContext, request: DeleteGroupsRequest) -> Later[DeleteGro
             allowed.append(group_id)
         else:
             refused.append(DeletableGroupResult(group_id=group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED))
-    answer = groups(ctx).delete_groups(allowed)
+    answer = ctx.services.groups.delete_groups(allowed)
     return then(answer, lambda deleted: DeleteGroupsResponse(results=deleted + refused))

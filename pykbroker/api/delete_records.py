@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pykbroker.coordinator.later import Later
 from pykbroker.security.authorizer import Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import BrokerContext
 from pykbroker.serving.log_opening import when_open
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.delete_records import (
@@ -17,7 +17,7 @@ from pykbroker_wire.messages.delete_records import (
 INVALID_LOW_WATERMARK = -1
 
 
-def handle(ctx: RequestContext, request: DeleteRecordsRequest) -> Later[DeleteRecordsResponse]:
+def handle(ctx: BrokerContext, request: DeleteRecordsRequest) -> Later[DeleteRecordsResponse]:
     # A partition that stands there twice is asked once, for its last offset; a topic without partitions is not
     # answered.
     offsets = {
@@ -26,7 +26,7 @@ def handle(ctx: RequestContext, request: DeleteRecordsRequest) -> Later[DeleteRe
     return when_open(ctx, offsets, lambda: _delete(ctx, offsets))
 
 
-def _delete(ctx: RequestContext, offsets: dict[tuple[str, int], int]) -> DeleteRecordsResponse:
+def _delete(ctx: BrokerContext, offsets: dict[tuple[str, int], int]) -> DeleteRecordsResponse:
     topics: dict[str, DeleteRecordsTopicResult] = {}
     for (name, index), offset in offsets.items():
         result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=INVALID_LOW_WATERMARK)
@@ -34,7 +34,7 @@ def _delete(ctx: RequestContext, offsets: dict[tuple[str, int], int]) -> DeleteR
         try:
             if not ctx.authorize(Operation.DELETE, Resource.TOPIC, name):
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            result.low_watermark = ctx.broker.replicas.delete_records(name, index, offset)
+            result.low_watermark = ctx.services.replicas.delete_records(name, index, offset)
         except KafkaError as error:
             result.error_code = error.code
     return DeleteRecordsResponse(topics=list(topics.values()))

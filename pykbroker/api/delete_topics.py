@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from pykbroker.api.on_controller import controller_of, immediately, respond
 from pykbroker.controller.result import Result, Verdict, failure
 from pykbroker.controller.state import ControllerState
 from pykbroker.controller.topics import delete_topics
 from pykbroker.metadata.image import ZERO_UUID
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import ControllerContext
+from pykbroker.serving.on_controller import immediately, respond
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
 Results = list[DeletableTopicResult]
 
 
-def handle(ctx: RequestContext, request: DeleteTopicsRequest) -> asyncio.Future[DeleteTopicsResponse]:
+def handle(ctx: ControllerContext, request: DeleteTopicsRequest) -> asyncio.Future[DeleteTopicsResponse]:
     if not ctx.services.config.bool("delete.topic.enable"):
         old = ctx.api_version < 3
         code = ErrorCode.INVALID_REQUEST if old else ErrorCode.TOPIC_DELETION_DISABLED
@@ -36,7 +36,7 @@ def handle(ctx: RequestContext, request: DeleteTopicsRequest) -> asyncio.Future[
 
     return respond(
         ctx,
-        controller_of(ctx).submit("DeleteTopics", operation),
+        ctx.services.controller.submit("DeleteTopics", operation),
         lambda found: DeleteTopicsResponse(responses=found),
         lambda error: _refused(request, error),
     )
@@ -61,7 +61,7 @@ def _wanted(request: DeleteTopicsRequest, results: Results) -> tuple[list[str], 
 
 
 def _authorized(
-    ctx: RequestContext, state: ControllerState, names: list[str], ids: list[bytes], results: Results
+    ctx: ControllerContext, state: ControllerState, names: list[str], ids: list[bytes], results: Results
 ) -> dict[bytes, str]:
     """Ids and names of what may be deleted; the rest goes to `results`, saying no more than one may know."""
     topics = state.image.topics

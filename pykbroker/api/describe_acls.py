@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pykbroker.net.connection import CloseConnection
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import AnyContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
 UNKNOWN = 0
 
 
-def handle(ctx: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
+def handle(ctx: AnyContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
     wanted = (request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type)
     if UNKNOWN in wanted:
         # Kafka fails while it reads the request: there is no answer.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pykbroker.metadata.image import QuotaEntity
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import BrokerContext
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
@@ -15,7 +15,7 @@ from pykbroker_wire.messages.describe_client_quotas import (
 )
 
 
-def handle(ctx: RequestContext, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
+def handle(ctx: BrokerContext, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
     try:
         if not ctx.authorize(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, CLUSTER_NAME):
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pykbroker.api.cluster_view import nodes
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.cluster_view import nodes
+from pykbroker.serving.context import AnyContext
 from pykbroker.serving.services import ControllerServices
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_cluster import (
@@ -18,7 +18,7 @@ _CONTROLLERS = 2
 _NAMES = {_BROKERS: "BROKER", _CONTROLLERS: "CONTROLLER"}
 
 
-def handle(ctx: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+def handle(ctx: AnyContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
     services = ctx.services
     own_type = _CONTROLLERS if isinstance(services, ControllerServices) else _BROKERS
     if own_type == _CONTROLLERS and not ctx.authorize(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
@@ -69,7 +69,7 @@ def handle(ctx: RequestContext, request: DescribeClusterRequest) -> DescribeClus
     return response
 
 
-def _refused(ctx: RequestContext, code: ErrorCode, message: str) -> DescribeClusterResponse:
+def _refused(ctx: AnyContext, code: ErrorCode, message: str) -> DescribeClusterResponse:
     # The codes are younger than version 0.
     return DescribeClusterResponse(
         error_code=ErrorCode.INVALID_REQUEST if ctx.api_version == 0 else code, error_message=message

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from pykbroker.api import broker_loggers
 from pykbroker.api.incremental_alter_configs import unauthorized
 from pykbroker.config import describe
 from pykbroker.config.describe import Entry, Synonym
@@ -17,7 +16,8 @@ from pykbroker.config.kinds import Type
 from pykbroker.metadata.image import ConfigResource
 from pykbroker.metadata.names import check_topic_name
 from pykbroker.security.authorizer import Operation
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving import broker_loggers
+from pykbroker.serving.context import AnyContext
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -29,7 +29,7 @@ from pykbroker_wire.messages.describe_configs import (
 )
 
 
-def handle(ctx: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+def handle(ctx: AnyContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     allowed: list[DescribeConfigsResult] = []
     refused: list[DescribeConfigsResult] = []
     for resource in request.resources:
@@ -53,7 +53,7 @@ def handle(ctx: RequestContext, request: DescribeConfigsRequest) -> DescribeConf
     return DescribeConfigsResponse(results=allowed + refused)
 
 
-def _describe(ctx: RequestContext, resource: DescribeConfigsResource) -> Sequence[Entry] | None:
+def _describe(ctx: AnyContext, resource: DescribeConfigsResource) -> Sequence[Entry] | None:
     """The entries, None for a topic that does not exist."""
     services = ctx.services
     image = services.metadata.image

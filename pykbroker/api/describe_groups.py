@@ -5,17 +5,17 @@ Works: classic groups. Metadata of members is only shown while the group is stab
 
 from __future__ import annotations
 
-from pykbroker.api.group_helpers import groups, may
 from pykbroker.coordinator.later import Later, then
 from pykbroker.security.authorizer import Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import BrokerContext
+from pykbroker.serving.permissions import may
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
 _AUTHORIZED_OPERATIONS_FROM = 3
 
 
-def handle(ctx: RequestContext, request: DescribeGroupsRequest) -> Later[DescribeGroupsResponse]:
+def handle(ctx: BrokerContext, request: DescribeGroupsRequest) -> Later[DescribeGroupsResponse]:
     refused: list[DescribedGroup] = []
     allowed: list[str] = []
     for group_id in request.groups:
@@ -32,4 +32,4 @@ def handle(ctx: RequestContext, request: DescribeGroupsRequest) -> Later[Describ
                     group.authorized_operations = ctx.authorized_operations(Resource.GROUP, group.group_id)
         return DescribeGroupsResponse(groups=refused + found)
 
-    return then(groups(ctx).describe_groups(allowed, ctx.api_version), respond)
+    return then(ctx.services.groups.describe_groups(allowed, ctx.api_version), respond)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import BrokerContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -14,14 +14,14 @@ from pykbroker_wire.messages.describe_log_dirs import (
 )
 
 
-def handle(ctx: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+def handle(ctx: BrokerContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     if not ctx.authorize(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     results = []
-    for description in ctx.broker.replicas.directories.describe(wanted):
+    for description in ctx.services.replicas.directories.describe(wanted):
         topics: dict[str, DescribeLogDirsTopic] = {}
         for replica in description.replicas:
             topics.setdefault(replica.topic, DescribeLogDirsTopic(name=replica.topic)).partitions.append(

@@ -10,7 +10,7 @@ from pykbroker.coordinator.group.java import hash_map_order
 from pykbroker.coordinator.later import Later
 from pykbroker.metadata.names import check_topic_name
 from pykbroker.security.authorizer import Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import BrokerContext
 from pykbroker.serving.log_opening import when_open
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.describe_producers import (
@@ -22,12 +22,12 @@ from pykbroker_wire.messages.describe_producers import (
 )
 
 
-def handle(ctx: RequestContext, request: DescribeProducersRequest) -> Later[DescribeProducersResponse]:
+def handle(ctx: BrokerContext, request: DescribeProducersRequest) -> Later[DescribeProducersResponse]:
     asked = ((topic.name, index) for topic in request.topics for index in topic.partition_indexes)
     return when_open(ctx, asked, lambda: _respond(ctx, request))
 
 
-def _respond(ctx: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
+def _respond(ctx: BrokerContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
     topics = []
     for topic in request.topics:
         try:
@@ -43,17 +43,18 @@ def _respond(ctx: RequestContext, request: DescribeProducersRequest) -> Describe
     return DescribeProducersResponse(topics=topics)
 
 
-def _check_topic(ctx: RequestContext, name: str) -> None:
+def _check_topic(ctx: BrokerContext, name: str) -> None:
     check_topic_name(name)
     if not ctx.authorize(Operation.READ, Resource.TOPIC, name):
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
-    if name not in ctx.broker.metadata.image.topics.by_name:
+    if name not in ctx.services.metadata.image.topics.by_name:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
 
 
-def _describe(ctx: RequestContext, name: str, index: int) -> PartitionResponse:
+def _describe(ctx: BrokerContext, name: str, index: int) -> PartitionResponse:
     try:
-        found = {producer.producer_id: producer for producer in ctx.broker.replicas.get(name, index).active_producers()}
+        partition = ctx.services.replicas.get(name, index)
+        found = {producer.producer_id: producer for producer in partition.active_producers()}
     except KafkaError as error:
         # Without a message, as in Apache Kafka: it has one for topics only.
         return PartitionResponse(partition_index=index, error_code=error.code)

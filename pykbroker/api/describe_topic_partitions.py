@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pykbroker.api.cluster_view import ClusterView
 from pykbroker.metadata.image import PartitionImage, TopicImage
 from pykbroker.metadata.names import INTERNAL_TOPICS, topic_name_problem
 from pykbroker.security.authorizer import Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.cluster_view import ClusterView
+from pykbroker.serving.context import BrokerContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -17,7 +17,7 @@ from pykbroker_wire.messages.describe_topic_partitions import (
 )
 
 
-def handle(ctx: RequestContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+def handle(ctx: BrokerContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
     topics = ctx.services.metadata.image.topics.by_name
     fetch_all = not request.topics
     start = "" if request.cursor is None else request.cursor.topic_name
@@ -43,7 +43,7 @@ def handle(ctx: RequestContext, request: DescribeTopicPartitionsRequest) -> Desc
 
 
 def _page(
-    ctx: RequestContext, names: list[str], request: DescribeTopicPartitionsRequest, limit: int, fetch_all: bool
+    ctx: BrokerContext, names: list[str], request: DescribeTopicPartitionsRequest, limit: int, fetch_all: bool
 ) -> DescribeTopicPartitionsResponse:
     image = ctx.services.metadata.image
     view = ctx.services.cluster_views.of(image, ctx.listener_name)

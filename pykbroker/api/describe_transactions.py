@@ -5,11 +5,11 @@ Works. Topics that the caller may not describe are left out.
 
 from __future__ import annotations
 
-from pykbroker.api.transaction_helpers import may_describe, transactions
 from pykbroker.coordinator.later import Later, gather, then
 from pykbroker.coordinator.transaction.records import Transaction
 from pykbroker.security.authorizer import Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import BrokerContext
+from pykbroker.serving.permissions import may_describe
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -19,21 +19,22 @@ from pykbroker_wire.messages.describe_transactions import (
 )
 
 
-def handle(ctx: RequestContext, request: DescribeTransactionsRequest) -> Later[DescribeTransactionsResponse]:
+def handle(ctx: BrokerContext, request: DescribeTransactionsRequest) -> Later[DescribeTransactionsResponse]:
     parts: list[Later[TransactionState]] = [_one(ctx, each) for each in request.transactional_ids]
     states: Later[list[TransactionState]] = gather(parts)
     return then(states, lambda answers: DescribeTransactionsResponse(transaction_states=answers))
 
 
-def _one(ctx: RequestContext, transactional_id: str) -> Later[TransactionState]:
+def _one(ctx: BrokerContext, transactional_id: str) -> Later[TransactionState]:
     if not may_describe(ctx, transactional_id):
         return TransactionState(
             transactional_id=transactional_id, error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         )
-    return then(transactions(ctx).describe(transactional_id), lambda answer: _state(ctx, transactional_id, *answer))
+    described = ctx.services.transactions.describe(transactional_id)
+    return then(described, lambda answer: _state(ctx, transactional_id, *answer))
 
 
-def _state(ctx: RequestContext, transactional_id: str, code: ErrorCode, found: Transaction | None) -> TransactionState:
+def _state(ctx: BrokerContext, transactional_id: str, code: ErrorCode, found: Transaction | None) -> TransactionState:
     if found is None:
         return TransactionState(transactional_id=transactional_id, error_code=code)
     by_topic: dict[str, list[int]] = {}

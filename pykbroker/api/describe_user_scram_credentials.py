@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import AnyContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_user_scram_credentials import (
     CredentialInfo,
@@ -15,7 +15,7 @@ from pykbroker_wire.messages.describe_user_scram_credentials import (
 )
 
 
-def handle(ctx: RequestContext, request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
+def handle(ctx: AnyContext, request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
     if not ctx.authorize(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return DescribeUserScramCredentialsResponse(error_code=code, error_message=code.message)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from pykbroker.api.on_controller import controller_of, immediately, respond
 from pykbroker.controller.elections import elect_leaders
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import ControllerContext
+from pykbroker.serving.on_controller import immediately, respond
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -17,20 +17,20 @@ from pykbroker_wire.messages.elect_leaders import (
 )
 
 
-def handle(ctx: RequestContext, request: ElectLeadersRequest) -> asyncio.Future[ElectLeadersResponse]:
+def handle(ctx: ControllerContext, request: ElectLeadersRequest) -> asyncio.Future[ElectLeadersResponse]:
     if not ctx.authorize(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
         return immediately(_refused(ctx, request, KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)))
     if request.topic_partitions is not None and not request.topic_partitions:
         return immediately(ElectLeadersResponse())
     return respond(
         ctx,
-        controller_of(ctx).submit("ElectLeaders", lambda state, now_ms: elect_leaders(state, request)),
+        ctx.services.controller.submit("ElectLeaders", lambda state, now_ms: elect_leaders(state, request)),
         lambda response: response,
         lambda error: _refused(ctx, request, error),
     )
 
 
-def _refused(ctx: RequestContext, request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
+def _refused(ctx: ControllerContext, request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
     results = [
         ReplicaElectionResult(
             topic=topic.topic,

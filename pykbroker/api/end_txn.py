@@ -6,10 +6,11 @@ Works: commit and abort, and the same end asked for again. The answer leaves whe
 
 from __future__ import annotations
 
-from pykbroker.api.transaction_helpers import known_to, may_write, transactions
 from pykbroker.coordinator.later import Later, then
+from pykbroker.coordinator.transaction.old_clients import known_to
 from pykbroker.coordinator.transaction.shard import Producer
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import BrokerContext
+from pykbroker.serving.permissions import may_write
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
@@ -17,12 +18,12 @@ _FENCED_FROM = 2
 _EPOCH_BUMP_FROM = 5
 
 
-def handle(ctx: RequestContext, request: EndTxnRequest) -> Later[EndTxnResponse]:
+def handle(ctx: BrokerContext, request: EndTxnRequest) -> Later[EndTxnResponse]:
     if not may_write(ctx, request.transactional_id):
         return EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     version = ctx.api_version
     producer = Producer(request.transactional_id, request.producer_id, request.producer_epoch)
-    ended = transactions(ctx).end(producer, request.committed, 2 if version >= _EPOCH_BUMP_FROM else 0)
+    ended = ctx.services.transactions.end(producer, request.committed, 2 if version >= _EPOCH_BUMP_FROM else 0)
     return then(
         ended,
         lambda identity: EndTxnResponse(

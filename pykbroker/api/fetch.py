@@ -11,13 +11,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from pykbroker.api.leaders import leader_hint
 from pykbroker.coordinator.later import Later
 from pykbroker.replica.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchPartition, FetchSession, Key
 from pykbroker.replica.parked import ParkedFetch
 from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import AnyContext, BrokerContext, is_on_broker
+from pykbroker.serving.leaders import leader_hint
 from pykbroker.serving.log_opening import when_open
 from pykbroker.serving.services import BrokerServices
 from pykbroker_log.disk import ColdRead
@@ -40,10 +40,12 @@ NO_EPOCH = -1
 READ_COMMITTED = 1
 
 
-def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | asyncio.Future[FetchResponse]:
+def handle(ctx: AnyContext, request: FetchRequest) -> FetchResponse | asyncio.Future[FetchResponse]:
+    return _read_partitions(ctx, request) if is_on_broker(ctx) else _read_metadata_log(ctx, request)
+
+
+def _read_partitions(ctx: BrokerContext, request: FetchRequest) -> FetchResponse | asyncio.Future[FetchResponse]:
     services = ctx.services
-    if not isinstance(services, BrokerServices):
-        return _read_metadata_log(ctx, request)
     replica_id = request.replica_state.replica_id if ctx.api_version >= 15 else request.replica_id
     if request.isolation_level not in (0, READ_COMMITTED):
         return FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
@@ -133,7 +135,7 @@ class _Fetch:
 
     def __init__(
         self,
-        ctx: RequestContext,
+        ctx: AnyContext,
         services: BrokerServices,
         request: FetchRequest,
         replica_id: int,
@@ -367,7 +369,7 @@ class _Fetch:
         )
 
 
-def _read_metadata_log(ctx: RequestContext, request: FetchRequest) -> FetchResponse | asyncio.Future[FetchResponse]:
+def _read_metadata_log(ctx: AnyContext, request: FetchRequest) -> FetchResponse | asyncio.Future[FetchResponse]:
     """On a controller listener only the metadata log is read; the quorum knows everything else."""
     if not ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
         return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 
-from pykbroker.api.auto_create import ensure_topic
-from pykbroker.api.group_helpers import broker, may
-from pykbroker.api.leaders import Node, node_on_listener
 from pykbroker.coordinator.group.service import GroupService
 from pykbroker.coordinator.transaction.service import TransactionService
 from pykbroker.metadata.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.auto_create import ensure_topic
+from pykbroker.serving.context import BrokerContext
+from pykbroker.serving.leaders import Node, node_on_listener
+from pykbroker.serving.permissions import may
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -29,7 +29,7 @@ _SHARE_KEY = re.compile(r"[^:]+:[A-Za-z0-9_-]{22}:[0-9]+")
 _NOWHERE = Node(-1, "", -1, None)
 
 
-def handle(ctx: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+def handle(ctx: BrokerContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     if ctx.api_version >= _SEVERAL_KEYS_FROM:
         return FindCoordinatorResponse(
             coordinators=[_find(ctx, request.key_type, key) for key in request.coordinator_keys]
@@ -46,7 +46,7 @@ def handle(ctx: RequestContext, request: FindCoordinatorRequest) -> FindCoordina
     )
 
 
-def _find(ctx: RequestContext, key_type: int, key: str) -> Coordinator:
+def _find(ctx: BrokerContext, key_type: int, key: str) -> Coordinator:
     try:
         node = _coordinator(ctx, key_type, key)
         code = ErrorCode.NONE
@@ -60,7 +60,7 @@ def _find(ctx: RequestContext, key_type: int, key: str) -> Coordinator:
     return found
 
 
-def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Node:
+def _coordinator(ctx: BrokerContext, key_type: int, key: str) -> Node:
     if key_type == GROUP:
         if not may(ctx, Operation.DESCRIBE, key):
             raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -76,7 +76,7 @@ def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Node:
         raise KafkaError(
             ErrorCode.COORDINATOR_NOT_AVAILABLE if _SHARE_KEY.fullmatch(key) else ErrorCode.INVALID_REQUEST
         )
-    services = broker(ctx)
+    services = ctx.services
     topics = services.metadata.image.topics
     service: GroupService | TransactionService
     if key_type == GROUP:

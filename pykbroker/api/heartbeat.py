@@ -5,15 +5,15 @@ Works: everything of the classic protocol.
 
 from __future__ import annotations
 
-from pykbroker.api.group_helpers import groups, may
 from pykbroker.coordinator.later import Later
 from pykbroker.security.authorizer import Operation
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import BrokerContext
+from pykbroker.serving.permissions import may
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
-def handle(ctx: RequestContext, request: HeartbeatRequest) -> Later[HeartbeatResponse]:
+def handle(ctx: BrokerContext, request: HeartbeatRequest) -> Later[HeartbeatResponse]:
     if not may(ctx, Operation.READ, request.group_id):
         return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    return groups(ctx).heartbeat(request)
+    return ctx.services.groups.heartbeat(request)

@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from pykbroker.api import broker_loggers
-from pykbroker.api.on_controller import controller_of, respond
 from pykbroker.config.dynamic import DynamicConfigs, validate_broker_overrides
 from pykbroker.config.kinds import ConfigError
 from pykbroker.controller.configs import Alteration, AlterOperation, ResourceKey, incremental_alter
@@ -21,7 +19,9 @@ from pykbroker.controller.result import OK, Result, Verdict, failure, verdict_of
 from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.image import ConfigResource
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving import broker_loggers
+from pykbroker.serving.context import AnyContext, ControllerContext
+from pykbroker.serving.on_controller import respond
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
@@ -33,7 +33,7 @@ Verdicts = dict[ResourceKey, Verdict]
 
 
 def handle(
-    ctx: RequestContext, request: IncrementalAlterConfigsRequest
+    ctx: ControllerContext, request: IncrementalAlterConfigsRequest
 ) -> asyncio.Future[IncrementalAlterConfigsResponse]:
     def operation(state: ControllerState, now_ms: int) -> Result[Verdicts]:
         verdicts: Verdicts = {}
@@ -74,11 +74,11 @@ def handle(
         verdict = verdict_of(error)
         return answer({(r.resource_type, r.resource_name): verdict for r in request.resources})
 
-    return respond(ctx, controller_of(ctx).submit("IncrementalAlterConfigs", operation), answer, refuse)
+    return respond(ctx, ctx.services.controller.submit("IncrementalAlterConfigs", operation), answer, refuse)
 
 
 def _change_loggers(
-    ctx: RequestContext, state: ControllerState, resource: Any, alterations: list[Alteration], validate_only: bool
+    ctx: ControllerContext, state: ControllerState, resource: Any, alterations: list[Alteration], validate_only: bool
 ) -> Verdict:
     nulls = [a.key for a in alterations if a.value is None and a.operation != AlterOperation.DELETE]
     verdict = check_keys(resource, nulls)
@@ -105,7 +105,7 @@ def _apply(alterations: list[Alteration], layer: dict[str, str]) -> None:
 # Shared with the legacy AlterConfigs.
 
 
-def sort_out(ctx: RequestContext, resources: list[Any], verdicts: Verdicts) -> list[tuple[ResourceKey, Any]]:
+def sort_out(ctx: ControllerContext, resources: list[Any], verdicts: Verdicts) -> list[tuple[ResourceKey, Any]]:
     """Resources that are named once and are of a type that can be altered."""
     keys = [(resource.resource_type, resource.resource_name) for resource in resources]
     counts = Counter(keys)
@@ -165,7 +165,7 @@ def check_broker(state: ControllerState, name: str, change: Callable[[dict[str, 
     return OK
 
 
-def authorize_all(ctx: RequestContext, changes: dict[ResourceKey, Any], verdicts: Verdicts) -> None:
+def authorize_all(ctx: ControllerContext, changes: dict[ResourceKey, Any], verdicts: Verdicts) -> None:
     for key in list(changes):
         code = unauthorized(ctx, Operation.ALTER_CONFIGS, key)
         if code is not None:
@@ -173,7 +173,7 @@ def authorize_all(ctx: RequestContext, changes: dict[ResourceKey, Any], verdicts
             verdicts[key] = failure(code)
 
 
-def unauthorized(ctx: RequestContext, operation: Operation, key: ResourceKey) -> ErrorCode | None:
+def unauthorized(ctx: AnyContext, operation: Operation, key: ResourceKey) -> ErrorCode | None:
     """The error of somebody who may not do this with the resource, or None."""
     resource_type, name = key
     match resource_type:

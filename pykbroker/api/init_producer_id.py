@@ -7,24 +7,25 @@ which is not stable in 4.3 and is not served.
 
 from __future__ import annotations
 
-from pykbroker.api.transaction_helpers import known_to, may_write, transactions
 from pykbroker.coordinator.later import Later, judged, then
+from pykbroker.coordinator.transaction.old_clients import known_to
 from pykbroker.coordinator.transaction.shard import Identity
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import BrokerContext
+from pykbroker.serving.permissions import may_write
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 _FENCED_FROM = 4
 
 
-def handle(ctx: RequestContext, request: InitProducerIdRequest) -> Later[InitProducerIdResponse]:
+def handle(ctx: BrokerContext, request: InitProducerIdRequest) -> Later[InitProducerIdResponse]:
     transactional_id = request.transactional_id
     if transactional_id is not None:
         if not may_write(ctx, transactional_id):
             return _error(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     elif not ctx.authorize(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER, CLUSTER_NAME) and not any(
-        ctx.authorize(Operation.WRITE, Resource.TOPIC, name) for name in ctx.broker.metadata.image.topics.by_name
+        ctx.authorize(Operation.WRITE, Resource.TOPIC, name) for name in ctx.services.metadata.image.topics.by_name
     ):
         return _error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if (request.producer_id == -1) != (request.producer_epoch == -1):
@@ -32,7 +33,7 @@ def handle(ctx: RequestContext, request: InitProducerIdRequest) -> Later[InitPro
     if transactional_id is None:
         return _idempotent(ctx)
     expected = None if request.producer_id == -1 else (request.producer_id, request.producer_epoch)
-    identity = transactions(ctx).init_producer_id(transactional_id, request.transaction_timeout_ms, expected)
+    identity = ctx.services.transactions.init_producer_id(transactional_id, request.transaction_timeout_ms, expected)
     return then(identity, lambda answer: _answer(ctx.api_version, answer))
 
 
@@ -44,8 +45,8 @@ def _answer(version: int, identity: Identity) -> InitProducerIdResponse:
     )
 
 
-def _idempotent(ctx: RequestContext) -> Later[InitProducerIdResponse]:
-    taken = ctx.broker.producer_ids.take()
+def _idempotent(ctx: BrokerContext) -> Later[InitProducerIdResponse]:
+    taken = ctx.services.producer_ids.take()
     if isinstance(taken, int):
         return _fresh(taken)
     return judged(taken, _fresh, lambda error: _error(error.code))

@@ -5,11 +5,11 @@ Works: everything of the classic protocol, also in a group of the consumer proto
 
 from __future__ import annotations
 
-from pykbroker.api.group_helpers import groups, may
 from pykbroker.coordinator.group.classic.joining import join_refused
 from pykbroker.coordinator.later import Later, then
 from pykbroker.security.authorizer import Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import BrokerContext
+from pykbroker.serving.permissions import may
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -19,7 +19,7 @@ _REBALANCE_TIMEOUT_FROM = 1
 _NULLABLE_PROTOCOL_NAME_FROM = 7
 
 
-def handle(ctx: RequestContext, request: JoinGroupRequest) -> Later[JoinGroupResponse]:
+def handle(ctx: BrokerContext, request: JoinGroupRequest) -> Later[JoinGroupResponse]:
     version = ctx.api_version
     if not may(ctx, Operation.READ, request.group_id):
         return _in_version(join_refused(ErrorCode.GROUP_AUTHORIZATION_FAILED), version)
@@ -29,7 +29,7 @@ def handle(ctx: RequestContext, request: JoinGroupRequest) -> Later[JoinGroupRes
     def may_describe(topic: str) -> bool:
         return ctx.authorize(Operation.DESCRIBE, Resource.TOPIC, topic)
 
-    answer = groups(ctx).join(request, ctx.client_id or "", ctx.client_host, version, may_describe)
+    answer = ctx.services.groups.join(request, ctx.client_id or "", ctx.client_host, version, may_describe)
     return then(answer, lambda response: _in_version(response, version))
 
 

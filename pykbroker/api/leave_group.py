@@ -5,10 +5,10 @@ Works: everything of the classic protocol.
 
 from __future__ import annotations
 
-from pykbroker.api.group_helpers import groups, may
 from pykbroker.coordinator.later import Later, then
 from pykbroker.security.authorizer import Operation
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import BrokerContext
+from pykbroker.serving.permissions import may
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
@@ -16,13 +16,13 @@ from pykbroker_wire.messages.leave_group import LeaveGroupRequest, LeaveGroupRes
 _SEVERAL_MEMBERS_FROM = 3
 
 
-def handle(ctx: RequestContext, request: LeaveGroupRequest) -> Later[LeaveGroupResponse]:
+def handle(ctx: BrokerContext, request: LeaveGroupRequest) -> Later[LeaveGroupResponse]:
     if not may(ctx, Operation.READ, request.group_id):
         return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if ctx.api_version >= _SEVERAL_MEMBERS_FROM:
-        return groups(ctx).leave(request)
+        return ctx.services.groups.leave(request)
     request.members = [MemberIdentity(member_id=request.member_id)]
-    return then(groups(ctx).leave(request), _of_one)
+    return then(ctx.services.groups.leave(request), _of_one)
 
 
 def _of_one(response: LeaveGroupResponse) -> LeaveGroupResponse:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pykbroker.metadata.image import ConfigResource
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import BrokerContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages import list_config_resources as messages
 from pykbroker_wire.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
@@ -22,7 +22,7 @@ _ALL = (
 )
 
 
-def handle(ctx: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+def handle(ctx: BrokerContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
     if not ctx.authorize(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, CLUSTER_NAME):
         return ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     known: tuple[int, ...] = _ALL if ctx.api_version >= 1 else (ConfigResource.CLIENT_METRICS,)
@@ -39,7 +39,7 @@ def handle(ctx: RequestContext, request: ListConfigResourcesRequest) -> ListConf
     )
 
 
-def _names(ctx: RequestContext, kind: int) -> list[str]:
+def _names(ctx: BrokerContext, kind: int) -> list[str]:
     image = ctx.services.metadata.image
     match kind:
         case ConfigResource.TOPIC:

@@ -5,15 +5,15 @@ Works: the groups that this node coordinates; a client asks every broker.
 
 from __future__ import annotations
 
-from pykbroker.api.group_helpers import groups, may
 from pykbroker.coordinator.later import Later, then
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import BrokerContext
+from pykbroker.serving.permissions import may
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
-def handle(ctx: RequestContext, request: ListGroupsRequest) -> Later[ListGroupsResponse]:
+def handle(ctx: BrokerContext, request: ListGroupsRequest) -> Later[ListGroupsResponse]:
     # Whoever may describe the cluster sees all groups; others see those that they may describe.
     sees_all = ctx.authorize(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME)
 
@@ -23,4 +23,4 @@ def handle(ctx: RequestContext, request: ListGroupsRequest) -> Later[ListGroupsR
             found = [group for group in found if may(ctx, Operation.DESCRIBE, group.group_id)]
         return ListGroupsResponse(error_code=code, groups=found)
 
-    return then(groups(ctx).list_groups(request.states_filter, request.types_filter), respond)
+    return then(ctx.services.groups.list_groups(request.states_filter, request.types_filter), respond)

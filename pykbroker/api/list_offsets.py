@@ -12,7 +12,7 @@ from collections import Counter
 from pykbroker.coordinator.later import Later
 from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import BrokerContext
 from pykbroker.serving.log_opening import when_open
 from pykbroker_log.disk import ColdRead
 from pykbroker_log.log_config import StorageError
@@ -37,19 +37,19 @@ _CONSUMER = -1
 _DEBUGGING = -2
 
 
-def handle(ctx: RequestContext, request: ListOffsetsRequest) -> Later[ListOffsetsResponse]:
+def handle(ctx: BrokerContext, request: ListOffsetsRequest) -> Later[ListOffsetsResponse]:
     asked = ((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
     return when_open(ctx, asked, lambda: _respond_when_read(ctx, request))
 
 
-def _respond_when_read(ctx: RequestContext, request: ListOffsetsRequest) -> Later[ListOffsetsResponse]:
+def _respond_when_read(ctx: BrokerContext, request: ListOffsetsRequest) -> Later[ListOffsetsResponse]:
     try:
         return _respond(ctx, request, wait=False)
     except ColdRead as cold:
-        return ctx.broker.replicas.cold_reads.retry(cold, lambda wait: _respond(ctx, request, wait))
+        return ctx.services.replicas.cold_reads.retry(cold, lambda wait: _respond(ctx, request, wait))
 
 
-def _respond(ctx: RequestContext, request: ListOffsetsRequest, wait: bool) -> ListOffsetsResponse:
+def _respond(ctx: BrokerContext, request: ListOffsetsRequest, wait: bool) -> ListOffsetsResponse:
     seen = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
     topics: dict[str, ListOffsetsTopicResponse] = {}
     for topic in request.topics:
@@ -76,7 +76,7 @@ def _respond(ctx: RequestContext, request: ListOffsetsRequest, wait: bool) -> Li
 
 
 def _answer(
-    ctx: RequestContext, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition, wait: bool
+    ctx: BrokerContext, request: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition, wait: bool
 ) -> ListOffsetsPartitionResponse:
     timestamp = asked.timestamp
     if timestamp < EARLIEST_PENDING_UPLOAD or ctx.api_version < _FIRST_VERSION.get(timestamp, 0):
@@ -84,7 +84,7 @@ def _answer(
     if request.isolation_level not in (0, 1):
         # Apache Kafka: UNKNOWN_SERVER_ERROR. The same as in Fetch.
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"isolation level {request.isolation_level}")
-    partition: Partition = ctx.broker.replicas.get(topic, asked.partition_index)
+    partition: Partition = ctx.services.replicas.get(topic, asked.partition_index)
     if request.replica_id != _DEBUGGING:
         partition.require_leader(asked.current_leader_epoch)
     offset, found_timestamp, epoch = _find(partition, timestamp, request, wait)

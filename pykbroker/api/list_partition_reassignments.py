@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from pykbroker.api.on_controller import controller_of, immediately, respond
 from pykbroker.controller.reassignment import list_reassignments
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import ControllerContext
+from pykbroker.serving.on_controller import immediately, respond
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -16,7 +16,7 @@ from pykbroker_wire.messages.list_partition_reassignments import (
 
 
 def handle(
-    ctx: RequestContext, request: ListPartitionReassignmentsRequest
+    ctx: ControllerContext, request: ListPartitionReassignmentsRequest
 ) -> asyncio.Future[ListPartitionReassignmentsResponse]:
     if not ctx.authorize(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
         return immediately(_refused(KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)))
@@ -24,7 +24,7 @@ def handle(
         return immediately(ListPartitionReassignmentsResponse(error_message=None))
     return respond(
         ctx,
-        controller_of(ctx).read("ListPartitionReassignments", lambda state: list_reassignments(state, request)),
+        ctx.services.controller.read("ListPartitionReassignments", lambda state: list_reassignments(state, request)),
         lambda response: response,
         _refused,
     )

@@ -6,12 +6,12 @@ that the caller may describe are listed.
 
 from __future__ import annotations
 
-from pykbroker.api.transaction_helpers import may_describe, transactions
 from pykbroker.coordinator.group.consumer.regex import Pattern, compile_pattern
 from pykbroker.coordinator.later import Later, then
 from pykbroker.coordinator.transaction.records import Transaction
 from pykbroker.coordinator.transaction.states import BY_NAME
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import BrokerContext
+from pykbroker.serving.permissions import may_describe
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.list_transactions import (
     ListTransactionsRequest,
@@ -20,7 +20,7 @@ from pykbroker_wire.messages.list_transactions import (
 )
 
 
-def handle(ctx: RequestContext, request: ListTransactionsRequest) -> Later[ListTransactionsResponse]:
+def handle(ctx: BrokerContext, request: ListTransactionsRequest) -> Later[ListTransactionsResponse]:
     wanted = list(dict.fromkeys(request.state_filters))
     states = {BY_NAME[name] for name in wanted if name in BY_NAME}
     unknown = [name for name in wanted if name not in BY_NAME]
@@ -30,14 +30,14 @@ def handle(ctx: RequestContext, request: ListTransactionsRequest) -> Later[ListT
             pattern = compile_pattern(request.transactional_id_pattern)
         except KafkaError as error:
             return ListTransactionsResponse(error_code=error.code)
-    found = transactions(ctx).list_transactions(
+    found = ctx.services.transactions.list_transactions(
         states if wanted else None, frozenset(request.producer_id_filters), request.duration_filter
     )
     return then(found, lambda answer: _response(ctx, *answer, unknown, pattern))
 
 
 def _response(
-    ctx: RequestContext,
+    ctx: BrokerContext,
     code: ErrorCode,
     found: list[tuple[str, Transaction]],
     unknown: list[str],

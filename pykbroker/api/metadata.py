@@ -6,15 +6,12 @@ UNKNOWN_TOPIC_OR_PARTITION at once, as Apache Kafka does, and the client asks ag
 
 from __future__ import annotations
 
-from typing import cast
-
-from pykbroker.api.auto_create import create_missing
-from pykbroker.api.cluster_view import ClusterView, nodes
 from pykbroker.metadata.image import ZERO_UUID, PartitionImage, TopicImage
 from pykbroker.metadata.names import INTERNAL_TOPICS, topic_name_problem
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import RequestContext
-from pykbroker.serving.services import BrokerServices
+from pykbroker.serving.auto_create import create_missing
+from pykbroker.serving.cluster_view import ClusterView, nodes
+from pykbroker.serving.context import BrokerContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.metadata import (
     MetadataRequest,
@@ -25,7 +22,7 @@ from pykbroker_wire.messages.metadata import (
 )
 
 
-def handle(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
+def handle(ctx: BrokerContext, request: MetadataRequest) -> MetadataResponse:
     version = ctx.api_version
     wanted = request.topics
     if wanted is not None and version < 12 and any(t.name is None or t.topic_id != ZERO_UUID for t in wanted):
@@ -56,7 +53,7 @@ def handle(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
     return response
 
 
-def _cluster(ctx: RequestContext) -> MetadataResponse:
+def _cluster(ctx: BrokerContext) -> MetadataResponse:
     alive = list(nodes(ctx.services.metadata.image, ctx.listener_name))
     brokers = [
         MetadataResponseBroker(node_id=n.broker.id, host=n.endpoint.host, port=n.endpoint.port, rack=n.broker.rack)
@@ -67,7 +64,7 @@ def _cluster(ctx: RequestContext) -> MetadataResponse:
     return MetadataResponse(brokers=brokers, cluster_id=ctx.services.cluster_id, controller_id=controller)
 
 
-def _all_topics(ctx: RequestContext) -> list[MetadataResponseTopic]:
+def _all_topics(ctx: BrokerContext) -> list[MetadataResponseTopic]:
     image = ctx.services.metadata.image
     view = ctx.services.cluster_views.of(image, ctx.listener_name)
     return [
@@ -77,7 +74,7 @@ def _all_topics(ctx: RequestContext) -> list[MetadataResponseTopic]:
     ]
 
 
-def _by_id(ctx: RequestContext, ids: list[bytes]) -> list[MetadataResponseTopic]:
+def _by_id(ctx: BrokerContext, ids: list[bytes]) -> list[MetadataResponseTopic]:
     image = ctx.services.metadata.image
     view = ctx.services.cluster_views.of(image, ctx.listener_name)
     unknown, found, refused = [], [], []
@@ -95,7 +92,7 @@ def _by_id(ctx: RequestContext, ids: list[bytes]) -> list[MetadataResponseTopic]
     return unknown + found + refused
 
 
-def _by_name(ctx: RequestContext, names: list[str], allow_creation: bool) -> list[MetadataResponseTopic]:
+def _by_name(ctx: BrokerContext, names: list[str], allow_creation: bool) -> list[MetadataResponseTopic]:
     image = ctx.services.metadata.image
     view = ctx.services.cluster_views.of(image, ctx.listener_name)
     may_create = allow_creation and ctx.services.config.bool("auto.create.topics.enable")
@@ -123,7 +120,7 @@ def _by_name(ctx: RequestContext, names: list[str], allow_creation: bool) -> lis
             if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic.name is not None
         ]
         if create:
-            create_missing(cast(BrokerServices, ctx.services), create)
+            create_missing(ctx.services, create)
     return found + missing + not_creatable + refused
 
 
@@ -131,7 +128,7 @@ def _missing(name: str, code: ErrorCode) -> MetadataResponseTopic:
     return MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
 
 
-def _topic(ctx: RequestContext, view: ClusterView, topic: TopicImage) -> MetadataResponseTopic:
+def _topic(ctx: BrokerContext, view: ClusterView, topic: TopicImage) -> MetadataResponseTopic:
     # What a version may say of a partition whose leader or replicas are missing.
     version = ctx.api_version
     kind = 0 if version == 0 else 1 if version < 6 else 6

@@ -6,10 +6,10 @@ themselves; retention time up to version 4. Offsets are not compared with the lo
 
 from __future__ import annotations
 
-from pykbroker.api.group_helpers import broker, groups, may, may_read_topic
 from pykbroker.coordinator.later import Later, then
 from pykbroker.security.authorizer import Operation
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import BrokerContext
+from pykbroker.serving.permissions import may, may_read_topic
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -22,12 +22,12 @@ from pykbroker_wire.messages.offset_commit import (
 _TOPIC_IDS_FROM = 10
 
 
-def handle(ctx: RequestContext, request: OffsetCommitRequest) -> Later[OffsetCommitResponse]:
+def handle(ctx: BrokerContext, request: OffsetCommitRequest) -> Later[OffsetCommitResponse]:
     if not may(ctx, Operation.READ, request.group_id):
         return OffsetCommitResponse(
             topics=[_refuse(topic, ErrorCode.GROUP_AUTHORIZATION_FAILED) for topic in request.topics]
         )
-    image = broker(ctx).metadata.image.topics
+    image = ctx.services.metadata.image.topics
     by_id = ctx.api_version >= _TOPIC_IDS_FROM
     refused: list[OffsetCommitResponseTopic] = []
     accepted: list[OffsetCommitRequestTopic] = []
@@ -52,7 +52,7 @@ def handle(ctx: RequestContext, request: OffsetCommitRequest) -> Later[OffsetCom
                 accepted.append(OffsetCommitRequestTopic(name=known.name, topic_id=known.id, partitions=there))
     if not accepted:
         return OffsetCommitResponse(topics=refused)
-    answer = groups(ctx).commit_offsets(request, accepted, ctx.api_version)
+    answer = ctx.services.groups.commit_offsets(request, accepted, ctx.api_version)
     return then(answer, lambda response: _merge(refused, response)) if refused else answer
 
 

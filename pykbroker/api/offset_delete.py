@@ -5,10 +5,10 @@ Works: offsets of topics that no member of the group is subscribed to.
 
 from __future__ import annotations
 
-from pykbroker.api.group_helpers import broker, groups, may, may_read_topic
 from pykbroker.coordinator.later import Later, then
 from pykbroker.security.authorizer import Operation
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import BrokerContext
+from pykbroker.serving.permissions import may, may_read_topic
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -20,10 +20,10 @@ from pykbroker_wire.messages.offset_delete import (
 )
 
 
-def handle(ctx: RequestContext, request: OffsetDeleteRequest) -> Later[OffsetDeleteResponse]:
+def handle(ctx: BrokerContext, request: OffsetDeleteRequest) -> Later[OffsetDeleteResponse]:
     if not may(ctx, Operation.DELETE, request.group_id):
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    image = broker(ctx).metadata.image.topics
+    image = ctx.services.metadata.image.topics
     refused: dict[str, OffsetDeleteResponseTopic] = {}
     accepted: list[OffsetDeleteRequestTopic] = []
 
@@ -48,7 +48,7 @@ def handle(ctx: RequestContext, request: OffsetDeleteRequest) -> Later[OffsetDel
             if there:
                 accepted.append(OffsetDeleteRequestTopic(name=topic.name, partitions=there))
     # Asked even when nothing is left: the group's own error comes before those of topics.
-    answer = groups(ctx).delete_offsets(OffsetDeleteRequest(group_id=request.group_id, topics=accepted))
+    answer = ctx.services.groups.delete_offsets(OffsetDeleteRequest(group_id=request.group_id, topics=accepted))
     return then(answer, lambda response: _merge(refused, response))
 
 

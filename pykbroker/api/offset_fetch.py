@@ -6,10 +6,10 @@ UNSTABLE_OFFSET_COMMIT when a stable answer is required. Members of consumer gro
 
 from __future__ import annotations
 
-from pykbroker.api.group_helpers import broker, groups, may
 from pykbroker.coordinator.later import Later, gather, then
 from pykbroker.security.authorizer import Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import BrokerContext
+from pykbroker.serving.permissions import may
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -29,7 +29,7 @@ _SEVERAL_GROUPS_FROM = 8
 _TOPIC_IDS_FROM = 10
 
 
-def handle(ctx: RequestContext, request: OffsetFetchRequest) -> Later[OffsetFetchResponse]:
+def handle(ctx: BrokerContext, request: OffsetFetchRequest) -> Later[OffsetFetchResponse]:
     stable = request.require_stable
     if ctx.api_version >= _SEVERAL_GROUPS_FROM:
         parts = [_fetch(ctx, group, stable) for group in request.groups]
@@ -45,12 +45,12 @@ def handle(ctx: RequestContext, request: OffsetFetchRequest) -> Later[OffsetFetc
     return then(_fetch(ctx, asked, stable), lambda answer: _of_one_group(asked, answer, version))
 
 
-def _fetch(ctx: RequestContext, group: OffsetFetchRequestGroup, stable: bool) -> Later[OffsetFetchResponseGroup]:
+def _fetch(ctx: BrokerContext, group: OffsetFetchRequestGroup, stable: bool) -> Later[OffsetFetchResponseGroup]:
     if not may(ctx, Operation.DESCRIBE, group.group_id):
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     member_id, member_epoch = group.member_id, group.member_epoch
     if group.topics is None:
-        everything = groups(ctx).fetch_offsets(
+        everything = ctx.services.groups.fetch_offsets(
             group.group_id, None, require_stable=stable, member_id=member_id, member_epoch=member_epoch
         )
         return then(everything, lambda answer: _visible(ctx, answer))
@@ -59,7 +59,7 @@ def _fetch(ctx: RequestContext, group: OffsetFetchRequestGroup, stable: bool) ->
     for topic in group.topics:
         name = topic.name
         if ctx.api_version >= _TOPIC_IDS_FROM:
-            known = broker(ctx).metadata.image.topics.by_id.get(topic.topic_id)
+            known = ctx.services.metadata.image.topics.by_id.get(topic.topic_id)
             if known is None:
                 refused.append(_refuse(topic, ErrorCode.UNKNOWN_TOPIC_ID))
                 continue
@@ -70,7 +70,7 @@ def _fetch(ctx: RequestContext, group: OffsetFetchRequestGroup, stable: bool) ->
         asked.append(
             OffsetFetchRequestTopics(name=name, topic_id=topic.topic_id, partition_indexes=topic.partition_indexes)
         )
-    found = groups(ctx).fetch_offsets(
+    found = ctx.services.groups.fetch_offsets(
         group.group_id, asked, require_stable=stable, member_id=member_id, member_epoch=member_epoch
     )
     return then(found, lambda answer: _with(answer, refused)) if refused else found
@@ -93,11 +93,11 @@ def _with(answer: OffsetFetchResponseGroup, refused: list[OffsetFetchResponseTop
     return answer
 
 
-def _visible(ctx: RequestContext, answer: OffsetFetchResponseGroup) -> OffsetFetchResponseGroup:
+def _visible(ctx: BrokerContext, answer: OffsetFetchResponseGroup) -> OffsetFetchResponseGroup:
     """Of everything, the topics that the client may know about; with ids, those that have one."""
     topics = [topic for topic in answer.topics if ctx.authorize(Operation.DESCRIBE, Resource.TOPIC, topic.name)]
     if ctx.api_version >= _TOPIC_IDS_FROM:
-        image = broker(ctx).metadata.image.topics
+        image = ctx.services.metadata.image.topics
         for topic in topics:
             if topic.topic_id == ZERO_UUID:
                 known = image.by_name.get(topic.name)

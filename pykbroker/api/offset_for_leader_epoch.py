@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pykbroker.coordinator.later import Later
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import BrokerContext
 from pykbroker.serving.log_opening import when_open
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.offset_for_leader_epoch import (
@@ -15,12 +15,12 @@ from pykbroker_wire.messages.offset_for_leader_epoch import (
 )
 
 
-def handle(ctx: RequestContext, request: OffsetForLeaderEpochRequest) -> Later[OffsetForLeaderEpochResponse]:
+def handle(ctx: BrokerContext, request: OffsetForLeaderEpochRequest) -> Later[OffsetForLeaderEpochResponse]:
     asked = ((topic.topic, asked.partition) for topic in request.topics for asked in topic.partitions)
     return when_open(ctx, asked, lambda: _respond(ctx, request))
 
 
-def _respond(ctx: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+def _respond(ctx: BrokerContext, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
     is_broker = ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME)
     topics = []
     for topic in request.topics:
@@ -30,7 +30,7 @@ def _respond(ctx: RequestContext, request: OffsetForLeaderEpochRequest) -> Offse
             try:
                 if not allowed:
                     raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                partition = ctx.broker.replicas.get(topic.topic, asked.partition)
+                partition = ctx.services.replicas.get(topic.topic, asked.partition)
                 partition.require_leader(asked.current_leader_epoch)
                 epoch, end_offset = partition.log.epoch_end_offset(asked.leader_epoch)
                 answers.append(EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset))

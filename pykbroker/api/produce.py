@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from pykbroker.api import produce_in_transaction
-from pykbroker.api.leaders import leader_hint, node_on_listener
 from pykbroker.api.produce_in_transaction import Unverified, Verified, is_transactional, keep_records
 from pykbroker.coordinator.later import settle
 from pykbroker.metadata.names import INTERNAL_TOPICS
@@ -20,7 +19,8 @@ from pykbroker.net.connection import CloseConnection, Connection
 from pykbroker.net.promise import Promise
 from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import BrokerContext
+from pykbroker.serving.leaders import leader_hint, node_on_listener
 from pykbroker.serving.log_opening import unopened
 from pykbroker_log.results import AppendInfo
 from pykbroker_log.validate import NotOneBatch, RecordErrors
@@ -67,8 +67,8 @@ _Waiting = list[tuple[Partition, int, PartitionProduceResponse]]
 
 
 def handle_frame(
-    ctx: RequestContext, frame: memoryview, position: int
-) -> list[bytes | bytearray | memoryview] | ProduceResponse | Promise | None:
+    ctx: BrokerContext, frame: memoryview, position: int
+) -> bytes | ProduceResponse | Promise | None:
     """A request for one partition, without building messages when all goes well; None: `handle` decides.
 
     No append was tried when it returns None, so that what is unusual about a request is judged in one place only.
@@ -113,15 +113,18 @@ def handle_frame(
         return _with_endpoints(ctx, ProduceResponse(responses=[answer]))
     if info.last_offset >= partition.owed_from:
         return _when_flushed(ctx, partition, topic, info, acks, timeout_ms)
-    return [
-        produce_single.encode_answer(
-            ctx.correlation_id, topic, index, info.first_offset, info.log_append_time_ms, info.log_start_offset
-        )
-    ]
+    return produce_single.encode_answer(
+        ctx.correlation_id, topic, index, info.first_offset, info.log_append_time_ms, info.log_start_offset
+    )
+
+
+def with_throttle(frame: bytes, throttle_ms: int) -> bytes:
+    """An answer of `handle_frame`, with its throttle time: the last field, before the tagged ones."""
+    return frame[:-5] + throttle_ms.to_bytes(4, "big") + frame[-1:]
 
 
 def _when_flushed(
-    ctx: RequestContext, partition: Partition, topic: bytes | str, info: AppendInfo, acks: int, timeout_ms: int
+    ctx: BrokerContext, partition: Partition, topic: bytes | str, info: AppendInfo, acks: int, timeout_ms: int
 ) -> Promise:
     """The answer of `handle_frame` that a flush is owed before. As in Apache Kafka that may take its time, and the
     request's timeout begins behind it."""
@@ -131,7 +134,7 @@ def _when_flushed(
         if not code and (acks != -1 or partition.high_watermark > info.last_offset):
             place = topic, partition.index
             times = info.first_offset, info.log_append_time_ms, info.log_start_offset
-            promise.set_result([produce_single.encode_answer(ctx.correlation_id, *place, *times)])
+            promise.set_result(produce_single.encode_answer(ctx.correlation_id, *place, *times))
             return
         answer = _answer(partition.index, info)
         named = {"topic_id": topic} if type(topic) is bytes else {"name": topic}
@@ -149,14 +152,14 @@ def _when_flushed(
     return promise
 
 
-def handle(ctx: RequestContext, request: ProduceRequest) -> Any:
+def handle(ctx: BrokerContext, request: ProduceRequest) -> Any:
     """A response, a future of one, or None: acks=0 has no answer."""
     opening = unopened(ctx, _asked(ctx, request))
     return _handle(ctx, request) if opening is None else _when_open(ctx, request, opening)
 
 
-def _asked(ctx: RequestContext, request: ProduceRequest) -> Iterator[tuple[str, int]]:
-    topics = ctx.broker.metadata.image.topics
+def _asked(ctx: BrokerContext, request: ProduceRequest) -> Iterator[tuple[str, int]]:
+    topics = ctx.services.metadata.image.topics
     by_id = ctx.api_version >= _TOPIC_IDS_FROM
     for topic in request.topic_data:
         image = topics.by_id.get(topic.topic_id) if by_id else topics.by_name.get(topic.name)
@@ -165,14 +168,14 @@ def _asked(ctx: RequestContext, request: ProduceRequest) -> Iterator[tuple[str, 
                 yield image.name, asked.index
 
 
-def _when_open(ctx: RequestContext, request: ProduceRequest, opening: asyncio.Future[None]) -> asyncio.Future[Any]:
+def _when_open(ctx: BrokerContext, request: ProduceRequest, opening: asyncio.Future[None]) -> asyncio.Future[Any]:
     """The next request of this connection may be for the same partitions, and must not overtake: it is not read before
     this one is appended, as in Apache Kafka."""
     keep_records(request)
     connection = ctx.peer if isinstance(ctx.peer, Connection) else None
     if connection is not None:
         connection.mute()
-    answer: asyncio.Future[Any] = ctx.broker.runtime.loop.create_future()
+    answer: asyncio.Future[Any] = ctx.services.runtime.loop.create_future()
 
     def opened(done: asyncio.Future[None]) -> None:
         if done.cancelled():
@@ -187,7 +190,7 @@ def _when_open(ctx: RequestContext, request: ProduceRequest, opening: asyncio.Fu
     return answer
 
 
-def _handle(ctx: RequestContext, request: ProduceRequest) -> Any:
+def _handle(ctx: BrokerContext, request: ProduceRequest) -> Any:
     refused, transactional = _judge(ctx, request)
     if transactional and not refused:
         return produce_in_transaction.handle(ctx, request, append)
@@ -195,12 +198,12 @@ def _handle(ctx: RequestContext, request: ProduceRequest) -> Any:
 
 
 def append(
-    ctx: RequestContext, request: ProduceRequest, verified: Verified | None, refused: ErrorCode = _NONE
+    ctx: BrokerContext, request: ProduceRequest, verified: Verified | None, refused: ErrorCode = _NONE
 ) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
     """Append what may be appended. `verified`: what is known of the partitions of a transaction; `refused`: what is
     wrong with all of it."""
     acks = request.acks
-    services = ctx.broker
+    services = ctx.services
     now_ms = ctx.arrival_ms
     by_id = ctx.api_version >= _TOPIC_IDS_FROM
     before_zstd = ctx.api_version < _ZSTD_FROM
@@ -264,7 +267,7 @@ def append(
     return _with_endpoints(ctx, response) if failed else response
 
 
-def _judge(ctx: RequestContext, request: ProduceRequest) -> tuple[ErrorCode, bool]:
+def _judge(ctx: BrokerContext, request: ProduceRequest) -> tuple[ErrorCode, bool]:
     """What is wrong with the request as a whole, and whether it belongs to a transaction. CVE-2018-17196: every batch
     of it tells if it is transactional. One batch: a partition with more of them is refused anyway."""
     transactional = any(
@@ -294,12 +297,12 @@ def _answer(index: int, info: AppendInfo) -> PartitionProduceResponse:
 
 
 def _failure(
-    ctx: RequestContext, name: str | None, index: int, error: KafkaError, partition: Partition | None
+    ctx: BrokerContext, name: str | None, index: int, error: KafkaError, partition: Partition | None
 ) -> PartitionProduceResponse:
     answer = PartitionProduceResponse(index=index)
     _fail(answer, error, partition)
     if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and ctx.api_version >= 10 and name is not None:
-        leader, epoch, _ = leader_hint(ctx.broker, ctx.listener_name, name, index)
+        leader, epoch, _ = leader_hint(ctx.services, ctx.listener_name, name, index)
         answer.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
     return answer
 
@@ -325,7 +328,7 @@ def _fail(answer: PartitionProduceResponse, error: KafkaError, partition: Partit
         answer.error_message = error.message or None
 
 
-def _close(ctx: RequestContext, topics: list[TopicProduceResponse]) -> None:
+def _close(ctx: BrokerContext, topics: list[TopicProduceResponse]) -> None:
     failures = [
         f"{topic.name}-{answer.index}: {ErrorCode(answer.error_code).name}"
         for topic in topics
@@ -335,7 +338,7 @@ def _close(ctx: RequestContext, topics: list[TopicProduceResponse]) -> None:
     raise CloseConnection(f"a Produce request with acks=0 from client {ctx.client_id!r} failed: {', '.join(failures)}")
 
 
-def _with_endpoints(ctx: RequestContext, response: ProduceResponse) -> ProduceResponse:
+def _with_endpoints(ctx: BrokerContext, response: ProduceResponse) -> ProduceResponse:
     """Where the leaders are that answers name, each once."""
     if ctx.api_version >= 10:
         leaders = dict.fromkeys(
@@ -344,7 +347,7 @@ def _with_endpoints(ctx: RequestContext, response: ProduceResponse) -> ProduceRe
             for answer in topic.partition_responses
             if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         )
-        nodes = [node_on_listener(ctx.broker, leader, ctx.listener_name) for leader in leaders if leader >= 0]
+        nodes = [node_on_listener(ctx.services, leader, ctx.listener_name) for leader in leaders if leader >= 0]
         response.node_endpoints = [
             NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
             for node in nodes
@@ -359,7 +362,7 @@ class _Wait:
 
     def __init__(
         self,
-        ctx: RequestContext,
+        ctx: BrokerContext,
         acks: int,
         timeout_ms: int,
         response: ProduceResponse,
@@ -370,7 +373,7 @@ class _Wait:
         self._timeout_ms = timeout_ms
         self._response = response
         self._waiting = waiting
-        self._loop = ctx.broker.runtime.loop
+        self._loop = ctx.services.runtime.loop
         self._future: asyncio.Future[ProduceResponse] = self._loop.create_future()
         self._unflushed = len(waiting)
         self._open = {id(answer): answer for _, _, answer in waiting}

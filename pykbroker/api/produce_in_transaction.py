@@ -19,7 +19,7 @@ from pykbroker.coordinator.transaction.shard import Producer
 from pykbroker.coordinator.transaction.verifier import Verdicts
 from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import BrokerContext
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.produce import ProduceRequest
 from pykbroker_wire.primitives import Buffer
@@ -55,7 +55,7 @@ class Unverified(KafkaError):
 
 #: By topic name and index: the guard to append with, None where none is needed, or why nothing is appended.
 Verified = dict[TopicPartition, "object | Unverified | None"]
-Append = Callable[[RequestContext, ProduceRequest, Verified], T]
+Append = Callable[[BrokerContext, ProduceRequest, Verified], T]
 
 
 class _Everywhere(Verified):
@@ -80,9 +80,9 @@ def producer_of(records: Buffer) -> tuple[int, int, int] | None:
     return found if found[0] >= 0 else None
 
 
-def handle(ctx: RequestContext, request: ProduceRequest, append: Append[T]) -> T | asyncio.Future[T]:
+def handle(ctx: BrokerContext, request: ProduceRequest, append: Append[T]) -> T | asyncio.Future[T]:
     """Verify, then `append`. The request's transactional id may be written by this client."""
-    services = ctx.broker
+    services = ctx.services
     image = services.metadata.image.topics
     adds = ctx.api_version >= ADDS_FROM
     skip = not adds and not services.verifier.enabled
@@ -132,7 +132,7 @@ def handle(ctx: RequestContext, request: ProduceRequest, append: Append[T]) -> T
 
 
 def verify_at_once(
-    ctx: RequestContext, partition: Partition, records: Buffer, transactional_id: str | None
+    ctx: BrokerContext, partition: Partition, records: Buffer, transactional_id: str | None
 ) -> tuple[bool, object | None]:
     """For a frame of one partition: whether its batch may be appended now, and with which guard. False when anything
     is unusual, or has to wait: `handle` decides."""
@@ -143,7 +143,7 @@ def verify_at_once(
         or not ctx.authorize(Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id)
     ):
         return False, None
-    verifier = ctx.broker.verifier
+    verifier = ctx.services.verifier
     adds = ctx.api_version >= ADDS_FROM
     if not adds and not verifier.enabled:
         return True, None
@@ -167,7 +167,7 @@ def keep_records(request: ProduceRequest) -> None:
 
 
 def _later(
-    ctx: RequestContext,
+    ctx: BrokerContext,
     request: ProduceRequest,
     verified: Verified,
     verdicts: asyncio.Future[Verdicts],
@@ -175,7 +175,7 @@ def _later(
 ) -> asyncio.Future[T]:
     """Once per partition and transaction, and only when the answer does not come at once."""
     keep_records(request)
-    answer: asyncio.Future[T] = ctx.broker.runtime.loop.create_future()
+    answer: asyncio.Future[T] = ctx.services.runtime.loop.create_future()
 
     def arrived(done: asyncio.Future[Verdicts]) -> None:
         # Also when the client is gone: what it sent may be appended, and its transaction decides what becomes of it.
@@ -189,7 +189,7 @@ def _later(
     return answer
 
 
-def _judge(ctx: RequestContext, verified: Verified, verdicts: Verdicts) -> None:
+def _judge(ctx: BrokerContext, verified: Verified, verdicts: Verdicts) -> None:
     for partition, code in verdicts.items():
         if code:
             verified[partition] = refusal(ctx.api_version, code)

@@ -11,7 +11,8 @@ import re
 import sys
 from pathlib import Path
 
-from pykbroker.api import TABLE, Api, On
+from pykbroker.api import TABLE
+from pykbroker.serving.rows import Api, On
 from pykbroker_wire.apis import APIS
 
 PAGE = Path(__file__).parents[2] / "docs" / "apis.md"

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import AnyContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 
-def handle(ctx: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+def handle(ctx: AnyContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)

@@ -5,10 +5,10 @@ Works: everything of the classic protocol.
 
 from __future__ import annotations
 
-from pykbroker.api.group_helpers import groups, may
 from pykbroker.coordinator.later import Later
 from pykbroker.security.authorizer import Operation
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import BrokerContext
+from pykbroker.serving.permissions import may
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -16,9 +16,9 @@ from pykbroker_wire.messages.sync_group import SyncGroupRequest, SyncGroupRespon
 _PROTOCOL_TYPE_AND_NAME_FROM = 5
 
 
-def handle(ctx: RequestContext, request: SyncGroupRequest) -> Later[SyncGroupResponse]:
+def handle(ctx: BrokerContext, request: SyncGroupRequest) -> Later[SyncGroupResponse]:
     if ctx.api_version >= _PROTOCOL_TYPE_AND_NAME_FROM and None in (request.protocol_type, request.protocol_name):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not may(ctx, Operation.READ, request.group_id):
         return SyncGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    return groups(ctx).sync(request)
+    return ctx.services.groups.sync(request)

@@ -7,11 +7,11 @@ transaction version 2, told so.
 
 from __future__ import annotations
 
-from pykbroker.api.group_helpers import broker, groups, may, may_read_topic
 from pykbroker.coordinator.group.transactional import refused
 from pykbroker.coordinator.later import Later, then
 from pykbroker.security.authorizer import Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import BrokerContext
+from pykbroker.serving.permissions import may, may_read_topic
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -24,12 +24,12 @@ from pykbroker_wire.messages.txn_offset_commit import (
 _LOADING_IS_KNOWN_FROM = 2
 
 
-def handle(ctx: RequestContext, request: TxnOffsetCommitRequest) -> Later[TxnOffsetCommitResponse]:
+def handle(ctx: BrokerContext, request: TxnOffsetCommitRequest) -> Later[TxnOffsetCommitResponse]:
     if not ctx.authorize(Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
         return _refuse(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not may(ctx, Operation.READ, request.group_id):
         return _refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    image = broker(ctx).metadata.image.topics
+    image = ctx.services.metadata.image.topics
     answered: list[TxnOffsetCommitResponseTopic] = []
     accepted: list[TxnOffsetCommitRequestTopic] = []
     for topic in request.topics:
@@ -52,7 +52,7 @@ def handle(ctx: RequestContext, request: TxnOffsetCommitRequest) -> Later[TxnOff
                 accepted.append(TxnOffsetCommitRequestTopic(name=topic.name, partitions=there))
     if not accepted:
         return TxnOffsetCommitResponse(topics=answered)
-    committed = groups(ctx).commit_in_transaction(request, accepted, ctx.api_version, broker(ctx).verifier)
+    committed = ctx.services.groups.commit_in_transaction(request, accepted, ctx.api_version, ctx.services.verifier)
     version = ctx.api_version
     return then(committed, lambda response: _answer(answered, response, version))
 

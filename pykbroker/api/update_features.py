@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from pykbroker.api.on_controller import controller_of, immediately, respond
 from pykbroker.controller.features import Update, UpgradeType, update_features
 from pykbroker.controller.result import Verdict
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import ControllerContext
+from pykbroker.serving.on_controller import immediately, respond
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.update_features import (
     UpdatableFeatureResult,
@@ -17,10 +17,10 @@ from pykbroker_wire.messages.update_features import (
 )
 
 
-def handle(ctx: RequestContext, request: UpdateFeaturesRequest) -> asyncio.Future[UpdateFeaturesResponse]:
+def handle(ctx: ControllerContext, request: UpdateFeaturesRequest) -> asyncio.Future[UpdateFeaturesResponse]:
     if not ctx.authorize(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
         return immediately(_refused(KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)))
-    controller = controller_of(ctx)
+    controller = ctx.services.controller
     updates = {
         update.feature: Update(update.max_version_level, _upgrade_type(ctx.api_version, update))
         for update in request.feature_updates

@@ -13,7 +13,7 @@ from pykbroker.coordinator.later import Later, gather, then
 from pykbroker.coordinator.transaction.marker_writer import Marker
 from pykbroker.coordinator.transaction.records import TopicPartition
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import BrokerContext
 from pykbroker.serving.log_opening import when_open
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.write_txn_markers import (
@@ -25,19 +25,19 @@ from pykbroker_wire.messages.write_txn_markers import (
 )
 
 
-def handle(ctx: RequestContext, request: WriteTxnMarkersRequest) -> Later[WriteTxnMarkersResponse]:
+def handle(ctx: BrokerContext, request: WriteTxnMarkersRequest) -> Later[WriteTxnMarkersResponse]:
     topics = chain.from_iterable(marker.topics for marker in request.markers)
     topics = chain.from_iterable(marker.topics for marker in request.markers)
     named = ((topic.name, index) for topic in topics for index in topic.partition_indexes)
     return when_open(ctx, named, lambda: _write(ctx, request))
 
 
-def _write(ctx: RequestContext, request: WriteTxnMarkersRequest) -> Later[WriteTxnMarkersResponse]:
+def _write(ctx: BrokerContext, request: WriteTxnMarkersRequest) -> Later[WriteTxnMarkersResponse]:
     allowed = any(
         ctx.authorize(operation, Resource.CLUSTER, CLUSTER_NAME)
         for operation in (Operation.ALTER, Operation.CLUSTER_ACTION)
     )
-    writer = ctx.broker.markers
+    writer = ctx.services.markers
     asked: list[tuple[int, TopicPartition]] = []
     verdicts: list[Later[ErrorCode]] = []
     for wanted in request.markers:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from pykbroker.api import On
+from pykbroker.api import rows
 from pykbroker.config.load import Config
 from pykbroker.coordinator.group.service import GroupService
 from pykbroker.coordinator.transaction.marker_writer import MarkerWriter
@@ -30,6 +30,7 @@ from pykbroker.replica.fetch_sessions import FetchSessions
 from pykbroker.replica.table import ReplicaTable
 from pykbroker.serving.dispatch import Dispatcher
 from pykbroker.serving.forwarding import forward
+from pykbroker.serving.rows import On
 from pykbroker.serving.services import BrokerServices
 from pykbroker.storage.cleaner import LogCleaner
 from pykbroker.storage.upkeep import Upkeep
@@ -106,13 +107,14 @@ class BrokerHalf:
             producer_ids=producer_ids,
             controller_channel=channel,
             lifecycle=lifecycle,
+            rows=rows(On.BROKER, shared.metrics),
         )
 
     async def start(self, parts: StartedParts) -> None:
         """Register, follow the metadata, open the logs, become unfenced; when it returns, clients are served."""
         shared, services, lifecycle = self._shared, self.services, self.lifecycle
         replicas, live = services.replicas, shared.live
-        dispatcher = Dispatcher(services, On.BROKER, forward)
+        dispatcher = Dispatcher(services, forward)
         # These act as soon as the metadata says so, and everything below asks the lease for the broker's epoch.
         parts.add("broker lifecycle", lifecycle.stop)
         parts.add("producer ids", services.producer_ids.close)

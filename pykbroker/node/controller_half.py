@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from pykbroker.api import On
+from pykbroker.api import rows
 from pykbroker.controller.active import ActiveController
 from pykbroker.node.parts import StartedParts
 from pykbroker.node.shared import SharedServer
 from pykbroker.node_to_controller.lifecycle import ControllerRegistration
 from pykbroker.quorum.channel import Channel
 from pykbroker.security.session import ANONYMOUS
-from pykbroker.serving.dispatch import Dispatcher, handlers_of
-from pykbroker.serving.local import LocalPeer
+from pykbroker.serving.dispatch import Dispatcher
+from pykbroker.serving.peers import LocalPeer
+from pykbroker.serving.rows import On
 from pykbroker.serving.services import ControllerServices
 from pykbroker.storage.format import bootstrap_records
 
@@ -45,9 +46,9 @@ class ControllerHalf:
             metadata=shared.loader,
             metrics=shared.metrics,
             controller=self._controller,
-            handlers=handlers_of(On.CONTROLLER),
+            rows=rows(On.CONTROLLER, shared.metrics),
         )
-        self._dispatcher = Dispatcher(self.services, On.CONTROLLER)
+        self._dispatcher = Dispatcher(self.services)
         name = config.listeners.controller_names[0]
         self._own_peer = LocalPeer(ANONYMOUS, name, config.listeners.protocols[name])
 

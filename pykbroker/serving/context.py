@@ -5,11 +5,13 @@ Not responsible for dispatching (dispatch.py) nor for any decision.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, cast
+from typing import Generic, Protocol, TypeAlias, TypeGuard, TypeVar
 
 from pykbroker.security.authorizer import SUPPORTED_OPERATIONS, Operation, Resource
 from pykbroker.security.session import Session
-from pykbroker.serving.services import BrokerServices, ControllerServices
+from pykbroker.serving.services import BrokerServices, ControllerServices, Services
+
+S_co = TypeVar("S_co", bound=Services, covariant=True)
 
 
 class Peer(Protocol):
@@ -29,37 +31,42 @@ class Peer(Protocol):
     def security_protocol(self) -> str: ...
 
 
-class RequestContext:
-    """One request. `arrival_ms` is wall-clock time."""
+class RequestContext(Generic[S_co]):
+    """One request, with the services of the half that serves it.
 
-    __slots__ = ("api_key", "api_version", "arrival_ms", "client_id", "correlation_id", "peer", "services")
+    arrival_ms: wall-clock time. request_bytes: the size of its frame, 0 for one that came in memory.
+    """
+
+    __slots__ = (
+        "api_key",
+        "api_version",
+        "arrival_ms",
+        "client_id",
+        "correlation_id",
+        "peer",
+        "request_bytes",
+        "services",
+    )
 
     def __init__(
         self,
         peer: Peer,
-        services: Any,
+        services: S_co,
         api_key: int,
         api_version: int,
         correlation_id: int,
         client_id: str | None,
         arrival_ms: int,
+        request_bytes: int = 0,
     ) -> None:
         self.peer = peer
-        #: BrokerServices or ControllerServices, as the listener; `broker` and `controller` say which a handler expects
-        self.services: Any = services
+        self.services = services
         self.api_key = api_key
         self.api_version = api_version
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.arrival_ms = arrival_ms
-
-    @property
-    def broker(self) -> BrokerServices:
-        return cast(BrokerServices, self.services)
-
-    @property
-    def controller(self) -> ControllerServices:
-        return cast(ControllerServices, self.services)
+        self.request_bytes = request_bytes
 
     @property
     def principal(self) -> str:
@@ -80,10 +87,9 @@ class RequestContext:
     def authorize(self, operation: Operation, resource: Resource, name: str) -> bool:
         """Ask the authorizer for this request's principal and address."""
         peer = self.peer
-        allowed: bool = self.services.authorizer.authorize(
+        return self.services.authorizer.authorize(
             peer.session.principal, peer.client_host, operation, resource, name
         )
-        return allowed
 
     def authorized_operations(self, resource: Resource, name: str) -> int:
         """The bit field of KIP-430: bit n stands for the operation with code n."""
@@ -92,3 +98,14 @@ class RequestContext:
             if self.authorize(operation, resource, name):
                 bits |= 1 << operation
         return bits
+
+
+#: Of an API that both halves serve.
+AnyContext: TypeAlias = RequestContext[Services]
+BrokerContext: TypeAlias = RequestContext[BrokerServices]
+ControllerContext: TypeAlias = RequestContext[ControllerServices]
+
+
+def is_on_broker(ctx: AnyContext) -> TypeGuard[BrokerContext]:
+    """Whether the broker half serves this request."""
+    return isinstance(ctx.services, BrokerServices)

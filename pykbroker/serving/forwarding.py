@@ -11,11 +11,11 @@ import ipaddress
 import logging
 from typing import Any
 
-from pykbroker.api.envelope import encode_principal
 from pykbroker.net.connection import CloseConnection
-from pykbroker.serving.context import RequestContext
-from pykbroker.serving.dispatch import ForwardedResponse, Row
-from pykbroker.serving.services import BrokerServices
+from pykbroker.serving.context import BrokerContext
+from pykbroker.serving.dispatch import ForwardedResponse
+from pykbroker.serving.principals import encode_principal
+from pykbroker.serving.rows import Row
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.envelope import EnvelopeRequest
 
@@ -33,10 +33,9 @@ def packed_address(host: str) -> bytes:
         return b"\x7f\x00\x00\x01"
 
 
-def forward(row: Row, ctx: RequestContext, frame: memoryview, request: Any) -> asyncio.Future[ForwardedResponse]:
+def forward(row: Row, ctx: BrokerContext, frame: memoryview) -> asyncio.Future[ForwardedResponse]:
     """Send it on. The frame is copied: it is only valid during dispatch."""
     services = ctx.services
-    assert isinstance(services, BrokerServices)
     loop = services.runtime.loop
     envelope = EnvelopeRequest(
         request_data=bytes(frame),

@@ -10,25 +10,25 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from pykbroker.coordinator.later import Later, settle
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import BrokerContext
 
 T = TypeVar("T")
 
 
-def unopened(ctx: RequestContext, asked: Iterable[tuple[str, int]]) -> asyncio.Future[None] | None:
+def unopened(ctx: BrokerContext, asked: Iterable[tuple[str, int]]) -> asyncio.Future[None] | None:
     """Done when all these have been opened, or could not be; None: there is nothing to wait for. `asked`: topic names
     and indexes, of which this node need not know any."""
-    replicas = ctx.broker.replicas
+    replicas = ctx.services.replicas
     found = (replicas.find(topic, index) for topic, index in asked)
     return replicas.opener.when_open(partition for partition in found if partition is not None)
 
 
-def when_open(ctx: RequestContext, asked: Iterable[tuple[str, int]], answer: Callable[[], Later[T]]) -> Later[T]:
+def when_open(ctx: BrokerContext, asked: Iterable[tuple[str, int]], answer: Callable[[], Later[T]]) -> Later[T]:
     """What `answer` returns, called now or, unless the client has gone by then, when all these have been opened."""
     opening = unopened(ctx, asked)
     if opening is None:
         return answer()
-    later: asyncio.Future[T] = ctx.broker.runtime.loop.create_future()
+    later: asyncio.Future[T] = ctx.services.runtime.loop.create_future()
 
     def opened(done: asyncio.Future[None]) -> None:
         if done.cancelled():

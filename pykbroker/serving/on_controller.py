@@ -7,25 +7,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
-from pykbroker.api.envelope import ForwardedPeer
-from pykbroker.controller.active import ActiveController
 from pykbroker.coordinator.later import judged
-from pykbroker.serving.context import RequestContext
-from pykbroker.serving.services import ControllerServices
+from pykbroker.serving.context import ControllerContext
+from pykbroker.serving.peers import ForwardedPeer
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-def controller_of(ctx: RequestContext) -> ActiveController:
-    return cast(ControllerServices, ctx.services).controller
-
-
 def respond(
-    ctx: RequestContext,
+    ctx: ControllerContext,
     future: asyncio.Future[T],
     answer: Callable[[T], R],
     refuse: Callable[[KafkaError], R],
@@ -43,11 +37,11 @@ def respond(
     return judged(future, answer, refuse_here)
 
 
-def _is_for_the_envelope(ctx: RequestContext, error: KafkaError) -> bool:
+def _is_for_the_envelope(ctx: ControllerContext, error: KafkaError) -> bool:
     return error.code is ErrorCode.NOT_CONTROLLER and isinstance(ctx.peer, ForwardedPeer)
 
 
-def immediately(value: Any) -> asyncio.Future[Any]:
-    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+def immediately(value: R) -> asyncio.Future[R]:
+    future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
     future.set_result(value)
     return future

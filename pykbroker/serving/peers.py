@@ -1,6 +1,6 @@
-"""The broker half as a client of the controller half in the same process (see Peer in context.py).
+"""Peers without a connection of their own (see Peer in context.py): the node itself, and a client behind an Envelope.
 
-Such a request passes through no connection, so the composition says as which principal the node speaks.
+A request of the node to itself passes through no connection, so the composition says as which principal it speaks.
 """
 
 from __future__ import annotations
@@ -25,6 +25,29 @@ class LocalPeer:
         self.session = session
         self.client_host = "127.0.0.1"
         self.client_software_name = "pykbroker"
+        self.client_software_version = "unknown"
+        self.listener_name = listener_name
+        self.security_protocol = security_protocol
+        self.zero_copy = False
+
+
+class ForwardedPeer:
+    """The client behind an Envelope."""
+
+    __slots__ = (
+        "client_host",
+        "client_software_name",
+        "client_software_version",
+        "listener_name",
+        "security_protocol",
+        "session",
+        "zero_copy",
+    )
+
+    def __init__(self, session: Session, client_host: str, listener_name: str, security_protocol: str) -> None:
+        self.session = session
+        self.client_host = client_host
+        self.client_software_name = "unknown"
         self.client_software_version = "unknown"
         self.listener_name = listener_name
         self.security_protocol = security_protocol

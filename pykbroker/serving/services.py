@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pykbroker.api.cluster_view import ClusterViews
 from pykbroker.security.authorizer import AllowAll, Authorizer
+from pykbroker.serving.cluster_view import ClusterViews
 
 if TYPE_CHECKING:
     from pykbroker.config.load import Config
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pykbroker.replica.fetch_sessions import FetchSessions
     from pykbroker.replica.table import ReplicaTable
     from pykbroker.runtime import Runtime
-    from pykbroker.serving.context import RequestContext
+    from pykbroker.serving.rows import Row
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,6 +45,8 @@ class Services:
     metrics: Metrics
     authorizer: Authorizer = field(default_factory=AllowAll)
     cluster_views: ClusterViews = field(default_factory=ClusterViews)
+    #: the APIs that this half serves, by key
+    rows: Mapping[int, Row] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,5 +72,3 @@ class ControllerServices(Services):
     """The controller half."""
 
     controller: ActiveController
-    #: `handle` of every API on the controller listener, by key: what an Envelope may run
-    handlers: Mapping[int, Callable[[RequestContext, Any], Any]]

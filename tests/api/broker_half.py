@@ -11,7 +11,7 @@ from pykbroker.metadata.image import BrokerImage, Endpoint
 from pykbroker.replica.fetch_sessions import FetchSessions
 from pykbroker.security.authorizer import AllowAll, Operation, Resource
 from pykbroker.security.session import ANONYMOUS
-from pykbroker.serving.context import RequestContext
+from pykbroker.serving.context import BrokerContext, RequestContext
 from pykbroker.serving.services import BrokerServices
 from tests.replica.world import World
 
@@ -60,7 +60,7 @@ class Half:
         broker = BrokerImage(broker_id, 0, bytes(16), {"PLAINTEXT": endpoint}, None, False, False, (), {})
         object.__setattr__(self.world.image, "brokers", {**self.world.image.brokers, broker_id: broker})
 
-    def context(self, request: Any, version: int | None = None) -> RequestContext:
+    def context(self, request: Any, version: int | None = None) -> BrokerContext:
         peer = SimpleNamespace(
             session=ANONYMOUS,
             client_host="127.0.0.1",

@@ -13,7 +13,6 @@ import pytest_asyncio
 
 from pykbroker.api import (
     alter_configs,
-    auto_create,
     create_acls,
     create_partitions,
     create_topics,
@@ -32,12 +31,13 @@ from pykbroker.api import (
     metadata,
     update_features,
 )
-from pykbroker.api.envelope import ForwardedPeer
 from pykbroker.metadata.image import Endpoint
 from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
 from pykbroker.security.authorizer import AllowAll, DenyAll, Operation, Resource
 from pykbroker.security.session import ANONYMOUS, Session
+from pykbroker.serving import auto_create
 from pykbroker.serving.context import RequestContext
+from pykbroker.serving.peers import ForwardedPeer
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages import alter_configs as ac
 from pykbroker_wire.messages import create_acls as ca
@@ -76,7 +76,7 @@ class Node:
             lambda request: create_topics.handle(self.context(request, 7, "CONTROLLER"), request)
         )
 
-    def context(self, request: Any, version: int | None = None, listener: str = "PLAINTEXT") -> RequestContext:
+    def context(self, request: Any, version: int | None = None, listener: str = "PLAINTEXT") -> RequestContext[Any]:
         peer: Any = SimpleNamespace(
             session=ANONYMOUS,
             client_host="127.0.0.1",

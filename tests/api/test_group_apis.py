@@ -113,7 +113,7 @@ class Node:
         self.world.loop.settle()
         self.authorizer: Any = AllowAll()
 
-    def ask(self, handle: Callable[[RequestContext, Any], Any], request: Any, version: int | None = None) -> Any:
+    def ask(self, handle: Callable[[RequestContext[Any], Any], Any], request: Any, version: int | None = None) -> Any:
         """The answer, encoded in its version and back where it came at once."""
         version = request.MAX_VERSION if version is None else version
         peer = SimpleNamespace(
@@ -171,7 +171,7 @@ def errors(answer: Any) -> list[tuple[str, list[tuple[int, int]]]]:
     ]
 
 
-REQUESTS: list[tuple[Callable[[RequestContext, Any], Any], Any]] = [
+REQUESTS: list[tuple[Callable[[RequestContext[Any], Any], Any], Any]] = [
     (join_group.handle, join()),
     (sync_group.handle, SyncGroupRequest(group_id="g", protocol_type="consumer", protocol_name="range")),
     (heartbeat.handle, HeartbeatRequest(group_id="g")),
@@ -182,7 +182,7 @@ REQUESTS: list[tuple[Callable[[RequestContext, Any], Any], Any]] = [
 
 @pytest.mark.parametrize(("handle", "request_"), REQUESTS, ids=lambda value: type(value).__name__)
 def test_whoever_may_not_is_told_so_in_every_version(
-    node: Node, handle: Callable[[RequestContext, Any], Any], request_: Any
+    node: Node, handle: Callable[[RequestContext[Any], Any], Any], request_: Any
 ) -> None:
     node.authorizer = DenyAll()
     for version in range(request_.MIN_VERSION, request_.MAX_VERSION + 1):

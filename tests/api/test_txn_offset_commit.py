@@ -62,7 +62,7 @@ def ask(
             for name, indexes in topics
         ],
     )
-    answer = txn_offset_commit.handle(cast(RequestContext, ctx), request)
+    answer = txn_offset_commit.handle(cast(RequestContext[Any], ctx), request)
     assert isinstance(answer, TxnOffsetCommitResponse)
     found = [
         (topic.name, [(part.partition_index, part.error_code) for part in topic.partitions]) for topic in answer.topics

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Protocol
 
-from pykbroker.api.cluster_view import ClusterViews
 from pykbroker.config.load import Config, development_profile, load
 from pykbroker.controller.active import ActiveController
 from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.loader import MetadataLoader
+from pykbroker.serving.cluster_view import ClusterViews
 from pykbroker_wire.primitives import TopLevel
 from pykbroker_wire.stored.metadata import FeatureLevelRecord, RegisterBrokerRecord
 from pykbroker_wire.stored.metadata.register_broker_record import BrokerEndpoint, BrokerFeature

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from pykbroker.api import TABLE, On
+from pykbroker.api import TABLE
 from pykbroker.security.authorizer import DenyAll, Operation, Resource
 from pykbroker.security.session import Session
-from pykbroker.serving.local import LocalPeer
+from pykbroker.serving.peers import LocalPeer
+from pykbroker.serving.rows import On
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages import (

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from pykbroker.api import cluster_view
-from pykbroker.api.cluster_view import ClusterView, ClusterViews
 from pykbroker.metadata.image import BrokerImage, Endpoint, MetadataImage, PartitionImage, TopicImage
+from pykbroker.serving import cluster_view
+from pykbroker.serving.cluster_view import ClusterView, ClusterViews
 from pykbroker_wire.messages.metadata import MetadataResponsePartition
 
 LISTENER = "PLAINTEXT"

@@ -8,27 +8,60 @@ from typing import Any, cast
 
 import pytest
 
-from pykbroker.api import On
+from pykbroker.api import rows
 from pykbroker.metrics.registry import Metrics
 from pykbroker.net.connection import CloseConnection
+from pykbroker.net.promise import Promise
 from pykbroker.serving.dispatch import Dispatcher, PendingAnswer
+from pykbroker.serving.rows import On, Row
+from pykbroker.serving.services import BrokerServices
+from pykbroker_wire import produce_single
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.headers import decode_response, encode_request
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykbroker_wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from pykbroker_wire.messages.produce import ProduceRequest, ProduceResponse
 from tests.net.fakes import FakeLoop, connect, feed, make_listener
 
 HEARTBEAT = 12
+PRODUCE = 0
+PEER: Any = SimpleNamespace(client_host="127.0.0.1")
+
+
+class Waits:
+    """Quotas under which every client waits; keeps what it was told."""
+
+    def __init__(self, wait_ms: int) -> None:
+        self.wait_ms = wait_ms
+        self.told: list[tuple[str, int, int]] = []
+
+    def throttle_ms(self, ctx: Any, row: Row, response: Any, request_bytes: int, took_ms: int) -> int:
+        self.told.append((row.name, request_bytes, took_ms))
+        return self.wait_ms
+
+
+Made = Dispatcher[BrokerServices]
+
+
+def make(quotas: Waits | None = None) -> Made:
+    loop = FakeLoop()
+    runtime = SimpleNamespace(loop=loop, now_ms=lambda: int(loop.now * 1000))
+    metrics = Metrics()
+    services = SimpleNamespace(runtime=runtime, metrics=metrics, rows=rows(On.BROKER, metrics))
+    made = Dispatcher(cast(BrokerServices, services), quotas=quotas)
+    made.rows[HEARTBEAT].handle = lambda ctx, request: HeartbeatResponse(error_code=27)
+    return made
+
+
+def answered(made: Made, data: memoryview) -> bytes:
+    buffers = made(PEER, data)
+    assert isinstance(buffers, list)
+    return b"".join(buffers)
 
 
 @pytest.fixture
-def dispatcher() -> Dispatcher:
-    loop = FakeLoop()
-    runtime = SimpleNamespace(loop=loop, now_ms=lambda: int(loop.now * 1000))
-    services = SimpleNamespace(runtime=runtime, metrics=Metrics())
-    made = Dispatcher(cast(Any, services), On.BROKER)
-    made.rows[HEARTBEAT].handle = lambda ctx, request: HeartbeatResponse(error_code=27)
-    return made
+def dispatcher() -> Made:
+    return make()
 
 
 def frame(message: Any, version: int, correlation_id: int = 5) -> memoryview:
@@ -39,23 +72,23 @@ HEART = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_a_request_is_answered_with_its_correlation_id(dispatcher: Dispatcher, version: int) -> None:
-    answer = dispatcher(None, frame(HEART, version, 77))
-    assert decode_response(HEARTBEAT, version, b"".join(answer)[4:]) == (77, HeartbeatResponse(error_code=27))
+def test_a_request_is_answered_with_its_correlation_id(dispatcher: Made, version: int) -> None:
+    answer = answered(dispatcher, frame(HEART, version, 77))
+    assert decode_response(HEARTBEAT, version, answer[4:]) == (77, HeartbeatResponse(error_code=27))
 
 
-def test_requests_are_counted_under_kafkas_name(dispatcher: Dispatcher) -> None:
-    dispatcher(None, frame(HEART, 4))
-    dispatcher(None, frame(HEART, 4))
+def test_requests_are_counted_under_kafkas_name(dispatcher: Made) -> None:
+    dispatcher(PEER, frame(HEART, 4))
+    dispatcher(PEER, frame(HEART, 4))
     counted = dispatcher.services.metrics.snapshot()
     assert counted["kafka.network:type=RequestMetrics,name=RequestsPerSec,request=Heartbeat"] == 2
 
 
-def test_the_time_of_a_later_answer_is_counted(dispatcher: Dispatcher) -> None:
+def test_the_time_of_a_later_answer_is_counted(dispatcher: Made) -> None:
     loop = cast(FakeLoop, dispatcher.services.runtime.loop)
     future = loop.create_future()
     dispatcher.rows[HEARTBEAT].handle = lambda ctx, request: future
-    pending = dispatcher(None, frame(HEART, 4))
+    pending = dispatcher(PEER, frame(HEART, 4))
     assert isinstance(pending, PendingAnswer)
     loop.now += 0.25
     pending.encode(HeartbeatResponse())
@@ -65,51 +98,52 @@ def test_the_time_of_a_later_answer_is_counted(dispatcher: Dispatcher) -> None:
 
 
 @pytest.mark.parametrize("version", [-1, 5, 99, 32767])
-def test_an_unknown_version_ends_the_connection(dispatcher: Dispatcher, version: int) -> None:
+def test_an_unknown_version_ends_the_connection(dispatcher: Made, version: int) -> None:
     data = bytearray(frame(HEART, 0))
     data[2:4] = version.to_bytes(2, "big", signed=True)
     with pytest.raises(CloseConnection, match=r"version|decoded"):
-        dispatcher(None, memoryview(data))
+        dispatcher(PEER, memoryview(data))
 
 
-def test_an_unknown_version_of_api_versions_is_answered_in_version_0(dispatcher: Dispatcher) -> None:
+def test_an_unknown_version_of_api_versions_is_answered_in_version_0(dispatcher: Made) -> None:
     data = bytearray(frame(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 4))
     data[2:4] = (99).to_bytes(2, "big")
-    _, response = decode_response(18, 0, b"".join(dispatcher(None, memoryview(data)))[4:])
+    _, response = decode_response(18, 0, answered(dispatcher, memoryview(data))[4:])
     assert isinstance(response, ApiVersionsResponse)
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert [(row.api_key, row.min_version, row.max_version) for row in response.api_keys] == [(18, 0, 4)]
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00", b"\x27\x0f" + bytes(8), bytes(9), bytes(frame(HEART, 4))[:-4]])
-def test_what_cannot_be_decoded_ends_the_connection(dispatcher: Dispatcher, data: bytes) -> None:
+def test_what_cannot_be_decoded_ends_the_connection(dispatcher: Made, data: bytes) -> None:
     with pytest.raises(CloseConnection):
-        dispatcher(None, memoryview(bytearray(data)))
+        dispatcher(PEER, memoryview(bytearray(data)))
 
 
-def test_an_api_that_is_not_served_ends_the_connection(dispatcher: Dispatcher) -> None:
+def test_an_api_that_is_not_served_ends_the_connection(dispatcher: Made) -> None:
     data = bytearray(frame(HEART, 0))
     data[0:2] = (52).to_bytes(2, "big")
     with pytest.raises(CloseConnection, match="not served"):
-        dispatcher(None, memoryview(data))
+        dispatcher(PEER, memoryview(data))
 
 
 def test_a_bug_in_a_handler_ends_the_connection_and_is_logged_once(
-    dispatcher: Dispatcher, caplog: pytest.LogCaptureFixture
+    dispatcher: Made, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(ctx: Any, request: Any) -> Any:
         raise ZeroDivisionError
 
     dispatcher.rows[HEARTBEAT].handle = broken
     with pytest.raises(CloseConnection, match="internal error"):
-        dispatcher(SimpleNamespace(client_host="127.0.0.1"), frame(HEART, 4))
+        dispatcher(PEER, frame(HEART, 4))
     assert len(caplog.records) == 1
 
 
-def test_a_throttled_client_is_told_and_not_read_meanwhile(dispatcher: Dispatcher) -> None:
-    """The seam of quotas: KIP-219."""
+def test_a_throttled_client_is_told_and_not_read_meanwhile() -> None:
+    """KIP-219."""
+    quotas = Waits(1500)
+    dispatcher = make(quotas)
     listener = make_listener(dispatcher)
-    dispatcher.throttle = lambda ctx: 1500
     timers: list[tuple[float, Any]] = []
     loop = dispatcher.services.runtime.loop
     cast(Any, loop).call_later = lambda delay, callback: timers.append((delay, callback))
@@ -118,8 +152,45 @@ def test_a_throttled_client_is_told_and_not_read_meanwhile(dispatcher: Dispatche
     _, response = decode_response(HEARTBEAT, 4, bytes(transport.written)[4:])
     assert isinstance(response, HeartbeatResponse)
     assert response.throttle_time_ms == 1500
+    assert quotas.told == [("Heartbeat", len(frame(HEART, 4)), 0)]
     assert not transport.reading
     ((delay, unmute),) = timers
     assert delay == 1.5
     unmute()
     assert transport.reading
+
+
+def fast_frame(topic: str | bytes) -> bytes:
+    return produce_single.encode_answer(5, topic, 0, 17, -1, 0)
+
+
+@pytest.mark.parametrize(("topic", "version"), [("orders", 12), (bytes(range(16)), 13)])
+def test_d7_the_fast_path_ends_where_every_request_ends(topic: str | bytes, version: int) -> None:
+    """A frame that `handle_frame` encoded is counted, its bytes and time are told, and it carries the throttle."""
+    quotas = Waits(700)
+    dispatcher = make(quotas)
+    row = dispatcher.rows[PRODUCE]
+    row.handle_frame = lambda ctx, data, position: fast_frame(topic)
+    request = frame(ProduceRequest(acks=1), version)
+    _, response = decode_response(PRODUCE, version, answered(dispatcher, request)[4:])
+    assert isinstance(response, ProduceResponse)
+    assert response.throttle_time_ms == 700
+    assert response.responses[0].partition_responses[0].base_offset == 17
+    assert quotas.told == [("Produce", len(request), 0)]
+    counted = dispatcher.services.metrics.snapshot()
+    assert counted["kafka.network:type=RequestMetrics,name=RequestsPerSec,request=Produce"] == 1
+    assert counted["kafka.network:type=RequestMetrics,name=RequestBytes,request=Produce"] == len(request)
+
+
+@pytest.mark.parametrize("result", [HeartbeatResponse(), None, fast_frame("orders")], ids=["message", "none", "frame"])
+def test_d7_an_answer_that_comes_later_ends_there_too(result: Any) -> None:
+    quotas = Waits(0)
+    dispatcher = make(quotas)
+    loop = cast(FakeLoop, dispatcher.services.runtime.loop)
+    promise = Promise()
+    dispatcher.rows[HEARTBEAT].handle = lambda ctx, request: promise
+    pending = dispatcher(PEER, frame(HEART, 4))
+    assert isinstance(pending, PendingAnswer)
+    loop.now += 0.25
+    assert bool(pending.encode(result)) == (result is not None)
+    assert quotas.told == [("Heartbeat", len(frame(HEART, 4)), 250)]

@@ -8,11 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from pykbroker.api import On
+from pykbroker.api import rows
 from pykbroker.net.client import Disconnected
 from pykbroker.net.connection import CloseConnection
 from pykbroker.serving import forwarding
 from pykbroker.serving.dispatch import Dispatcher, ForwardedResponse
+from pykbroker.serving.rows import On
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.headers import encode_request
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest
@@ -26,7 +27,8 @@ class Wire:
 
     def __init__(self) -> None:
         self.half = Half()
-        self.dispatcher = Dispatcher(self.half.services, On.BROKER, forwarding.forward)
+        self.half.services.rows = rows(On.BROKER, self.half.services.metrics)
+        self.dispatcher = Dispatcher(self.half.services, forwarding.forward)
         self.peer = self.half.context(ApiVersionsRequest()).peer
 
     def frame(self, request: Any, version: int | None = None) -> memoryview:

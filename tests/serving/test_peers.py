@@ -5,7 +5,7 @@ from __future__ import annotations
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker.security.session import ANONYMOUS, Session
 from pykbroker.serving.context import RequestContext
-from pykbroker.serving.local import LocalPeer
+from pykbroker.serving.peers import LocalPeer
 from pykbroker_wire.apis import ApiKey
 from tests.api.broker_half import Half
 

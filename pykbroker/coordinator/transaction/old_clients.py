@@ -1,0 +1,12 @@
+"""What clients are told that do not know a newer error code."""
+
+from __future__ import annotations
+
+from pykbroker_wire.errors import ErrorCode
+
+
+def known_to(client_version: int, fenced_from: int, code: ErrorCode) -> ErrorCode:
+    """PRODUCER_FENCED came later than these APIs (KIP-588): older clients expect INVALID_PRODUCER_EPOCH."""
+    if code is ErrorCode.PRODUCER_FENCED and client_version < fenced_from:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return code

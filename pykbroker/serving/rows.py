@@ -1,0 +1,103 @@
+"""What dispatch knows of an API: where it is served, its versions, its handler, its counters.
+
+Not responsible for which APIs there are: pykbroker.api lists them, and hands their rows to the dispatcher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Flag
+from typing import Any
+
+from pykbroker.metrics.registry import Counter, Metrics
+from pykbroker.serving.context import AnyContext
+from pykbroker_wire.apis import APIS, ApiKey
+from pykbroker_wire.messages.api_versions import ApiVersion
+
+
+class On(Flag):
+    """The listeners that serve an API."""
+
+    BROKER = 1
+    CONTROLLER = 2
+    BOTH = 3
+
+
+@dataclass(slots=True, frozen=True)
+class Api:
+    """One row. `module` is the file in this folder; it has `handle(ctx, request)`.
+
+    forward: a broker listener sends the request on to the active controller in an Envelope (KIP-590), where `handle`
+    runs. advertised_min: what ApiVersions says when that is not the lowest version served.
+    """
+
+    key: ApiKey
+    on: On
+    forward: bool = False
+    advertised_min: int | None = None
+
+    @property
+    def module(self) -> str:
+        return self.key.name.lower()
+
+
+class Row:
+    """A row of TABLE with everything dispatch needs, resolved once."""
+
+    __slots__ = (
+        "advertised",
+        "api",
+        "check",
+        "decode",
+        "handle",
+        "handle_frame",
+        "key",
+        "max_version",
+        "min_version",
+        "name",
+        "request_bytes",
+        "requests",
+        "total_time_ms",
+        "with_throttle",
+    )
+
+    def __init__(self, api: Api, module: Any, metrics: Metrics) -> None:
+        wire = APIS[api.key]
+        self.api = api
+        self.key = int(api.key)
+        self.name = wire.name
+        self.min_version = wire.min_version
+        self.max_version = wire.max_version
+        #: what ApiVersions says of it; never changed
+        self.advertised = ApiVersion(
+            api_key=self.key,
+            min_version=wire.min_version if api.advertised_min is None else api.advertised_min,
+            max_version=wire.max_version,
+        )
+        self.decode: Callable[[memoryview, int, int], tuple[Any, int]] = wire.request.decode
+        # Imported now, before the node is ready, rather than with the first request of a client.
+        _ = wire.response
+        self.handle: Callable[[AnyContext, Any], Any] = module.handle
+        #: answers a frame without decoding it as a whole: bytes, a response, or one of these later; None: `handle`
+        #: decides, nothing was done. For the hottest shapes of the hottest APIs
+        self.handle_frame: Callable[[AnyContext, memoryview, int], Any] | None = getattr(
+            module, "handle_frame", None
+        )
+        #: a frame that `handle_frame` encoded, with a throttle time in it
+        self.with_throttle: Callable[[bytes, int], bytes] = getattr(module, "with_throttle", _has_no_frames)
+        #: what a broker refuses before it forwards a request: raises CloseConnection
+        self.check: Callable[[Any], None] | None = getattr(module, "check", None)
+        self.requests: Counter = metrics.counter(
+            f"kafka.network:type=RequestMetrics,name=RequestsPerSec,request={self.name}"
+        )
+        self.request_bytes: Counter = metrics.counter(
+            f"kafka.network:type=RequestMetrics,name=RequestBytes,request={self.name}"
+        )
+        self.total_time_ms: Counter = metrics.counter(
+            f"kafka.network:type=RequestMetrics,name=TotalTimeMs,request={self.name}"
+        )
+
+
+def _has_no_frames(frame: bytes, throttle_ms: int) -> bytes:
+    raise AssertionError("an API without frames of its own")
