@@ -68,7 +68,8 @@ Encoded = list[tuple[bytes, bytes | None]]
 
 
 class Host(Generic[S]):
-    """One shard and everything around it, from one election to the end of that leadership."""
+    """One shard and everything around it, from one election to the end of that leadership. The leader epoch may rise
+    meanwhile: the same leader may be elected again."""
 
     __slots__ = (
         "collected",
@@ -77,6 +78,7 @@ class Host(Generic[S]):
         "effects",
         "epoch",
         "failing_timers",
+        "first_epoch",
         "load",
         "loaded_records",
         "partition",
@@ -93,7 +95,8 @@ class Host(Generic[S]):
 
     def __init__(self, partition: Partition, epoch: int, shard: S) -> None:
         self.partition = partition
-        self.epoch = epoch
+        #: the leader epoch in which this leadership began, and that of now
+        self.first_epoch = self.epoch = epoch
         self.shard = shard
         #: loaded; until then `load` is what is left to do, or None when that failed
         self.ready = False

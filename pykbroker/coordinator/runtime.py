@@ -8,8 +8,10 @@ An operation runs at once and alone. Its records go to the local log through `Pa
 happened; accepted, and they are replayed before anything else runs. Answers leave when everything appended so far is
 committed: an answer without records is a read, and may not show what a failover could take back. After an accepted
 append there are three ends: committed; not committed in time (COORDINATOR_NOT_AVAILABLE, the state stays: the records
-may yet commit); leadership lost (NOT_COORDINATOR, the state is dropped and whoever leads next loads it). There is no
-undo.
+may yet commit); leadership lost (NOT_COORDINATOR, the state is dropped and the next leader loads it). There is no undo.
+
+A new leader epoch with the same leader is none of these: the log is the same, so the shard stays and only notes the
+epoch. Work that was begun in an earlier epoch of this leadership goes on (`has_led_since`).
 
 Grouping: operations submitted with `barrier=False` whose records nobody needs to see (offset commits) are collected
 for the rest of the loop turn, or for `linger_ms`, and written as one batch. Any other operation writes them first.
@@ -214,6 +216,11 @@ class CoordinatorRuntime(Generic[S]):
         """The coordinator epoch of a shard that is led here, loading or not."""
         host = self._hosts.get(index)
         return host.epoch if host is not None else None
+
+    def has_led_since(self, index: int, epoch: int) -> bool:
+        """Whether the leadership in which `epoch` was the coordinator epoch has lasted until now."""
+        host = self._hosts.get(index)
+        return host is not None and host.first_epoch <= epoch <= host.epoch
 
     def led(self) -> list[int]:
         """The partitions whose coordinator this node is, loading or not."""
@@ -449,6 +456,10 @@ class CoordinatorRuntime(Generic[S]):
         host = self._hosts.get(partition.index)
         if host is not None:
             if is_leader and host.epoch == epoch:
+                return
+            if is_leader and host.partition is partition and (host.ready or host.load is not None):
+                # The same log is led on: its state, and everything that waits, stays good in the new epoch.
+                host.epoch = epoch
                 return
             self._unload(host)
         if is_leader:

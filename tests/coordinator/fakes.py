@@ -298,6 +298,12 @@ class Replicas:
             callback(cast(Partition, partition), True, self.epoch)
         return partition
 
+    def lead_on(self, index: int = 0) -> None:
+        """A new leader epoch, and the same leader with the same log."""
+        self.epoch += 1
+        for callback in self._callbacks:
+            callback(cast(Partition, self.partitions[index]), True, self.epoch)
+
     def lose(self, index: int = 0) -> None:
         partition = self.partitions[index]
         partition.leads = False

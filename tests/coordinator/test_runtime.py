@@ -298,14 +298,64 @@ def test_the_next_leader_loads_what_is_in_the_log(machine: Machine) -> None:
     assert machine.shards[1].offsets == [0, 1, 2]
 
 
-def test_a_new_epoch_of_the_same_leader_loads_again(machine: Machine) -> None:
-    machine.lead()
+def test_b9_a_new_epoch_of_the_same_leader_disturbs_nothing(machine: Machine) -> None:
+    """As Apache Kafka's CoordinatorRuntime: an active coordinator only notes the epoch."""
+    partition = machine.lead()
+    partition.hold = True
     parked = machine.submit(lambda shard, token, now_ms: Result())
-    machine.submit(add("a"))
-    machine.lead()
-    assert done(parked) is ErrorCode.NOT_COORDINATOR
-    assert machine.submit(read) == ["a"]
+    uncommitted = machine.submit(add("a"))
+    machine.submit(effect("told", "b"))
+
+    def set_timer(shard: Counter, token: int, now_ms: int) -> Result:
+        result = Result()
+        result.set_timer(("later",), 1_000)
+        return result
+
+    machine.submit(set_timer)
+    before = machine.runtime.leader_epoch(0)
+    assert before is not None
+    machine.replicas.lead_on()
+    assert not parked.done()
+    assert not uncommitted.done()
+    partition.commit()
+    assert done(uncommitted) == "0 before"
+    assert machine.effects == [(0, before + 1, "told")]
+    machine.loop.advance(1)
+    assert machine.shards[0].fired == [(("later",), None)]
+    assert machine.submit(read) == ["a", "b"]
+    assert len(machine.shards) == 1
+    assert machine.runtime.leader_epoch(0) == before + 1
+    assert [machine.runtime.has_led_since(0, before + since) for since in (-1, 0, 1, 2)] == [False, True, True, False]
+    machine.replicas.lose()
+    assert not machine.runtime.has_led_since(0, before)
+
+
+def test_b9_a_new_epoch_of_the_same_leader_does_not_begin_a_load_again(machine: Machine) -> None:
+    log = machine.lead().log
+    for number in range(300):
+        log.append(build_batch([(f"k{number}".encode(), b"v", (), 0)]))
+    machine.replicas.lose()
+    machine.replicas.lead()
+    machine.loop.turn()
+    loaded = len(machine.shards[-1].names)
+    assert 0 < loaded < 300, "the load is under way"
+    machine.replicas.lead_on()
+    assert len(machine.shards[-1].names) == loaded
+    machine.loop.settle()
+    assert len(machine.shards[-1].names) == 300
     assert len(machine.shards) == 2
+
+
+def test_b9_a_coordinator_that_could_not_be_loaded_is_loaded_in_the_next_epoch(machine: Machine) -> None:
+    log = machine.lead().log
+    log.append(build_batch([(b"\xff\xfe", b"v", (), 0)]))
+    machine.replicas.lose()
+    machine.lead()
+    assert machine.submit(read) is ErrorCode.NOT_COORDINATOR
+    log.batches[-1] = build_batch([(b"a", b"v", (), 0)])
+    machine.replicas.lead_on()
+    machine.loop.settle()
+    assert machine.submit(read) == ["a"]
 
 
 def test_a_small_log_is_loaded_by_the_first_request(machine: Machine) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pykbroker.coordinator.transaction.shard import Identity, Producer
 from pykbroker.coordinator.transaction.states import COMPLETE_COMMIT, PREPARE_COMMIT, TransactionState
 from pykbroker_wire.errors import ErrorCode
@@ -31,4 +33,22 @@ def test_a_completion_that_a_full_disk_refused_is_written_later() -> None:
     assert state(bench) is PREPARE_COMMIT
     bench.partition.refuse = None
     bench.advance(5_000)
+    assert state(bench) is COMPLETE_COMMIT
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_b9_markers_that_are_on_their_way_in_a_new_epoch_of_the_same_leader(is_lost: bool) -> None:
+    """They were sent in the epoch before, and no other coordinator will send them."""
+    bench = TransactionBench()
+    bench.leader(PLACE, ELSEWHERE)
+    given = bench.init("a")
+    assert isinstance(given, Identity)
+    producer = Producer("a", given.producer_id, given.producer_epoch)
+    assert bench.add(producer, PLACE) == ErrorCode.NONE
+    bench.end(producer, commit=True)
+    bench.replicas.lead_on()
+    if is_lost:
+        bench.disconnect(ELSEWHERE)
+        bench.advance(5_000)
+    bench.answer(ELSEWHERE)
     assert state(bench) is COMPLETE_COMMIT

@@ -90,7 +90,7 @@ class TransactionService:
             self._leader_of,
             write,
             send,
-            is_current=lambda index, epoch: self.coordinator.leader_epoch(index) == epoch,
+            is_current=self.coordinator.has_led_since,
             completed=self._completed,
             request_timeout_ms=self.settings.request_timeout_ms,
         )
@@ -265,7 +265,7 @@ class TransactionService:
         self.sender.add(Job(index, epoch, effect))
 
     def _completed(self, job: Job) -> None:
-        if self._closed or self.coordinator.leader_epoch(job.index) != job.coordinator_epoch:
+        if self._closed or not self.coordinator.has_led_since(job.index, job.coordinator_epoch):
             return
         answer: Later[ErrorCode] = self.coordinator.submit(
             job.index, lambda shard, token, now_ms: shard.complete(job.decided.producer, token, now_ms), _itself
