@@ -36,7 +36,8 @@ def handle(ctx: ControllerContext, request: AlterConfigsRequest) -> asyncio.Futu
                 continue
             verdict = check_keys(resource, [name for name, value in wanted.items() if value is None])
             if not verdict.failed and key[0] == ConfigResource.BROKER:
-                verdict = check_broker(state, key[1], partial(_replace, wanted))
+                given = {name: value for name, value in wanted.items() if value is not None}
+                verdict = check_broker(state, key[1], partial(_replace, wanted), given)
             if verdict.failed:
                 verdicts[key] = verdict
             else:

@@ -14,6 +14,7 @@ from typing import Any
 
 from pykbroker.config.dynamic import DynamicConfigs, validate_broker_overrides
 from pykbroker.config.kinds import ConfigError
+from pykbroker.config.protection import one_line, promises_of_change
 from pykbroker.controller.configs import Alteration, AlterOperation, ResourceKey, incremental_alter
 from pykbroker.controller.result import OK, Result, Verdict, failure, verdict_of
 from pykbroker.controller.state import ControllerState
@@ -46,7 +47,7 @@ def handle(
             nulls = [a.key for a in alterations if a.value is None and a.operation != AlterOperation.DELETE]
             verdict = check_keys(resource, nulls)
             if not verdict.failed and key[0] == ConfigResource.BROKER:
-                verdict = check_broker(state, key[1], partial(_apply, alterations))
+                verdict = check_broker(state, key[1], partial(_apply, alterations), _given(alterations))
             if verdict.failed:
                 verdicts[key] = verdict
             else:
@@ -102,6 +103,11 @@ def _apply(alterations: list[Alteration], layer: dict[str, str]) -> None:
             layer.pop(key, None)
 
 
+def _given(alterations: list[Alteration]) -> dict[str, str]:
+    """What a key is set to, or what its list gets or loses; nothing of keys that are taken away."""
+    return {a.key: a.value for a in alterations if a.operation != AlterOperation.DELETE and a.value is not None}
+
+
 # Shared with the legacy AlterConfigs.
 
 
@@ -139,8 +145,13 @@ def check_keys(resource: Any, nulls: list[str]) -> Verdict:
     return OK
 
 
-def check_broker(state: ControllerState, name: str, change: Callable[[dict[str, str]], None]) -> Verdict:
-    """Whether the broker (or all, with an empty name) could live with its configuration after `change`."""
+def check_broker(
+    state: ControllerState, name: str, change: Callable[[dict[str, str]], None], given: Mapping[str, str]
+) -> Verdict:
+    """Whether the broker (or all, with an empty name) could live with its configuration after `change`.
+
+    `given`: the values that the request names. Those that promise protection which is not served are refused first.
+    """
     if name:
         # Python's int() would also take spaces and underscores.
         if not re.fullmatch(r"[+-]?[0-9]{1,10}", name):
@@ -150,6 +161,16 @@ def check_broker(state: ControllerState, name: str, change: Callable[[dict[str, 
             return failure(
                 ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {state.node_id}, but received {name}"
             )
+    brokers = state.image.brokers
+    registered = {
+        listener
+        for broker_id in ([int(name)] if name else brokers)
+        if broker_id in brokers
+        for listener in brokers[broker_id].endpoints
+    }
+    promised = promises_of_change(state.config, given, registered)
+    if promised:
+        return failure(ErrorCode.INVALID_CONFIG, one_line(promised))
     configs = state.image.configs
     current = DynamicConfigs(
         broker=configs.of(ConfigResource.BROKER, name or str(state.node_id)),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import Config, development_profile, load
 from pykbroker.config.properties import parse
+from pykbroker.config.protection import refuse
 
 
 @dataclass(slots=True)
@@ -47,4 +48,5 @@ def read(options: argparse.Namespace, data_dir: str, port: int | None) -> Settin
         if not equals:
             raise ConfigError(f"--set takes KEY=VALUE, not {assignment!r}")
         properties[key.strip()] = value.strip()
+    refuse(properties)
     return Settings(load(properties), has_file)

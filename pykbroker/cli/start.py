@@ -114,8 +114,6 @@ async def _serve(
     connection.POISON_RECEIVED = bool(os.environ.get("PYKBROKER_POISON_RECEIVED"))
     stop = asyncio.Event()
     runtime = OsRuntime(loop)
-    for warning in chosen.config.warnings:
-        logger.warning("%s", warning)
     node = Node(chosen.config, runtime, may_format=may_format)
     # What the imports made lives as long as the process: no collection needs to look at it again. Before anything
     # runs, because this one takes some time.

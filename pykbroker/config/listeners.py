@@ -14,6 +14,8 @@ from typing import Final
 from pykbroker.config.kinds import ConfigError
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SERVED_PROTOCOL: Final = "PLAINTEXT"
+"""The one that connections speak in this version."""
 _LISTENER: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 
 

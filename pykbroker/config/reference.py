@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from pykbroker.config import acting
-from pykbroker.config.kinds import BOOLEAN, LIST, PASSWORD, Key, Required, format_value
+from pykbroker.config import acting, protection
+from pykbroker.config.kinds import BOOLEAN, LIST, PASSWORD, PER_TOPIC, Key, Required, format_value
 from pykbroker.config.table import (
     BROKER_KEYS,
     DYNAMIC_ONLY_KEYS,
@@ -32,9 +32,11 @@ pykbroker takes Apache Kafka 4.3.1's configuration: the same keys, types, defaul
 `server.properties`. A key that is not known is warned about; a value that is not allowed stops the start with a message
 that names the key, the value and what is allowed.
 
-**Acts** says whether the key has an effect in today's broker; it is *yes* only where a test shows the effect. Today
-these act: {broker_acting} of {broker} broker keys, {topic_acting} of {topic} topic keys, {group_acting} of {group}
-group keys and {own_acting} of {own} of our own.
+**Acts** says whether the key has an effect in today's broker; it is *yes* only where a test shows the effect of a value
+other than the default. Today these act: {broker_acting} of {broker} broker keys, {topic_acting} of {topic} topic keys,
+{group_acting} of {group} group keys and {own_acting} of {own} of our own. *Refused* is a key that promises protection
+which this version does not give: see [below](#what-is-refused). Keys that are set and have no effect are named in one
+line of the log at the start; so are those that the metadata of the cluster has.
 
 **Changes** says when a key may change without a restart: *read-only* never; *per-broker* for one broker; *cluster-wide*
 for one broker or for all. Topic and group keys may always be changed, one topic or group at a time. Values are looked
@@ -42,6 +44,17 @@ up in this order: the topic or group, the dynamic configuration of the broker, t
 the default.
 
 Keys marked *internal* exist for tests and are not shown by DescribeConfigs unless they are set.
+"""
+
+_REFUSED = """
+## What is refused
+
+Each of these promises protection that this version does not give. Where one is set, the node does not start: one line
+names the key, the value and what is not served, and no port is opened. `pykbroker format` and a broker inside another
+process refuse it in the same way, and AlterConfigs and IncrementalAlterConfigs with INVALID_CONFIG. Where the metadata
+of the cluster has one for this broker, written by Apache Kafka, the node stops as well: take it away there with
+kafka-configs first. Without a listener's prefix, `ssl.*` and `sasl.*` beside listeners that are PLAINTEXT promise
+nothing, as in Apache Kafka.
 """
 
 
@@ -71,6 +84,17 @@ def page() -> str:
     for area, keys in broker_areas.items():
         out += [f"\n## {area}\n", *_table(keys, None)]
     out += [
+        _REFUSED,
+        "| Key | Refused when | Not served |",
+        "|---|---|---|",
+        *(
+            f"| {', '.join(f'`{key}`' for key in row.keys)} | {row.counts} | {row.not_served} |"
+            for row in protection.TABLE
+        ),
+        *(
+            f"| `{key}` of a topic | it is {value} | {not_served} |"
+            for key, (value, not_served) in protection.TOPIC_TABLE.items()
+        ),
         "\n## Throttles\n\nOnly dynamic: a properties file cannot say them.\n",
         *_table(DYNAMIC_ONLY_KEYS.values(), None),
         "\n## Bounds of pykbroker's own\n\nKeys that Apache Kafka does not know: it would warn about them and start.\n",
@@ -87,9 +111,16 @@ def _table(keys: Iterable[Key], fallbacks: dict[str, list[str]] | None) -> list[
         note = " *(internal)*" if key.internal else ""
         lines.append(
             f"| `{key.name}`{note} | {key.type.name.lower()} | {_default(key)} | {_allowed(key)} | {other} | "
-            f"{'yes' if key.acts else 'no'} | {key.doc} |"
+            f"{_acts(key)} | {key.doc} |"
         )
     return lines
+
+
+def _acts(key: Key) -> str:
+    refused = key.name in (protection.TOPIC_TABLE if key.dynamic == PER_TOPIC else protection.KEYS)
+    if key.acts:
+        return "yes; PLAINTEXT only" if refused else "yes"
+    return "refused" if refused else "no"
 
 
 def _default(key: Key) -> str:

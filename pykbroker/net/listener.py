@@ -15,6 +15,8 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pykbroker.config.kinds import ConfigError
+from pykbroker.config.listeners import SERVED_PROTOCOL
 from pykbroker.net.admission import Admission, AdmissionLimits
 from pykbroker.net.connection import Connection, Dispatch
 from pykbroker.runtime.cold_reads import ColdReads
@@ -85,13 +87,16 @@ class Listener:
         name: str,
         limits: Limits,
         *,
-        security_protocol: str = "PLAINTEXT",
+        security_protocol: str = SERVED_PROTOCOL,
         admission: Admission | None = None,
         memory: WaitingMemory | None = None,
         cold_reads: ColdReads | None = None,
     ) -> None:
         """`admission`, `memory` and `cold_reads` are shared by the listeners of one server; without the first two
-        nothing is bounded."""
+        nothing is bounded. ConfigError for a protocol that connections do not speak: nobody may take a plain socket for
+        a secured one."""
+        if security_protocol != SERVED_PROTOCOL:
+            raise ConfigError(f"listener {name}: {security_protocol} is not served")
         self.runtime = runtime
         self.loop = runtime.loop
         self.name = name

@@ -16,6 +16,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from pykbroker.config import protection, silent
 from pykbroker.config.load import Config
 from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.metrics.registry import Metrics
@@ -38,6 +39,8 @@ class Node:
     """One process of a cluster."""
 
     def __init__(self, config: Config, runtime: Runtime, *, may_format: bool = False) -> None:
+        """ConfigError for a configuration that promises protection which is not given."""
+        protection.refuse(config.overrides())
         self.config = config
         self.runtime = runtime
         self.fatal: BaseException | None = None
@@ -46,6 +49,7 @@ class Node:
         self._controller: ControllerHalf | None = None
         self._broker: BrokerHalf | None = None
         self._on_fatal: Callable[[], None] | None = None
+        self._starting: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
 
     # -- what it is ---------------------------------------------------------------------------------------------------
@@ -95,6 +99,8 @@ class Node:
             logger.error("[KafkaRaftServer nodeId=%d] Stopping: %s", self.config.node_id, error)
             if self._on_fatal is not None:
                 self._on_fatal()
+            if self._starting is not None:
+                self._starting.cancel()
 
     # -- start --------------------------------------------------------------------------------------------------------
 
@@ -105,13 +111,16 @@ class Node:
         `stop`, and decides how long to wait for that.
         """
         limit_ms = self.config.int("server.max.startup.time.ms")
+        starting = self._starting = asyncio.current_task()
         try:
             async with asyncio.timeout(limit_ms / 1000 if limit_ms < _LONGEST_START_MS else None):
                 await self._start()
         except asyncio.CancelledError:
             if self.fatal is None:
                 raise
-            # What start waited for will not come: a part has given up and said why.
+            # What start waited for will not come: a part has given up and said why. It cancelled this task.
+            if starting is not None:
+                starting.uncancel()
             failure: Exception = StartError(str(self.fatal))
         except TimeoutError:
             failure = StartError(f"the node was not up within {limit_ms} ms (server.max.startup.time.ms)")
@@ -119,11 +128,15 @@ class Node:
             failure = error
         else:
             return
+        finally:
+            self._starting = None
         await self.stop()
         raise failure
 
     async def _start(self) -> None:
         config, shared, parts = self.config, self.shared, self._parts
+        for warning in (*config.warnings, *silent.warnings(config)):
+            logger.warning("%s", warning)
         await shared.start(parts)
         controller = self._controller = ControllerHalf(shared) if config.is_controller else None
         if controller is not None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from pykbroker.config.live import LiveConfig
 from pykbroker.config.load import Config
+from pykbroker.metadata.config_watch import ConfigWatch
 from pykbroker.metadata.live_config import LiveConfigPublisher
 from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.metrics.registry import Metrics
@@ -112,6 +113,7 @@ class SharedServer:
 
     def load(self) -> None:
         """Follow the quorum: from now on publishers are told what the metadata says."""
+        self.loader.add_publisher(ConfigWatch(self.config, lambda line: self._on_failure(StartError(line))))
         self.loader.add_publisher(LiveConfigPublisher(self.live, self.config.node_id))
         self.quorum.register(self.loader)
 

@@ -142,7 +142,7 @@ def _creatable(services: BrokerServices, name: str) -> CreatableTopic:
             factor = config.int("share.coordinator.state.topic.replication.factor")
             configs = {
                 "cleanup.policy": "delete",
-                "compression.type": "none",
+                "compression.type": "producer",
                 "segment.bytes": str(config.int("share.coordinator.state.topic.segment.bytes")),
                 "min.insync.replicas": str(config.int("share.coordinator.state.topic.min.isr")),
                 "retention.ms": "-1",

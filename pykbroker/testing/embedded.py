@@ -17,6 +17,7 @@ from typing import Self
 
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import development_profile, load
+from pykbroker.config.protection import refuse
 from pykbroker.node.node import Node
 from pykbroker.runtime import OsRuntime
 
@@ -70,7 +71,9 @@ class Broker:
             self._temporary = tempfile.TemporaryDirectory(prefix="pykbroker-")
         directory = self._data_dir or (self._temporary.name if self._temporary else "")
         try:
-            config = load({**development_profile(directory, self._port), **self._overrides})
+            properties = {**development_profile(directory, self._port), **self._overrides}
+            refuse(properties)
+            config = load(properties)
         except ConfigError:
             self._remove_temporary()
             raise

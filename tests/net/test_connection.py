@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pykbroker.config.kinds import ConfigError
 from pykbroker.net.admission import AdmissionLimits
 from pykbroker.net.connection import CloseConnection, Connection, Pending
 from pykbroker.net.listener import Limits, Listener, WaitingMemory
 from pykbroker.net.replies import Buffers
-from tests.net.fakes import FakeLoop, connect, feed, frame, make_listener
+from tests.net.fakes import FakeLoop, FakeRuntime, connect, feed, frame, make_listener
+
+if TYPE_CHECKING:
+    from pykbroker.runtime import Runtime
 
 
 class Echo:
@@ -348,3 +352,11 @@ def test_who_is_muted_for_two_reasons_waits_for_both() -> None:
     assert not transport.reading
     connection.unmute()
     assert transport.reading
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+def test_a1_a_listener_that_is_not_plaintext_refuses_to_be_made(protocol: str) -> None:
+    runtime = cast("Runtime", FakeRuntime())
+    Listener(runtime, "PLAIN", Limits())
+    with pytest.raises(ConfigError, match=protocol):
+        Listener(runtime, "OTHER", Limits(), security_protocol=protocol)

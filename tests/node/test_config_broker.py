@@ -11,6 +11,8 @@ from typing import Any, TypeVar, cast
 import pytest
 
 from pykbroker.config.load import development_profile, load
+from pykbroker.controller.result import Result
+from pykbroker.controller.state import ControllerState
 from pykbroker.net.client import BrokerConnection
 from pykbroker.net.settings import setup_timeout
 from pykbroker.node.shared import StartError
@@ -34,7 +36,7 @@ from pykbroker_wire.messages.offset_commit import (
 from pykbroker_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from pykbroker_wire.records.compression import Codec
 from tests.acting import acts
-from tests.node.sim import BROKER, Sim
+from tests.node.sim import BROKER, TOPIC, Sim
 from tests.simulation.cluster import Client
 
 T = TypeVar("T")
@@ -447,6 +449,68 @@ def test_the_offsets_topic(play: Play) -> None:
 
     # One broker cannot hold three copies: as in Apache Kafka, clients are told to come again.
     assert play(refused, {"offsets.topic.replication.factor": "3"}) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@acts(
+    broker=(
+        "share.coordinator.state.topic.num.partitions",
+        "share.coordinator.state.topic.replication.factor",
+        "share.coordinator.state.topic.segment.bytes",
+        "share.coordinator.state.topic.min.isr",
+    )
+)
+def test_the_topic_of_share_groups(play: Play) -> None:
+    """Clients may ask for it by name before share groups are served."""
+    name = "__share_group_state"
+
+    async def made(sim: Sim) -> tuple[int, str, str] | int:
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True)
+        await sim.call(asked)
+        await asyncio.sleep(1)
+        topic = sim.node.loader.image.topics.by_name.get(name)
+        if topic is None:
+            code: int = (await sim.call(asked)).topics[0].error_code
+            return code
+        configs = sim.node.loader.image.configs.of(TOPIC, name)
+        assert configs["compression.type"] == "producer"
+        return len(topic.partitions), configs["segment.bytes"], configs["min.insync.replicas"]
+
+    prefix = "share.coordinator.state.topic"
+    chosen = {f"{prefix}.num.partitions": "3", f"{prefix}.segment.bytes": "2000000", f"{prefix}.min.isr": "1"}
+    assert play(made, {f"{prefix}.min.isr": "2"}) == (50, "104857600", "2")
+    assert play(made, chosen) == (3, "2000000", "1")
+    # One broker cannot hold three copies.
+    assert play(made, {f"{prefix}.replication.factor": "3"}) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@acts(
+    broker=(
+        "auto.leader.rebalance.enable",
+        "leader.imbalance.check.interval.seconds",
+        "unclean.leader.election.interval.ms",
+    )
+)
+def test_how_often_the_controller_looks_at_leaders(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def in_ten_minutes(sim: Sim) -> tuple[int, int]:
+        counts = {"balance_leaders": 0, "elect_unclean_leaders": 0}
+        for name in counts:
+
+            def count(state: ControllerState, name: str = name) -> Result[bool]:
+                counts[name] += 1
+                return Result(False, [])
+
+            monkeypatch.setattr(f"pykbroker.controller.active.{name}", count)
+        controller = sim.node.controller.services.controller
+        controller._stop_timers()
+        controller._start_timers()
+        await asyncio.sleep(650)
+        return counts["balance_leaders"], counts["elect_unclean_leaders"]
+
+    on = {"auto.leader.rebalance.enable": "true"}
+    assert play(in_ten_minutes, on) == (2, 2)
+    assert play(in_ten_minutes, {"auto.leader.rebalance.enable": "false"}) == (0, 2)
+    assert play(in_ten_minutes, {**on, "leader.imbalance.check.interval.seconds": "60"}) == (10, 2)
+    assert play(in_ten_minutes, {**on, "unclean.leader.election.interval.ms": "600000"}) == (2, 1)
 
 
 ONE = {"offsets.topic.num.partitions": "1"}

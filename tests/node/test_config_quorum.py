@@ -227,7 +227,6 @@ def test_the_old_name_of_node_id() -> None:
         load({**profile, **voters, "node.id": "7", "broker.id": "8"})
 
 
-@acts(broker=("security.inter.broker.protocol",))
 def test_the_listener_between_brokers_may_be_named_by_its_protocol() -> None:
     profile = development_profile("/data", 9092)
     del profile["inter.broker.listener.name"]

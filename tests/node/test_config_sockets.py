@@ -177,7 +177,7 @@ def test_ipv6_and_several_listeners() -> None:
             assert wire.metadata("t").topics[0].error_code == ErrorCode.NONE
 
 
-@acts(broker=("max.connection.creation.rate",))
+@acts(broker=("max.connection.creation.rate", "quota.window.num", "quota.window.size.seconds"))
 def test_connections_are_not_made_faster_than_allowed() -> None:
     """Ten windows of a second are what was not used before, so 20 come at once and then two each second."""
 
@@ -197,6 +197,9 @@ def test_connections_are_not_made_faster_than_allowed() -> None:
     assert seconds({}) < 1
     assert 1.5 < seconds({"max.connection.creation.rate": "2"}) < 4
     assert 1.5 < seconds({"listener.name.plaintext.max.connection.creation.rate": "2"}) < 4
+    # With more windows, or longer ones, all come at once.
+    assert seconds({"max.connection.creation.rate": "2", "quota.window.num": "14"}) < 1
+    assert seconds({"max.connection.creation.rate": "2", "quota.window.size.seconds": "2"}) < 1
 
 
 @acts(broker=("connections.max.idle.ms",))

@@ -1,0 +1,221 @@
+"""Settings that promise protection which this version does not give: the one table, and the one line that refuses them.
+
+Responsible for finding such settings in the texts of a configuration. The start, `pykbroker format`, embedded use,
+AlterConfigs and the dynamic layers of the metadata log all ask here. Not responsible for keys that only have no effect
+(acting.py), nor for whether a value is well formed (load.py).
+
+Everything works on texts, so that a change can be judged before it is applied. A part that comes to serve a row takes
+the row out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from pykbroker.config.dynamic import DynamicConfigs, loggable
+from pykbroker.config.kinds import ConfigError, Required, Value, format_value
+from pykbroker.config.listeners import SERVED_PROTOCOL, security_protocol_map
+from pykbroker.config.load import Config
+from pykbroker.config.table import STATIC_KEYS
+
+_PROTOCOL_MAP: Final = "listener.security.protocol.map"
+_LISTENER_KEY: Final = re.compile(
+    r"listener\.name\.(.+?)\.((?:ssl|sasl)\..+|connections\.max\.reauth\.ms|principal\.builder\.class)"
+)
+_LONGEST_VALUE: Final = 200
+
+
+class Promise(NamedTuple):
+    """One setting that cannot be kept."""
+
+    key: str
+    value: str
+    not_served: str
+
+    def __str__(self) -> str:
+        value = " ".join((self.value if self.key in TOPIC_TABLE else loggable(self.key, self.value)).split())
+        if len(value) > _LONGEST_VALUE:
+            value = value[:_LONGEST_VALUE] + "..."
+        return f"{self.key}={value} ({self.not_served})"
+
+
+@dataclass(slots=True, frozen=True)
+class Settings:
+    """The texts that are set, and the listeners that they are about."""
+
+    texts: Mapping[str, str]
+    #: listener name -> the key that names it, and how; upper case
+    listeners: Mapping[str, tuple[str, str]]
+    #: `listener.name.<listener>.` counts for any listener: a change is judged by a node that does not know them all
+    every_listener: bool
+
+
+@dataclass(slots=True, frozen=True)
+class Row:
+    """`keys` as docs/configuration.md has them; `counts` says when the row refuses, `found` finds it."""
+
+    keys: tuple[str, ...]
+    counts: str
+    not_served: str
+    found: Callable[[Settings], Iterator[tuple[str, str, str]]]
+
+
+def _set(key: str, not_served: str, *, harmless: Collection[Value] = (None, "", ()), role: str | None = None) -> Row:
+    """A row of one key that counts whenever it has a value that is not harmless, on nodes with the role."""
+
+    def found(settings: Settings) -> Iterator[tuple[str, str, str]]:
+        if role is not None and role not in _list(settings.texts, "process.roles"):
+            return
+        value = _value(settings.texts, key)
+        if value not in harmless:
+            yield key, format_value(value) or "", not_served
+
+    named = [format_value(value) or "" for value in harmless if value not in (None, "", ())]
+    counts = f"it is not {', '.join(named)}" if named else "it is set"
+    return Row((key,), counts if role is None else f"{counts} on a {role}", not_served, found)
+
+
+def _value(texts: Mapping[str, str], key: str) -> Value:
+    row, text = STATIC_KEYS[key], texts.get(key)
+    if text is not None:
+        return row.parse(text)
+    return None if isinstance(row.default, Required) else row.default
+
+
+def _list(texts: Mapping[str, str], key: str) -> tuple[str, ...]:
+    value = _value(texts, key)
+    return value if isinstance(value, tuple) else ()
+
+
+def _secured_listeners(settings: Settings) -> Iterator[tuple[str, str, str]]:
+    texts = settings.texts
+    protocols = security_protocol_map(
+        str(_value(texts, _PROTOCOL_MAP)),
+        explicit=_PROTOCOL_MAP in texts,
+        controller_names=_list(texts, "controller.listener.names"),
+        listeners=_list(texts, "listeners"),
+    )
+    for name, (key, value) in settings.listeners.items():
+        protocol = protocols.get(name, SERVED_PROTOCOL)
+        if protocol != SERVED_PROTOCOL:
+            if _PROTOCOL_MAP in texts:
+                key, value = _PROTOCOL_MAP, f"{name}:{protocol}"
+            yield key, value, f"{protocol} on listener {name}"
+
+
+def _listener_keys(settings: Settings) -> Iterator[tuple[str, str, str]]:
+    for key, text in settings.texts.items():
+        match = _LISTENER_KEY.fullmatch(key)
+        if match is None:
+            continue
+        # A listener's name, perhaps with dots, and perhaps a mechanism's after it.
+        name = next((name for name in settings.listeners if f"{match[1].upper()}.".startswith(f"{name}.")), None)
+        if name is None and not settings.every_listener:
+            continue
+        base = STATIC_KEYS.get(match[2])
+        if not match[2].startswith(("ssl.", "sasl.")) and base is not None and base.parse(text) == base.default:
+            continue
+        what = "TLS" if match[2].startswith("ssl.") else "authentication"
+        yield key, text, f"{what} on listener {name or match[1].upper()}"
+
+
+_NO_TIERS: Final = "remote storage"
+
+TABLE: Final[tuple[Row, ...]] = (
+    Row(
+        ("listeners", "advertised.listeners", "controller.listener.names", _PROTOCOL_MAP),
+        "the protocol of a listener in use, of the broker or the controller, is not PLAINTEXT",
+        "TLS and SASL",
+        _secured_listeners,
+    ),
+    _set("security.inter.broker.protocol", "TLS and SASL between brokers", harmless=(SERVED_PROTOCOL,)),
+    Row(
+        (
+            "listener.name.<listener>.ssl.*",
+            "listener.name.<listener>[.<mechanism>].sasl.*",
+            "listener.name.<listener>[.<mechanism>].connections.max.reauth.ms",
+            "listener.name.<listener>.principal.builder.class",
+        ),
+        "the listener is in use",
+        "TLS and authentication",
+        _listener_keys,
+    ),
+    _set("authorizer.class.name", "authorization"),
+    _set("principal.builder.class", "principal builders", harmless=(_value({}, "principal.builder.class"),)),
+    _set("create.topic.policy.class.name", "policies for new topics", role="controller"),
+    _set("alter.config.policy.class.name", "policies for configuration", role="controller"),
+    _set("client.quota.callback.class", "client quotas"),
+    _set("delegation.token.secret.key", "delegation tokens"),
+    _set("security.providers", "security providers"),
+    _set("config.providers", "config providers; a value such as ${file:...} would be taken as it stands"),
+    _set("remote.log.storage.system.enable", _NO_TIERS, harmless=(False,)),
+)
+
+#: Topic key -> the value that promises, and what is not served.
+TOPIC_TABLE: Final[Mapping[str, tuple[str, str]]] = {"remote.storage.enable": ("true", _NO_TIERS)}
+
+#: Every key of the table that has a row of its own in docs/configuration.md.
+KEYS: Final = frozenset(key for row in TABLE for key in row.keys if key in STATIC_KEYS)
+
+
+def refuse(texts: Mapping[str, str]) -> None:
+    """ConfigError, one line, for a node that must not start with these settings."""
+    found = promises(texts)
+    if found:
+        raise ConfigError(one_line(found))
+
+
+def one_line(found: Collection[Promise]) -> str:
+    return f"This version does not give the protection that is set: {'; '.join(map(str, found))}"
+
+
+def promises(
+    texts: Mapping[str, str], *, also_in_use: Collection[str] = (), every_listener: bool = False
+) -> list[Promise]:
+    """What these settings promise and this version does not give. ConfigError for a text that is no value."""
+    listeners = {name.upper(): (_PROTOCOL_MAP, name) for name in also_in_use}
+    inter_broker = texts.get("inter.broker.listener.name")
+    if inter_broker:
+        listeners[inter_broker.upper()] = ("inter.broker.listener.name", inter_broker)
+    for name in _list(texts, "controller.listener.names"):
+        listeners[name.upper()] = ("controller.listener.names", name)
+    for key in ("advertised.listeners", "listeners"):
+        for entry in _list(texts, key):
+            listeners[entry.partition("://")[0].upper()] = (key, entry)
+    settings = Settings(texts, listeners, every_listener)
+    return [Promise(*each) for row in TABLE for each in row.found(settings)]
+
+
+def promises_of_change(config: Config, changed: Mapping[str, str], registered: Collection[str]) -> list[Promise]:
+    """What AlterConfigs of a broker would add. `registered`: the listeners that the brokers concerned have."""
+    also_in_use = registered if _PROTOCOL_MAP in changed else ()
+    try:
+        return promises({**config.overrides(), **changed}, also_in_use=also_in_use, every_listener=True)
+    except ConfigError:
+        return []  # a text that is no value: the ordinary checks say so
+
+
+def promises_of_layers(config: Config, dynamic: DynamicConfigs) -> list[Promise]:
+    """What the metadata log has for this broker. Each setting is also judged alone: another one may be malformed."""
+    static = config.overrides()
+    layers = {**dynamic.cluster, **dynamic.broker}
+    found: dict[Promise, None] = {}
+    for changed in (layers, *({name: text} for name, text in layers.items())):
+        try:
+            found.update(dict.fromkeys(promises({**static, **changed})))
+        except ConfigError:
+            continue  # LiveConfig leaves the malformed one out, and says so
+    return list(found)
+
+
+def promises_of_topic(name: str, overrides: Mapping[str, str | None]) -> list[Promise]:
+    """What the overrides of a topic promise."""
+    found = []
+    for key, (promising, not_served) in TOPIC_TABLE.items():
+        text = overrides.get(key)
+        if text is not None and text.strip().lower() == promising:
+            found.append(Promise(key, text, f"{not_served} of topic {name}"))
+    return found

@@ -1,0 +1,38 @@
+"""Keys that are set and have no effect in this version: which they are, and the one line that names them.
+
+Responsible for the properties file and for what the metadata log has of brokers, topics and groups. Which keys act is
+acting.py's. A key of the table in protection.py is not silent: it is given or it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pykbroker.config import protection
+from pykbroker.config.load import Config, find_key
+from pykbroker.config.table import GROUP_KEYS, TOPIC_KEYS
+
+
+def broker_keys(names: Iterable[str]) -> list[str]:
+    """Those that are known, with a listener's prefix too, and do not act."""
+    found = []
+    for name in names:
+        key = find_key(name)
+        if key is not None and not key.acts and key.name not in protection.KEYS:
+            found.append(name)
+    return sorted(found)
+
+
+def topic_keys(names: Iterable[str]) -> list[str]:
+    silent = {name for name, key in TOPIC_KEYS.items() if not key.acts} - protection.TOPIC_TABLE.keys()
+    return sorted(silent.intersection(names))
+
+
+def group_keys(names: Iterable[str]) -> list[str]:
+    return sorted(name for name in names if name in GROUP_KEYS and not GROUP_KEYS[name].acts)
+
+
+def warnings(config: Config) -> list[str]:
+    """The line for the start; none when every key that is set acts."""
+    found = broker_keys(config.overrides())
+    return [f"These keys are set and have no effect in this version: {', '.join(found)}"] if found else []

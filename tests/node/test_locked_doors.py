@@ -1,0 +1,481 @@
+"""A1 and A2: what promises protection that is not given stops the start; what has no effect is named."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pykbroker
+from pykbroker.config import protection
+from pykbroker.config.kinds import ConfigError
+from pykbroker.config.load import development_profile, load
+from pykbroker.controller.result import Result
+from pykbroker.metadata.image import ConfigResource
+from pykbroker.node.node import Node
+from pykbroker.node.shared import StartError
+from pykbroker_log.memory_disk import Survive
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages import alter_configs as legacy
+from pykbroker_wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from pykbroker_wire.stored.metadata import ConfigRecord
+from pykbroker_wire.stored.metadata.client_quota_record import ClientQuotaRecord, EntityData
+from tests.node.processes import command, environment, run, write_properties
+from tests.node.sim import BROKER, TOPIC, Sim
+from tests.node.wire import Wire
+
+PLAIN_CONTROLLER = "CONTROLLER://localhost:0"
+#: row -> properties over the development profile, and the key=value that the line names
+PROMISES: dict[str, list[tuple[dict[str, str], str]]] = {
+    "listeners": [
+        (
+            {
+                "listeners": f"{protocol}://localhost:0,{PLAIN_CONTROLLER}",
+                "advertised.listeners": f"{protocol}://localhost:0,{PLAIN_CONTROLLER}",
+            },
+            f"listeners={protocol}://localhost:0",
+        )
+        for protocol in ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+    ]
+    + [
+        (
+            {
+                "listeners": "PLAINTEXT://localhost:0,SSL://localhost:0",
+                "advertised.listeners": "PLAINTEXT://localhost:0,SSL://localhost:0",
+                "controller.listener.names": "SSL",
+            },
+            "listeners=SSL://localhost:0",
+        )
+    ],
+    "advertised.listeners": [
+        ({"advertised.listeners": f"SSL://localhost:9999,{PLAIN_CONTROLLER}"}, "advertised.listeners=SSL://localhost")
+    ],
+    "controller.listener.names": [
+        (
+            {
+                "process.roles": "broker",
+                "listeners": "PLAINTEXT://localhost:0",
+                "advertised.listeners": "PLAINTEXT://localhost:0",
+                "controller.listener.names": "SASL_SSL",
+            },
+            "controller.listener.names=SASL_SSL",
+        )
+    ],
+    "listener.security.protocol.map": [
+        (
+            {
+                "listener.security.protocol.map": "OUTSIDE:SASL_SSL,CONTROLLER:PLAINTEXT",
+                "listeners": f"OUTSIDE://localhost:0,{PLAIN_CONTROLLER}",
+                "advertised.listeners": f"OUTSIDE://localhost:0,{PLAIN_CONTROLLER}",
+                "inter.broker.listener.name": "OUTSIDE",
+            },
+            "listener.security.protocol.map=OUTSIDE:SASL_SSL",
+        ),
+        (
+            {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SSL"},
+            "listener.security.protocol.map=CONTROLLER:SSL",
+        ),
+    ],
+    "security.inter.broker.protocol": [
+        ({"security.inter.broker.protocol": "SSL"}, "security.inter.broker.protocol=SSL"),
+    ],
+    "listener.name.<listener>.ssl.*": [
+        ({f"listener.name.{name}.ssl.{rest}": value}, f"listener.name.{name}.ssl.{rest}={shown}")
+        for name, rest, value, shown in (
+            ("plaintext", "client.auth", "required", "required"),
+            ("plaintext", "keystore.password", "secret", r"\[hidden\]"),
+            ("controller", "keystore.location", "/nowhere.jks", "/nowhere.jks"),
+            ("plaintext", "of.an.engine", "1", r"\[hidden\]"),
+        )
+    ],
+    "listener.name.<listener>[.<mechanism>].sasl.*": [
+        (
+            {"listener.name.plaintext.sasl.enabled.mechanisms": "PLAIN"},
+            "listener.name.plaintext.sasl.enabled.mechanisms=PLAIN",
+        ),
+        (
+            {"listener.name.plaintext.plain.sasl.jaas.config": "secret"},
+            r"listener.name.plaintext.plain.sasl.jaas.config=\[hidden\]",
+        ),
+    ],
+    "listener.name.<listener>[.<mechanism>].connections.max.reauth.ms": [
+        (
+            {"listener.name.plaintext.connections.max.reauth.ms": "5000"},
+            "listener.name.plaintext.connections.max.reauth.ms=5000",
+        )
+    ],
+    "listener.name.<listener>.principal.builder.class": [
+        (
+            {"listener.name.plaintext.principal.builder.class": "com.example.Builder"},
+            "listener.name.plaintext.principal.builder.class=com.example.Builder",
+        )
+    ],
+    "remote.log.storage.system.enable": [
+        ({"remote.log.storage.system.enable": "true"}, "remote.log.storage.system.enable=true")
+    ],
+    "delegation.token.secret.key": [({"delegation.token.secret.key": "x"}, r"delegation.token.secret.key=\[hidden\]")],
+    **{
+        key: [({key: "com.example.One"}, f"{key}=com.example.One")]
+        for key in (
+            "authorizer.class.name",
+            "principal.builder.class",
+            "create.topic.policy.class.name",
+            "alter.config.policy.class.name",
+            "client.quota.callback.class",
+            "security.providers",
+            "config.providers",
+        )
+    },
+}
+CASES = [pytest.param(texts, named, id=named) for cases in PROMISES.values() for texts, named in cases]
+LINE = "This version does not give the protection that is set: "
+
+
+def properties(folder: Path, texts: dict[str, str]) -> dict[str, str]:
+    return {**development_profile(str(folder), 0), **texts}
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+def test_every_row_has_a_start_that_fails() -> None:
+    assert {key for row in protection.TABLE for key in row.keys} == PROMISES.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("texts", "named"), CASES)
+def test_a1_a_promise_that_is_not_kept_stops_the_start(texts: dict[str, str], named: str, tmp_path: Path) -> None:
+    file = write_properties(tmp_path / "server.properties", properties(tmp_path / "data", texts))
+    check_refused(run("start", "--format", str(file)), named)
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.slow
+def test_a1_format_and_set_are_refused_as_well(tmp_path: Path) -> None:
+    key = "authorizer.class.name"
+    file = write_properties(tmp_path / "server.properties", properties(tmp_path / "data", {key: "com.example.One"}))
+    check_refused(run("format", str(file)), key)
+    check_refused(run("start", "--data-dir", str(tmp_path / "data"), "--set", f"{key}=com.example.One"), key)
+    assert not (tmp_path / "data").exists()
+
+
+def check_refused(done: subprocess.CompletedProcess[str], named: str) -> None:
+    assert done.returncode == 1
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert re.match(re.escape(f"pykbroker: {LINE}") + ".*" + named + r"[^ ]* \(", line), line
+
+
+@pytest.mark.parametrize(("texts", "named"), CASES)
+def test_a1_a_broker_inside_another_process_is_refused_too(texts: dict[str, str], named: str) -> None:
+    with pytest.raises(ConfigError, match=named), pykbroker.Broker(texts):
+        pass
+
+
+@pytest.mark.parametrize(("texts", "named"), CASES)
+def test_a1_a_node_with_such_a_configuration_is_never_made(texts: dict[str, str], named: str, tmp_path: Path) -> None:
+    """Whatever read the configuration. Some do not even load: Apache Kafka's own rules refuse them."""
+    sim = Sim()
+    try:
+        with pytest.raises(ConfigError):
+            Node(load(properties(tmp_path, texts)), sim.world.runtime("other", sim.disk))
+    finally:
+        sim.close()
+
+
+def test_a1_one_line_names_everything(tmp_path: Path) -> None:
+    texts = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "listeners": f"SASL_SSL://localhost:0,{PLAIN_CONTROLLER}",
+        "delegation.token.secret.key": "secret",
+        "client.quota.callback.class": "a" * 1_000,
+        "security.providers": "two\nlines",
+    }
+    with pytest.raises(ConfigError) as refused:
+        protection.refuse(properties(tmp_path, texts))
+    line = str(refused.value)
+    assert "\n" not in line
+    assert "secret" not in line.replace("secret.key", "")
+    assert len(line) < 1_000
+    for key in texts:
+        assert f"{key}=" in line
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        {"ssl.keystore.location": "/nowhere.jks", "sasl.enabled.mechanisms": "PLAIN", "ssl.client.auth": "required"},
+        {"listener.name.other.ssl.client.auth": "required"},
+        {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,UNUSED:SASL_SSL"},
+        {"principal.builder.class": "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"},
+        {"listener.name.plaintext.connections.max.reauth.ms": "0"},
+        {"authorizer.class.name": "", "config.providers": "", "remote.log.storage.system.enable": "false"},
+    ],
+)
+def test_a1_what_promises_nothing_here_does_not_stop_the_start(texts: dict[str, str], tmp_path: Path) -> None:
+    """Apache Kafka ignores ssl.* and sasl.* beside plain listeners, too."""
+    protection.refuse({**development_profile(str(tmp_path), 0), **texts})
+
+
+def test_a1_the_name_of_a_listener_may_have_dots(tmp_path: Path) -> None:
+    names = {
+        "listeners": f"OUT.SIDE://localhost:0,{PLAIN_CONTROLLER}",
+        "listener.security.protocol.map": "OUT.SIDE:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    }
+    for key in ("listener.name.out.side.ssl.client.auth", "listener.name.out.side.plain.sasl.jaas.config"):
+        assert [promise.key for promise in protection.promises({**names, key: "required"})] == [key]
+    assert not protection.promises({**names, "listener.name.out.ssl.client.auth": "required"})
+
+
+def test_a1_policies_count_where_apache_kafka_has_them() -> None:
+    policy = {"create.topic.policy.class.name": "com.example.One"}
+    assert protection.promises({**policy, "process.roles": "controller"})
+    assert not protection.promises({**policy, "process.roles": "broker"})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+def test_a1_a_plain_socket_gets_nothing(protocol: str, tmp_path: Path) -> None:
+    """As long as the process lives, every attempt to connect is refused."""
+    port = free_port()
+    texts = {
+        "listeners": f"{protocol}://127.0.0.1:{port},{PLAIN_CONTROLLER}",
+        "advertised.listeners": f"{protocol}://127.0.0.1:{port},{PLAIN_CONTROLLER}",
+        "inter.broker.listener.name": protocol,
+        "listener.security.protocol.map": f"{protocol}:{protocol},CONTROLLER:PLAINTEXT",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "ssl.keystore.location": "/nowhere.jks",
+    }
+    file = write_properties(tmp_path / "server.properties", properties(tmp_path / "data", texts))
+    attempts: list[int] = []
+    process = subprocess.Popen(
+        command("start", "--format", str(file)),
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+    def knock() -> None:
+        while process.poll() is None:
+            with socket.socket() as one:
+                attempts.append(one.connect_ex(("127.0.0.1", port)))
+
+    knocking = threading.Thread(target=knock)
+    knocking.start()
+    out, err = process.communicate(timeout=30)
+    knocking.join()
+    assert process.returncode == 1
+    assert out == ""
+    assert err.count("\n") == 1
+    assert attempts
+    assert 0 not in attempts
+
+
+# Through the APIs.
+
+#: what AlterConfigs of a broker must not be able to set, and to what
+ALTERATIONS = {
+    "listeners": f"SSL://localhost:9092,{PLAIN_CONTROLLER}",
+    "listener.security.protocol.map": "PLAINTEXT:SSL,CONTROLLER:PLAINTEXT",
+    "advertised.listeners": "SSL://localhost:9092",
+    "controller.listener.names": "SSL",
+    "security.inter.broker.protocol": "SSL",
+    "listener.name.plaintext.ssl.client.auth": "required",
+    "listener.name.elsewhere.ssl.keystore.location": "/nowhere.jks",
+    "listener.name.with.dots.sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.plaintext.sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.plaintext.plain.sasl.jaas.config": "secret",
+    "listener.name.plaintext.connections.max.reauth.ms": "5000",
+    "listener.name.plaintext.principal.builder.class": "com.example.One",
+    "authorizer.class.name": "com.example.One",
+    "principal.builder.class": "com.example.One",
+    "create.topic.policy.class.name": "com.example.One",
+    "alter.config.policy.class.name": "com.example.One",
+    "client.quota.callback.class": "com.example.One",
+    "delegation.token.secret.key": "secret",
+    "security.providers": "com.example.One",
+    "config.providers": "file",
+    "remote.log.storage.system.enable": "true",
+}
+
+
+def test_every_row_is_tried_through_the_apis() -> None:
+    for row in protection.TABLE:
+        for key in row.keys:
+            pattern = re.escape(key).replace("<listener>", "[a-z]+").replace(r"\*", ".*")
+            pattern = pattern.replace(r"\[\.<mechanism>\]", r"(\.[a-z]+)?")
+            assert any(re.fullmatch(pattern, name) for name in ALTERATIONS), key
+
+
+@pytest.fixture(scope="module")
+def wire() -> Iterator[Wire]:
+    with pykbroker.Broker() as broker, Wire(broker.bootstrap_servers) as wire:
+        wire.create("t", partitions=1)
+        yield wire
+
+
+@pytest.mark.parametrize("broker", ["1", ""])
+@pytest.mark.parametrize(("key", "value"), ALTERATIONS.items(), ids=list(ALTERATIONS))
+def test_a1_alter_configs_refuses_the_same(wire: Wire, broker: str, key: str, value: str) -> None:
+    answers = [wire.alter(BROKER, broker, {key: value})]
+    config = legacy.AlterableConfig(name=key, value=value)
+    resource = legacy.AlterConfigsResource(resource_type=BROKER, resource_name=broker, configs=[config])
+    answers.append(wire.call(legacy.AlterConfigsRequest(resources=[resource], validate_only=False)).responses[0])
+    for answer in answers:
+        assert answer.error_code == ErrorCode.INVALID_CONFIG
+        assert answer.error_message.startswith(f"{LINE}{key}=")
+        assert "secret" not in answer.error_message.replace("secret.key", "")
+    assert key not in {name for name, entry in wire.describe(BROKER, broker).items() if entry.config_source in (2, 3)}
+
+
+def test_a1_only_the_resource_that_promises_is_refused(wire: Wire) -> None:
+    def change(resource_type: int, name: str, key: str, value: str, operation: int = 0) -> AlterConfigsResource:
+        config = AlterableConfig(name=key, config_operation=operation, value=value)
+        return AlterConfigsResource(resource_type=resource_type, resource_name=name, configs=[config])
+
+    append = 2
+    request = IncrementalAlterConfigsRequest(
+        resources=[
+            change(BROKER, "1", "listener.name.plaintext.sasl.enabled.mechanisms", "PLAIN", append),
+            change(BROKER, "", "config.providers", "file", append),
+            change(TOPIC, "t", "remote.storage.enable", "true"),
+            change(ConfigResource.GROUP, "g", "consumer.session.timeout.ms", "50000"),
+        ],
+        validate_only=False,
+    )
+    codes = [answer.error_code for answer in wire.call(request).responses]
+    assert codes == [ErrorCode.INVALID_CONFIG] * 3 + [ErrorCode.NONE]
+    assert wire.describe(TOPIC, "t")["remote.storage.enable"].value == "false"
+    refused = wire.try_create("tiered", 1, 1, {"remote.storage.enable": "true"})
+    assert refused.error_code == ErrorCode.INVALID_CONFIG
+
+
+# What the metadata log has already.
+
+
+def record(resource_type: int, name: str, key: str, value: str) -> ConfigRecord:
+    return ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
+
+
+async def write(sim: Sim, *records: Any) -> None:
+    """As another release's controller would: nothing is asked."""
+    controller = sim.node.controller.services.controller
+    await controller.submit("written by a test", lambda state, now_ms: Result(None, list(records)))
+
+
+@pytest.mark.parametrize(
+    ("stored", "named"),
+    [
+        (record(BROKER, "", "listener.name.plaintext.ssl.client.auth", "required"), "plaintext.ssl.client.auth="),
+        (record(BROKER, "1", "listener.name.controller.ssl.keystore.location", "/x"), "controller.ssl.keystore"),
+        (record(BROKER, "1", "principal.builder.class", "com.example.One"), "principal.builder.class=com.example"),
+        (record(BROKER, "1", "listener.security.protocol.map", "PLAINTEXT:SSL,CONTROLLER:PLAINTEXT"), "PLAINTEXT:SSL"),
+        (record(BROKER, "1", "authorizer.class.name", "com.example.One"), "authorizer.class.name=com.example.One"),
+        (record(TOPIC, "t", "remote.storage.enable", "true"), "remote.storage.enable=true .*of topic t"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a1_a_promise_in_the_metadata_stops_the_node(stored: ConfigRecord, named: str) -> None:
+    """The one that is running, and the next start, before a client is served."""
+    sim = Sim()
+
+    async def scenario(sim: Sim) -> None:
+        await sim.create("t")
+        told = sim.world.loop.create_future()
+        sim.node.on_fatal(lambda: told.set_result(None))
+        await write(sim, stored)
+        await told
+        assert re.search(named, str(sim.node.fatal))
+        sim.sim_node.kill(Survive.EVERYTHING)
+        with pytest.raises(StartError, match=named):
+            await sim.sim_node.start()
+        assert not sim.node.shared.ports.bound or all(not one.connections for one in sim.node.shared.ports.bound)
+
+    sim.run(scenario)
+    sim.close()
+
+
+def test_a1_what_is_stored_for_others_stops_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    sim = Sim()
+
+    async def scenario(sim: Sim) -> None:
+        await write(
+            sim,
+            record(BROKER, "7", "principal.builder.class", "com.example.One"),
+            record(BROKER, "1", "listener.name.gone.ssl.keystore.location", "/x"),
+        )
+        await asyncio.sleep(1)
+        assert sim.node.fatal is None
+        await sim.create("t")
+
+    sim.run(scenario)
+    sim.close()
+
+
+# A2: what is set and has no effect.
+
+
+def test_a2_one_line_at_the_start_names_all_keys_without_effect(caplog: pytest.LogCaptureFixture) -> None:
+    silent = {
+        "num.io.threads": "9",
+        "metric.reporters": "com.example.One",
+        "ssl.client.auth": "required",
+        "sasl.jaas.config": "secret",
+        "remote.log.reader.threads": "3",
+        "listener.name.plaintext.num.network.threads": "2",
+    }
+    with caplog.at_level(logging.WARNING), pykbroker.Broker({**silent, "num.partitions": "2"}):
+        pass
+    lines = [line for line in caplog.messages if "no effect in this version" in line]
+    assert lines == [f"These keys are set and have no effect in this version: {', '.join(sorted(silent))}"]
+
+
+def test_a2_the_development_profile_has_no_such_key(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING), pykbroker.Broker():
+        pass
+    assert "no effect" not in caplog.text
+
+
+def test_a2_what_is_stored_without_effect_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    sim = Sim()
+
+    async def scenario(sim: Sim) -> list[str]:
+        await sim.create("t")
+        await sim.create("u")
+        caplog.clear()
+        for topic in ("t", "u"):
+            await sim.alter(TOPIC, topic, {"leader.replication.throttled.replicas": "*", "retention.ms": "5000"})
+        await sim.alter(BROKER, "", {"leader.replication.throttled.rate": "5000"})
+        await sim.alter(ConfigResource.GROUP, "g", {"share.session.timeout.ms": "50000"})
+        entity = [EntityData(entity_type="user", entity_name="someone")]
+        await write(sim, ClientQuotaRecord(entity=entity, key="producer_byte_rate", value=5.0, remove=False))
+        await asyncio.sleep(1)
+        return [line for line in caplog.messages if "no effect" in line]
+
+    with caplog.at_level(logging.WARNING):
+        lines = sim.run(scenario)
+        sim.close()
+    begin = "These settings of the cluster have no effect in this version: "
+    assert lines == [
+        f"{begin}leader.replication.throttled.replicas (topics)",
+        f"{begin}leader.replication.throttled.rate (brokers)",
+        f"{begin}share.session.timeout.ms (groups)",
+        f"{begin}client quotas",
+    ]
