@@ -228,7 +228,7 @@ class _Fetch:
                         continue
                 limit = min(entry.max_bytes, left)
                 if self.replica_id >= 0:
-                    found = partition.read_as_replica(
+                    found = partition.read_for_follower(
                         self.replica_id,
                         entry.fetch_offset,
                         limit,
@@ -236,6 +236,7 @@ class _Fetch:
                         zero_copy=zero_copy,
                         wait=wait,
                     )
+                    partition.note_fetched(self.replica_id, entry.fetch_offset)
                 else:
                     found = partition.read(
                         entry.fetch_offset,

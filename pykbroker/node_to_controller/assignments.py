@@ -4,7 +4,7 @@ The controller chooses for a broker with one directory; with several the broker 
 the controller knows can it take away from this broker when the directory fails.
 
 Responsible for telling until it is acknowledged, a directory that has failed meanwhile included. Not responsible for
-choosing the directory (table.py), nor for telling of the failure (lifecycle.py).
+choosing the directory (storage/logs.py), nor for telling of the failure (lifecycle.py).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 
 from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.metadata.snapshot import DIRECTORIES_FROM
-from pykbroker.replica.partition import Partition
 from pykbroker.runtime import Runtime
+from pykbroker.storage.log_handle import LogHandle
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.assign_replicas_to_dirs import (
@@ -62,23 +62,23 @@ class Assignments:
         self._failures = 0
         self._closed = False
 
-    def opened(self, partition: Partition, log_dir: LogDir) -> None:
+    def opened(self, handle: LogHandle, log_dir: LogDir) -> None:
         """A log was opened there."""
-        self._assign(partition, log_dir)
+        self._assign(handle, log_dir)
 
-    def assign(self, partition: Partition, log_dir: LogDir, told: Callable[[], None]) -> None:
+    def assign(self, handle: LogHandle, log_dir: LogDir, told: Callable[[], None]) -> None:
         """It will be there: `told` is called when the controller knows, unless it is told of another one meanwhile."""
-        if self._assign(partition, log_dir):
-            self._waiting[partition.topic_id, partition.index] = told
+        if self._assign(handle, log_dir):
+            self._waiting[handle.topic_id, handle.index] = told
         else:
             self._runtime.loop.call_soon(told)
 
-    def _assign(self, partition: Partition, log_dir: LogDir) -> bool:
+    def _assign(self, handle: LogHandle, log_dir: LogDir) -> bool:
         """Whether there is something to tell."""
         image = self._metadata.image
-        key = partition.topic_id, partition.index
+        key = handle.topic_id, handle.index
         self._waiting.pop(key, None)
-        known = image.topics.partition(partition.topic, partition.index)
+        known = image.topics.partition(handle.topic, handle.index)
         if image.features.metadata_version < DIRECTORIES_FROM or known is None:
             return False
         if known.directory(self._broker_id) == log_dir.directory_id and key not in self._untold:

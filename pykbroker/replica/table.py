@@ -1,14 +1,12 @@
-"""The replicas of this node: made, changed and deleted as the metadata says; their logs in the log directories.
+"""The replicas of this node: made, changed and deleted as the metadata says.
 
-Responsible for: which partitions this node holds, opening a log on first use, telling coordinators about leadership,
-waking parked fetches once per turn of the loop, what a failed directory means to its partitions. Not responsible for:
-the directories (directories.py), logs that are opened before they are needed (opening.py), what periodic upkeep does
-(upkeep.py), the protocol, or which partitions should exist (the controller).
+Responsible for: which partitions this node holds, telling coordinators about leadership, the configuration of topics,
+waking parked fetches once per turn of the loop. Not responsible for: their logs and directories (`logs`, a room of its
+own), the protocol, or which partitions should exist (the controller).
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -16,17 +14,10 @@ from pykbroker.config.topic import resolve_topic
 from pykbroker.metadata.image import DIRECTORY_UNASSIGNED, ConfigResource, MetadataImage, PartitionImage
 from pykbroker.metadata.names import INTERNAL_TOPICS
 from pykbroker.replica.deadlines import Deadlines
-from pykbroker.replica.partition import Partition
-from pykbroker.runtime.cold_reads import ColdReads
-from pykbroker.storage.directories import Directories
-from pykbroker.storage.flusher import Flusher
-from pykbroker.storage.log_metrics import log_gauges
-from pykbroker.storage.moves import DirectoryAssignments, Moves, NoAssignments
-from pykbroker.storage.opening import Opener
-from pykbroker.storage.recovery import LogRecovery
+from pykbroker.replica.partition import Partition, Shared
+from pykbroker.storage.logs import Logs
 from pykbroker_log.log_config import MAX_INT64, LogConfig, StorageError
 from pykbroker_log.log_dirs import LogDir
-from pykbroker_log.partition_log import InconsistentTopicId, PartitionLog
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -35,8 +26,8 @@ if TYPE_CHECKING:
     from pykbroker.metrics.registry import Metrics
     from pykbroker.replica.parked import ParkedFetch
     from pykbroker.runtime import Runtime
-
-logger = logging.getLogger(__name__)
+    from pykbroker.runtime.cold_reads import ColdReads
+    from pykbroker.storage.moves import DirectoryAssignments
 
 Leadership = Callable[[Partition, bool, int], None]
 
@@ -59,24 +50,32 @@ class ReplicaTable:
     ) -> None:
         """`assignments` is told of each log that was opened, and where; `move_throttle` says how many bytes a second
         moves between directories may copy."""
-        self._assignments = assignments if assignments is not None else NoAssignments()
         self.runtime = runtime
         self.config = config
         self.node_id = node_id
-        self.flusher = Flusher(runtime, metrics, self.directory_failed)
-        self.directories = Directories(runtime, log_dirs, metrics, self.directory_failed)
-        self.directories.cordoned = config.cordoned_log_dirs
-        self.moves = Moves(self, metrics, self._assignments, move_throttle)
-        self.directories.copies = self.moves.copies
+        self.logs = Logs(
+            runtime,
+            config,
+            log_dirs,
+            metrics,
+            self,
+            on_directory_failure,
+            cold_reads,
+            assignments,
+            move_throttle,
+        )
+        self.directories = self.logs.directories
+        self.moves = self.logs.moves
+        self.recovery = self.logs.recovery
+        self.opener = self.logs.opener
         #: where requests wait for what is not in memory
-        self.cold_reads = cold_reads if cold_reads is not None else ColdReads(runtime)
+        self.cold_reads = self.logs.cold_reads
         #: of the fetches that are parked here
         self.deadlines = Deadlines(runtime.loop)
         self.fetch_max_bytes = config.int("fetch.max.bytes")
         #: fetches that wait, and how many may
         self.parked = 0
         self.max_parked = config.int("pykbroker.max.parked.requests")
-        self._on_directory_failure = on_directory_failure
         self._partitions: dict[str, dict[int, Partition]] = {}
         self._image = MetadataImage()
         self._topic_configs: dict[str, LogConfig] = {}
@@ -84,21 +83,25 @@ class ReplicaTable:
         # Bytes that became readable, for all readers and for read-committed ones, of partitions that parked fetches
         # wait for.
         self._changed: dict[Partition, tuple[int, int]] = {}
-        self.recovery = LogRecovery(runtime, metrics, self)
-        #: opens what is not open yet
-        self.opener = Opener(runtime, self)
-        self._started = False
         name = "kafka.server:type=BrokerTopicMetrics,name="
         self.messages_in = metrics.counter(name + "MessagesInPerSec")
         self.bytes_in = metrics.counter(name + "BytesInPerSec")
         self.bytes_out = metrics.counter(name + "BytesOutPerSec")
+        self._shared = Shared(
+            node_id,
+            runtime.now_ms,
+            self.logs.flusher.want,
+            self.changed,
+            self.logs.directory_failed,
+            self.messages_in,
+            self.bytes_in,
+        )
         metrics.gauge(
             "kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize,delayedOperation=Fetch", lambda: self.parked
         )
         metrics.gauge(
             "kafka.server:type=ReplicaManager,name=PartitionCount", lambda: sum(map(len, self._partitions.values()))
         )
-        metrics.family(lambda: log_gauges(self))
         metrics.gauge("kafka.server:type=ReplicaManager,name=LeaderCount", lambda: sum(p.is_leader for p in self))
         metrics.gauge("kafka.server:type=ReplicaManager,name=OfflineReplicaCount", lambda: sum(p.offline for p in self))
 
@@ -156,15 +159,8 @@ class ReplicaTable:
         partitions = self._partitions.setdefault(topic, {})
         partition = partitions.get(index)
         if partition is None:
-            partition = partitions[index] = Partition(self, topic, index, topic_id, is_new=self._started)
-            log_dir = self.directories.holding(topic, index)
-            if log_dir is not None and log_dir.is_unrecovered(topic, index):
-                self.recovery.add(partition)
-            elif self._started:
-                self.opener.add_new(partition)
-            else:
-                self.opener.add(partition)
-        became_leader, stopped = partition.update(image, self.node_id)
+            partition = partitions[index] = Partition(self.logs.add(topic, index, topic_id), self._shared)
+        became_leader, stopped = partition.update(image)
         if became_leader or stopped:
             for callback in self._leadership:
                 callback(partition, became_leader, partition.leader_epoch)
@@ -180,17 +176,9 @@ class ReplicaTable:
         """The broker's configuration, which is behind every topic's, changed: it acts at once on open logs."""
         self.config = config
         self._topic_configs.clear()
-        expiration_ms = config.int("producer.id.expiration.ms")
-        verify = config.bool("transaction.partition.verification.enable")
         for partition in self:
             partition.configure(self.topic_config(partition.topic))
-            log = partition.log_if_open
-            if log is not None:
-                log.producers.expiration_ms = expiration_ms
-                log.producers.verify = verify
-        self.recovery.fill()
-        self.directories.cordoned = config.cordoned_log_dirs
-        self.moves.reconfigure()
+        self.logs.reconfigure(config)
 
     def topic_config(self, topic: str) -> LogConfig:
         """The configuration in effect: the topic's own over the broker's (`config` has the dynamic layers)."""
@@ -200,75 +188,10 @@ class ReplicaTable:
             config = self._topic_configs[topic] = LogConfig.from_topic(resolve_topic(self.config, None, overrides))
         return config
 
-    # -- logs ---------------------------------------------------------------------------------------------------------
-
-    def start(self) -> None:
-        """The metadata is complete: set aside folders that it does not know, begin to recover what was not stopped
-        cleanly. One bad folder raises nothing."""
-        self._started = True
-        moves, promoted = self.directories.settle(self._is_mine, self._assigned)
-        for topic, index, source, target in moves:
-            self.moves.begin(self._partitions[topic][index], source, target)
-        for topic, index in promoted:
-            self.recovery.add(self._partitions[topic][index])
-        self.recovery.begin()
-
-    def stop(self) -> None:
-        """The node stops: no log is opened any more that nobody has asked for."""
-        self.opener.stop()
-        self.recovery.stop()
-
-    def _is_mine(self, topic: str, index: int, topic_id: bytes | None) -> bool:
-        partition = self._partitions.get(topic, {}).get(index)
-        return partition is not None and (topic_id is None or topic_id == partition.topic_id)
-
-    def _assigned(self, topic: str, index: int) -> bytes:
+    def assigned(self, topic: str, index: int) -> bytes:
         """In which directory the metadata has this node's replica."""
         image = self._image.topics.partition(topic, index)
         return (image and image.directory(self.node_id)) or DIRECTORY_UNASSIGNED
-
-    def open_log(self, partition: Partition) -> PartitionLog:
-        """Called by the partition on first use. Raises KAFKA_STORAGE_ERROR."""
-        if self.find(partition.topic, partition.index) is not partition:
-            # Deleted, and perhaps made again: whoever still holds the old one must not bring its folder back.
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition}: this node no longer has it")
-        assigned = self._assigned(partition.topic, partition.index)
-        try:
-            choices = self.directories.choices(partition.topic, partition.index, assigned, is_new=partition.is_new)
-        except KafkaError:
-            # It stays so until the next start.
-            partition.take_offline()
-            raise
-        for log_dir in choices:
-            try:
-                log = log_dir.open_log(
-                    partition.topic,
-                    partition.index,
-                    partition.topic_id,
-                    self.topic_config(partition.topic),
-                    self.runtime.now_ms(),
-                    producer_id_expiration_ms=self.config.int("producer.id.expiration.ms"),
-                )
-                break
-            except InconsistentTopicId as error:
-                # Metadata and folder disagree: the data is kept, and not served as something that it is not.
-                raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, str(error)) from error
-            except StorageError as error:
-                failure = partition.storage_failed(error)
-                if log_dir is choices[-1]:
-                    raise failure from error
-        log.producers.verify = self.config.bool("transaction.partition.verification.enable")
-        if log.recovery:
-            # One line for each log in which there was something to check; the empty ones would bury them.
-            logger.log(
-                logging.INFO if log.log_end_offset else logging.DEBUG,
-                "Partition %s: %s; the log ends at offset %d",
-                partition,
-                log.recovery,
-                log.log_end_offset,
-            )
-        self._assignments.opened(partition, log_dir)
-        return log
 
     def _remove(self, partition: Partition) -> None:
         """The partition is gone: its folder becomes `-delete` and is removed after file.delete.delay.ms."""
@@ -279,15 +202,19 @@ class ReplicaTable:
         was_leader = partition.is_leader
         delay_ms = self.topic_config(partition.topic).file_delete_delay_ms
         self._topic_configs.pop(partition.topic, None)
-        self.moves.removed(partition)
-        log = partition.detach()
-        self.recovery.forget(lambda other: other is partition)
+        self.logs.remove(partition.handle, delay_ms)
+        partition.detach()
         if was_leader:
             for callback in self._leadership:
                 callback(partition, False, partition.leader_epoch)
-        log_dir = self.directories.holding(partition.topic, partition.index)
-        if log_dir is not None:
-            self.directories.delete(log_dir, partition.topic, partition.index, log, delay_ms)
+
+    def start(self) -> None:
+        """The metadata is complete: see `Logs.start`."""
+        self.logs.start()
+
+    def stop(self) -> None:
+        """The node stops: see `Logs.stop`."""
+        self.logs.stop()
 
     # -- what happens to partitions -----------------------------------------------------------------------------------
 
@@ -315,17 +242,6 @@ class ReplicaTable:
                 arrived[parked] = arrived.get(parked, 0) + counts[parked.read_committed]
         for parked, count in arrived.items():
             parked.poke(count)
-
-    def directory_failed(self, error: StorageError) -> None:
-        """The disk failed; the error says under which directory. What lies there is offline, unless it is only full."""
-        log_dir = self.directories.failed(error)
-        if log_dir is not None:
-            self.moves.directory_failed(log_dir)
-            for partition in self:
-                if log_dir.holds(partition.topic, partition.index):
-                    partition.take_offline()
-            self.recovery.forget(lambda partition: partition.offline)
-            self._on_directory_failure(log_dir, error)
 
     def delete_records(self, topic: str, index: int, offset: int) -> int:
         """DeleteRecords of one partition. Returns the low watermark. Raises KafkaError."""

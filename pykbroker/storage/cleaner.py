@@ -22,8 +22,8 @@ from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pykbroker.replica.partition import Partition
 from pykbroker.runtime.workers import WorkerDied
+from pykbroker.storage.log_handle import LogHandle
 from pykbroker.storage.upkeep import retire
 from pykbroker_log.cleanable import Cleanable, cleanable
 from pykbroker_log.compaction import Cleaned, CleanedSegment, CleanerMemory, CleanerStats, MapComplete, clean
@@ -35,8 +35,8 @@ from pykbroker_wire.records.dedupe import SEED_SIZE
 if TYPE_CHECKING:
     from pykbroker.config.load import Config
     from pykbroker.metrics.registry import Metrics
-    from pykbroker.replica.table import ReplicaTable
     from pykbroker.runtime import Runtime
+    from pykbroker.storage.logs import Logs
     from pykbroker_log.replacement import Replacement
 
 logger = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class _Settings:
 
 @dataclass(slots=True)
 class _Chosen:
-    partition: Partition
+    handle: LogHandle
     log: PartitionLog
     log_dir: LogDir
     cleanable: Cleanable
@@ -101,9 +101,9 @@ class _Thread:
 class LogCleaner:
     """Of one node."""
 
-    def __init__(self, runtime: Runtime, config: Config, replicas: ReplicaTable, metrics: Metrics) -> None:
+    def __init__(self, runtime: Runtime, config: Config, logs: Logs, metrics: Metrics) -> None:
         self._runtime = runtime
-        self._replicas = replicas
+        self._logs = logs
         self._settings = _Settings.of(config)
         self._threads: list[_Thread] = []
         self._in_progress: set[PartitionLog] = set()
@@ -128,7 +128,7 @@ class LogCleaner:
         name = "kafka.log:type=LogCleanerManager,name="
         metrics.gauge(name + "max-dirty-percent", lambda: int(100 * self._max_dirty_ratio))
         metrics.gauge(name + "time-since-last-run-ms", lambda: self._runtime.now_ms() - self._last_run_ms)
-        for log_dir in self._replicas.directories:
+        for log_dir in self._logs.directories:
             tag = f",logDirectory={log_dir.path}"
 
             def count(log_dir: LogDir = log_dir) -> int:
@@ -192,25 +192,25 @@ class LogCleaner:
         finally:
             timer.cancel()
 
-    async def _compacted(self, visit: Callable[[Partition, PartitionLog, LogDir], None]) -> None:
+    async def _compacted(self, visit: Callable[[LogHandle, PartitionLog, LogDir], None]) -> None:
         """Visit every open compacted log that nobody works on, a few a turn. A directory that fails goes offline."""
-        for count, partition in enumerate(list(self._replicas), 1):
-            log = partition.log_if_open
-            if log is not None and log.config.compact and self._is_free(partition, log):
-                log_dir = self._replicas.directories.holding(partition.topic, partition.index)
+        for count, handle in enumerate(list(self._logs), 1):
+            log = handle.log
+            if log is not None and log.config.compact and self._is_free(handle, log):
+                log_dir = self._logs.directories.holding(handle.topic, handle.index)
                 try:
                     if log_dir is not None:
-                        visit(partition, log, log_dir)
+                        visit(handle, log, log_dir)
                 except OSError as error:
                     assert log_dir is not None
-                    self._replicas.directory_failed(StorageError(log_dir.path, error))
+                    self._logs.directory_failed(StorageError(log_dir.path, error))
                 except StorageError as error:
-                    self._replicas.directory_failed(error)
+                    self._logs.directory_failed(error)
             if count % _PER_TURN == 0:
                 await _Turn()
 
-    def _is_free(self, partition: Partition, log: PartitionLog) -> bool:
-        is_away = log.files.is_closed or partition.offline or partition in self._replicas.moves
+    def _is_free(self, handle: LogHandle, log: PartitionLog) -> bool:
+        is_away = log.files.is_closed or handle.offline or handle in self._logs.moves
         return not is_away and log not in self._in_progress and log not in self._uncleanable
 
     def _uncleanable_in(self, log_dir: LogDir) -> list[PartitionLog]:
@@ -227,26 +227,26 @@ class LogCleaner:
         found: list[_Chosen] = []
         invalid: set[LogDir] = set()
 
-        def look(partition: Partition, log: PartitionLog, log_dir: LogDir) -> None:
+        def look(handle: LogHandle, log: PartitionLog, log_dir: LogDir) -> None:
             one = self._cleanable(log, log_dir)
             if one.first_dirty_offset != log_dir.cleaner_offset(log) and log_dir.cleaner_offset(log) is not None:
                 if one.invalid_checkpoint:
                     logger.warning(
                         "Partition %s: its checkpoint of what was cleaned is of no use: %s; beginning at offset %d",
-                        partition,
+                        handle,
                         one.invalid_checkpoint,
                         one.first_dirty_offset,
                     )
                 log_dir.set_cleaner_offset(log, one.first_dirty_offset)
                 invalid.add(log_dir)
             if one.total_bytes:
-                found.append(_Chosen(partition, log, log_dir, one))
+                found.append(_Chosen(handle, log, log_dir, one))
 
         await self._compacted(look)
         for log_dir in invalid:
             await self._checkpoint(log_dir)
         # What others have begun while this one was looking is theirs.
-        found = [one for one in found if self._is_free(one.partition, one.log)]
+        found = [one for one in found if self._is_free(one.handle, one.log)]
         thread.max_delay_ms = max((one.cleanable.delay_ms for one in found), default=0)
         self._max_dirty_ratio = max((one.cleanable.ratio for one in found), default=0.0)
         found = [
@@ -262,13 +262,13 @@ class LogCleaner:
 
     async def _retire(self) -> None:
         """Retention of compacted logs: by `cleanup.policy=compact,delete`, and what lies before a log's start."""
-        await self._compacted(lambda partition, log, log_dir: retire(self._replicas, log, self._runtime.now_ms()))
+        await self._compacted(lambda handle, log, log_dir: retire(self._logs, log, self._runtime.now_ms()))
 
     async def _flush(self, log: PartitionLog) -> None:
         """What is in the log now is durable when this returns, unless the log is closed or cut."""
         end = log.log_end_offset
         if log.recovery_point < end:
-            self._replicas.flusher.want(log)
+            self._logs.flusher.want(log)
         while not log.files.is_closed and log.recovery_point < min(end, log.log_end_offset):
             # A round takes so long at least, and nobody waits for a cleaning.
             await self._pause(_FLUSH_MS)
@@ -284,7 +284,7 @@ class LogCleaner:
                 # A start has to know of the gaps that there will be, wherever this ends.
                 chosen.log_dir.set_cleaner_offset(log, chosen.cleanable.first_dirty_offset)
                 await self._checkpoint(chosen.log_dir)
-            is_away = log.files.is_closed or chosen.partition in self._replicas.moves
+            is_away = log.files.is_closed or chosen.handle in self._logs.moves
             if is_away or log.recovery_point < chosen.cleanable.first_uncleanable_offset:
                 # Or cut, meanwhile.
                 return False
@@ -296,19 +296,19 @@ class LogCleaner:
             )
             return await self._run(thread, chosen, replacement)
         except WorkerDied as error:
-            logger.warning("Partition %s: its cleaning was lost: %s", chosen.partition, error)
+            logger.warning("Partition %s: its cleaning was lost: %s", chosen.handle, error)
         except StorageError as error:
-            self._replicas.directory_failed(error)
+            self._logs.directory_failed(error)
         except Exception as error:  # noqa: BLE001  # whatever is wrong with one log, the others are cleaned
             if replacement is not None and replacement.is_overtaken:
-                logger.debug("Partition %s: its cleaning was overtaken: %s", chosen.partition, error)
+                logger.debug("Partition %s: its cleaning was overtaken: %s", chosen.handle, error)
             elif isinstance(error, OSError):
-                self._replicas.directory_failed(StorageError(chosen.log_dir.path, error))
+                self._logs.directory_failed(StorageError(chosen.log_dir.path, error))
             else:
                 logger.warning(
                     "Unexpected exception thrown when cleaning log %s. Marking its partition (%s) as uncleanable: %s",
                     log,
-                    chosen.partition,
+                    chosen.handle,
                     error,
                 )
                 self._uncleanable[log] = chosen.log_dir
@@ -322,7 +322,7 @@ class LogCleaner:
         try:
             log.end_replacement()
         except StorageError as error:
-            self._replicas.directory_failed(error)
+            self._logs.directory_failed(error)
 
     async def _run(self, thread: _Thread, chosen: _Chosen, replacement: Replacement) -> bool:
         """Whether the log is cleaned now."""
@@ -366,7 +366,7 @@ class LogCleaner:
         thread.stats = cleaned.stats
         thread.seconds = runtime.loop.time() - begun
         logger.info(
-            "%s", _summary(thread, chosen.partition, cleaning.first_dirty_offset, cleaned.end_offset, indexed - begun)
+            "%s", _summary(thread, chosen.handle, cleaning.first_dirty_offset, cleaned.end_offset, indexed - begun)
         )
         return True
 
@@ -397,7 +397,7 @@ def _tell_of_death(task: asyncio.Task[None]) -> None:
         logger.error("A thread of the log cleaner died (log.cleaner.threads)", exc_info=error)
 
 
-def _summary(thread: _Thread, partition: Partition, start: int, end: int, index_seconds: float) -> str:
+def _summary(thread: _Thread, handle: LogHandle, start: int, end: int, index_seconds: float) -> str:
     """What Apache Kafka says after a cleaning."""
     stats = thread.stats
     seconds = max(thread.seconds, 0.001)
@@ -406,7 +406,7 @@ def _summary(thread: _Thread, partition: Partition, start: int, end: int, index_
     fewer = 1 - stats.messages_written / max(1, stats.messages_read)
     invalid = f" Found {stats.invalid_messages} invalid messages during compaction." if stats.invalid_messages else ""
     return (
-        f"Log cleaner thread {thread.number} cleaned log {partition} (dirty section = [{start}, {end}]): "
+        f"Log cleaner thread {thread.number} cleaned log {handle} (dirty section = [{start}, {end}]): "
         f"{read / _MIB:,.1f} MB of log processed in {seconds:,.1f} seconds ({read / _MIB / seconds:,.1f} MB/sec). "
         f"Indexed {stats.map_bytes_read / _MIB:,.1f} MB in {index_seconds:,.1f} seconds "
         f"({stats.map_bytes_read / _MIB / max(index_seconds, 0.001):,.1f} MB/sec). "

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pykbroker.replica.partition import Partition
+    from pykbroker.storage.log_handle import LogHandle
 
 
-def log_gauges(partitions: Iterable[Partition]) -> Iterator[tuple[str, float]]:
-    for partition in partitions:
-        log = partition.log_if_open
+def log_gauges(handles: Iterable[LogHandle]) -> Iterator[tuple[str, float]]:
+    for handle in handles:
+        log = handle.log
         if log is not None:
-            tags = f"topic={partition.topic},partition={partition.index}"
+            tags = f"topic={handle.topic},partition={handle.index}"
             yield f"kafka.log:type=Log,name=Size,{tags}", log.size_bytes
             yield f"kafka.log:type=Log,name=NumLogSegments,{tags}", len(log.files.segments)
             yield f"kafka.log:type=Log,name=LogStartOffset,{tags}", log.log_start_offset

@@ -22,18 +22,18 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from pykbroker.runtime.workers import WorkerDied
-from pykbroker.storage.directories import ReplicaDescription
+from pykbroker.storage.directories import Directories, ReplicaDescription
 from pykbroker_log import names
 from pykbroker_log.copying import Copied, Target, bytes_from, copy_stretch, is_copy, stretch
-from pykbroker_log.log_config import MAX_INT64, StorageError
+from pykbroker_log.log_config import MAX_INT64, LogConfig, StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from pykbroker.metrics.registry import Metrics
-    from pykbroker.replica.partition import Partition
-    from pykbroker.replica.table import ReplicaTable
+    from pykbroker.runtime import Runtime
+    from pykbroker.storage.log_handle import LogHandle
 
 logger = logging.getLogger(__name__)
 
@@ -57,21 +57,21 @@ class Move:
         "end_offset",
         "folder",
         "generation",
+        "handle",
         "is_clean",
         "is_over",
         "is_pristine",
         "last_bytes",
         "log",
         "must_look",
-        "partition",
         "size_bytes",
         "source",
         "target",
         "tries",
     )
 
-    def __init__(self, partition: Partition, source: LogDir, target: LogDir, folder: str, *, must_look: bool) -> None:
-        self.partition = partition
+    def __init__(self, handle: LogHandle, source: LogDir, target: LogDir, folder: str, *, must_look: bool) -> None:
+        self.handle = handle
         self.source = source
         self.target = target
         #: the copy's path
@@ -96,12 +96,12 @@ class Move:
         self.tries = 0
 
     def __repr__(self) -> str:
-        return f"{self.partition}: moving from {self.source.path} to {self.target.path}"
+        return f"{self.handle}: moving from {self.source.path} to {self.target.path}"
 
     @property
     def offset_lag(self) -> int:
         """How far the copy is behind; -1 while that is unknown."""
-        log = self.partition.log_if_open
+        log = self.handle.log
         if log is None:
             return -1
         return log.log_end_offset - (self.end_offset if self.end_offset is not None else log.log_start_offset)
@@ -110,21 +110,31 @@ class Move:
 class DirectoryAssignments(Protocol):
     """Tells the controller in which directory a replica lies."""
 
-    def opened(self, partition: Partition, log_dir: LogDir) -> None:
+    def opened(self, handle: LogHandle, log_dir: LogDir) -> None:
         """It lies there: after it was opened, or when a move there was given up."""
 
-    def assign(self, partition: Partition, log_dir: LogDir, told: Callable[[], None]) -> None:
+    def assign(self, handle: LogHandle, log_dir: LogDir, told: Callable[[], None]) -> None:
         """It will lie there; `told` is called when the controller knows."""
 
 
 class NoAssignments:
     """There is no controller to tell: a table of replicas by itself."""
 
-    def opened(self, partition: Partition, log_dir: LogDir) -> None:
+    def opened(self, handle: LogHandle, log_dir: LogDir) -> None:
         pass
 
-    def assign(self, partition: Partition, log_dir: LogDir, told: Callable[[], None]) -> None:
+    def assign(self, handle: LogHandle, log_dir: LogDir, told: Callable[[], None]) -> None:
         told()
+
+
+class ReplicaView(Protocol):
+    """What the metadata says of replicas."""
+
+    def exists(self, topic: str, index: int) -> bool:
+        """Whether there is such a partition, on this node or elsewhere."""
+
+    def topic_config(self, topic: str) -> LogConfig:
+        """The configuration in effect."""
 
 
 class Moves:
@@ -132,17 +142,29 @@ class Moves:
 
     def __init__(
         self,
-        replicas: ReplicaTable,
+        runtime: Runtime,
         metrics: Metrics,
+        directories: Directories,
+        find: Callable[[str, int], LogHandle | None],
+        view: ReplicaView,
         assignments: DirectoryAssignments,
+        *,
+        threads: Callable[[], int | None],
         throttle: Callable[[], int],
+        failed: Callable[[StorageError], None],
     ) -> None:
-        """`throttle` says how many bytes a second all moves together may copy."""
-        self._replicas = replicas
-        self._runtime = replicas.runtime
+        """`find` returns the log of a replica of this node. `threads` says how many stretches may be copied at once;
+        None: one for each directory. `throttle` says how many bytes a second all moves together may copy. `failed` is
+        told of each disk that fails."""
+        self._runtime = runtime
+        self._directories = directories
+        self._find = find
+        self._view = view
         self._assignments = assignments
+        self._threads = threads
         self._throttle = throttle
-        self._moves: dict[Partition, Move] = {}
+        self._disk_failed = failed
+        self._moves: dict[LogHandle, Move] = {}
         self._waiting: deque[Move] = deque()
         self._busy: set[asyncio.Future[Copied]] = set()
         self._failed = 0
@@ -170,7 +192,7 @@ class Moves:
         if len(f"{topic}-{index}.{bytes(16).hex()}{names.FUTURE_DIR}") > names.MAX_NAME:
             # The name would be cut, and nobody could tell whose copy it is.
             return ErrorCode.INVALID_TOPIC_EXCEPTION
-        directories = self._replicas.directories
+        directories = self._directories
         target = directories.at(path)
         if target is None:
             return ErrorCode.LOG_DIR_NOT_FOUND
@@ -178,18 +200,18 @@ class Moves:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if path in directories.cordoned:
             return ErrorCode.INVALID_REPLICA_ASSIGNMENT
-        partition = self._replicas.find(topic, index)
-        if partition is None:
+        handle = self._find(topic, index)
+        if handle is None:
             directories.prefer(topic, index, target)
-            if self._replicas.exists(topic, index):
+            if self._view.exists(topic, index):
                 return ErrorCode.REPLICA_NOT_AVAILABLE
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         try:
-            _ = partition.log
+            handle.open()
         except KafkaError as error:
             # Being recovered: it is not there yet.
             return ErrorCode.REPLICA_NOT_AVAILABLE if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER else error.code
-        move = self._moves.get(partition)
+        move = self._moves.get(handle)
         if move is not None and move.target is not target:
             logger.info("Partition %s: given up", move)
             self._drop(move)
@@ -200,24 +222,24 @@ class Moves:
         if len(directories.online()) < len(list(directories)):
             # As Apache Kafka: a copy of it may lie in the directory that nobody can look into.
             return ErrorCode.KAFKA_STORAGE_ERROR
-        self.begin(partition, source, target)
+        self.begin(handle, source, target)
         return ErrorCode.NONE
 
-    def __contains__(self, partition: Partition) -> bool:
-        return partition in self._moves
+    def __contains__(self, handle: LogHandle) -> bool:
+        return handle in self._moves
 
-    def begin(self, partition: Partition, source: LogDir, target: LogDir) -> None:
+    def begin(self, handle: LogHandle, source: LogDir, target: LogDir) -> None:
         """Move a replica, or go on: a copy that an earlier run has left in `target` is used if it is one."""
-        found = (partition.topic, partition.index) in target.futures
-        folder = target.future_path(partition.topic, partition.index, self._runtime.random.randbytes(16))
-        move = Move(partition, source, target, folder, must_look=found)
-        self._moves[partition] = move
-        if (log := partition.log_if_open) is not None:
+        found = (handle.topic, handle.index) in target.futures
+        folder = target.future_path(handle.topic, handle.index, self._runtime.random.randbytes(16))
+        move = Move(handle, source, target, folder, must_look=found)
+        self._moves[handle] = move
+        if (log := handle.log) is not None:
             # What is copied stays where it is: no compaction meanwhile.
             try:
                 log.end_replacement()
             except StorageError as error:
-                self._replicas.directory_failed(error)
+                self._disk_failed(error)
         logger.info("Partition %s", move)
         if found:
             self._wait(move)
@@ -239,14 +261,14 @@ class Moves:
         """Those that are being made in a directory."""
         for move in self._moves.values():
             if move.target is log_dir:
-                partition = move.partition
-                yield ReplicaDescription(partition.topic, partition.index, move.size_bytes, move.offset_lag, True)
+                handle = move.handle
+                yield ReplicaDescription(handle.topic, handle.index, move.size_bytes, move.offset_lag, True)
 
     # -- what happens -------------------------------------------------------------------------------------------------
 
-    def removed(self, partition: Partition) -> None:
+    def removed(self, handle: LogHandle) -> None:
         """The partition is no longer this node's."""
-        move = self._moves.get(partition)
+        move = self._moves.get(handle)
         if move is not None:
             self._drop(move)
 
@@ -256,7 +278,7 @@ class Moves:
             logger.error("Partition %s: ended, %s is offline", move, log_dir.path)
             self._end(move)
             if move.target is log_dir and move.assigned is not None:
-                self._assignments.opened(move.partition, move.source)
+                self._assignments.opened(move.handle, move.source)
 
     async def close(self) -> None:
         """No more copying; returns when nobody writes to a copy. The next start goes on with them."""
@@ -268,22 +290,22 @@ class Moves:
 
     def _end(self, move: Move) -> None:
         move.is_over = True
-        self._moves.pop(move.partition, None)
+        self._moves.pop(move.handle, None)
         if move in self._waiting:
             self._waiting.remove(move)
 
     def _drop(self, move: Move) -> None:
         """End it and delete the copy, as soon as nobody writes to it."""
         self._end(move)
-        move.doomed = move.target.release_future(move.partition.topic, move.partition.index)
+        move.doomed = move.target.release_future(move.handle.topic, move.handle.index)
         if move.assigned is not None:
-            self._assignments.opened(move.partition, move.source)
+            self._assignments.opened(move.handle, move.source)
         if not move.busy:
             self._delete(move)
 
     def _delete(self, move: Move) -> None:
         if move.doomed is not None and not move.target.offline:
-            self._replicas.directories.delete_copy(move.target, move.doomed)
+            self._directories.delete_copy(move.target, move.doomed)
 
     def _give_up(self, move: Move, why: object) -> None:
         self._failed += 1
@@ -321,8 +343,8 @@ class Moves:
 
     def _go_on(self) -> None:
         self._timer = None
-        most = self._replicas.config.optional_int("num.replica.alter.log.dirs.threads")
-        while self._waiting and len(self._busy) < (most or len(list(self._replicas.directories))):
+        most = self._threads()
+        while self._waiting and len(self._busy) < (most or len(list(self._directories))):
             if self._free_at > self._runtime.loop.time():
                 self._schedule()
                 return
@@ -336,10 +358,10 @@ class Moves:
 
     def _advance(self, move: Move) -> None:
         """What comes next for it. Raises KafkaError, StorageError."""
-        if move.partition.recovering:
+        if move.handle.recovering:
             self._runtime.loop.call_later(RECOVERY_PAUSE_SECONDS, self._wait_on, move)
             return
-        log = move.partition.log
+        log = move.handle.open()
         if move.log is not log or move.generation != log.files.generation:
             move.log, move.generation, move.end_offset = log, log.files.generation, None
         if move.must_look:
@@ -361,7 +383,7 @@ class Moves:
             self._finish(move, log)
         elif move.assigned is None:
             move.assigned = False
-            self._assignments.assign(move.partition, move.target, lambda: self._told(move))
+            self._assignments.assign(move.handle, move.target, lambda: self._told(move))
 
     def _told(self, move: Move) -> None:
         move.assigned = True
@@ -374,15 +396,15 @@ class Moves:
     # -- copying ------------------------------------------------------------------------------------------------------
 
     def _target_of(self, move: Move) -> Target:
-        partition = move.partition
+        handle = move.handle
         return Target(
             move.folder,
-            partition.topic,
-            partition.index,
-            partition.topic_id,
-            self._replicas.topic_config(partition.topic),
+            handle.topic,
+            handle.index,
+            handle.topic_id,
+            self._view.topic_config(handle.topic),
             move.is_clean,
-            move.target.durable_end(partition.topic, partition.index),
+            move.target.durable_end(handle.topic, handle.index),
         )
 
     def _copy(self, move: Move, offset: int | None, max_bytes: int) -> None:
@@ -420,8 +442,8 @@ class Moves:
     def _note(self, move: Move, copied: Copied, looked: bool) -> None:
         assert move.log is not None
         # After a crash it goes on from here.
-        move.target.note_durable_end(move.partition.topic, move.partition.index, copied.end_offset)
-        self._replicas.directories.checkpoint(move.target)
+        move.target.note_durable_end(move.handle.topic, move.handle.index, copied.end_offset)
+        self._directories.checkpoint(move.target)
         move.is_clean = True
         move.size_bytes, move.end_offset = copied.size_bytes, copied.end_offset
         if not looked:
@@ -452,7 +474,7 @@ class Moves:
     def _refused(self, move: Move, error: BaseException) -> None:
         """It cannot go on: the copy does not fit, the log is damaged, or a directory has failed."""
         if isinstance(error, StorageError):
-            self._replicas.directory_failed(error)
+            self._disk_failed(error)
         elif not isinstance(error, (KafkaError, WorkerDied)):
             logger.error("Partition %s: copying failed", move, exc_info=error)
         if not move.is_over:
@@ -475,7 +497,7 @@ class Moves:
                 raise KafkaError(
                     ErrorCode.CORRUPT_MESSAGE, f"{log.path}: no batch between {copy.log_end_offset} and the log's end"
                 )
-            if log.recovery_point > copy.recovery_point or move.partition.promises_flush:
+            if log.recovery_point > copy.recovery_point or move.handle.user.promises_flush:
                 # What was promised to be durable stays so. On the loop, for nothing may be appended meanwhile; it is
                 # little, and of a log that is not flushed all the time it is nothing.
                 copy.flush()
@@ -487,8 +509,8 @@ class Moves:
             copy.close(clean=False)
             raise
         self._end(move)
-        partition = move.partition
-        partition.log_moved(copy)
-        logger.info("Partition %s: moved from %s to %s", partition, move.source.path, move.target.path)
-        self._replicas.directories.delete(move.source, partition.topic, partition.index, log)
-        self._replicas.directories.checkpoint(move.target)
+        handle = move.handle
+        handle.moved(copy)
+        logger.info("Partition %s: moved from %s to %s", handle, move.source.path, move.target.path)
+        self._directories.delete(move.source, handle.topic, handle.index, log)
+        self._directories.checkpoint(move.target)

@@ -2,7 +2,7 @@
 
 Responsible for the order (those that a request waits for which names many, those of partitions that were just made, and
 once clients are served all others), for how many in a turn, and that a thread has read what opening needs. Not
-responsible for opening itself (partition.py, table.py), nor for logs that are to be recovered first (recovery.py).
+responsible for opening itself (log_handle.py, logs.py), nor for logs that are to be recovered first (recovery.py).
 
 Invariants:
 * All requests together have OPENED_PER_TURN logs opened in a turn.
@@ -15,15 +15,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from pykbroker.replica.partition import Partition
+from pykbroker.storage.log_handle import LogHandle
 from pykbroker_log.warming import is_cold, warm
 from pykbroker_wire.errors import KafkaError
 
 if TYPE_CHECKING:
-    from pykbroker.replica.table import ReplicaTable
     from pykbroker.runtime import Runtime
 
 logger = logging.getLogger(__name__)
@@ -38,29 +37,30 @@ _LOOKS_PER_TURN = 256
 
 
 class Opener:
-    """Of one replica table, which says which partitions there are and where they lie."""
+    """The queues of one node."""
 
-    def __init__(self, runtime: Runtime, table: ReplicaTable) -> None:
+    def __init__(self, runtime: Runtime, folder_of: Callable[[LogHandle], str | None]) -> None:
+        """`folder_of` returns where a log lies, if it has a folder."""
         self._runtime = runtime
-        self._table = table
+        self._folder_of = folder_of
         # A future is done when all that stood before it has been opened.
-        self._wanted: deque[Partition | asyncio.Future[None]] = deque()
-        self._new: deque[Partition] = deque()
-        self._rest: deque[Partition] = deque()
+        self._wanted: deque[LogHandle | asyncio.Future[None]] = deque()
+        self._new: deque[LogHandle] = deque()
+        self._rest: deque[LogHandle] = deque()
         # Clients are served: the rest may be opened.
         self._serves = False
         # A turn is on its way.
         self._is_busy = False
         self._stopped = False
 
-    def add_new(self, partition: Partition) -> None:
+    def add_new(self, handle: LogHandle) -> None:
         """It was just made, and will be used soon."""
-        self._new.append(partition)
+        self._new.append(handle)
         self._go_on()
 
-    def add(self, partition: Partition) -> None:
+    def add(self, handle: LogHandle) -> None:
         """Nobody waits for this log: it is one of the rest."""
-        self._rest.append(partition)
+        self._rest.append(handle)
         if self._serves:
             self._go_on()
 
@@ -70,12 +70,12 @@ class Opener:
         self._serves = True
         self._go_on()
 
-    def when_open(self, wanted: Iterable[Partition]) -> asyncio.Future[None] | None:
+    def when_open(self, wanted: Iterable[LogHandle]) -> asyncio.Future[None] | None:
         """For a request that asks many partitions: their logs are opened, so that nobody else waits for all of them.
         None: there is nothing to wait for. Costs nothing once all logs are open."""
         if not (self._rest or self._new or self._wanted):
             return None
-        unopened = [partition for partition in wanted if partition.can_be_opened]
+        unopened = [handle for handle in wanted if handle.can_be_opened]
         if len(unopened) <= OPENED_PER_TURN:
             return None
         future: asyncio.Future[None] = self._runtime.loop.create_future()
@@ -102,7 +102,7 @@ class Opener:
 
     def _begin_turn(self) -> None:
         batch = self._take()
-        folders = [folder for partition in batch if (folder := self._folder(partition)) is not None]
+        folders = [folder for handle in batch if (folder := self._folder_of(handle)) is not None]
         # One of them tells for all: they were all read lately, or none of them.
         if folders and is_cold(self._runtime.disk, folders[0]):
             warmed = self._runtime.run_blocking(warm, self._runtime.disk, folders)
@@ -110,11 +110,11 @@ class Opener:
         else:
             self._end_turn(batch)
 
-    def _take(self) -> list[Partition]:
+    def _take(self) -> list[LogHandle]:
         """What is opened next: of those that requests wait for several at a time."""
         if not self._wanted:
             return _next_of(self._new) or (_next_of(self._rest) if self._serves else [])
-        batch: list[Partition] = []
+        batch: list[LogHandle] = []
         for _ in range(min(len(self._wanted), _LOOKS_PER_TURN)):
             entry = self._wanted[0]
             if len(batch) == OPENED_PER_TURN or isinstance(entry, asyncio.Future):
@@ -124,16 +124,12 @@ class Opener:
                 batch.append(entry)
         return batch
 
-    def _folder(self, partition: Partition) -> str | None:
-        log_dir = self._table.directories.holding(partition.topic, partition.index)
-        return None if log_dir is None else f"{log_dir.path}/{partition}"
-
-    def _end_turn(self, batch: list[Partition]) -> None:
+    def _end_turn(self, batch: list[LogHandle]) -> None:
         if self._stopped:
             return
-        for partition in batch:
-            if partition.can_be_opened and self._table.find(partition.topic, partition.index) is partition:
-                _open(partition)
+        for handle in batch:
+            if handle.can_be_opened:
+                _open(handle)
         while self._wanted and isinstance(entry := self._wanted[0], asyncio.Future):
             self._wanted.popleft()
             if not entry.done():
@@ -147,17 +143,17 @@ class Opener:
             self._is_busy = False
 
 
-def _next_of(queue: deque[Partition]) -> list[Partition]:
+def _next_of(queue: deque[LogHandle]) -> list[LogHandle]:
     """The first that is not open, if there is one."""
     while queue:
-        partition = queue.popleft()
-        if partition.can_be_opened:
-            return [partition]
+        handle = queue.popleft()
+        if handle.can_be_opened:
+            return [handle]
     return []
 
 
-def _open(partition: Partition) -> None:
+def _open(handle: LogHandle) -> None:
     try:
-        _ = partition.log
+        handle.open()
     except KafkaError as error:
-        logger.error("Partition %s: its log cannot be opened: %s", partition, error.message)
+        logger.error("Partition %s: its log cannot be opened: %s", handle, error.message)

@@ -2,7 +2,7 @@
 
 Responsible for: which log is next, how many at once (`num.recovery.threads.per.data.dir`), what becomes of a job that
 fails, progress in the log and in Apache Kafka's metrics. Not responsible for the work itself (pykbroker_log.recovery),
-nor for opening logs that need none of it (table.py).
+nor for opening logs that need none of it (logs.py).
 
 Until its log is back a partition answers NOT_LEADER_OR_FOLLOWER, and its coordinator COORDINATOR_LOAD_IN_PROGRESS:
 clients wait and ask again.
@@ -18,23 +18,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import insort
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
 
 from pykbroker.metadata.names import INTERNAL_TOPICS
 from pykbroker.runtime.workers import WorkerDied
+from pykbroker.storage.log_handle import LogHandle
 from pykbroker_log.disk import Disk
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir
+from pykbroker_log.producers import BatchMetadata
 from pykbroker_log.recovery import Recovered, Unrecovered, recover, unchecked_segments
 
 if TYPE_CHECKING:
     from pykbroker.metrics.registry import Metrics
-    from pykbroker.replica.partition import Partition
-    from pykbroker.replica.table import ReplicaTable
     from pykbroker.runtime import Runtime
+    from pykbroker.storage.directories import Directories
 
 logger = logging.getLogger(__name__)
 
@@ -59,12 +60,12 @@ _Parts: TypeAlias = Generator[int, None, list[Recovered]]
 class _Work:
     """One log that is to be recovered, and how far that is."""
 
-    __slots__ = ("checked", "ends", "is_alone", "is_internal", "log_dir", "partition", "total")
+    __slots__ = ("checked", "ends", "handle", "is_alone", "is_internal", "log_dir", "total")
 
-    def __init__(self, partition: Partition, log_dir: LogDir, segments: list[int]) -> None:
-        self.partition = partition
+    def __init__(self, handle: LogHandle, log_dir: LogDir, segments: list[int]) -> None:
+        self.handle = handle
         self.log_dir = log_dir
-        self.is_internal = partition.topic in INTERNAL_TOPICS
+        self.is_internal = handle.topic in INTERNAL_TOPICS
         self.total = sum(segments)
         #: of each segment, counted in bytes that are to be checked
         self.ends = list(accumulate(segments))
@@ -108,7 +109,7 @@ class _Job:
 
     @property
     def is_wanted(self) -> bool:
-        return any(work.partition.recovering for work in self.works)
+        return any(work.handle.recovering for work in self.works)
 
     def cancel(self) -> None:
         if self.future is not None:
@@ -159,15 +160,31 @@ class _Directory:
 
 
 class LogRecovery:
-    """Of one replica table, which says which partitions there are."""
+    """The recovery of one node's logs."""
 
-    def __init__(self, runtime: Runtime, metrics: Metrics, table: ReplicaTable) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        metrics: Metrics,
+        directories: Directories,
+        unrecovered: Callable[[LogHandle, LogDir], Unrecovered],
+        *,
+        jobs: Callable[[], int],
+        ready: Callable[[LogHandle], None],
+        failed: Callable[[StorageError], None],
+    ) -> None:
+        """`unrecovered` says what a job needs for one log, `jobs` how many may run for one directory. `ready` is told
+        of each log that can be opened from now on, `failed` of each disk that fails."""
         self._runtime = runtime
         self._metrics = metrics
-        self._table = table
-        # Partitions nobody has looked at yet.
-        self._found: list[Partition] = []
-        self._directories: dict[LogDir, _Directory] = {}
+        self._directories = directories
+        self._unrecovered = unrecovered
+        self._slots = jobs
+        self._ready = ready
+        self._disk_failed = failed
+        # Logs that no thread has looked at yet.
+        self._found: list[LogHandle] = []
+        self._queues: dict[LogDir, _Directory] = {}
         self._gauges: list[str] = []
         self._timer: asyncio.TimerHandle | None = None
         # What threads do, where there are no workers.
@@ -180,10 +197,12 @@ class LogRecovery:
 
     # -- what is to be done -------------------------------------------------------------------------------------------
 
-    def add(self, partition: Partition) -> None:
-        """A partition whose log is not to be opened before it is recovered."""
-        partition.await_recovery()
-        self._found.append(partition)
+    def add(self, handle: LogHandle) -> None:
+        """Recover the log before it is opened."""
+        if handle.offline:
+            return
+        handle.await_recovery()
+        self._found.append(handle)
         if self._begun:
             self._look_soon()
 
@@ -204,35 +223,35 @@ class LogRecovery:
         """Some folders more: a thread finds out how much there is to check."""
         found = self._found[-_LOOKS_AT_ONCE:]
         del self._found[-_LOOKS_AT_ONCE:]
-        looked_at: list[tuple[Partition, LogDir]] = []
+        looked_at: list[tuple[LogHandle, LogDir]] = []
         folders: list[tuple[str, int]] = []
-        for partition in found:
-            if not partition.recovering:
+        for handle in found:
+            if not handle.recovering:
                 continue
-            log_dir = self._table.directories.holding(partition.topic, partition.index)
-            if log_dir is None or not log_dir.is_unrecovered(partition.topic, partition.index):
+            log_dir = self._directories.holding(handle.topic, handle.index)
+            if log_dir is None or not log_dir.is_unrecovered(handle.topic, handle.index):
                 # Its folder was another topic's of the same name, and is gone by now.
-                partition.recovered()
+                self._free(handle)
                 continue
-            unrecovered = self._unrecovered(partition, log_dir)
-            looked_at.append((partition, log_dir))
+            unrecovered = self._unrecovered(handle, log_dir)
+            looked_at.append((handle, log_dir))
             folders.append((unrecovered.path, unrecovered.recovery_point))
         look = self._runtime.run_blocking(_unchecked, self._runtime.disk, folders)
         look.add_done_callback(partial(self._looked, looked_at))
 
     def _looked(
-        self, looked_at: list[tuple[Partition, LogDir]], done: asyncio.Future[list[list[int] | OSError]]
+        self, looked_at: list[tuple[LogHandle, LogDir]], done: asyncio.Future[list[list[int] | OSError]]
     ) -> None:
         self._looking = False
         if self._stopped or done.cancelled():
             return
-        for (partition, log_dir), segments in zip(looked_at, done.result(), strict=True):
-            if partition.recovering:
-                self._enter(partition, log_dir, segments)
+        for (handle, log_dir), segments in zip(looked_at, done.result(), strict=True):
+            if handle.recovering:
+                self._enter(handle, log_dir, segments)
         if self._found:
             self._look_soon()
             return
-        for directory in self._directories.values():
+        for directory in self._queues.values():
             if directory.logs_left and not directory.running:
                 logger.info(
                     "Recovering the logs in %s, which was not shut down cleanly: %d logs, %s to check",
@@ -241,44 +260,32 @@ class LogRecovery:
                     _size(directory.bytes_left),
                 )
             self._fill(directory)
-        if self._timer is None and self._directories:
+        if self._timer is None and self._queues:
             self._timer = self._runtime.loop.call_later(_TELL_SECONDS, self._tell)
 
-    def _enter(self, partition: Partition, log_dir: LogDir, segments: list[int] | OSError) -> None:
+    def _enter(self, handle: LogHandle, log_dir: LogDir, segments: list[int] | OSError) -> None:
         """Into the queue of its directory."""
         if isinstance(segments, OSError):
-            self._failed(_Work(partition, log_dir, []), segments)
+            self._failed(_Work(handle, log_dir, []), segments)
             return
-        work = _Work(partition, log_dir, segments)
+        work = _Work(handle, log_dir, segments)
         if self._few and work.is_small:
             # Where it is opened.
-            partition.recovered()
+            self._free(handle)
             return
-        directory = self._directories.get(log_dir)
+        directory = self._queues.get(log_dir)
         if directory is None:
-            directory = self._directories[log_dir] = _Directory(log_dir)
+            directory = self._queues[log_dir] = _Directory(log_dir)
             self._show(directory)
         directory.add(work)
         directory.bytes += work.total
-
-    def _unrecovered(self, partition: Partition, log_dir: LogDir) -> Unrecovered:
-        return log_dir.unrecovered(
-            partition.topic,
-            partition.index,
-            self._table.topic_config(partition.topic),
-            self._runtime.now_ms(),
-            producer_id_expiration_ms=self._table.config.int("producer.id.expiration.ms"),
-        )
 
     # -- doing it -----------------------------------------------------------------------------------------------------
 
     def fill(self) -> None:
         """The number of jobs that may run has changed."""
-        for directory in list(self._directories.values()):
+        for directory in list(self._queues.values()):
             self._fill(directory)
-
-    def _slots(self) -> int:
-        return self._table.config.int("num.recovery.threads.per.data.dir")
 
     def _fill(self, directory: _Directory) -> None:
         if self._stopped:
@@ -289,8 +296,8 @@ class LogRecovery:
                 job = directory.take(slot, slots)
                 job.future = self._runtime.run_apart(recover, self._logs_of(job), on_progress=job.progressed)
                 job.future.add_done_callback(partial(self._done, directory, slot, job))
-        if not directory.logs_left and directory.log_dir in self._directories:
-            del self._directories[directory.log_dir]
+        if not directory.logs_left and directory.log_dir in self._queues:
+            del self._queues[directory.log_dir]
             if not directory.log_dir.offline:
                 logger.info(
                     "Recovered the logs in %s: %s checked in %.1f s",
@@ -298,18 +305,18 @@ class LogRecovery:
                     _size(directory.bytes),
                     self._runtime.loop.time() - self._started_at,
                 )
-            if not self._directories:
+            if not self._queues:
                 self._hide()
 
     def _logs_of(self, job: _Job) -> list[Unrecovered]:
-        return [self._unrecovered(work.partition, work.log_dir) for work in job.works]
+        return [self._unrecovered(work.handle, work.log_dir) for work in job.works]
 
     def _done(self, directory: _Directory, slot: int, job: _Job, done: asyncio.Future[list[Recovered]]) -> None:
         error = None if done.cancelled() else done.exception()
         if isinstance(error, WorkerDied) and not self._stopped and job.is_wanted:
             logger.warning(
                 "Partition %s: its recovery is done again in this process: %s",
-                ", ".join(str(work.partition) for work in job.works),
+                ", ".join(str(work.handle) for work in job.works),
                 error,
             )
             self._here(directory, slot, job)
@@ -351,7 +358,7 @@ class LogRecovery:
             self._job_failed(directory, job, error)
         elif isinstance(found := part.result(), list):
             self._job_done(job, found)
-        elif all(work.partition.recovering for work in job.works):
+        elif all(work.handle.recovering for work in job.works):
             job.progressed(found)
             self._next_part(directory, slot, job, parts)
             return
@@ -364,7 +371,7 @@ class LogRecovery:
     def _take_back(self, directory: _Directory, job: _Job) -> None:
         """It was ended for the sake of one of its logs: the others wait again."""
         for work in job.works:
-            if work.partition.recovering and not self._stopped:
+            if work.handle.recovering and not self._stopped:
                 work.checked = 0
                 directory.add(work)
 
@@ -382,45 +389,47 @@ class LogRecovery:
         self._take_back(directory, job)
 
     def _recovered(self, work: _Work, found: Recovered) -> None:
-        if not work.partition.recovering:
+        if not work.handle.recovering:
             return
         for warning in found.warnings:
-            logger.warning("Partition %s: %s", work.partition, warning)
+            logger.warning("Partition %s: %s", work.handle, warning)
         if found.summary:
-            logger.info(
-                "Partition %s: %s; the log ends at offset %d", work.partition, found.summary, found.log_end_offset
-            )
-        work.log_dir.recovered(work.partition.topic, work.partition.index, found.log_end_offset)
-        work.partition.recovered(found.batches)
+            logger.info("Partition %s: %s; the log ends at offset %d", work.handle, found.summary, found.log_end_offset)
+        work.log_dir.recovered(work.handle.topic, work.handle.index, found.log_end_offset)
+        self._free(work.handle, found.batches)
 
     def _failed(self, work: _Work, error: BaseException) -> None:
-        partition = work.partition
-        if not partition.recovering:
+        handle = work.handle
+        if not handle.recovering:
             return
         if isinstance(error, OSError):
             failure = StorageError(work.log_dir.path, error)
             if failure.is_full:
-                logger.error("Partition %s: cannot be recovered while the disk is full: %s", partition, error)
-                self._runtime.loop.call_later(_RETRY_SECONDS, self._try_again, partition)
+                logger.error("Partition %s: cannot be recovered while the disk is full: %s", handle, error)
+                self._runtime.loop.call_later(_RETRY_SECONDS, self._try_again, handle)
             else:
-                self._table.directory_failed(failure)
+                self._disk_failed(failure)
             return
-        logger.error("Partition %s: cannot be recovered, it stays offline: %s", partition, error, exc_info=error)
-        partition.take_offline()
+        logger.error("Partition %s: cannot be recovered, it stays offline: %s", handle, error, exc_info=error)
+        handle.take_offline()
 
-    def _try_again(self, partition: Partition) -> None:
-        if partition.recovering and not self._stopped:
-            self._found.append(partition)
+    def _try_again(self, handle: LogHandle) -> None:
+        if handle.recovering and not self._stopped:
+            self._found.append(handle)
             self._look_soon()
+
+    def _free(self, handle: LogHandle, batches: Mapping[int, list[BatchMetadata]] | None = None) -> None:
+        handle.recovered(batches)
+        self._ready(handle)
 
     # -- what happens meanwhile ---------------------------------------------------------------------------------------
 
-    def forget(self, gone: Callable[[Partition], bool]) -> None:
+    def forget(self, gone: Callable[[LogHandle], bool]) -> None:
         """Partitions that were deleted, or whose directory failed: their jobs end."""
-        for directory in self._directories.values():
-            directory.waiting = [work for work in directory.waiting if not gone(work.partition)]
+        for directory in self._queues.values():
+            directory.waiting = [work for work in directory.waiting if not gone(work.handle)]
             for job in directory.running.values():
-                if any(gone(work.partition) for work in job.works):
+                if any(gone(work.handle) for work in job.works):
                     job.cancel()
         self.fill()
 
@@ -430,7 +439,7 @@ class LogRecovery:
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
-        for directory in self._directories.values():
+        for directory in self._queues.values():
             for job in directory.running.values():
                 job.cancel()
 
@@ -442,14 +451,14 @@ class LogRecovery:
 
     def progress(self) -> tuple[int, int, int] | None:
         """(bytes checked, bytes to check, logs left); None when there is nothing to recover."""
-        if not self._directories:
+        if not self._queues:
             return None
-        total = sum(directory.bytes for directory in self._directories.values())
-        left = sum(directory.bytes_left for directory in self._directories.values())
-        return total - left, total, sum(directory.logs_left for directory in self._directories.values())
+        total = sum(directory.bytes for directory in self._queues.values())
+        left = sum(directory.bytes_left for directory in self._queues.values())
+        return total - left, total, sum(directory.logs_left for directory in self._queues.values())
 
     def _tell(self) -> None:
-        for directory in self._directories.values():
+        for directory in self._queues.values():
             logger.info(
                 "Recovering the logs in %s: %d logs left, %s of %s left to check",
                 directory.log_dir.path,

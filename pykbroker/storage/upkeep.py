@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pykbroker.replica.partition import Partition
+from pykbroker.storage.log_handle import LogHandle
 from pykbroker.storage.write_back import WriteBack
 from pykbroker_log.deletion import delete_files
 from pykbroker_log.disk import ColdRead, parent_of
@@ -22,8 +22,8 @@ from pykbroker_log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
     from pykbroker.config.load import Config
-    from pykbroker.replica.table import ReplicaTable
     from pykbroker.runtime import Runtime
+    from pykbroker.storage.logs import Logs
 
 logger = logging.getLogger(__name__)
 
@@ -37,11 +37,13 @@ _AFTER_INITIAL_DELAY = frozenset({"recovery points", _LOG_STARTS, "retention"})
 
 
 class Upkeep:
-    """Owns the periodic timers of the replica table."""
+    """The periodic timers of a node's logs."""
 
-    def __init__(self, runtime: Runtime, config: Config, replicas: ReplicaTable) -> None:
+    def __init__(self, runtime: Runtime, config: Config, logs: Logs, bytes_in: Callable[[], int]) -> None:
+        """`bytes_in` says how much has been appended to all logs since the start."""
         self._runtime = runtime
-        self._replicas = replicas
+        self._logs = logs
+        self._bytes_in = bytes_in
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._busy: set[str] = set()
         self._stopped = False
@@ -108,7 +110,7 @@ class Upkeep:
         self._on_directories(_LOG_STARTS, LogDir.prepare_log_start_offsets)
 
     def _on_directories(self, name: str, prepare: Callable[[LogDir], Callable[[], None] | None]) -> None:
-        for log_dir in self._replicas.directories.online():
+        for log_dir in self._logs.directories.online():
             if (key := f"{name} {log_dir.path}") not in self._busy:
                 write = prepare(log_dir)
                 if write is not None:
@@ -129,7 +131,7 @@ class Upkeep:
     def _check(self, done: asyncio.Future[None]) -> None:
         error = None if done.cancelled() else done.exception()
         if isinstance(error, StorageError):
-            self._replicas.directory_failed(error)
+            self._logs.directory_failed(error)
         elif error is not None:
             logger.error("Upkeep of the log directories failed", exc_info=error)
 
@@ -139,17 +141,17 @@ class Upkeep:
         """Do something to every open log. A round that is under way is not joined by a second one."""
         if name not in self._busy:
             self._busy.add(name)
-            self._visit_some(name, task, iter(list(self._replicas)))
+            self._visit_some(name, task, iter(list(self._logs)))
 
-    def _visit_some(self, name: str, task: Callable[[PartitionLog, int], object], left: Iterator[Partition]) -> None:
+    def _visit_some(self, name: str, task: Callable[[PartitionLog, int], object], left: Iterator[LogHandle]) -> None:
         now_ms = self._runtime.now_ms()
-        for count, partition in enumerate(left, 1):
-            log = partition.log_if_open
+        for count, handle in enumerate(left, 1):
+            log = handle.log
             if log is not None:
                 try:
                     task(log, now_ms)
                 except StorageError as error:
-                    self._replicas.directory_failed(error)
+                    self._logs.directory_failed(error)
                 except BaseException:
                     # A bug, but not the end of these visits.
                     self._busy.discard(name)
@@ -167,7 +169,7 @@ class Upkeep:
     def _retire_unless_compacted(self, log: PartitionLog, now_ms: int) -> None:
         # Those are the log cleaner's, also with `cleanup.policy=compact,delete`.
         if not log.config.compact:
-            retire(self._replicas, log, now_ms)
+            retire(self._logs, log, now_ms)
 
     def _purge(self) -> None:
         if self._starts_wanted:
@@ -197,10 +199,10 @@ class Upkeep:
 
     def _flush_if_due(self, log: PartitionLog, now_ms: int) -> None:
         if log.flush_due(now_ms):
-            self._replicas.flusher.want(log)
+            self._logs.flusher.want(log)
 
     def _look_for_unwritten(self) -> None:
-        if self._write_back.is_worth_a_look(self._replicas.bytes_in.value):
+        if self._write_back.is_worth_a_look(self._bytes_in()):
             self._visit(_WRITE_BACK, lambda log, now_ms: self._write_back.look(log))
 
 
@@ -210,19 +212,19 @@ def _remove_expired(log: PartitionLog, now_ms: int) -> None:
         producers.remove_expired(now_ms)
 
 
-def retire(replicas: ReplicaTable, log: PartitionLog, now_ms: int) -> None:
+def retire(logs: Logs, log: PartitionLog, now_ms: int) -> None:
     """Let go what retention no longer keeps; later, where a thread has to read first how old it is. Raises
     StorageError."""
     try:
         log.retire(now_ms, wait=False)
     except ColdRead as cold:
-        retired = replicas.cold_reads.retry(cold, lambda wait: log.retire(now_ms, wait=wait))
-        retired.add_done_callback(partial(_retired, replicas, log))
+        retired = logs.cold_reads.retry(cold, lambda wait: log.retire(now_ms, wait=wait))
+        retired.add_done_callback(partial(_retired, logs, log))
 
 
-def _retired(replicas: ReplicaTable, log: PartitionLog, done: asyncio.Future[int]) -> None:
+def _retired(logs: Logs, log: PartitionLog, done: asyncio.Future[int]) -> None:
     error = None if done.cancelled() else done.exception()
     if isinstance(error, StorageError):
-        replicas.directory_failed(error)
+        logs.directory_failed(error)
     elif error is not None:
         logger.error("%s: retention failed", log.name, exc_info=error)

@@ -187,7 +187,7 @@ def test_what_happens_to_a_partition_meanwhile_is_told(half: Half, what: str, co
         case "new epoch":
             half.world.change(partition, leader=1)
         case "offline":
-            partition.take_offline()
+            partition.handle.take_offline()
     half.loop.settle()
     assert codes(came(answer)) == [code, ErrorCode.NONE]
     assert half.replicas.parked == 0

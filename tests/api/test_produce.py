@@ -59,7 +59,7 @@ def test_all_waits_for_the_replica_set(half: Half) -> None:
     answer = waits(half, request("t", 0, 1))
     for index in (0, 1):
         assert not answer.done()
-        half.replicas.get("t", index).read_as_replica(2, 1, 1_000, min_one=True)
+        half.replicas.get("t", index).note_fetched(2, 1)
     assert came(answer) == [(ErrorCode.NONE, 0)] * 2
     half.loop.settle()
     assert not half.loop.sleeping()
@@ -70,7 +70,7 @@ def test_a_duplicate_is_acknowledged_when_its_original_is_committed(half: Half) 
     fields = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
     waits(half, request("t", **fields))
     again = waits(half, request("t", **fields))
-    partition.read_as_replica(2, 1, 1_000, min_one=True)
+    partition.note_fetched(2, 1)
     assert came(again) == [(ErrorCode.NONE, 0)]
     assert partition.log.log_end_offset == 1
 

@@ -141,7 +141,7 @@ class Sim(Client):
         """The partition has one more replica from now on, and it is not in sync: what the metadata would say of it."""
         image = self.node.loader.image.topics.by_name[topic].partitions[partition]
         wider = image._replace(replicas=(*image.replicas, 99), directories=(*image.directories, bytes(16)))
-        self.node.services.replicas.get(topic, partition).update(wider, self.node.config.node_id)
+        self.node.services.replicas.get(topic, partition).update(wider)
 
     async def stored(self, topic: str) -> list[BatchHeader]:
         """The headers of the batches that a consumer is given."""

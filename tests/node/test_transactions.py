@@ -235,7 +235,7 @@ def test_records_that_wait_for_the_coordinator_are_kept_as_they_were_sent(play: 
         image = sim.node.loader.image.topics.by_name[STATE].partitions[0]
         state = sim.node.services.replicas.get(STATE, 0)
         # A second replica that never fetches: the coordinator's answers wait.
-        state.update(image._replace(replicas=(1, 2), isr=(1, 2)), 1)
+        state.update(image._replace(replicas=(1, 2), isr=(1, 2)))
         sending = asyncio.ensure_future(producer.send("t", b"a" * 10_000))
         late = asyncio.ensure_future(producer.send("t", b"b", acks=1))
         await asyncio.sleep(0.5)
@@ -246,7 +246,7 @@ def test_records_that_wait_for_the_coordinator_are_kept_as_they_were_sent(play: 
             data = PartitionProduceData(records=sim.batch(b"%d" % number * 20_000))
             topic = TopicProduceData(topic_id=topic_id, partition_data=[data])
             await other.call(ProduceRequest(transactional_id=None, acks=-1, timeout_ms=5_000, topic_data=[topic]))
-        state.update(image, 1)
+        state.update(image)
         assert (await sending).error_code == ErrorCode.NONE
         assert (await late).error_code == ErrorCode.NONE
         assert await producer.end(True) == ErrorCode.NONE
@@ -523,7 +523,7 @@ def test_a_broker_waits_for_the_end_of_the_last_transaction(play: Play) -> None:
         await producer.send("blocked", b"x")
         # Its leader is somebody who never answers: the marker does not arrive.
         image = sim.node.loader.image.topics.by_name["blocked"].partitions[0]
-        sim.node.services.replicas.get("blocked", 0).update(image._replace(leader=2), 1)
+        sim.node.services.replicas.get("blocked", 0).update(image._replace(leader=2))
         assert await producer.end(True) == ErrorCode.NONE
         service = sim.node.services.transactions
         count = 0

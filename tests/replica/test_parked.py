@@ -108,7 +108,7 @@ def test_whatever_happens_to_a_partition_it_is_read_again(world: World, what: st
         case "deleted":
             world.delete("t")
         case "offline":
-            partition.take_offline()
+            partition.handle.take_offline()
     world.loop.settle()
     assert reader.reads == [False]
 
@@ -121,7 +121,7 @@ def test_bytes_count_when_the_replica_set_has_them_not_when_they_are_appended(wo
     reader = Reader(1_000_000)
     park(world, [partition], reader)
     for offset, reads in ((0, 0), (1, 1), (2, 2)):
-        partition.read_as_replica(2, offset, 1_000, min_one=True)
+        partition.note_fetched(2, offset)
         world.loop.settle()
         assert (partition.high_watermark, len(reader.reads)) == (offset, reads)
 

@@ -44,12 +44,12 @@ def test_followers_move_the_high_watermark_and_tell_who_waits_in_order(world: Wo
     told: list[str] = []
     partition.when_committed(2, lambda code: told.append(f"second {code.name}"))
     partition.when_committed(1, lambda code: told.append(f"first {code.name}"))
-    partition.read_as_replica(2, 2, 1_000, min_one=True)
+    partition.note_fetched(2, 2)
     assert partition.high_watermark == 0
-    partition.read_as_replica(3, 1, 1_000, min_one=True)
+    partition.note_fetched(3, 1)
     assert (partition.high_watermark, told) == (1, ["first NONE"])
     assert partition.read(0, 1_000_000, read_committed=False, min_one=True).next_offset == 1
-    partition.read_as_replica(3, 2, 1_000, min_one=True)
+    partition.note_fetched(3, 2)
     assert told == ["first NONE", "second NONE"]
 
 
@@ -63,11 +63,11 @@ def test_a_smaller_replica_set_commits_what_it_has(world: World) -> None:
 def test_a_new_epoch_forgets_what_followers_proved_in_the_last(world: World) -> None:
     partition = world.create("t", replicas=(1, 2))
     append(partition)
-    partition.read_as_replica(2, 1, 1_000, min_one=True)
+    partition.note_fetched(2, 1)
     world.change(partition, leader=1)
     append(partition)
     assert partition.high_watermark == 1
-    partition.read_as_replica(2, 0, 1_000, min_one=True)
+    partition.note_fetched(2, 0)
     assert partition.high_watermark == 1
 
 
@@ -139,7 +139,7 @@ def test_b9_a_new_epoch_of_the_same_leader_fails_no_waiter(world: World) -> None
     world.loop.settle()
     # The fetch is read again, for it may name the epoch before, and waits on.
     assert (partition.leader_epoch, codes, reads, fetch.future.done()) == (1, [], [False], False)
-    partition.read_as_replica(2, 1, 1_000, min_one=True)
+    partition.note_fetched(2, 1)
     world.loop.settle()
     assert (codes, reads) == ([ErrorCode.NONE], [False, False])
     fetch.future.cancel()
@@ -154,7 +154,21 @@ def test_only_a_leader_takes_records(world: World) -> None:
 
 def test_only_a_replica_reads_as_one(world: World) -> None:
     with refused(ErrorCode.NOT_LEADER_OR_FOLLOWER):
-        world.create("t").read_as_replica(7, 0, 1_000, min_one=True)
+        world.create("t").read_for_follower(7, 0, 1_000, min_one=True)
+
+
+def test_d2_a_read_for_a_follower_changes_nothing(world: World) -> None:
+    """A read moved the high watermark: what a fetch proves is now said apart from it."""
+    partition = world.create("t", replicas=(1, 2))
+    append(partition)
+    codes: list[ErrorCode] = []
+    partition.when_committed(1, codes.append)
+    for _ in range(2):
+        assert partition.read_for_follower(2, 0, 1_000, min_one=True).next_offset == 1
+        assert partition.read_for_follower(2, 1, 1_000, min_one=True).next_offset == 1
+    assert (partition.high_watermark, codes) == (0, [])
+    partition.note_fetched(2, 1)
+    assert (partition.high_watermark, codes) == (1, [ErrorCode.NONE])
 
 
 @pytest.mark.parametrize("as_replica", [False, True])
@@ -166,7 +180,7 @@ def test_a_disk_that_cannot_be_read_is_an_answer(world: World, as_replica: bool)
     world.disk.fail_next("pread", errno.EIO)
     with refused(ErrorCode.KAFKA_STORAGE_ERROR):
         if as_replica:
-            partition.read_as_replica(2, 0, 1_000, min_one=True)
+            partition.read_for_follower(2, 0, 1_000, min_one=True)
         else:
             partition.read(0, 1_000, read_committed=False, min_one=True)
     assert partition.offline
@@ -179,7 +193,7 @@ def test_who_asks_to_wait_for_a_log_that_is_gone_is_told(world: World) -> None:
     """A request for two partitions of one directory: the second append failed it."""
     partition = world.create("t", replicas=(1, 2))
     append(partition)
-    partition.take_offline()
+    partition.handle.take_offline()
     codes: list[ErrorCode] = []
     partition.when_committed(1, codes.append)
     assert codes == [ErrorCode.KAFKA_STORAGE_ERROR]
@@ -204,7 +218,7 @@ def test_a_duplicate_waits_for_its_original(world: World) -> None:
     codes: list[ErrorCode] = []
     partition.when_committed(again.last_offset + 1, codes.append)
     assert codes == []
-    partition.read_as_replica(2, 1, 1_000, min_one=True)
+    partition.note_fetched(2, 1)
     assert codes == [ErrorCode.NONE]
 
 
@@ -212,7 +226,7 @@ def test_delete_records(world: World) -> None:
     partition = world.create("t", replicas=(1, 2))
     for _ in range(3):
         append(partition)
-    partition.read_as_replica(2, 2, 1_000, min_one=True)
+    partition.note_fetched(2, 2)
     for offset in (3, -2):
         with refused(ErrorCode.OFFSET_OUT_OF_RANGE):
             partition.delete_records_before(offset)

@@ -7,7 +7,6 @@ import errno
 import pytest
 
 from pykbroker.replica.partition import Partition
-from pykbroker.storage.upkeep import Upkeep
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.stored.metadata import RemoveTopicRecord
 from tests.replica.world import NOW_MS, World, batch, topic, topic_id
@@ -187,7 +186,7 @@ def test_records_are_counted_once(world: World) -> None:
 def test_upkeep_goes_on_after_a_task_that_failed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its timer was set after the task, so that one bug ended retention until the next start."""
     world.create("t")
-    upkeep = Upkeep(world.runtime, world.config, world.replicas)
+    upkeep = world.upkeep()
     calls = []
 
     def broken(now_ms: int) -> None:

@@ -16,6 +16,7 @@ from pykbroker.replica.table import ReplicaTable
 from pykbroker.runtime import Ended, Runtime, when_done
 from pykbroker.runtime.workers import Job, finish
 from pykbroker.storage.moves import DirectoryAssignments
+from pykbroker.storage.upkeep import Upkeep
 from pykbroker_log.disk import File
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir
@@ -75,7 +76,11 @@ class World:
     """
 
     def __init__(
-        self, directories: int = 1, *, disk: MemoryDisk | None = None, config: dict[str, str] | None = None,
+        self,
+        directories: int = 1,
+        *,
+        disk: MemoryDisk | None = None,
+        config: dict[str, str] | None = None,
         assignments: DirectoryAssignments | None = None,
     ) -> None:
         self.loop = Loop()
@@ -100,6 +105,13 @@ class World:
         )
         if disk is None:
             self.replicas.start()
+
+    def upkeep(self, **config: str) -> Upkeep:
+        """With a configuration of its own."""
+        chosen = self.config_with({key.replace("_", "."): value for key, value in config.items()})
+        return Upkeep(
+            self.runtime, chosen if config else self.config, self.replicas.logs, lambda: self.replicas.bytes_in.value
+        )
 
     @staticmethod
     def config_with(values: dict[str, str]) -> Config:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pykbroker.replica.partition import NEVER, Partition
-from pykbroker.storage.upkeep import Upkeep
+from pykbroker.replica.commit import NEVER
+from pykbroker.replica.partition import Partition
 from pykbroker_log.memory_disk import Survive
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.stored.metadata import ConfigRecord
@@ -140,14 +140,14 @@ def test_a_thousand_messages_are_flushed_once_and_the_others_answered_at_once(wo
 def test_acks_one_waits_for_its_flush_and_acks_all_for_the_replicas_too(world: World, threads: Threads) -> None:
     partition = world.create("t", replicas=(1, 2), flush_messages="1")
     one, every = Told(partition, acks=1), Told(partition, acks=-1)
-    partition.read_as_replica(2, 2, 1_000, min_one=True)
+    partition.note_fetched(2, 2)
     assert (codes(one, every), partition.high_watermark) == ([None] * 2, 0)
     threads.run()
     assert (codes(one, every), partition.high_watermark) == ([ErrorCode.NONE] * 2, 2)
     late = Told(partition, acks=-1)
     threads.run()
     assert late.code is None
-    partition.read_as_replica(2, 3, 1_000, min_one=True)
+    partition.note_fetched(2, 3)
     assert late.code is ErrorCode.NONE
 
 
@@ -244,7 +244,7 @@ def test_flushes_that_nobody_waits_for_do_not_hold_up_the_others(world: World, t
     idle, promised = world.create("idle", flush_ms="0"), world.create("t", flush_messages="1")
     threads.run()
     Told(idle)
-    upkeep = Upkeep(world.runtime, world.config, world.replicas)
+    upkeep = world.upkeep()
     upkeep._flush_due()
     assert len(threads) == 1
     told = Told(promised)
@@ -258,7 +258,7 @@ def test_flushes_that_nobody_waits_for_do_not_hold_up_the_others(world: World, t
 def test_a_log_is_in_one_round_at_a_time(world: World, threads: Threads) -> None:
     partition = world.create("t", flush_messages="1", flush_ms="0")
     threads.run()
-    world.replicas.flusher.want(partition.log)
+    world.replicas.logs.flusher.want(partition.log)
     assert len(threads) == 1
     told = Told(partition)
     assert len(threads) == 1

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
-from pykbroker.replica.partition import Partition
 from pykbroker.storage import moves
+from pykbroker.storage.log_handle import LogHandle
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_log.partition_log import PartitionLog
@@ -50,10 +50,10 @@ class Recording:
         self.partition = self.world.create("t", 1, (1,), 0, **CONFIG)
         self.assigned = int(self.partition.log.path[1])
 
-    def opened(self, partition: Partition, log_dir: LogDir) -> None:
+    def opened(self, handle: LogHandle, log_dir: LogDir) -> None:
         """A move back is found in the folders."""
 
-    def assign(self, partition: Partition, log_dir: LogDir, told: Callable[[], None]) -> None:
+    def assign(self, handle: LogHandle, log_dir: LogDir, told: Callable[[], None]) -> None:
         self.note()
         self.assigned = int(log_dir.path[1])
         self.note()

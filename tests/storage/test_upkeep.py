@@ -12,7 +12,6 @@ import pytest
 
 from pykbroker.replica.partition import Partition
 from pykbroker.storage import upkeep
-from pykbroker.storage.upkeep import Upkeep
 from pykbroker_log.disk import ColdRead
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.memory_disk import MemoryFile
@@ -27,7 +26,7 @@ AGED: dict[str, Any] = {"internal.segment.bytes": "100", "retention.ms": "1000"}
 @pytest.fixture
 def world() -> Iterator[World]:
     world = World()
-    running = Upkeep(world.runtime, world.config, world.replicas)
+    running = world.upkeep()
     running.start()
     yield world
     running.stop()
@@ -76,7 +75,7 @@ def test_retention_does_not_wait_for_the_ages_of_segments_that_are_not_in_memory
 
     monkeypatch.setattr(again.runtime, "run_blocking", run_blocking)
     again.disk.make_cold()
-    upkeep.retire(again.replicas, log, NOW_MS + 5_000)
+    upkeep.retire(again.replicas.logs, log, NOW_MS + 5_000)
     assert (len(loads), len(log.files.segments)) == (1, 4)
     loads[0].set_result(None)
     again.loop.settle()
@@ -97,7 +96,7 @@ def test_retention_that_meets_a_broken_disk_on_its_second_look_costs_the_directo
 
     failed: list[bool] = []
     log = cast(Any, SimpleNamespace(retire=retire, name="t-0"))
-    upkeep.retire(world.replicas, log, NOW_MS)
+    upkeep.retire(world.replicas.logs, log, NOW_MS)
     assert not world.failures
     world.loop.settle()
     assert [log_dir.path for log_dir, _ in world.failures] == ["d0"]
@@ -169,7 +168,7 @@ def test_what_is_much_is_sent_to_the_device_early(
     world = World()
     seen: list[tuple[int, int]] = []
     monkeypatch.setattr(MemoryFile, "write_back", lambda file, position, size: seen.append((position, size)))
-    running = Upkeep(world.runtime, world.config_with({"pykbroker.write.back.bytes": bound}), world.replicas)
+    running = world.upkeep(pykbroker_write_back_bytes=bound)
     running.start()
     partition = world.create("t")
     for _ in range(4):
@@ -187,7 +186,7 @@ def test_a_log_that_is_written_to_goes_to_the_device_in_small_portions(monkeypat
     world = World()
     seen: list[tuple[int, int]] = []
     monkeypatch.setattr(MemoryFile, "write_back", lambda file, position, size: seen.append((position, size)))
-    running = Upkeep(world.runtime, world.config_with({"pykbroker.write.back.bytes": "1000"}), world.replicas)
+    running = world.upkeep(pykbroker_write_back_bytes="1000")
     running.start()
     partition = world.create("t")
 

@@ -1,0 +1,189 @@
+"""The log of one replica of this node: whether it can be used, and what has to happen before it can.
+
+Responsible for: the state of the log, opening it on first use, the callbacks that wait for its recovery, and telling
+its user what happened to it. Not responsible for: the directory and how a log is opened (logs.py), the recovery itself
+(recovery.py), moves between directories (moves.py). It knows nothing of leaders and followers: the user does.
+
+Invariants:
+* There is an open log (`log`) in the state OPEN and in no other.
+* A state changes only as `_FOLLOWS` says.
+* A handle that was released never brings the folder of its log back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum, auto
+from typing import Protocol
+
+from pykbroker_log.partition_log import PartitionLog
+from pykbroker_log.producers import BatchMetadata
+from pykbroker_wire.errors import ErrorCode, KafkaError
+
+
+class State(Enum):
+    #: the first use opens the log
+    UNOPENED = auto()
+    #: an unclean stop has left the log, and it is not checked yet
+    RECOVERING = auto()
+    OPEN = auto()
+    #: its directory failed: every access answers KAFKA_STORAGE_ERROR until the next start
+    OFFLINE = auto()
+    #: the replica was deleted, or is another broker's now
+    RELEASED = auto()
+
+
+_FOLLOWS: dict[State, frozenset[State]] = {
+    State.UNOPENED: frozenset({State.RECOVERING, State.OPEN, State.OFFLINE, State.RELEASED}),
+    State.RECOVERING: frozenset({State.UNOPENED, State.OFFLINE, State.RELEASED}),
+    State.OPEN: frozenset({State.OFFLINE, State.RELEASED}),
+    State.OFFLINE: frozenset({State.OFFLINE, State.RELEASED}),
+    State.RELEASED: frozenset(),
+}
+
+
+class LogUser(Protocol):
+    """What a log is opened for."""
+
+    @property
+    def promises_flush(self) -> bool:
+        """Records are flushed before they are acknowledged."""
+
+    def log_opened(self, log: PartitionLog) -> None:
+        """The log can be used from now on."""
+
+    def log_moved(self, log: PartitionLog) -> None:
+        """The same records are in another directory from now on."""
+
+    def log_lost(self) -> None:
+        """The directory of the log failed."""
+
+
+class LogHandle:
+    """Made by `Logs.add`; a user attaches itself before anything else is asked."""
+
+    __slots__ = ("_batches", "_open", "_user", "_waiting", "index", "is_new", "log", "state", "topic", "topic_id")
+
+    def __init__(
+        self,
+        topic: str,
+        index: int,
+        topic_id: bytes,
+        open_log: Callable[[LogHandle], PartitionLog],
+        *,
+        is_new: bool = False,
+    ) -> None:
+        """`open_log` opens the log. Raises KafkaError, after it has taken the handle offline if that is the reason."""
+        self.topic = topic
+        self.index = index
+        self.topic_id = topic_id
+        #: made after this node's start
+        self.is_new = is_new
+        self.state = State.UNOPENED
+        #: the log, while it is open
+        self.log: PartitionLog | None = None
+        self._open = open_log
+        self._user: LogUser | None = None
+        # Callbacks that wait for the recovery.
+        self._waiting: list[Callable[[], None]] = []
+        # Batches of producers that only the recovery has read, for the log when it is opened.
+        self._batches: Mapping[int, list[BatchMetadata]] | None = None
+
+    def __repr__(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+    def attach(self, user: LogUser) -> None:
+        """The user is told what happens to the log. There is one user."""
+        assert self._user is None, self
+        self._user = user
+
+    @property
+    def user(self) -> LogUser:
+        assert self._user is not None, self
+        return self._user
+
+    # -- use ----------------------------------------------------------------------------------------------------------
+
+    def open(self) -> PartitionLog:
+        """Return the log, opened on first use. Raises KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER while the log is
+        being recovered, and when the replica is gone."""
+        log = self.log
+        if log is None:
+            match self.state:
+                case State.OFFLINE:
+                    raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: its log directory is offline")
+                case State.RECOVERING:
+                    raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self}: its log is being recovered")
+                case State.RELEASED:
+                    raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self}: this node no longer has it")
+            log = self._open(self)
+            self._enter(State.OPEN)
+            self.log = log
+            if self._batches:
+                log.producers.remember(self._batches)
+                self._batches = None
+            self.user.log_opened(log)
+        return log
+
+    @property
+    def can_be_opened(self) -> bool:
+        """The log is not open, and `open` would open it."""
+        return self.state is State.UNOPENED
+
+    @property
+    def offline(self) -> bool:
+        return self.state is State.OFFLINE
+
+    @property
+    def recovering(self) -> bool:
+        return self.state is State.RECOVERING
+
+    # -- what happens to it -------------------------------------------------------------------------------------------
+
+    def await_recovery(self) -> None:
+        """Refuse to open the log before `recovered`."""
+        self._enter(State.RECOVERING)
+
+    def when_recovered(self, callback: Callable[[], None]) -> None:
+        """Call back once the log can be opened, or is known to be lost; at once if it can. A handle that is released
+        meanwhile calls nothing back."""
+        if self.recovering:
+            self._waiting.append(callback)
+        else:
+            callback()
+
+    def recovered(self, batches: Mapping[int, list[BatchMetadata]] | None = None) -> None:
+        """The log is as a clean stop leaves one. `batches` of producers, which only the recovery has read, are kept
+        until the log is opened: a worker finishes with many logs in one turn."""
+        self._enter(State.UNOPENED)
+        self._batches = batches
+        self._call_back()
+
+    def moved(self, log: PartitionLog) -> None:
+        """The log has a new place, in another directory."""
+        assert self.state is State.OPEN, self
+        self.log = log
+        self.user.log_moved(log)
+
+    def take_offline(self) -> None:
+        """The directory failed. Reads that were handed out stay valid; the log is not opened again."""
+        self._enter(State.OFFLINE)
+        self.log = None
+        self._call_back()
+        self.user.log_lost()
+
+    def release(self) -> PartitionLog | None:
+        """The replica is no longer this node's. Returns the log if it was open: the caller closes it."""
+        self._enter(State.RELEASED)
+        log, self.log = self.log, None
+        self._waiting = []
+        return log
+
+    def _call_back(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for callback in waiting:
+            callback()
+
+    def _enter(self, state: State) -> None:
+        assert state in _FOLLOWS[self.state], f"{self}: {state.name} after {self.state.name}"
+        self.state = state

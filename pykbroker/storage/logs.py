@@ -1,0 +1,236 @@
+"""The logs of this node's replicas, and the parts that look after them.
+
+Responsible for: one handle for each replica, opening a log in the directory that holds it or in a new one, and what a
+failed directory means to its logs. Not responsible for: which replicas this node has and what they are used for (the
+caller), choosing a directory (directories.py), the order in which logs are opened (opening.py), what periodic upkeep
+does (upkeep.py).
+
+The parts get only what they need of this class; upkeep.py and cleaner.py, of which it knows nothing, get the whole.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Protocol
+
+from pykbroker.runtime.cold_reads import ColdReads
+from pykbroker.storage.directories import Directories
+from pykbroker.storage.flusher import Flusher
+from pykbroker.storage.log_handle import LogHandle
+from pykbroker.storage.log_metrics import log_gauges
+from pykbroker.storage.moves import DirectoryAssignments, Moves, NoAssignments
+from pykbroker.storage.opening import Opener
+from pykbroker.storage.recovery import LogRecovery
+from pykbroker_log.log_config import LogConfig, StorageError
+from pykbroker_log.log_dirs import LogDir
+from pykbroker_log.partition_log import InconsistentTopicId, PartitionLog
+from pykbroker_log.recovery import Unrecovered
+from pykbroker_wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from pykbroker.config.load import Config
+    from pykbroker.metrics.registry import Metrics
+    from pykbroker.runtime import Runtime
+
+logger = logging.getLogger(__name__)
+
+
+class ClusterView(Protocol):
+    """What the metadata says of replicas."""
+
+    def exists(self, topic: str, index: int) -> bool:
+        """Whether there is such a partition, on this node or elsewhere."""
+
+    def assigned(self, topic: str, index: int) -> bytes:
+        """In which directory the metadata has this node's replica."""
+
+    def topic_config(self, topic: str) -> LogConfig:
+        """The configuration in effect."""
+
+
+class Logs:
+    """Iterates over the handles."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: Config,
+        log_dirs: list[LogDir],
+        metrics: Metrics,
+        view: ClusterView,
+        on_directory_failure: Callable[[LogDir, StorageError], None],
+        cold_reads: ColdReads | None,
+        assignments: DirectoryAssignments | None,
+        move_throttle: Callable[[], int],
+    ) -> None:
+        self._runtime = runtime
+        self._config = config
+        self._view = view
+        self._on_directory_failure = on_directory_failure
+        self._assignments = assignments if assignments is not None else NoAssignments()
+        self._handles: dict[tuple[str, int], LogHandle] = {}
+        self._started = False
+        #: where requests wait for what is not in memory
+        self.cold_reads = cold_reads if cold_reads is not None else ColdReads(runtime)
+        self.flusher = Flusher(runtime, metrics, self.directory_failed)
+        self.directories = Directories(runtime, log_dirs, metrics, self.directory_failed)
+        self.directories.cordoned = config.cordoned_log_dirs
+        self.moves = Moves(
+            runtime,
+            metrics,
+            self.directories,
+            self.find,
+            view,
+            self._assignments,
+            threads=lambda: self._config.optional_int("num.replica.alter.log.dirs.threads"),
+            throttle=move_throttle,
+            failed=self.directory_failed,
+        )
+        self.directories.copies = self.moves.copies
+        #: opens what is not open yet
+        self.opener = Opener(runtime, self._folder)
+        self.recovery = LogRecovery(
+            runtime,
+            metrics,
+            self.directories,
+            self._unrecovered,
+            jobs=lambda: self._config.int("num.recovery.threads.per.data.dir"),
+            ready=self.opener.add,
+            failed=self.directory_failed,
+        )
+        metrics.family(lambda: log_gauges(self))
+
+    def __iter__(self) -> Iterator[LogHandle]:
+        return iter(self._handles.values())
+
+    def find(self, topic: str, index: int) -> LogHandle | None:
+        return self._handles.get((topic, index))
+
+    def reconfigure(self, config: Config) -> None:
+        """The broker's configuration changed: it acts at once on open logs."""
+        self._config = config
+        expiration_ms = config.int("producer.id.expiration.ms")
+        verify = config.bool("transaction.partition.verification.enable")
+        for handle in self:
+            log = handle.log
+            if log is not None:
+                log.producers.expiration_ms = expiration_ms
+                log.producers.verify = verify
+        self.recovery.fill()
+        self.directories.cordoned = config.cordoned_log_dirs
+        self.moves.reconfigure()
+
+    # -- replicas come and go -----------------------------------------------------------------------------------------
+
+    def add(self, topic: str, index: int, topic_id: bytes) -> LogHandle:
+        """The log of a replica that is this node's from now on. The user attaches itself in this turn of the loop."""
+        handle = LogHandle(topic, index, topic_id, self._open, is_new=self._started)
+        self._handles[topic, index] = handle
+        log_dir = self.directories.holding(topic, index)
+        if log_dir is not None and log_dir.is_unrecovered(topic, index):
+            self.recovery.add(handle)
+        elif self._started:
+            self.opener.add_new(handle)
+        else:
+            self.opener.add(handle)
+        return handle
+
+    def remove(self, handle: LogHandle, delay_ms: int) -> None:
+        """The replica is gone: its folder becomes `-delete` and is removed after `delay_ms`."""
+        del self._handles[handle.topic, handle.index]
+        self.moves.removed(handle)
+        log = handle.release()
+        self.recovery.forget(lambda other: other is handle)
+        log_dir = self.directories.holding(handle.topic, handle.index)
+        if log_dir is not None:
+            self.directories.delete(log_dir, handle.topic, handle.index, log, delay_ms)
+
+    def start(self) -> None:
+        """The metadata is complete: set aside folders that it does not know, begin to recover what was not stopped
+        cleanly. One bad folder raises nothing."""
+        self._started = True
+        moves, promoted = self.directories.settle(self._is_mine, self._view.assigned)
+        for topic, index, source, target in moves:
+            self.moves.begin(self._handles[topic, index], source, target)
+        for topic, index in promoted:
+            self.recovery.add(self._handles[topic, index])
+        self.recovery.begin()
+
+    def stop(self) -> None:
+        """The node stops: no log is opened any more that no request needs at once."""
+        self.opener.stop()
+        self.recovery.stop()
+
+    def _is_mine(self, topic: str, index: int, topic_id: bytes | None) -> bool:
+        handle = self.find(topic, index)
+        return handle is not None and (topic_id is None or topic_id == handle.topic_id)
+
+    # -- opening ------------------------------------------------------------------------------------------------------
+
+    def _folder(self, handle: LogHandle) -> str | None:
+        """Where the log lies, if it has a folder."""
+        log_dir = self.directories.holding(handle.topic, handle.index)
+        return None if log_dir is None else f"{log_dir.path}/{handle}"
+
+    def _unrecovered(self, handle: LogHandle, log_dir: LogDir) -> Unrecovered:
+        return log_dir.unrecovered(
+            handle.topic,
+            handle.index,
+            self._view.topic_config(handle.topic),
+            self._runtime.now_ms(),
+            producer_id_expiration_ms=self._config.int("producer.id.expiration.ms"),
+        )
+
+    def _open(self, handle: LogHandle) -> PartitionLog:
+        """Open the log of a handle on its first use. Raises KAFKA_STORAGE_ERROR, INCONSISTENT_TOPIC_ID."""
+        topic, index = handle.topic, handle.index
+        try:
+            choices = self.directories.choices(topic, index, self._view.assigned(topic, index), is_new=handle.is_new)
+        except KafkaError:
+            # It stays so until the next start.
+            handle.take_offline()
+            raise
+        for log_dir in choices:
+            try:
+                log = log_dir.open_log(
+                    topic,
+                    index,
+                    handle.topic_id,
+                    self._view.topic_config(topic),
+                    self._runtime.now_ms(),
+                    producer_id_expiration_ms=self._config.int("producer.id.expiration.ms"),
+                )
+                break
+            except InconsistentTopicId as error:
+                # Metadata and folder disagree: the data is kept, and not served as something that it is not.
+                raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, str(error)) from error
+            except StorageError as error:
+                self.directory_failed(error)
+                if log_dir is choices[-1]:
+                    raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{handle}: {error}") from error
+        log.producers.verify = self._config.bool("transaction.partition.verification.enable")
+        if log.recovery:
+            # One line for each log in which there was something to check; the empty ones would bury them.
+            logger.log(
+                logging.INFO if log.log_end_offset else logging.DEBUG,
+                "Partition %s: %s; the log ends at offset %d",
+                handle,
+                log.recovery,
+                log.log_end_offset,
+            )
+        self._assignments.opened(handle, log_dir)
+        return log
+
+    # -- failing ------------------------------------------------------------------------------------------------------
+
+    def directory_failed(self, error: StorageError) -> None:
+        """The disk failed; the error says under which directory. What lies there is offline, unless it is only full."""
+        log_dir = self.directories.failed(error)
+        if log_dir is not None:
+            self.moves.directory_failed(log_dir)
+            for handle in list(self):
+                if log_dir.holds(handle.topic, handle.index):
+                    handle.take_offline()
+            self.recovery.forget(lambda handle: handle.offline)
+            self._on_directory_failure(log_dir, error)

@@ -1,0 +1,99 @@
+"""The commit of a partition by itself: which callbacks run, in which order, and with what."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykbroker.replica.commit import NEVER, Commit, Committed
+from pykbroker_wire.errors import ErrorCode
+
+
+class Heard:
+    def __init__(self) -> None:
+        self.codes: list[tuple[str, ErrorCode]] = []
+
+    def as_(self, name: str) -> Committed:
+        return lambda code: self.codes.append((name, code))
+
+    def take(self) -> list[str]:
+        """The names that heard that all is well since the last time."""
+        assert all(code == ErrorCode.NONE for _, code in self.codes)
+        names = [name for name, _ in self.codes]
+        self.codes.clear()
+        return names
+
+
+@pytest.fixture
+def commit() -> Commit:
+    return Commit()
+
+
+@pytest.fixture
+def heard() -> Heard:
+    return Heard()
+
+
+def test_d2_commits_are_told_by_offset_and_of_one_offset_in_the_order_of_the_requests(
+    commit: Commit, heard: Heard
+) -> None:
+    for offset, name in ((3, "three"), (1, "one"), (3, "three again"), (2, "two")):
+        commit.when_committed(offset, heard.as_(name))
+    commit.reached(0)
+    assert heard.take() == []
+    commit.reached(2)
+    assert heard.take() == ["one", "two"]
+    commit.reached(9)
+    assert heard.take() == ["three", "three again"]
+    commit.reached(9)
+    assert heard.take() == []
+
+
+def test_d2_nothing_that_owes_a_flush_is_answered_before_it(commit: Commit, heard: Heard) -> None:
+    commit.owe_flush(5)
+    assert (commit.owed_from, commit.readable_to) == (5, 5)
+    commit.when_flushed(5, heard.as_("before"))
+    commit.when_flushed(6, heard.as_("first"))
+    commit.when_flushed(9, heard.as_("last"))
+    assert heard.take() == ["before"]
+    commit.flushed()
+    # What was appended meanwhile owes the next flush.
+    commit.owe_flush(7)
+    commit.tell_flushed()
+    assert heard.take() == ["first"]
+    commit.flushed()
+    commit.tell_flushed()
+    assert heard.take() == ["last"]
+    assert (commit.owed_from, commit.readable_to, commit.owes_flush) == (NEVER, NEVER, False)
+
+
+def test_readers_may_see_further_than_what_is_answered(commit: Commit) -> None:
+    commit.owe_flush(5, readable_to=8)
+    assert (commit.owed_from, commit.readable_to) == (5, 8)
+
+
+def test_what_fails_is_told_once_first_what_waits_for_a_flush(commit: Commit, heard: Heard) -> None:
+    commit.owe_flush(0)
+    commit.when_committed(9, heard.as_("late offset"))
+    commit.when_committed(1, heard.as_("early offset"))
+    commit.when_flushed(1, heard.as_("flush"))
+    commit.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert heard.codes == [
+        (name, ErrorCode.NOT_LEADER_OR_FOLLOWER) for name in ("flush", "late offset", "early offset")
+    ]
+    heard.codes.clear()
+    commit.flushed()
+    commit.tell_flushed()
+    commit.reached(9)
+    commit.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert heard.codes == []
+
+
+def test_a_callback_may_wait_again(commit: Commit, heard: Heard) -> None:
+    """As a produce request that waited for its flush waits for its commit."""
+    commit.owe_flush(0)
+    commit.when_flushed(1, lambda code: commit.when_committed(1, heard.as_("committed")))
+    commit.flushed()
+    commit.tell_flushed()
+    assert heard.take() == []
+    commit.reached(1)
+    assert heard.take() == ["committed"]
