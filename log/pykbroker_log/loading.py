@@ -10,6 +10,7 @@ Invariants:
 * After an unclean one every segment that reaches past the recovery point is checked batch by batch, the active one
   always. The first thing that is no batch ends the log: it and all that comes later are removed, and kept aside if
   there are whole batches in it (quarantine.py).
+* Of a log with a guard nothing is cut off or removed that the guard does not let go.
 * A damaged side file (index, snapshot, epochs) is rebuilt from the log and never stops the node.
 """
 
@@ -18,17 +19,19 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Generator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pykbroker_log import names
 from pykbroker_log.checkpoints import MalformedFile, decode_epochs
 from pykbroker_log.disk import Disk, read_file, write_new
 from pykbroker_log.epochs import LeaderEpochs
+from pykbroker_log.guard import DamagedLog, Guard
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.offset_index import OffsetIndex
 from pykbroker_log.producers import CorruptSnapshot, ProducerStates
 from pykbroker_log.quarantine import find_batch, keep_aside, quarantine_name
-from pykbroker_log.segment import Recovered, Segment
+from pykbroker_log.segment import MAX_RELATIVE_OFFSET, Recovered, Segment
 from pykbroker_log.time_index import TimeIndex
 from pykbroker_wire.records.batch import CONTROL, BatchHeader, CorruptBatch
 
@@ -83,8 +86,10 @@ class Loader:
         log_start_offset: int,
         dense: bool = False,
         is_new: bool = False,
+        guard: Guard | None = None,
     ) -> None:
         self.dense = dense
+        self.guard = guard
         self.is_new = is_new
         self.disk = disk
         self.path = path
@@ -113,6 +118,10 @@ class Loader:
                 loaded: Loaded = end.value
                 self._warn()
                 return loaded
+            except DamagedLog:
+                for segment in self.segments:
+                    segment.close()
+                raise
 
     def _warn(self) -> None:
         for warning in self.work.warnings:
@@ -128,6 +137,8 @@ class Loader:
         self._open_segments([parsed for _, parsed in found if parsed])
         epochs, epochs_lost = self._load_epochs()
         log_end_offset = yield from self._check_segments(epochs)
+        if self.guard is not None:
+            self.guard.before_cut(f"{self.path} ends at offset {log_end_offset}", log_end_offset, is_followed=False)
         if log_end_offset < self.log_start_offset:
             # The records up to the log start were deleted by request, and the crash took the rest.
             self.work.notes.append(f"the log ended at {log_end_offset}, before its start {self.log_start_offset}")
@@ -248,6 +259,9 @@ class Loader:
             # Retention was about to take it.
             self._unlink_segment(bases.pop(0))
         self.missing_index = known - (indexed & timed)
+        if not bases and self.guard is not None:
+            # Before a file is made.
+            self.guard.before_cut(f"{self.path} has no segment", self.log_start_offset, is_followed=False)
         self.segments = [self._segment(base) for base in bases] or [self._segment(self.log_start_offset)]
 
     def _size_of(self, base: int, suffix: str) -> int | None:
@@ -290,6 +304,9 @@ class Loader:
         if scan:
             self.work.from_offset = self.segments[scan[0]].base_offset
             self._load_producers(self.work.from_offset, is_scan=True)
+            if self.guard is not None:
+                # The batches say it again, and the file has no checksum.
+                epochs.truncate_end(self.work.from_offset)
         for index in scan:
             if not (yield from self._scan(index, epochs)):
                 break
@@ -298,9 +315,7 @@ class Loader:
             for offset in [offset for offset in self.snapshots if offset > self.work.from_offset]:
                 if offset not in self.rewritten:
                     self._drop_snapshot(offset)
-        last = self.segments[-1]
-        found = last.last_batch()
-        return found[1].next_offset if found else last.base_offset
+        return self._end_of(-1)
 
     def _has_lost_index(self, segment: Segment) -> bool:
         """Of a sealed segment after a crash: an index is missing, or its name is all that is left. Sealing writes at
@@ -330,6 +345,8 @@ class Loader:
         """Check one segment. False when the log ends in it."""
         segment = self.segments[index]
         if index > 0 and (why := self._why_out_of_line(index)):
+            if self.guard is not None:
+                yield from self._ask_guard(index, 0, min(segment.base_offset, self._end_of(index - 1)), why)
             self.work.notes.append(f"the segment at offset {segment.base_offset} {why}")
             yield from self._remove_from(index, keep=why != _STARTED_AFRESH)
             return False
@@ -338,7 +355,11 @@ class Loader:
         if segment.base_offset > self.work.from_offset:
             self._rewrite_snapshot(segment.base_offset)
 
-        def visit(header: BatchHeader, batch: memoryview) -> None:
+        guard = self.guard
+
+        def visit(header: BatchHeader, batch: memoryview) -> str:
+            if guard is not None and (why := guard.judge(header, batch)):
+                return why
             if header.partition_leader_epoch > epochs.latest:
                 epochs.assign(header.partition_leader_epoch, header.base_offset)
             if header.last_offset >= producers.map_end_offset:
@@ -346,15 +367,18 @@ class Loader:
                 if aborted is not None:
                     self.with_aborts.add(segment.base_offset)
                     segment.txn_index.append(aborted)
+            return ""
 
         is_flushed = index + 1 < len(self.segments) and self.segments[index + 1].base_offset <= self.recovery_point
         if is_flushed:
             segment.begin_rebuild()
-        result = yield from segment.recover(visit)
+        result = yield from segment.recover(visit, is_gapless=guard is not None)
         producers.map_end_offset = max(producers.map_end_offset, result.next_offset)
         self.work.segments += 1
         self.work.batches += result.batches
         if result.excess_bytes:
+            if guard is not None:
+                yield from self._ask_guard(index, segment.size, result.next_offset, result.reason)
             yield from self._tell_of_damage(segment, result)
         segment.end_at(segment.size)
         if is_flushed:
@@ -364,6 +388,28 @@ class Loader:
         if index + 1 < len(self.segments):
             yield from self._remove_from(index + 1, keep=True)
         return False
+
+    def _ask_guard(self, index: int, position: int, offset: int, why: str) -> Generator[int, None, None]:
+        """Before the log is cut off at a position of a segment. Raises DamagedLog."""
+        assert self.guard is not None
+        is_followed = False
+        for segment in self.segments[index:]:
+            size = segment.file.size()
+            start = position if segment is self.segments[index] else 0
+            found = yield from find_batch(segment.file, start, size, segment.offsets_from(offset))
+            is_followed = is_followed or found >= 0
+        where = f"{self.segments[index].path(names.LOG)} at position {position}, offset {offset}: {why}"
+        self.guard.before_cut(where, offset, is_followed=is_followed)
+
+    def _end_of(self, index: int) -> int:
+        """Behind the last whole batch of a segment. One that is not scanned may be damaged: something else holds what
+        was in it, or a reader will be told."""
+        segment = self.segments[index]
+        end = segment.base_offset
+        with suppress(CorruptBatch):
+            for _, header in segment.walk(segment.position_for(segment.base_offset + MAX_RELATIVE_OFFSET)):
+                end = header.next_offset
+        return end
 
     def _tell_of_damage(self, segment: Segment, result: Recovered) -> Generator[int, None, None]:
         """Keep aside what is about to be cut off, if it is more than the torn end of a write."""
@@ -391,8 +437,7 @@ class Loader:
         if self.clean:
             return ""
         segment = self.segments[index]
-        before = self.segments[index - 1].last_batch()
-        end = before[1].next_offset if before else self.segments[index - 1].base_offset
+        end = self._end_of(index - 1)
         if end > segment.base_offset:
             return _STARTED_AFRESH
         is_gap = self.dense and segment.base_offset > self.recovery_point and end < segment.base_offset

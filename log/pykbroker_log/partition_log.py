@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from pykbroker_log.cleanable import Cleanable
     from pykbroker_log.compaction import CleanerMemory
+    from pykbroker_log.guard import Guard
 
 __all__ = ["AppendInfo", "AppendOrigin", "InconsistentTopicId", "PartitionLog", "ReadResult", "StorageError"]
 
@@ -119,8 +120,9 @@ class PartitionLog:
         high_watermark: int = 0,
         producer_id_expiration_ms: int = DEFAULT_EXPIRATION_MS,
         dense: bool = False,
+        guard: Guard | None = None,
     ) -> PartitionLog:
-        """The log in `path`, created when absent. Raises StorageError, InconsistentTopicId.
+        """The log in `path`, created when absent. Raises StorageError, InconsistentTopicId; with a guard, DamagedLog.
 
         `dense`: the log was never compacted, and its start is always durable before its files go: then segments
         that do not follow each other mean that a power loss took what was between, and the later ones are not kept.
@@ -144,6 +146,7 @@ class PartitionLog:
                 log_start_offset=log_start_offset,
                 dense=dense,
                 is_new=is_new,
+                guard=guard,
             ).load()
             files.adopt(loaded)
             log._aborts = loaded.aborts

@@ -511,12 +511,15 @@ class Segment:
         self.file.truncate(self.size)
         self.txn_index.drop_tail(next_offset)
 
-    def recover(self, visit: Callable[[BatchHeader, memoryview], None]) -> Generator[int, None, Recovered]:
+    def recover(
+        self, visit: Callable[[BatchHeader, memoryview], str], *, is_gapless: bool = False
+    ) -> Generator[int, None, Recovered]:
         """Check every batch up to the first thing that is none, and rebuild the indexes; yields the bytes that were
         looked at. The caller decides about what is left, and then calls `end_at`.
 
         `visit(header, batch)` sees every batch of a producer, and the first one of each leader epoch; it adds to the
-        transaction index, which it can tell from the producers only.
+        transaction index, which it can tell from the producers only, and returns why the batch cannot stand here, ""
+        if it can. `is_gapless`: each batch begins where the one before it ends.
         """
         size = self.file.size()
         self._empty_indexes()
@@ -547,7 +550,7 @@ class Segment:
                 if position + after > size:
                     reason = "a batch is cut off"
                     break
-                if base_offset < next_offset or last_offset > highest:
+                if base_offset < next_offset or last_offset > highest or (is_gapless and base_offset > next_offset):
                     reason = f"offset {base_offset} is out of place"
                     break
                 if after > end:
@@ -558,7 +561,9 @@ class Segment:
                     break
                 if producer_id >= 0 or epoch != leader_epoch:
                     leader_epoch = epoch
-                    visit(BatchHeader._make(fields), chunk[at:after])
+                    reason = visit(BatchHeader._make(fields), chunk[at:after])
+                    if reason:
+                        break
                 if timestamp > newest:
                     newest, newest_offset = timestamp, last_offset
                 if since > interval:

@@ -134,6 +134,7 @@ BROKER: frozenset[str] = frozenset(
         "pykbroker.connection.request.receive.timeout.ms",
         "pykbroker.max.cold.reads",
         "pykbroker.max.parked.requests",
+        "pykbroker.metadata.log.cut.at",
         "pykbroker.write.back.bytes",
         "queued.max.request.bytes",
         "quota.window.num",

@@ -24,6 +24,7 @@ from pykbroker.quorum.listeners import Listeners, MetadataListener
 from pykbroker.runtime import Runtime
 from pykbroker_log.log_config import StorageError
 from pykbroker_raft import batches
+from pykbroker_raft.intact import check_vote
 from pykbroker_raft.log_view import OffsetAndEpoch
 from pykbroker_raft.node import Inbound, NotLeader, RaftConfig, RaftNode
 from pykbroker_raft.ready import (
@@ -165,14 +166,15 @@ class QuorumDriver:
         config = self._config
 
         def open_storage() -> tuple[MetadataStorage, RaftNode]:
-            storage = MetadataStorage.open(self._runtime.disk, config.log_dir, config.storage, self._runtime.now_ms())
-            node = RaftNode(
-                config.raft,
-                self._runtime.random,
-                storage.log_view(),
-                storage.voter_history(config.raft.static_voters),
-                storage.read_election_state(),
+            runtime, raft = self._runtime, config.raft
+            storage = MetadataStorage.open(
+                runtime.disk, config.log_dir, config.storage, runtime.now_ms(), is_observer=not raft.is_controller
             )
+            view, history = storage.log_view(), storage.voter_history(raft.static_voters)
+            stored = storage.read_election_state()
+            others = raft.is_controller and not history.voters.is_only_voter(raft.key)
+            check_vote(stored, view.end_offset, has_other_voters=others)
+            node = RaftNode(raft, runtime.random, view, history, stored)
             return storage, node
 
         storage, self._node = await self._runtime.run_blocking(open_storage)
@@ -503,7 +505,13 @@ class QuorumDriver:
                 # The log was cut meanwhile: the offsets may name other records now.
                 wanted = True
             else:
-                self._input(lambda: self.node.flushed(min(end_offset, future.result()), self._now()))
+                durable = min(end_offset, future.result())
+                try:
+                    self.storage.note_flushed(durable)
+                except StorageError as note_error:
+                    self._fail(note_error)
+                    return
+                self._input(lambda: self.node.flushed(durable, self._now()))
             if wanted and self.failed is None:
                 self._flush()
 

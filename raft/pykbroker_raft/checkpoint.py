@@ -89,8 +89,8 @@ class Snapshot:
     """One list per batch."""
 
 
-def decode(data: Buffer) -> Snapshot:
-    """All of a snapshot. Raises CorruptSnapshot unless it is whole."""
+def decode(data: Buffer, *, with_values: bool = True) -> Snapshot:
+    """All of a snapshot, or all but its values. Raises CorruptSnapshot unless it is whole."""
     found: Snapshot | None = None
     ended = False
     end = 0
@@ -101,7 +101,8 @@ def decode(data: Buffer) -> Snapshot:
         if not batch.is_control:
             if found is None:
                 raise CorruptSnapshot("no header")
-            found.values.append(batches.values(data, batch))
+            if with_values:
+                found.values.append(batches.values(data, batch))
             continue
         for _, record in batches.control_of(data, batch):
             if record.type is batches.ControlType.SNAPSHOT_HEADER:

@@ -1,13 +1,15 @@
-"""The metadata partition on disk: the log, `quorum-state`, the snapshots. Kafka's names and bytes.
+"""The metadata partition on disk: the log, `quorum-state`, the snapshots. Kafka's names and bytes, and a note of ours.
 
 Responsible for doing what a `Ready` says, and for giving a `RaftNode` its start: what the log holds, which voters it
 names, what was voted. Synchronous; the driver decides what runs off the loop. Invariants: quorum-state and snapshots
 appear whole or not at all (written beside, fsynced, renamed, the folder fsynced); a log that starts above 0 has a
-snapshot that covers what is missing; every disk error is a `StorageError`.
+snapshot that covers what is missing; what was durable is never cut off when it is opened (intact.py says what else
+happens); every disk error is a `StorageError`.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -15,30 +17,37 @@ from typing import TypeVar
 
 from pykbroker_log.deletion import delete_files
 from pykbroker_log.disk import Disk, File, read_file, write_atomic
+from pykbroker_log.guard import DamagedLog
 from pykbroker_log.log_config import AppendOrigin, LogConfig, StorageError
 from pykbroker_log.partition_log import InconsistentTopicId, PartitionLog
-from pykbroker_raft import batches, checkpoint, rpc
+from pykbroker_raft import batches, checkpoint, intact, rpc
 from pykbroker_raft.election_state import CorruptQuorumState, ElectionState
+from pykbroker_raft.flushed_note import FlushedNote, read_note
+from pykbroker_raft.intact import LostMetadata, MissingSnapshot
 from pykbroker_raft.log_view import LogView, OffsetAndEpoch
 from pykbroker_raft.voters import VoterHistory, VoterSet
 from pykbroker_wire.records.batch import iter_batches
 
 DIRECTORY = f"{rpc.TOPIC}-{rpc.PARTITION}"
-QUORUM_STATE = "quorum-state"
+QUORUM_STATE = intact.QUORUM_STATE
 BOOTSTRAP_VOTERS = OffsetAndEpoch(0, 0)
 _SCAN_BYTES = 4 * 1024 * 1024
 # A segment smaller than this is not worth ending at a snapshot: scanning it takes some 100 ms at most.
 _ROLL_BYTES = 1024 * 1024
 
 T = TypeVar("T")
-
-
-class MissingSnapshot(ValueError):
-    """The beginning of the log is gone, and nothing takes its place."""
+logger = logging.getLogger(__name__)
 
 
 #: what the first look at a folder raises from which no node can start
-UNUSABLE = StorageError, InconsistentTopicId, MissingSnapshot, checkpoint.CorruptSnapshot, CorruptQuorumState
+UNUSABLE = (
+    StorageError,
+    InconsistentTopicId,
+    LostMetadata,
+    MissingSnapshot,
+    checkpoint.CorruptSnapshot,
+    CorruptQuorumState,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +59,8 @@ class StorageConfig:
     max_retention_bytes: int = 100 * 1024 * 1024
     max_retention_ms: int = 604_800_000
     max_batch_bytes: int = 8 * 1024 * 1024
+    #: pykbroker.metadata.log.cut.at: the operator gives up the records from this offset on
+    cut_at: int | None = None
 
     def log_config(self) -> LogConfig:
         # Records leave only with a snapshot that replaces them, never by age or size.
@@ -73,19 +84,29 @@ class MetadataStorage:
     config: StorageConfig
     log: PartitionLog
     snapshots: dict[OffsetAndEpoch, int]
+    _note: FlushedNote
     _partial: tuple[OffsetAndEpoch, str, File] | None = field(default=None)
     _size_at_roll: int = 0
 
     @classmethod
-    def open(cls, disk: Disk, log_dir: str, config: StorageConfig, now_ms: int) -> MetadataStorage:
+    def open(
+        cls, disk: Disk, log_dir: str, config: StorageConfig, now_ms: int, *, is_observer: bool = False
+    ) -> MetadataStorage:
+        """`is_observer`: the replica never votes, so it may fetch again what is damaged."""
         path = f"{log_dir}/{DIRECTORY}"
         try:
             disk.make_dirs(path)
-            # What a snapshot covers was fsynced before it: only the rest must be scanned. (Kafka scans everything.)
-            covered = max(
-                (name.id.offset for name in map(checkpoint.parse_name, disk.list(path)) if name and not name.suffix),
-                default=0,
-            )
+            return cls._open(disk, log_dir, config, now_ms, is_observer)
+        except OSError as error:
+            raise StorageError(log_dir, error) from error
+
+    @classmethod
+    def _open(cls, disk: Disk, log_dir: str, config: StorageConfig, now_ms: int, is_observer: bool) -> MetadataStorage:
+        path = f"{log_dir}/{DIRECTORY}"
+        note = read_note(disk, path)
+        found = intact.find_snapshots(disk, path)
+        guard = intact.guard_of(disk, path, note, found, config.cut_at, is_observer=is_observer)
+        try:
             log = PartitionLog.open(
                 disk,
                 path,
@@ -95,24 +116,33 @@ class MetadataStorage:
                 config=config.log_config(),
                 now_ms=now_ms,
                 clean=False,
-                recovery_point=covered,
+                # What a snapshot covers was fsynced before it, unless it is a leader's that has not taken the log's
+                # place yet: only the rest must be scanned. (Kafka scans everything.)
+                recovery_point=min(guard.covered, note.offset) if note.is_known else guard.covered,
                 log_start_offset=0,
                 high_watermark=0,
                 producer_id_expiration_ms=1 << 31,
                 # A segment whose name is all that the power left must not claim offsets that went with the one before.
                 dense=True,
+                guard=guard,
             )
-            snapshots = _recover_snapshots(disk, path, log.log_start_offset)
-            storage = cls(disk, log_dir, path, config, log, snapshots)
-            latest = storage.latest_snapshot
-            epochs = log.epochs.entries()
-            end = OffsetAndEpoch(log.log_end_offset, epochs[-1][0] if epochs else 0)
-            if latest is not None and latest > end:
-                # Stopped between taking a leader's snapshot and emptying the log.
-                storage._restart_log(latest)
-            return storage
-        except OSError as error:
-            raise StorageError(log_dir, error) from error
+        except DamagedLog as damage:
+            raise LostMetadata(intact.explain(damage)) from damage
+        for warning in intact.warnings(path, note, guard):
+            logger.warning("%s", warning)
+        found.set_damaged_aside(disk, path, now_ms)
+        snapshots = _recover_snapshots(disk, path, log.log_start_offset)
+        storage = cls(disk, log_dir, path, config, log, snapshots, FlushedNote(disk, path, note))
+        log.before_truncation = storage._before_truncation
+        latest = storage.latest_snapshot
+        epochs = log.epochs.entries()
+        end = OffsetAndEpoch(log.log_end_offset, epochs[-1][0] if epochs else 0)
+        if latest is not None and latest > end:
+            # Stopped between taking a leader's snapshot and emptying the log, or nothing but what it covers is damaged.
+            storage._restart_log(latest)
+        # What was given up.
+        storage._note.lower_to(log.log_end_offset)
+        return storage
 
     @property
     def latest_snapshot(self) -> OffsetAndEpoch | None:
@@ -138,7 +168,7 @@ class MetadataStorage:
 
     def log_view(self) -> LogView:
         # What recovery left is on the disk, but perhaps not for good: it was read from the page cache.
-        self.flush()
+        self.note_flushed(self.flush())
         return LogView(
             self.log.log_start_offset,
             self.log.log_end_offset,
@@ -153,7 +183,7 @@ class MetadataStorage:
         start = self.log.log_start_offset
         latest = self.latest_snapshot
         if latest is not None:
-            snapshot = self.load_snapshot(latest)
+            snapshot = self.load_snapshot(latest, with_values=False)
             history.reset(latest.offset - 1, snapshot.voters, snapshot.kraft_version)
             start = latest.offset
         for data in self._scan(start, self.log.log_end_offset):
@@ -192,6 +222,13 @@ class MetadataStorage:
         self.log.flush()
         return end
 
+    def note_flushed(self, offset: int) -> None:
+        """`flush` has returned `offset`, and the log was not cut since. The next start misses records below it."""
+        self._guard(lambda: self._note.raise_to(offset))
+
+    def _before_truncation(self, log: PartitionLog) -> None:
+        self._guard(lambda: self._note.lower_to(log.recovery_point))
+
     def read(self, offset: int, max_bytes: int, upper_offset: int) -> bytes:
         """Whole batches from the one that holds `offset`; at least one."""
         if offset >= upper_offset:
@@ -208,7 +245,16 @@ class MetadataStorage:
         if self._partial is not None:
             self._partial[2].close()
             self._partial = None
+        end, is_sound = self.log.log_end_offset, self.log.files.is_sound
         self.log.close(clean=True)
+
+        def end_note() -> None:
+            if is_sound:
+                self._note.raise_to(end)
+            self._note.sync()
+            self._note.close()
+
+        self._guard(end_note)
 
     # Snapshots
 
@@ -237,9 +283,9 @@ class MetadataStorage:
         self.snapshots[snapshot] = size
         return size
 
-    def load_snapshot(self, snapshot: OffsetAndEpoch) -> checkpoint.Snapshot:
+    def load_snapshot(self, snapshot: OffsetAndEpoch, *, with_values: bool = True) -> checkpoint.Snapshot:
         path = f"{self.path}/{checkpoint.file_name(snapshot)}"
-        return checkpoint.decode(self._guard(lambda: read_file(self.disk, path)))
+        return checkpoint.decode(self._guard(lambda: read_file(self.disk, path)), with_values=with_values)
 
     def read_snapshot(self, snapshot: OffsetAndEpoch, position: int, max_bytes: int) -> bytes:
         """A piece of the file, cut anywhere."""
@@ -356,10 +402,6 @@ def _recover_snapshots(disk: Disk, path: str, log_start_offset: int) -> dict[Off
         file = disk.open(f"{path}/{name}")
         keep[parsed.id] = file.size()
         file.close()
-    if log_start_offset > 0 and not any(known.offset >= log_start_offset for known in keep):
-        raise MissingSnapshot(
-            f"{path}: the log starts at {log_start_offset} and no snapshot covers what was before; found {sorted(keep)}"
-        )
     for name in remove:
         disk.unlink(f"{path}/{name}")
     return keep

@@ -103,6 +103,7 @@ class Replica:
 
     def flush(self) -> None:
         self.flushed = self.storage.flush()
+        self.storage.note_flushed(self.flushed)
         self.storage.set_high_watermark(self.flushed)
 
     def elect(self) -> None:
@@ -129,7 +130,7 @@ class Replica:
 
     def fetch_snapshot(self) -> bool:
         """This replica is far behind; the leader's snapshot takes the place of its log."""
-        self.epoch += 1
+        self.elect()
         fetched = OffsetAndEpoch(self.end + self.rng.randrange(1, 20), self.epoch)
         data = b"".join(checkpoint.encode(self.content(fetched), epoch=fetched.epoch, now_ms=NOW))
         for position in range(0, len(data), 100):
@@ -141,8 +142,8 @@ class Replica:
     def truncate(self) -> bool:
         """What was not committed gives way to another leader's records."""
         low = max(self.storage.log.high_watermark, self.first_offset)
+        self.elect()
         self.storage.truncate(self.rng.randrange(low, self.end + 1))
-        self.epoch += 1
         self.values = {offset: value for offset, value in self.values.items() if offset < self.end}
         self.flushed = min(self.flushed, self.end)
         return True
@@ -201,9 +202,9 @@ def check(replica: Replica, crash: Crash) -> None:
     ), f"{what}: {found}"
     # It goes on: what is flushed now is there after the next loss, the vote as well.
     end = storage.log.log_end_offset
-    storage.append(build_batch([(None, b"after", (), NOW)], base_offset=end, leader_epoch=99), 99, NOW)
-    storage.flush()
     storage.write_election_state(ElectionState(99, 1, None, (1,), 0))
+    storage.append(build_batch([(None, b"after", (), NOW)], base_offset=end, leader_epoch=99), 99, NOW)
+    storage.note_flushed(storage.flush())
     after = MetadataStorage.open(crash.disk.power_loss(), "data", CONFIG, NOW)
     assert found_in(after) == {**found, end: b"after"}, what
     assert after.read_election_state() == ElectionState(99, 1, None, (1,), 0)

@@ -119,5 +119,6 @@ OWN = in_area(
     Key("pykbroker.connection.request.receive.timeout.ms", INT, 30000, at_least(1), MEDIUM),
     Key("pykbroker.max.cold.reads", INT, 4, at_least(1), MEDIUM),
     Key("pykbroker.max.parked.requests", INT, 100_000, at_least(1), MEDIUM),
+    Key("pykbroker.metadata.log.cut.at", LONG, None, at_least(0), MEDIUM),
     Key("pykbroker.write.back.bytes", LONG, 8_388_608, at_least(0), MEDIUM),
 )

@@ -131,6 +131,10 @@ pykbroker.max.cold.reads
 pykbroker.max.parked.requests
     Most requests that wait for data, time or replicas in the whole node; beyond it they are answered at once with what
     there is.
+pykbroker.metadata.log.cut.at
+    Gives up damaged metadata: a start that was refused because the metadata log is damaged or ends at this very offset
+    cuts it off there. The topics, configurations and features that later records made or changed are lost; the refusal
+    names the offsets.
 pykbroker.write.back.bytes
     When so much was appended to a log, the device is asked in the background to write it, without a promise of when it
     is done: so what is dirty in memory stays bounded. 0 leaves it to the operating system.

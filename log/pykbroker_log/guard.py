@@ -1,0 +1,61 @@
+"""Which records of a log must not be cut off when it is opened, and what is raised instead.
+
+A damaged log of a topic ends at the damage: its replicas have the rest. The metadata log is another matter: a cluster
+that has forgotten half of its topics looks like a smaller cluster. Responsible for that verdict. Not responsible for
+finding damage (loading.py), nor for how far the log was known to be durable (the caller says it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pykbroker_wire.records.batch import BatchHeader
+
+
+def allow_batch(header: BatchHeader, batch: memoryview) -> str:
+    return ""
+
+
+class DamagedLog(ValueError):
+    """Records that must not be lost are damaged or missing. Nothing was cut off."""
+
+    def __init__(self, where: str, lost_from: int, last_known: int) -> None:
+        super().__init__(where)
+        self.where = where
+        #: the first offset that would be lost
+        self.lost_from = lost_from
+        #: the last offset that is known to have been in the log; -1: unknown
+        self.last_known = last_known
+
+
+@dataclass(slots=True)
+class Guard:
+    """What the Loader asks before it cuts a log. Such a log has every offset, in one sequence."""
+
+    #: Every record below was durable.
+    flushed: int
+    #: Nothing from `flushed` on was ever acknowledged. False: it is not known, and what lies before whole batches may
+    #: have been.
+    is_exact: bool
+    #: Records below this offset are held elsewhere too: in a snapshot.
+    covered: int = 0
+    #: The owner of the log gives up what is lost, if the first lost offset is this one.
+    given_up_from: int | None = None
+    #: All of the log can be had again from somebody else.
+    is_replaceable: bool = False
+    #: Why a batch with a good checksum cannot stand where it stands; "" if it can. It is asked for the first batch of
+    #: each segment and wherever the leader epoch changes.
+    judge: Callable[[BatchHeader, memoryview], str] = allow_batch
+    #: The first offset that was lost with the owner's consent.
+    gave_up: int | None = None
+
+    def before_cut(self, where: str, offset: int, *, is_followed: bool) -> None:
+        """The log would end at `offset`. `is_followed`: whole batches lie behind. Raises DamagedLog."""
+        lost_from = max(offset, self.covered)
+        if lost_from >= self.flushed and (self.is_exact or not is_followed):
+            return
+        if self.is_replaceable or lost_from == self.given_up_from:
+            self.gave_up = lost_from
+            return
+        raise DamagedLog(where, lost_from, max(self.flushed, lost_from) - 1 if self.is_exact else -1)

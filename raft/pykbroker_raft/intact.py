@@ -1,0 +1,177 @@
+"""Whether the metadata partition has all that it once had: what is looked at before its log is opened.
+
+Committed metadata is never cut off. The torn end of a write may go; what lies before whole batches, or below what the
+note (flushed_note.py) or a snapshot's name promises, may not: the start ends with `LostMetadata`, unless a snapshot
+holds the same records, the replica only observes, or its operator gives the records up.
+
+Responsible for that verdict and its words. Not responsible for scanning (log/), nor for opening (storage.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from pykbroker_log import names
+from pykbroker_log.disk import Disk, read_file
+from pykbroker_log.guard import DamagedLog, Guard
+from pykbroker_raft import checkpoint
+from pykbroker_raft.election_state import ElectionState
+from pykbroker_raft.flushed_note import FILE, Flushed
+from pykbroker_raft.log_view import OffsetAndEpoch
+from pykbroker_wire.errors import DecodeError
+from pykbroker_wire.records.batch import BatchHeader
+
+logger = logging.getLogger(__name__)
+
+QUORUM_STATE = "quorum-state"
+CUT_AT_KEY = "pykbroker.metadata.log.cut.at"
+
+
+class LostMetadata(ValueError):
+    """Metadata that was durable is damaged or missing. The text is for the operator."""
+
+
+class MissingSnapshot(ValueError):
+    """The beginning of the log is gone, and nothing takes its place."""
+
+
+@dataclass(slots=True)
+class FoundSnapshots:
+    """The snapshots of a folder: the newest whole one, and those newer ones that are damaged."""
+
+    whole: OffsetAndEpoch | None = None
+    damaged: dict[OffsetAndEpoch, str] = field(default_factory=dict)
+
+    def set_damaged_aside(self, disk: Disk, path: str, now_ms: int) -> None:
+        """Nothing needs them: what they hold is in the log, or in an older snapshot and the log."""
+        for snapshot, why in self.damaged.items():
+            file = f"{path}/{checkpoint.file_name(snapshot)}"
+            aside = f"{file}.corrupt-{now_ms}"
+            disk.rename(file, aside)
+            logger.warning(
+                "The snapshot %s is damaged (%s): it is now %s, and the metadata is read from %s",
+                file,
+                why,
+                aside,
+                "the log" if self.whole is None else f"the snapshot {self.whole} and the log",
+            )
+
+
+def find_snapshots(disk: Disk, path: str) -> FoundSnapshots:
+    """Look at the newest snapshot, and at older ones while it is damaged. Raises OSError."""
+    parsed = [name.id for name in map(checkpoint.parse_name, disk.list(path)) if name and not name.suffix]
+    found = FoundSnapshots()
+    for snapshot in sorted(parsed, reverse=True):
+        try:
+            data = read_file(disk, f"{path}/{checkpoint.file_name(snapshot)}")
+            checkpoint.decode(data, with_values=False)
+        except (checkpoint.CorruptSnapshot, DecodeError) as error:
+            found.damaged[snapshot] = str(error)
+        else:
+            found.whole = snapshot
+            break
+    return found
+
+
+def guard_of(
+    disk: Disk, path: str, note: Flushed, found: FoundSnapshots, cut_at: int | None, *, is_observer: bool
+) -> Guard:
+    """What must be in the log that is about to be opened. Raises OSError, MissingSnapshot, CorruptQuorumState, and
+    CorruptSnapshot where nothing replaces a damaged snapshot."""
+    covered = found.whole.offset if found.whole is not None else 0
+    bases = [
+        segment.base_offset
+        for segment in map(names.parse_segment_file, disk.list(path))
+        if segment is not None and segment.kind == names.LOG and not segment.state
+    ]
+    start = min(bases, default=covered)
+    damaged = ", ".join(f"{checkpoint.file_name(snapshot)} ({why})" for snapshot, why in found.damaged.items())
+    if start > covered:
+        raise MissingSnapshot(
+            f"{path}: the log starts at {start} and no snapshot covers what was before"
+            + (f"; damaged: {damaged}" if damaged else "")
+            + f". {_WAYS_OUT}"
+        )
+    if found.damaged and found.whole is None and not any(_size_of(disk, path, base) for base in bases):
+        raise checkpoint.CorruptSnapshot(f"{path}: {damaged}, and the log is empty. {_WAYS_OUT}")
+    promised = max([note.offset, *(snapshot.offset for snapshot in found.damaged)])
+    return Guard(
+        flushed=promised,
+        is_exact=note.is_known,
+        covered=covered,
+        given_up_from=cut_at,
+        is_replaceable=is_observer,
+        judge=_EpochJudge(_highest_epoch(disk, path)),
+    )
+
+
+def _size_of(disk: Disk, path: str, base: int) -> int:
+    return dict(disk.scan(path)).get(names.segment_file(base, names.LOG), 0)
+
+
+def _highest_epoch(disk: Disk, path: str) -> int | None:
+    """The quorum's epoch is durable before any record of it is written."""
+    state = f"{path}/{QUORUM_STATE}"
+    return ElectionState.from_bytes(read_file(disk, state)).epoch if disk.exists(state) else None
+
+
+def check_vote(stored: ElectionState | None, log_end_offset: int, *, has_other_voters: bool) -> None:
+    """A voter without its quorum-state could vote twice in an epoch. Raises LostMetadata."""
+    if stored is None and log_end_offset > 0 and has_other_voters:
+        raise LostMetadata(
+            f"{QUORUM_STATE} is missing, and with it the vote of this node, while the log has records. {_WAYS_OUT}"
+        )
+
+
+class _EpochJudge:
+    """Epochs never decrease. A batch's checksum does not cover its epoch."""
+
+    def __init__(self, highest: int | None) -> None:
+        self._highest = highest
+        self._latest = 0
+
+    def __call__(self, header: BatchHeader, batch: memoryview) -> str:
+        epoch = header.partition_leader_epoch
+        if epoch < self._latest:
+            return f"its epoch {epoch} is older than {self._latest}, the epoch of the batch before"
+        if self._highest is not None and epoch > self._highest:
+            return f"its epoch {epoch} is newer than {self._highest}, the epoch in {QUORUM_STATE}"
+        self._latest = epoch
+        return ""
+
+
+_WAYS_OUT = (
+    "Bring the files back from a backup; or, where other voters of the quorum are up and have the records, move this "
+    "folder away and start: the node fetches everything from their leader"
+)
+
+
+def explain(damage: DamagedLog) -> str:
+    first, last = damage.lost_from, damage.last_known
+    records = f"The records from offset {first}"
+    if last < first:
+        records += " on may have been committed"
+    else:
+        records += f" to {last} were durable"
+    return (
+        f"{damage.where}. {records} and would be lost, so nothing is cut off. "
+        f"`pykbroker dump-log` shows what is there. {_WAYS_OUT}; or set {CUT_AT_KEY}={first}: "
+        "the node then starts without these records, what they created or changed (topics, configurations, features) "
+        "is gone, and the folders of such topics are set aside as `-stray`"
+    )
+
+
+def warnings(path: str, note: Flushed, guard: Guard) -> Iterator[str]:
+    """What an operator has to know of a log that could be opened."""
+    if note.exists and not note.is_known:
+        yield f"{path}/{FILE} is damaged and cannot tell whether the log has lost its end: written anew"
+    if guard.gave_up is None:
+        return
+    last = f"to {guard.flushed - 1}" if guard.flushed > guard.gave_up else "on"
+    records = f"{path}: the records from offset {guard.gave_up} {last}"
+    if guard.is_replaceable:
+        yield f"{records} are damaged or missing, and are fetched from the leader again"
+    else:
+        yield f"{records} are given up, as {CUT_AT_KEY} says"
