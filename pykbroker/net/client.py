@@ -1,91 +1,270 @@
-"""A client connection to another node: requests out, answers matched by correlation id.
+"""A connection that this node makes to another node: requests out, answers in the order of the requests.
 
-Responsible for one connection at a time, its frames, its timeouts. Not responsible for choosing a node or trying again.
-Used by broker-only and controller-only processes to reach each other; combined nodes talk in memory.
+Responsible for one peer: connecting, negotiating versions, timeouts, finding out that the peer has vanished, and a
+pause before it connects again. Not responsible for choosing a node or trying a request again.
+
+A request that times out ends alone: its answer is dropped when it comes. A peer answers in order, so what the others
+wait for is the oldest answer that it owes. If nothing at all has arrived for as long as that oldest request could wait,
+the peer is taken to have vanished, and the connection ends. Apache Kafka ends it with the first timeout, and with it
+every request behind a slow one; see docs/decisions/0013-timeouts-between-nodes.md.
+
+Invariants
+* Only a connection that is READY sends requests; until then they wait here, and their time runs.
+* Every request ends once: with its answer, Disconnected, UnsupportedVersion, EncodeError or TimeoutError.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any, cast
 
+from pykbroker import __version__
+from pykbroker.net.frames import Frames
+from pykbroker.net.states import MADE, ConnectionState, End, State
+from pykbroker.net.versions import PeerVersions, Refused, UnsupportedVersion, after_api_versions, in_version
 from pykbroker.runtime import Runtime
-from pykbroker_wire.apis import APIS
+from pykbroker_wire.apis import APIS, ApiKey
 from pykbroker_wire.headers import decode_response, encode_request
-from pykbroker_wire.primitives import DecodeError
+from pykbroker_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from pykbroker_wire.primitives import DecodeError, EncodeError, TopLevel
+
+logger = logging.getLogger(__name__)
 
 _SIZE = Struct(">i")
 MAX_RESPONSE_BYTES = 512 * 1024 * 1024
+#: A timer may fire this much early, by the resolution of the loop's clock.
+_RESOLUTION_SECONDS = 0.005
 
 
 class Disconnected(ConnectionError):
     """The connection ended, or never was, before the answer came."""
 
 
-class _ClientProtocol(asyncio.Protocol):
-    def __init__(self) -> None:
-        self.transport: asyncio.Transport | None = None
-        self.waiting: dict[int, tuple[asyncio.Future[Any], int, int]] = {}
-        self._buffer = bytearray()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        self.transport = None
-        waiting, self.waiting = self.waiting, {}
-        for future, _, _ in waiting.values():
-            if not future.done():
-                reason = exc or "closed by the peer"
-                future.set_exception(Disconnected(f"the connection ended before the answer came: {reason}"))
-
-    def data_received(self, data: bytes) -> None:
-        buffer = self._buffer
-        buffer += data
-        position = 0
-        while len(buffer) - position >= 4:
-            (size,) = _SIZE.unpack_from(buffer, position)
-            if not 4 <= size <= MAX_RESPONSE_BYTES:
-                self.abort()
-                return
-            if len(buffer) - position - 4 < size:
-                break
-            frame = bytes(buffer[position + 4 : position + 4 + size])
-            position += 4 + size
-            self._answer(frame)
-        if position:
-            del buffer[:position]
-
-    def _answer(self, frame: bytes) -> None:
-        (correlation_id,) = _SIZE.unpack_from(frame, 0)
-        entry = self.waiting.pop(correlation_id, None)
-        if entry is None:
-            self.abort()
-            return
-        future, api_key, version = entry
-        if future.done():
-            return
-        try:
-            _, message = decode_response(api_key, version, frame)
-        except DecodeError as error:
-            future.set_exception(Disconnected(f"an answer that cannot be decoded: {error}"))
-            self.abort()
-            return
-        future.set_result(message)
-
-    def abort(self) -> None:
-        if self.transport is not None:
-            self.transport.abort()
-
-
 @dataclass(slots=True, frozen=True)
 class SetupTimeout:
-    """How long a connection may take to come about: the first time, and at most after failures."""
+    """How long a connection may take until it is ready: the first time, and at most after failures; and how long this
+    node waits before it connects again (Apache Kafka's values between nodes)."""
 
     first_ms: int = 10_000
     greatest_ms: int = 30_000
+    reconnect_ms: int = 50
+    greatest_reconnect_ms: int = 500
+
+
+class _Request:
+    """One request and the future of its answer."""
+
+    __slots__ = ("answer", "correlation_id", "least", "message", "timeout", "timer", "version", "written_at")
+
+    def __init__(
+        self, message: TopLevel, timeout: float, version: int | None, least: int, answer: asyncio.Future[Any] | None
+    ) -> None:
+        self.message = message
+        #: seconds
+        self.timeout = timeout
+        #: the caller's choice until it is written, then the one in which it was written
+        self.version = version
+        self.least = least
+        #: None for what the connection itself asks
+        self.answer = answer
+        self.timer: asyncio.TimerHandle | None = None
+        self.correlation_id = 0
+        self.written_at = 0.0
+
+    def end(self, error: Exception) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.answer is not None and not self.answer.done():
+            self.answer.set_exception(error)
+
+
+class ClientConnection(ConnectionState, asyncio.BufferedProtocol):
+    """One transport, from connecting to its end. `ready` is called when versions are known."""
+
+    __slots__ = (
+        "_cannot_say",
+        "_client_id",
+        "_correlation_id",
+        "_frames",
+        "_heard_at",
+        "_loop",
+        "_ready",
+        "_transport",
+        "_unanswered",
+        "_versions",
+        "_watch_timer",
+        "address",
+    )
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, address: str, client_id: str, ready: Callable[[], object]
+    ) -> None:
+        super().__init__(MADE)
+        self._loop = loop
+        self.address = address
+        self._client_id = client_id
+        self._ready = ready
+        self._transport: asyncio.Transport | None = None
+        self._frames = Frames(MAX_RESPONSE_BYTES)
+        self._versions = PeerVersions({})
+        self._correlation_id = 0
+        #: API keys of requests that could not be sent: one log line each
+        self._cannot_say: set[int] = set()
+        #: in the order in which they were written, those that timed out among them
+        self._unanswered: deque[_Request] = deque()
+        #: when bytes arrived last
+        self._heard_at = 0.0
+        self._watch_timer: asyncio.TimerHandle | None = None
+
+    def __repr__(self) -> str:
+        return f"Connection to {self.address}"
+
+    # -- transport callbacks ------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        if self.end is not None:
+            # It was given up while it connected.
+            self._transport.abort()
+            return
+        self.become(State.NEGOTIATING)
+        self._ask_for_versions(APIS[ApiKey.API_VERSIONS].max_version)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._finish(End(str(exc) if exc is not None else "the peer closed it", by_peer=True))
+        self.become(State.CLOSED)
+        self._transport = None
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.space()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self.end is not None:
+            return
+        self._heard_at = self._loop.time()
+        try:
+            for frame in self._frames.received(nbytes):
+                self._take(frame)
+                if self.end is not None:
+                    return
+        except (DecodeError, Refused) as error:
+            self.close(f"an answer cannot be used: {error}")
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    def write(self, request: _Request) -> None:
+        """Send it, in the newest version that both sides know. What cannot be sent ends with an error."""
+        assert self.state is State.READY
+        message = request.message
+        try:
+            chosen = request.version
+            if chosen is None:
+                chosen = self._versions.choose(message.API_KEY, request.least)
+            else:
+                self._versions.check(message.API_KEY, chosen)
+            try:
+                self._send(request, in_version(message, chosen), chosen)
+            except EncodeError as error:
+                if chosen == message.MAX_VERSION:
+                    raise
+                raise UnsupportedVersion(f"{error}, and the peer serves no version that can say it") from error
+        except UnsupportedVersion as error:
+            if message.API_KEY not in self._cannot_say:
+                self._cannot_say.add(message.API_KEY)
+                logger.warning("%r: a request cannot be sent, and others like it neither: %s", self, error)
+            request.end(UnsupportedVersion(f"{self.address}: {error}"))
+        except EncodeError as error:
+            request.end(error)
+
+    def expired(self) -> None:
+        """A request has timed out, written or not: look whether the peer still answers anything."""
+        if self._watch_timer is not None:
+            self._watch_timer.cancel()
+            self._watch_timer = None
+        if self.end is not None or not self._unanswered:
+            return
+        oldest = self._unanswered[0]
+        silent_since = max(oldest.written_at, self._heard_at)
+        gone_at = silent_since + oldest.timeout
+        if gone_at - self._loop.time() <= _RESOLUTION_SECONDS:
+            name = APIS[oldest.message.API_KEY].name
+            self.close(f"the peer owes the answer to {name} and has sent nothing for {oldest.timeout:g} s")
+        else:
+            self._watch_timer = self._loop.call_at(gone_at, self.expired)
+
+    def close(self, reason: str) -> None:
+        """End the connection, and every request that waits for its answer."""
+        self._finish(End(reason, by_peer=False))
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _send(self, request: _Request, message: TopLevel, version: int) -> None:
+        transport = self._transport
+        assert transport is not None
+        correlation_id = self._correlation_id
+        frame = encode_request(message.API_KEY, version, correlation_id, self._client_id, message)
+        self._correlation_id = (correlation_id + 1) & 0x7FFFFFFF
+        request.version = version
+        request.correlation_id = correlation_id
+        request.written_at = self._loop.time()
+        self._unanswered.append(request)
+        transport.writelines(frame)
+
+    def _take(self, frame: memoryview) -> None:
+        if not self._unanswered:
+            raise DecodeError("no request waits for it")
+        request = self._unanswered.popleft()
+        (correlation_id,) = _SIZE.unpack_from(frame, 0)
+        if correlation_id != request.correlation_id:
+            self._unanswered.appendleft(request)
+            raise DecodeError(f"it has correlation id {correlation_id}, expected is {request.correlation_id}")
+        if request.answer is not None and request.answer.done():
+            # It timed out, or its caller has gone.
+            return
+        assert request.version is not None
+        try:
+            _, response = decode_response(request.message.API_KEY, request.version, frame)
+        except DecodeError as error:
+            request.end(Disconnected(f"{self.address}: an answer that cannot be decoded: {error}"))
+            raise
+        if request.timer is not None:
+            request.timer.cancel()
+        if request.answer is None:
+            self._negotiated(request.version, cast(ApiVersionsResponse, response))
+        else:
+            request.answer.set_result(response)
+
+    # -- states -------------------------------------------------------------------------------------------------------
+
+    def _ask_for_versions(self, version: int) -> None:
+        asked = ApiVersionsRequest(client_software_name="pykbroker", client_software_version=__version__)
+        self._send(_Request(asked, 0.0, version, 0, None), asked, version)
+
+    def _negotiated(self, asked: int, response: ApiVersionsResponse) -> None:
+        found = after_api_versions(asked, response)
+        if isinstance(found, PeerVersions):
+            self._versions = found
+            self.become(State.READY)
+            self._ready()
+        else:
+            self._ask_for_versions(found)
+
+    def _finish(self, end: End) -> None:
+        if self.end is not None:
+            return
+        if self._watch_timer is not None:
+            self._watch_timer.cancel()
+            self._watch_timer = None
+        unanswered, self._unanswered = self._unanswered, deque()
+        error = f"the connection to {self.address} ended before the answer came: {end}"
+        for request in unanswered:
+            request.end(Disconnected(error))
+        self.begin_end(end)
 
 
 class BrokerConnection:
@@ -94,71 +273,109 @@ class BrokerConnection:
     def __init__(
         self, runtime: Runtime, host: str, port: int, client_id: str, setup: SetupTimeout | None = None
     ) -> None:
-        self._setup = setup or SetupTimeout()
-        self._failures = 0
         self.host = host
         self.port = port
+        self._address = f"{host}:{port}"
         self._runtime = runtime
         self._client_id = client_id
-        self._protocol: _ClientProtocol | None = None
-        self._connecting: asyncio.Future[_ClientProtocol] | None = None
-        self._correlation_id = 0
+        self._setup = setup or SetupTimeout()
+        self._connection: ClientConnection | None = None
+        self._attempt: asyncio.Future[tuple[asyncio.BaseTransport, asyncio.BaseProtocol]] | None = None
+        self._setup_timer: asyncio.TimerHandle | None = None
+        #: requests that wait until the connection is ready
+        self._waiting: dict[_Request, None] = {}
+        self._was_ready = False
+        #: attempts in a row after which the connection was not ready
+        self._failures = 0
+        self._connect_from = 0.0
         self._closed = False
 
-    def send(self, request: Any, timeout_ms: int, version: int | None = None) -> asyncio.Future[Any]:
-        """The answer to one request, in the newest version unless told. Raises Disconnected or TimeoutError."""
-        return asyncio.ensure_future(self._send(request, timeout_ms, version), loop=self._runtime.loop)
+    def send(
+        self, request: TopLevel, timeout_ms: int, version: int | None = None, least_version: int = 0
+    ) -> asyncio.Future[Any]:
+        """The answer to one request, sent in `version`, or else in the newest version that both sides know and that is
+        no older than `least_version`. Fails with Disconnected, UnsupportedVersion or TimeoutError.
 
-    async def _send(self, request: Any, timeout_ms: int, version: int | None) -> Any:
-        async with asyncio.timeout(timeout_ms / 1000):
-            protocol = await self._connected()
-            api_key = request.API_KEY
-            version = APIS[api_key].max_version if version is None else version
-            self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-            future: asyncio.Future[Any] = self._runtime.loop.create_future()
-            if protocol.transport is None:
-                raise Disconnected("the connection ended")
-            protocol.waiting[self._correlation_id] = (future, api_key, version)
-            frame = encode_request(api_key, version, self._correlation_id, self._client_id, request)
-            protocol.transport.write(b"".join(frame))
-            try:
-                return await future
-            except asyncio.CancelledError:
-                # Late, or nobody asks any more. As in Apache Kafka the connection has then had its time: what does not
-                # answer may be gone without a word, and the next request shall find out.
-                protocol.abort()
-                raise
-
-    async def _connected(self) -> _ClientProtocol:
+        While this node waits before it connects again, a request fails at once: its sender may know another node.
+        """
+        loop = self._runtime.loop
+        answer: asyncio.Future[Any] = loop.create_future()
+        timeout = timeout_ms / 1000
+        sent = _Request(request, timeout, version, least_version, answer)
         if self._closed:
-            raise Disconnected("this client is closed")
-        if self._protocol is not None and self._protocol.transport is not None:
-            return self._protocol
-        if self._connecting is None:
-            self._connecting = asyncio.ensure_future(self._connect(), loop=self._runtime.loop)
-            # Nobody may be left to be told that it failed.
-            self._connecting.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return await asyncio.shield(self._connecting)
-
-    async def _connect(self) -> _ClientProtocol:
-        # Each failure doubles the patience, up to the greatest (KIP-601).
-        setup = self._setup
-        timeout_ms = min(setup.first_ms << min(self._failures, 20), max(setup.first_ms, setup.greatest_ms))
-        self._failures += 1
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                _, protocol = await self._runtime.connect(_ClientProtocol, self.host, self.port)
-            self._failures = 0
-            self._protocol = cast(_ClientProtocol, protocol)
-            if self._closed:
-                self._protocol.abort()
-            return self._protocol
-        except OSError as error:
-            raise Disconnected(f"cannot connect to {self.host}:{self.port}: {error}") from error
-        finally:
-            self._connecting = None
+            sent.end(Disconnected("this client is closed"))
+            return answer
+        connection = self._connection
+        if connection is None:
+            if loop.time() < self._connect_from:
+                sent.end(Disconnected(f"there is no connection to {self._address}, the next attempt comes soon"))
+                return answer
+            connection = self._connect()
+        sent.timer = loop.call_later(timeout, self._expire, sent, timeout_ms)
+        if connection.state is State.READY:
+            connection.write(sent)
+        else:
+            self._waiting[sent] = None
+        return answer
 
     def close(self) -> None:
         self._closed = True
-        if self._protocol is not None:
-            self._protocol.abort()
+        if self._connection is not None:
+            self._connection.close("this client is closed")
+
+    def _expire(self, request: _Request, timeout_ms: int) -> None:
+        self._waiting.pop(request, None)
+        request.end(TimeoutError(f"{self._address}: no answer within {timeout_ms} ms"))
+        if self._connection is not None:
+            self._connection.expired()
+
+    def _connect(self) -> ClientConnection:
+        loop, setup = self._runtime.loop, self._setup
+        connection = self._connection = ClientConnection(loop, self._address, self._client_id, self._ready)
+        connection.when_ended(self._ended)
+        self._was_ready = False
+        # Each failure doubles the patience, up to the greatest (KIP-601).
+        timeout_ms = min(setup.first_ms << min(self._failures, 20), max(setup.first_ms, setup.greatest_ms))
+        self._setup_timer = loop.call_later(
+            timeout_ms / 1000, connection.close, f"the connection was not ready within {timeout_ms} ms"
+        )
+        self._attempt = self._runtime.connect(lambda: connection, self.host, self.port)
+        self._attempt.add_done_callback(lambda attempt: self._tried(connection, attempt))
+        return connection
+
+    def _tried(self, connection: ClientConnection, attempt: asyncio.Future[Any]) -> None:
+        if not attempt.cancelled() and (error := attempt.exception()) is not None:
+            connection.close(str(error))
+
+    def _ready(self) -> None:
+        connection = self._connection
+        assert connection is not None
+        self._was_ready = True
+        self._failures = 0
+        if self._setup_timer is not None:
+            self._setup_timer.cancel()
+        waiting, self._waiting = self._waiting, {}
+        for request in waiting:
+            connection.write(request)
+
+    def _ended(self, end: End) -> None:
+        setup = self._setup
+        self._connection = None
+        if self._setup_timer is not None:
+            self._setup_timer.cancel()
+        if self._attempt is not None:
+            self._attempt.cancel()
+        pause_ms = min(setup.reconnect_ms << min(self._failures, 20), setup.greatest_reconnect_ms)
+        self._connect_from = self._runtime.loop.time() + pause_ms / 1000
+        if self._was_ready:
+            logger.log(
+                logging.DEBUG if self._closed else logging.INFO, "Connection to %s: ended: %s", self._address, end
+            )
+        else:
+            if not self._failures and not self._closed:
+                # One line, however often it is tried again.
+                logger.info("Connection to %s: cannot connect: %s", self._address, end)
+            self._failures += 1
+        waiting, self._waiting = self._waiting, {}
+        for request in waiting:
+            request.end(Disconnected(f"cannot connect to {self._address}: {end}"))

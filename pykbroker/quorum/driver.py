@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from pykbroker.net.versions import UnsupportedVersion
 from pykbroker.quorum.channel import NoPeers, Peers
 from pykbroker.quorum.describe import describe_quorum
 from pykbroker.quorum.listeners import Listeners, MetadataListener
@@ -43,6 +44,7 @@ from pykbroker_raft.ready import (
 from pykbroker_raft.states import Resigned
 from pykbroker_raft.storage import MetadataStorage, StorageConfig
 from pykbroker_raft.voters import VoterSet, address
+from pykbroker_wire.apis import APIS
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest
@@ -460,6 +462,10 @@ class QuorumDriver:
             if not future.cancelled():
                 if error is None:
                     response = future.result()
+                elif isinstance(error, UnsupportedVersion):
+                    # As Apache Kafka's channel: an older voter that knows no pre-vote, for one, has said so.
+                    answer: Any = APIS[outgoing.request.API_KEY].response
+                    response = answer(error_code=ErrorCode.UNSUPPORTED_VERSION)
                 elif not isinstance(error, (ConnectionError, TimeoutError, OSError)):
                     logger.warning("Request to node %d failed", outgoing.destination.id, exc_info=error)
             self._input(

@@ -1,0 +1,91 @@
+"""Which versions of which requests a peer serves, from its answer to ApiVersions, and which one to use.
+
+Responsible for the choice and for the few requests whose fields Apache Kafka moves for an older version. Not
+responsible for asking (client.py).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from pykbroker_wire.apis import APIS, ApiKey
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.primitives import TopLevel
+
+if TYPE_CHECKING:
+    from pykbroker_wire.messages.api_versions import ApiVersionsResponse
+    from pykbroker_wire.messages.broker_registration import BrokerRegistrationRequest
+    from pykbroker_wire.messages.fetch import FetchRequest
+
+
+class UnsupportedVersion(ConnectionError):
+    """The peer serves no version in which this request can be said. Nothing was sent; other requests go on."""
+
+
+class Refused(Exception):
+    """The peer's answer to ApiVersions leaves no way to go on."""
+
+
+@dataclass(slots=True, frozen=True)
+class PeerVersions:
+    """`ranges`: API key -> the least and the greatest version that the peer serves."""
+
+    ranges: Mapping[int, tuple[int, int]]
+
+    def choose(self, api_key: int, least: int = 0) -> int:
+        """The newest version that both sides know, and no older one than `least`. Raises UnsupportedVersion."""
+        api = APIS[api_key]
+        served = self.ranges.get(api_key)
+        if served is None:
+            raise UnsupportedVersion(f"{api.name} is not served")
+        version = min(api.max_version, served[1])
+        oldest = max(api.min_version, least)
+        if version < max(oldest, served[0]):
+            raise UnsupportedVersion(
+                f"{api.name} is served in versions {served[0]} to {served[1]}, needed is one of {oldest} to "
+                f"{api.max_version}"
+            )
+        return version
+
+    def check(self, api_key: int, version: int) -> int:
+        """A version that the caller has chosen. Raises UnsupportedVersion."""
+        served = self.ranges.get(api_key)
+        if served is None or not served[0] <= version <= served[1]:
+            served_text = "not at all" if served is None else f"in versions {served[0]} to {served[1]}"
+            raise UnsupportedVersion(f"{APIS[api_key].name} is served {served_text}, asked for is {version}")
+        return version
+
+
+def after_api_versions(asked: int, response: ApiVersionsResponse) -> PeerVersions | int:
+    """What the peer serves, or the version in which ApiVersions has to be asked again. Raises Refused.
+
+    As Apache Kafka's NetworkClient: a peer that does not know our version names its own in the answer, and where it
+    does not the request is repeated in version 0.
+    """
+    ranges = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
+    if response.error_code == ErrorCode.NONE:
+        return PeerVersions(ranges)
+    if response.error_code != ErrorCode.UNSUPPORTED_VERSION or asked == 0:
+        raise Refused(f"it refused ApiVersions of version {asked} with error {response.error_code}")
+    _, following = ranges.get(ApiKey.API_VERSIONS, (0, 0))
+    if not 0 <= following < asked:
+        raise Refused(f"it refused ApiVersions of version {asked} and says that it serves up to {following}")
+    return following
+
+
+def in_version(request: TopLevel, version: int) -> TopLevel:
+    """The request as it is said in an older version, where fields have moved. The caller's object stays as it is."""
+    if request.API_KEY == ApiKey.FETCH and version < 15:
+        fetch = copy.copy(cast("FetchRequest", request))
+        fetch.replica_id = fetch.replica_state.replica_id
+        fetch.replica_state = type(fetch.replica_state)()
+        return fetch
+    if request.API_KEY == ApiKey.BROKER_REGISTRATION and version < 4:
+        # KAFKA-17492: older controllers refuse a feature whose least version is 0.
+        registration = copy.copy(cast("BrokerRegistrationRequest", request))
+        registration.features = [feature for feature in registration.features if feature.min_supported_version > 0]
+        return registration
+    return request

@@ -1,0 +1,112 @@
+"""A peer of a connection that this node makes: it serves the versions that a test gives it, and answers when told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from pykbroker_wire.apis import APIS, ApiKey
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.frame import FrameSplitter
+from pykbroker_wire.headers import RequestHeader, encode_response
+from pykbroker_wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+
+Answer = Callable[[Any, int], Any]
+
+
+def empty_answer(request: Any, version: int) -> Any:
+    return APIS[request.API_KEY].response()
+
+
+@dataclass
+class Peer:
+    """`ranges`: API key -> the versions that it serves. Requests of a key in `held` are not answered, nor any request
+    behind them, until `release`: a Kafka server answers in order."""
+
+    ranges: dict[int, tuple[int, int]] = field(
+        default_factory=lambda: {int(key): (api.min_version, api.max_version) for key, api in APIS.items()}
+    )
+    answer: Answer = empty_answer
+    #: whether an answer that refuses a version of ApiVersions names the versions that are served
+    names_versions: bool = True
+    #: accepts connections and says nothing, as a process that hangs
+    is_silent: bool = False
+    held: set[int] = field(default_factory=set)
+    #: (API key, version, request), as they arrived
+    seen: list[tuple[int, int, Any]] = field(default_factory=list)
+    connections: list[PeerConnection] = field(default_factory=list)
+
+    def __call__(self) -> PeerConnection:
+        return PeerConnection(self)
+
+    @property
+    def asked_versions(self) -> list[int]:
+        """In which versions ApiVersions was asked."""
+        return [version for key, version, _ in self.seen if key == ApiKey.API_VERSIONS]
+
+    @property
+    def requests(self) -> list[tuple[int, int]]:
+        """Without ApiVersions."""
+        return [(key, version) for key, version, _ in self.seen if key != ApiKey.API_VERSIONS]
+
+    def release(self) -> None:
+        self.held.clear()
+        for connection in self.connections:
+            connection.go_on()
+
+    def api_versions(self, version: int) -> tuple[int, ApiVersionsResponse]:
+        """The version of the answer, and the answer."""
+        known = self.ranges[ApiKey.API_VERSIONS]
+        keys = [ApiVersion(api_key=key, min_version=low, max_version=high) for key, (low, high) in self.ranges.items()]
+        if known[0] <= version <= known[1]:
+            return version, ApiVersionsResponse(api_keys=keys)
+        refused = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+        if self.names_versions:
+            refused.api_keys = keys
+        return 0, refused
+
+
+class PeerConnection(asyncio.Protocol):
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self._frames = FrameSplitter()
+        self._waiting: deque[tuple[RequestHeader, Any]] = deque()
+        self.lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self._peer.connections.append(self)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self.lost = True
+
+    def data_received(self, data: bytes) -> None:
+        for frame in self._frames.feed(data):
+            header, position = RequestHeader.decode(frame)
+            request: Any = None
+            low, high = self._peer.ranges.get(header.api_key, (0, -1))
+            if low <= header.version <= high:
+                request, _ = APIS[header.api_key].request.decode(frame, position, header.version)
+            elif header.api_key != ApiKey.API_VERSIONS:
+                # As Apache Kafka and this node: there is no version in which to answer.
+                self.transport.close()
+                return
+            self._peer.seen.append((header.api_key, header.version, request))
+            self._waiting.append((header, request))
+        self.go_on()
+
+    def go_on(self) -> None:
+        peer = self._peer
+        while self._waiting and not peer.is_silent and self._waiting[0][0].api_key not in peer.held:
+            header, request = self._waiting.popleft()
+            version = header.version
+            if header.api_key == ApiKey.API_VERSIONS:
+                version, answer = peer.api_versions(version)
+            else:
+                answer = peer.answer(request, version)
+            self.transport.write(
+                b"".join(encode_response(header.correlation_id, header.api_key, version, answer.encode(version)))
+            )
