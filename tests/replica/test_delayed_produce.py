@@ -19,10 +19,10 @@ def test_one_answer_when_the_last_partition_has_committed() -> None:
     first, second = (world.replicas.get("t", index) for index in range(2))
     answers: list[dict[int, ErrorCode]] = []
     places = [appended(world, first), appended(world, second)]
-    DelayedProduce(world.loop, places, acks=ACKS_ALL, timeout_ms=1_000, answer=answers.append).begin()
-    second.read_as_replica(2, 1, 1_000, min_one=True)
+    DelayedProduce(world.runtime.loop, places, acks=ACKS_ALL, timeout_ms=1_000, answer=answers.append).begin()
+    second.note_fetched(2, 1)
     assert answers == []
-    first.read_as_replica(2, 1, 1_000, min_one=True)
+    first.note_fetched(2, 1)
     assert answers == [{}]
     world.loop.settle()
     assert not world.loop.sleeping()
@@ -34,8 +34,8 @@ def test_what_has_not_committed_in_time_is_named_by_its_place() -> None:
     first, second = (world.replicas.get("t", index) for index in range(2))
     answers: list[dict[int, ErrorCode]] = []
     places = [appended(world, first), appended(world, second)]
-    DelayedProduce(world.loop, places, acks=ACKS_ALL, timeout_ms=1_000, answer=answers.append).begin()
-    first.read_as_replica(2, 1, 1_000, min_one=True)
+    DelayedProduce(world.runtime.loop, places, acks=ACKS_ALL, timeout_ms=1_000, answer=answers.append).begin()
+    first.note_fetched(2, 1)
     world.loop.advance(1.1)
     assert answers == [{1: ErrorCode.REQUEST_TIMED_OUT}]
 
@@ -45,11 +45,11 @@ def test_nothing_is_answered_after_the_client_has_gone() -> None:
     partition = world.create("t", replicas=(1, 2))
     answers: list[dict[int, ErrorCode]] = []
     delayed = DelayedProduce(
-        world.loop, [appended(world, partition)], acks=ACKS_ALL, timeout_ms=1_000, answer=answers.append
+        world.runtime.loop, [appended(world, partition)], acks=ACKS_ALL, timeout_ms=1_000, answer=answers.append
     )
     delayed.begin()
     delayed.cancel()
-    partition.read_as_replica(2, 1, 1_000, min_one=True)
+    partition.note_fetched(2, 1)
     world.loop.advance(1.1)
     assert answers == []
     assert not world.loop.sleeping()
