@@ -51,7 +51,6 @@ MASKS: tuple[Mask, ...] = (
         f"{_HASH_MAP}; what is not served is not supported",
         sort_by="name",
         without=(
-            "eligible.leader.replicas.version",
             "share.version",
             "streams.version",
         ),

@@ -25,9 +25,9 @@ CONFIG = {
     "group.consumer.min.session.timeout.ms": "500",
     "group.consumer.max.size": "6",
 }
-# What pykbroker does not serve yet is not finalised on Kafka's side either: its answers depend on it.
+# What pykbroker does not serve yet is finalised on neither side: Kafka's answers depend on it.
 RELEASE = "4.3-IV0"
-NOT_SERVED = {"share.version": 0, "streams.version": 0, "eligible.leader.replicas.version": 0}
+NOT_SERVED = {"share.version": 0, "streams.version": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +92,10 @@ def both(kind: Kind = LATEST, python: str = sys.executable) -> Iterator[tuple[Si
 
 @contextmanager
 def apache_kafka(kind: Kind = LATEST) -> Iterator[Side]:
-    levels = NOT_SERVED | kind.levels
-    words = ["--release-version", RELEASE, *(w for n in levels for w in ("--feature", f"{n}={levels[n]}"))]
     with tempfile.TemporaryDirectory(prefix="kafka-differential-") as folder, ExitStack() as stack:
         paths = kind.paths(Path(folder))
         config = {**CONFIG, **kind.config, "log.dirs": ",".join(map(str, paths))}
-        kafka = stack.enter_context(ApacheKafka(config, data_dir=paths[0], format_args=words))
+        kafka = stack.enter_context(ApacheKafka(config, data_dir=paths[0], format_args=_features(kind)))
         side = Side("Apache Kafka", kafka.bootstrap, _texts(kafka.bootstrap, paths), kafka.log_file)
         side.texts[f"localhost:{kafka.controller_port}"] = "‹controller›"
         yield side
@@ -121,9 +119,11 @@ def pykbroker(kind: Kind = LATEST, python: str = sys.executable) -> Iterator[Sid
         properties = home / "server.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
         log_file, said = home / "server.log", home / "address"
-        words = ["-r", RELEASE, *(word for name in kind.levels for word in ("-f", f"{name}={kind.levels[name]}"))]
         subprocess.run(
-            [python, "-m", "pykbroker", "format", str(properties), *words], check=True, capture_output=True, cwd=home
+            [python, "-m", "pykbroker", "format", str(properties), *_features(kind)],
+            check=True,
+            capture_output=True,
+            cwd=home,
         )
         with log_file.open("wb") as log, said.open("wb") as out:
             command = [python, "-m", "pykbroker", "start", str(properties)]
@@ -145,6 +145,16 @@ def pykbroker(kind: Kind = LATEST, python: str = sys.executable) -> Iterator[Sid
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait(20)
+
+
+def _features(kind: Kind) -> list[str]:
+    """The words for `format`, which are the same for both."""
+    levels = NOT_SERVED | kind.levels
+    return [
+        "--release-version",
+        RELEASE,
+        *(word for name in levels for word in ("--feature", f"{name}={levels[name]}")),
+    ]
 
 
 def _texts(address: str, paths: list[Path]) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """`pykbroker format`: what `kafka-storage format` does to the log directories of a properties file.
 
-`--standalone` is the default for a controller without `controller.quorum.voters`. Not here: `--initial-controllers`
-and `--add-scram`.
+`--standalone` is the default for a controller without `controller.quorum.voters`. Not here: `--add-scram`.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from pykbroker_wire.primitives import uuid_from_str, uuid_to_str
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     settings.add_arguments(parser)
+    parser.add_argument("-c", "--config", metavar="FILE", help="the same as server.properties")
     parser.add_argument("-t", "--cluster-id", metavar="ID", help="the cluster id (default: a new one)")
     parser.add_argument(
         "-g", "--ignore-formatted", action="store_true", help="leave directories that are formatted already as they are"
@@ -46,19 +46,31 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="this node knows no voter until it finds a quorum",
     )
+    voters.add_argument(
+        "-I",
+        "--initial-controllers",
+        metavar="VOTERS",
+        help="the first voters of a new quorum, each id@host:port:directory.id, separated by commas; "
+        "the same for all nodes",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     from pykbroker.metadata.features import METADATA_VERSION, chosen_levels, metadata_version_name
     from pykbroker.storage.format import StorageFormatError, format_directories, random_uuid
+    from pykbroker.storage.initial_voters import parse_voters
     from pykbroker_log.os_disk.disk import OsDisk
 
     rng = random.SystemRandom()
     try:
+        if options.config is not None:
+            if options.properties is not None:
+                raise ConfigError("Name the configuration file once: with --config or without")
+            options.properties = options.config
         config = settings.read(options, settings.default_data_dir(), None).config
         cluster_id = options.cluster_id or uuid_to_str(random_uuid(rng))
         uuid_from_str(cluster_id)
-        if options.standalone and config.voters:
+        if config.voters and (options.standalone or options.initial_controllers is not None):
             raise ConfigError(
                 "You cannot specify controller.quorum.voters and format the node with --initial-controllers or "
                 "--standalone. If you want to use dynamic quorum, please remove controller.quorum.voters and specify "
@@ -80,10 +92,15 @@ def run(options: argparse.Namespace) -> int:
             ignore_formatted=options.ignore_formatted,
             levels=levels,
             standalone=not options.no_initial_controllers,
+            initial_voters=(
+                None if options.initial_controllers is None else parse_voters(options.initial_controllers, config)
+            ),
         )
     except (ConfigError, StorageFormatError, OSError, ValueError) as error:
         print(f"pykbroker: {error}", file=sys.stderr)
         return 1
+    if not formatted:
+        print("All of the log directories are already formatted.")
     for directory in formatted:
         print(f"Formatting {directory} with metadata.version {metadata_version_name(levels[METADATA_VERSION])}.")
     return 0

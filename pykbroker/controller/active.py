@@ -23,10 +23,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from pykbroker.config.load import Config
 from pykbroker.controller.brokers import fence_stale_broker, stale_broker
 from pykbroker.controller.elections import balance_leaders, elect_unclean_leaders
+from pykbroker.controller.eligible import cluster_min_isr
 from pykbroker.controller.result import Result
 from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.delta import MetadataDelta
-from pykbroker.metadata.features import BOOTSTRAP_LEVELS, METADATA_VERSION, METADATA_VERSION_LATEST
+from pykbroker.metadata.features import ELR_VERSION, METADATA_VERSION, METADATA_VERSION_LATEST
 from pykbroker.metadata.image import EMPTY_IMAGE, MetadataImage
 from pykbroker.metadata.records import decode_record, encode_records
 from pykbroker_raft.node import NotLeader
@@ -91,7 +92,8 @@ class ActiveController:
         bootstrap: Sequence[TopLevel] | None = None,
         own_incarnation: bytes | None = None,
     ) -> None:
-        """`bootstrap`: what the first leader of a new cluster writes; the finalised features when not given.
+        """`bootstrap`: what the first leader of a new cluster writes; the newest metadata.version when not given, as
+        Apache Kafka does where a directory does not say what it was formatted with.
         `own_incarnation`: that of the broker half in this process, if there is one."""
         self.state = ControllerState(node_id, cluster_id, config, runtime.random)
         self.is_active = False
@@ -100,7 +102,11 @@ class ActiveController:
         self._runtime = runtime
         self._quorum = quorum
         self._config = config
-        self._bootstrap = bootstrap
+        self._bootstrap = (
+            [FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LATEST)]
+            if bootstrap is None
+            else list(bootstrap)
+        )
         self._own_incarnation = own_incarnation
         self._node_id = node_id
         #: last offset in `state`
@@ -246,10 +252,7 @@ class ActiveController:
     # Activation.
 
     def _bootstrap_version(self) -> int:
-        for record in self._bootstrap or ():
-            if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION:
-                return record.feature_level
-        return METADATA_VERSION_LATEST
+        return _level_of(METADATA_VERSION, self._bootstrap)
 
     def _activation_records(self) -> list[TopLevel]:
         state = self.state
@@ -260,8 +263,9 @@ class ActiveController:
         if state.metadata_version:
             return records
         bootstrap = self._bootstrap
-        if bootstrap is None:
-            bootstrap = [FeatureLevelRecord(name=name, feature_level=level) for name, level in BOOTSTRAP_LEVELS.items()]
+        if _level_of(ELR_VERSION, bootstrap):
+            # All brokers have the same minimum from the first record on (eligible.py).
+            bootstrap = [*bootstrap, cluster_min_isr(state)]
         if self._bootstrap_version() < TRANSACTIONS_FROM:
             return [*records, *bootstrap]
         return [*records, BeginTransactionRecord(name="Bootstrap records"), *bootstrap, EndTransactionRecord()]
@@ -339,3 +343,12 @@ class ActiveController:
                 # It could not be fenced (the log refused): try again with the next look.
                 break
         self._arm_session_timer()
+
+
+def _level_of(feature: str, records: Sequence[TopLevel]) -> int:
+    """The level that a feature has after these records; 0 when none of them names it."""
+    level = 0
+    for record in records:
+        if isinstance(record, FeatureLevelRecord) and record.name == feature:
+            level = record.feature_level
+    return level

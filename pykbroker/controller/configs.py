@@ -1,7 +1,8 @@
 """Configuration of topics, brokers, groups and client metrics: (Incremental)AlterConfigs as ConfigRecords.
 
 Responsible for turning requested changes into records and for asking config/ whether the outcome is allowed. Not
-responsible for what a value does, nor for authorization and a broker's preprocessing (api/alter_configs.py).
+responsible for what a value does, nor for authorization and a broker's preprocessing (api/alter_configs.py), nor for
+what min.insync.replicas and the ELR ask of each other (eligible.py).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pykbroker.config.kinds import LIST, PASSWORD, ConfigError, Key, Required, f
 from pykbroker.config.load import find_key
 from pykbroker.config.table import GROUP_KEYS, TOPIC_KEYS, TOPIC_SYNONYMS
 from pykbroker.config.topic import validate_topic_overrides
+from pykbroker.controller.eligible import clear_records, forbidden_change
 from pykbroker.controller.result import OK, RecordList, Result, Verdict, failure, verdict_of
 from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.image import ConfigResource
@@ -63,10 +65,11 @@ def incremental_alter(
     def change(resource: ResourceKey) -> list[ConfigRecord] | Verdict:
         return incremental_records(state, resource, changes[resource], new_resource=False)
 
-    return _alter(changes, change, validate_only)
+    return _alter(state, changes, change, validate_only)
 
 
 def _alter(
+    state: ControllerState,
     resources: Iterable[ResourceKey],
     change: Callable[[ResourceKey], list[ConfigRecord] | Verdict],
     validate_only: bool,
@@ -81,6 +84,9 @@ def _alter(
             records.check_room(len(found))
             records.extend(found)
             verdicts[resource] = OK
+    cleared = clear_records(state, records)
+    records.check_room(len(cleared))
+    records.extend(cleared)
     return Result(verdicts, [] if validate_only else records)
 
 
@@ -124,7 +130,7 @@ def legacy_alter(
         removed = [key for key in state.image.configs.of(*resource) if key not in wanted]
         return _validated(state, resource, wanted, removed, False)
 
-    return _alter(changes, change, validate_only)
+    return _alter(state, changes, change, validate_only)
 
 
 def _validated(
@@ -143,6 +149,9 @@ def _validated(
         if current.get(key) != value or resource_type == ConfigResource.BROKER
     }
     changed.update(dict.fromkeys(removed, None))
+    forbidden = forbidden_change(state, resource_type, name, changed)
+    if forbidden is not None:
+        return failure(ErrorCode.INVALID_CONFIG, forbidden)
     whole = {key: value for key, value in {**current, **changed}.items() if value is not None}
     try:
         _validate(state, resource, whole, current)

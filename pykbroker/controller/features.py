@@ -6,15 +6,18 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
+from pykbroker.controller.eligible import records_before_enabling
 from pykbroker.controller.result import OK, Result, Verdict, failure
 from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.features import (
+    ELR_VERSION,
     KEPT,
     KRAFT_VERSION,
     METADATA_VERSION,
     METADATA_VERSION_MIN,
     SUPPORTED,
     metadata_version_name,
+    unmet_dependency,
 )
 from pykbroker.metadata.image import VersionRange
 from pykbroker.metadata.snapshot import CONTROLLERS_FROM
@@ -49,9 +52,12 @@ def update_features(
     `kraft.version` cannot change here: the quorum would write it, and 1 is the highest that there is.
     """
     levels = {**state.image.features.all(), KRAFT_VERSION: kraft_version}
+    proposed = {**levels, **{name: update.level for name, update in updates.items()}}
     records: list[TopLevel] = []
+    if ELR_VERSION in updates and updates[ELR_VERSION].level > 0:
+        records.extend(records_before_enabling(state))
     for name, update in updates.items():
-        verdict = _check(state, name, levels.get(name, 0), update)
+        verdict = _check(state, name, levels.get(name, 0), update, proposed)
         if verdict.failed:
             return Result(verdict)
         if name != KRAFT_VERSION:
@@ -63,7 +69,8 @@ def _invalid(name: str, level: int, reason: str) -> Verdict:
     return failure(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid update version {level} for feature {name}. {reason}")
 
 
-def _check(state: ControllerState, name: str, current: int, update: Update) -> Verdict:
+def _check(state: ControllerState, name: str, current: int, update: Update, proposed: Mapping[str, int]) -> Verdict:
+    """Whether one update is allowed; `proposed` are the levels of all features after all updates."""
     level = update.level
     if update.upgrade_type not in (1, 2, 3):
         return _invalid(name, level, "The controller does not support the given upgrade type.")
@@ -87,7 +94,8 @@ def _check(state: ControllerState, name: str, current: int, update: Update) -> V
         return _invalid(name, level, f"Feature {name} not found.")
     if name == KRAFT_VERSION and level != current:
         return _invalid(name, level, "Can't downgrade the version of this feature.")
-    return OK
+    unmet = unmet_dependency(name, level, proposed)
+    return OK if unmet is None else _invalid(name, level, unmet)
 
 
 def _check_metadata_version(current: int, update: Update) -> Verdict:

@@ -154,16 +154,11 @@ class _Builder:
 
     def _update_last_known_leader(self) -> None:
         if not self.change.elr_enabled:
-            if self.before.last_known_elr:
-                self.record.last_known_elr = []
             return
         record, before = self.record, self.before
-        if record.isr is not None and not record.isr:
-            if before.last_known_elr != (before.leader,):
-                record.last_known_elr = [before.leader]
-        elif before.last_known_elr and (
-            record.leader >= 0 or (before.leader != NO_LEADER and record.leader != NO_LEADER)
-        ):
+        if record.leader == NO_LEADER and not before.last_known_elr:
+            record.last_known_elr = [before.leader]
+        elif record.leader >= 0 and before.last_known_elr:
             record.last_known_elr = []
 
     def _update_assignment(self) -> None:

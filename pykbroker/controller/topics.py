@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from random import Random
 
 from pykbroker.controller.configs import Alteration, AlterOperation, effective_topic_configs, incremental_records
+from pykbroker.controller.eligible import clear_records
 from pykbroker.controller.placement import place
 from pykbroker.controller.result import OK, RecordList, Result, TooManyRecords, Verdict, failure, verdict_of
 from pykbroker.controller.state import ControllerState, has_collision_characters, unify_collision_characters
@@ -119,6 +120,7 @@ def _create_topic(
         if isinstance(found, Verdict):
             return found
         config_records.extend(found)
+        config_records.extend(clear_records(state, found))
     assignments = _manual(state, topic) if topic.assignments else _automatic(state, topic)
     records.check_room(1 + len(config_records) + len(assignments))
     topic_id = new_uuid(state.random)

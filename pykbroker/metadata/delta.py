@@ -327,7 +327,9 @@ class MetadataDelta:
                 partitions.update(change.partitions)
             for index, partition in partitions.items():
                 if partition.elr or partition.last_known_elr:
-                    cleared = partition._replace(elr=(), last_known_elr=())
+                    cleared = partition._replace(
+                        elr=(), last_known_elr=(), partition_epoch=partition.partition_epoch + 1
+                    )
                     self._topic_delta(topic_id).partitions[index] = cleared
 
     def _remove_topic(self, record: RemoveTopicRecord) -> None:

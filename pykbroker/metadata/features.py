@@ -1,8 +1,9 @@
 """Which features this release can serve, and at which levels.
 
-A cluster that begins here finalises only features that are served. A directory that Apache Kafka made may have others
-finalised: they stay as they are, so that it can go on with them when it gets the directory back. `kraft.version` is the
-quorum's: it is written by control records, not by metadata records, and is joined in for clients only.
+A cluster that begins here finalises what Apache Kafka finalises for the same release, also features that are not served
+here: a directory has the same content, whichever of the two formatted it, and the other one can go on with it.
+`kraft.version` is the quorum's: it is written by control records, not by metadata records, and is joined in for clients
+only.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ KRAFT_VERSION: Final = "kraft.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 #: 1: groups of the consumer protocol (KIP-848).
 GROUP_VERSION: Final = "group.version"
+#: 1: eligible leader replicas (KIP-966).
+ELR_VERSION: Final = "eligible.leader.replicas.version"
+SHARE_VERSION: Final = "share.version"
+STREAMS_VERSION: Final = "streams.version"
 
 #: 3.3-IV3, the first that Apache Kafka 4 still reads, and 4.3-IV0.
 METADATA_VERSION_MIN: Final = 7
@@ -35,19 +40,27 @@ SUPPORTED: Final[dict[str, VersionRange]] = {
     KRAFT_VERSION: VersionRange(0, 1),
     TRANSACTION_VERSION: VersionRange(0, 2),
     GROUP_VERSION: VersionRange(0, 1),
+    ELR_VERSION: VersionRange(0, 1),
 }
 
-#: Not served, and no reason to refuse a cluster that has them: what they add are groups that clients cannot use here,
-#: and the bookkeeping of eligible leaders, which the controller does where it is finalised.
-KEPT: Final[dict[str, VersionRange]] = {
-    name: VersionRange(0, 1) for name in ("share.version", "streams.version", "eligible.leader.replicas.version")
-}
+#: Not served, and no reason to refuse a cluster that has them: what they add are groups that clients cannot use here.
+KEPT: Final[dict[str, VersionRange]] = {name: VersionRange(0, 1) for name in (SHARE_VERSION, STREAMS_VERSION)}
 
 #: With these a broker and a controller register: every finalised level must be within them.
 REGISTERED: Final[dict[str, VersionRange]] = SUPPORTED | KEPT
 
 #: metadata.version from which on a new cluster begins with a level of a feature; the position is the level.
-_DEFAULT_FROM: Final = {KRAFT_VERSION: (7, 21), TRANSACTION_VERSION: (7, 24, 24), GROUP_VERSION: (7, 22)}
+_DEFAULT_FROM: Final = {
+    KRAFT_VERSION: (7, 21),
+    TRANSACTION_VERSION: (7, 24, 24),
+    GROUP_VERSION: (7, 22),
+    ELR_VERSION: (7, 26),
+    SHARE_VERSION: (7, 28),
+    STREAMS_VERSION: (7, 29),
+}
+
+#: (feature, level) -> the lowest metadata.version with it; the others go with every one that there is.
+_NEEDS: Final = {(ELR_VERSION, 1): 23}
 
 
 def default_levels(metadata_version: int) -> dict[str, int]:
@@ -85,20 +98,31 @@ def chosen_levels(release: str | None, features: Mapping[str, int], *, dynamic_q
             )
     else:
         version = METADATA_VERSION_LATEST if release is None else metadata_version_level(release)
-    supported = sorted(SUPPORTED.keys() - {METADATA_VERSION})
+    known = sorted(REGISTERED.keys() - {METADATA_VERSION})
     levels = default_levels(version)
     for name, level in features.items():
         if name == METADATA_VERSION:
             continue
-        if name not in supported:
-            raise FeatureError(f"Unsupported feature: {name}. Supported features are: {', '.join(supported)}")
+        if name not in known:
+            raise FeatureError(f"Unsupported feature: {name}. Supported features are: {', '.join(known)}")
         if name == KRAFT_VERSION:
             _check_kraft_version(level, dynamic_quorum=dynamic_quorum)
-        if not SUPPORTED[name].min <= level <= SUPPORTED[name].max:
+        if not REGISTERED[name].min <= level <= REGISTERED[name].max:
             raise FeatureError(f"No feature:{name} with feature level {level}")
+        unmet = unmet_dependency(name, level, {METADATA_VERSION: version})
+        if unmet is not None:
+            raise FeatureError(unmet)
         levels[name] = level
     levels.pop(KRAFT_VERSION, None)
     return bootstrap_levels(levels)
+
+
+def unmet_dependency(name: str, level: int, levels: Mapping[str, int]) -> str | None:
+    """Why a feature cannot have this level beside the `levels` of the others, or None."""
+    needed = _NEEDS.get((name, level), 0)
+    if levels.get(METADATA_VERSION, 0) >= needed:
+        return None
+    return f"{name} could not be set to {level} because it depends on {METADATA_VERSION} level {needed}"
 
 
 def _check_kraft_version(level: int, *, dynamic_quorum: bool) -> None:

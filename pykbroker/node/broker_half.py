@@ -132,7 +132,8 @@ class BrokerHalf:
         lifecycle.start(shared.ports.advertised(shared.config.listeners.advertised_broker))
         await lifecycle.caught_up
         for name, level in not_served(shared.loader.image).items():
-            logger.warning("Feature %s is finalised at %d, is not served here, and stays as it is", name, level)
+            # Every new cluster has some, as with Apache Kafka: nothing to warn of.
+            logger.info("Feature %s is finalised at %d, is not served here, and stays as it is", name, level)
         # The image has everything up to this broker's registration. Logs are opened on first use, and the rest when
         # clients are served; those that an unclean stop has left come back one by one.
         parts.add("replicas", partial(_stop, replicas))

@@ -1,8 +1,8 @@
 """Formatting log directories, and reading how they were formatted: meta.properties, bootstrap.checkpoint, the first
 voters.
 
-What `kafka-storage format --standalone` writes, to the byte. Not responsible for what is in a formatted directory
-(log/, raft/).
+What `kafka-storage format` writes, to the byte. Not responsible for what is in a formatted directory (log/, raft/), nor
+for who votes first (initial_voters.py).
 
 A directory is formatted by exactly one file, meta.properties, which is written last: a crash while formatting leaves a
 directory that is not formatted. A node never formats a directory that holds anything else: an unmounted disk must not
@@ -19,11 +19,12 @@ from pykbroker.config.load import Config
 from pykbroker.metadata.features import BOOTSTRAP_LEVELS, METADATA_VERSION, REGISTERED
 from pykbroker.metadata.image import VersionRange
 from pykbroker.metadata.records import decode_record, encode_record
+from pykbroker.storage.initial_voters import standalone_voter
 from pykbroker_log import names
 from pykbroker_log.checkpoints import MalformedFile, decode_properties, decode_uuid, encode_properties, encode_uuid
 from pykbroker_log.disk import Disk, parent_of, read_file, write_atomic
 from pykbroker_raft.storage import format_voters, read_bootstrap, write_bootstrap
-from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
+from pykbroker_raft.voters import VoterSet
 from pykbroker_wire.errors import DecodeError, KafkaError
 from pykbroker_wire.primitives import TopLevel
 from pykbroker_wire.stored.metadata import FeatureLevelRecord
@@ -73,25 +74,41 @@ def format_directories(
     ignore_formatted: bool = False,
     levels: Mapping[str, int] = BOOTSTRAP_LEVELS,
     standalone: bool = True,
+    initial_voters: VoterSet | None = None,
 ) -> list[str]:
     """Format what is not formatted yet; returns those paths. Raises StorageFormatError or OSError.
 
-    `levels` are the features that the cluster begins with. `standalone`: a controller whose configuration names no
-    voters becomes the first voter of a new quorum; otherwise it knows of none until somebody adds it.
+    `levels` are the features that the cluster begins with. The first voters of a new quorum are `initial_voters`; else,
+    with `standalone`, a controller whose configuration names no voters. Otherwise the node knows of no voter until it
+    finds a quorum.
     """
-    done = []
-    for path in directories_of(config):
-        if disk.exists(f"{path}/{names.META_PROPERTIES}"):
-            if not ignore_formatted:
-                raise StorageFormatError(
-                    f"Log directory {path} is already formatted. Use --ignore-formatted to ignore this directory."
-                )
-            continue
+    paths = directories_of(config)
+    formatted = [path for path in paths if disk.exists(f"{path}/{names.META_PROPERTIES}")]
+    if formatted and not ignore_formatted:
+        raise StorageFormatError(
+            f"Log directory {formatted[0]} is already formatted. Use --ignore-formatted to ignore this directory "
+            "and format the others."
+        )
+    for path in formatted:
+        file = f"{path}/{names.META_PROPERTIES}"
+        try:
+            _checked(file, decode_properties(read_file(disk, file)), cluster_id, config.node_id)
+        except MalformedFile as error:
+            raise StorageFormatError(f"{file} cannot be read: {error}") from error
+    done = [path for path in paths if path not in formatted]
+    for path in done:
         _make_durable(disk, path)
         directory_id = random_uuid(rng)
         write_bootstrap(disk, path, _bootstrap(levels), now_ms)
-        if standalone and path == config.metadata_log_dir and config.is_controller and not config.voters:
-            format_voters(disk, path, _first_voters(config, directory_id), now_ms)
+        if path == config.metadata_log_dir:
+            voters = initial_voters
+            own = None if voters is None else voters.get(config.node_id)
+            if own is not None:
+                directory_id = own.key.directory_id
+            elif voters is None and standalone and config.is_controller and not config.voters:
+                voters = standalone_voter(config, directory_id)
+            if voters is not None:
+                format_voters(disk, path, voters, now_ms)
         properties = {
             "cluster.id": cluster_id,
             "directory.id": encode_uuid(directory_id),
@@ -99,7 +116,6 @@ def format_directories(
             "version": "1",
         }
         write_atomic(disk, f"{path}/{names.META_PROPERTIES}", encode_properties(properties, now_ms))
-        done.append(path)
     return done
 
 
@@ -118,14 +134,6 @@ def _bootstrap(levels: Mapping[str, int]) -> Iterable[bytes]:
     """What the first controller of the new cluster will write."""
     for name, level in levels.items():
         yield encode_record(FeatureLevelRecord(name=name, feature_level=level), levels[METADATA_VERSION])
-
-
-def _first_voters(config: Config, directory_id: bytes) -> VoterSet:
-    """KIP-853: this node is the only voter of a new quorum."""
-    endpoints = tuple(
-        Endpoint(point.listener_name, point.host, point.port) for point in config.listeners.advertised_controller
-    )
-    return VoterSet.of([VoterNode(ReplicaKey(config.node_id, directory_id), endpoints)])
 
 
 def read_format(disk: Disk, config: Config, rng: random.Random, *, now_ms: int) -> Formatted:

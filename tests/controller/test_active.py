@@ -55,7 +55,12 @@ def test_the_first_leader_writes_the_bootstrap_records_once() -> None:
         world = World()
         await world.lead()
         await clock.advance(0.1)
-        assert kinds(world) == ["BeginTransactionRecord", *3 * ["FeatureLevelRecord"], "EndTransactionRecord"]
+        assert kinds(world) == [
+            "BeginTransactionRecord",
+            *6 * ["FeatureLevelRecord"],
+            "ConfigRecord",
+            "EndTransactionRecord",
+        ]
         assert len(world.quorum.log) == 1
         assert world.loader.image.features.metadata_version == 30
         assert transaction_version(world.loader.image) == 2

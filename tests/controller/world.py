@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from pykbroker.config.load import Config, development_profile, load
 from pykbroker.controller.active import ActiveController
 from pykbroker.controller.state import ControllerState
+from pykbroker.metadata.features import BOOTSTRAP_LEVELS, ELR_VERSION
 from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.serving.cluster_view import ClusterViews
 from pykbroker_wire.primitives import TopLevel
@@ -108,7 +109,12 @@ class World:
         self.quorum = FakeQuorum()
         self.loader = MetadataLoader()
         self.controller = ActiveController(
-            runtime=runtime, quorum=self.quorum, config=self.config, node_id=1, cluster_id=CLUSTER_ID
+            runtime=runtime,
+            quorum=self.quorum,
+            config=self.config,
+            node_id=1,
+            cluster_id=CLUSTER_ID,
+            bootstrap=[FeatureLevelRecord(name=name, feature_level=level) for name, level in BOOTSTRAP_LEVELS.items()],
         )
         self.quorum.register(self.controller)
         self.quorum.register(self.loader)
@@ -141,7 +147,10 @@ def broker_record(broker_id: int, *, epoch: int, rack: str | None = None, fenced
         incarnation_id=bytes(14) + bytes((1, broker_id)),
         broker_epoch=epoch,
         end_points=[BrokerEndpoint(name="PLAINTEXT", host="localhost", port=9000 + broker_id)],
-        features=[BrokerFeature(name="metadata.version", min_supported_version=7, max_supported_version=30)],
+        features=[
+            BrokerFeature(name="metadata.version", min_supported_version=7, max_supported_version=30),
+            BrokerFeature(name=ELR_VERSION, min_supported_version=0, max_supported_version=1),
+        ],
         rack=rack,
         fenced=fenced,
         log_dirs=[directory_of(broker_id)],

@@ -12,14 +12,38 @@ from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_raft.storage import write_bootstrap
 from pykbroker_wire.stored.metadata import FeatureLevelRecord
 
+NEWEST = [
+    ("eligible.leader.replicas.version", 1),
+    ("group.version", 1),
+    ("share.version", 1),
+    ("streams.version", 1),
+    ("transaction.version", 2),
+]
+
 
 @pytest.mark.parametrize(
     ("release", "features", "written"),
     [
-        (None, {}, [("metadata.version", 30), ("group.version", 1), ("transaction.version", 2)]),
-        (None, {"transaction.version": 1, "group.version": 0}, [("metadata.version", 30), ("transaction.version", 1)]),
+        (None, {}, [("metadata.version", 30), *NEWEST]),
+        (
+            None,
+            {"transaction.version": 1, "group.version": 0, "share.version": 0},
+            [
+                ("metadata.version", 30),
+                ("eligible.leader.replicas.version", 1),
+                ("streams.version", 1),
+                ("transaction.version", 1),
+            ],
+        ),
         (None, {"metadata.version": 20}, [("metadata.version", 20)]),
-        (None, {"kraft.version": 1, "group.version": 0}, [("metadata.version", 30), ("transaction.version", 2)]),
+        (None, {"kraft.version": 1}, [("metadata.version", 30), *NEWEST]),
+        ("4.2-IV0", {"eligible.leader.replicas.version": 0}, [("metadata.version", 28), *NEWEST[1:3], NEWEST[4]]),
+        ("4.1", {}, [("metadata.version", 27), *NEWEST[:2], NEWEST[4]]),
+        (
+            "4.0-IV1",
+            {"eligible.leader.replicas.version": 1},
+            [("metadata.version", 23), *NEWEST[:2]],
+        ),
         ("3.9", {}, [("metadata.version", 21)]),
         ("4.0-IV0", {}, [("metadata.version", 22), ("group.version", 1)]),
         ("4.0-IV2", {}, [("metadata.version", 24), ("group.version", 1), ("transaction.version", 2)]),
@@ -48,7 +72,13 @@ def test_the_newest_is_what_a_node_begins_with_when_nobody_chose() -> None:
             None,
             {"bogus.version": 1},
             True,
-            "Unsupported feature: bogus.version. Supported features are: group.",
+            "Unsupported feature: bogus.version. Supported features are: eligible.leader.replicas.version, gro",
+        ),
+        (
+            "4.0-IV0",
+            {"eligible.leader.replicas.version": 1},
+            True,
+            "eligible.leader.replicas.version could not be set to 1 because it depends on metadata.version level 23",
         ),
         (None, {"kraft.version": 0}, True, "Cannot set kraft.version to 0 if controller.quorum.voters is empty and"),
         (None, {"kraft.version": 1}, False, "Cannot set kraft.version to 1 unless controller.quorum.voters is empty"),

@@ -19,6 +19,7 @@ from pykbroker_wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from pykbroker_wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from pykbroker_wire.records.batch import BatchHeader, build_batch, iter_batches
 from tests.simulation.cluster import Client, SimNode, recovered
 from tests.simulation.world import World
@@ -113,6 +114,12 @@ class Sim(Client):
         answer = await self.call(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False))
         assert answer.responses[0].error_code == ErrorCode.NONE, answer
         await asyncio.sleep(wait_seconds)
+
+    async def lower(self, feature: str) -> None:
+        """UpdateFeatures to level 0."""
+        update = FeatureUpdateKey(feature=feature, max_version_level=0, upgrade_type=2)
+        answer = await self.call(UpdateFeaturesRequest(timeout_ms=30_000, feature_updates=[update]))
+        assert answer.error_code == ErrorCode.NONE, answer
 
     def batch(self, *values: bytes | None, key: bytes | None = None, age_ms: int = 0, **fields: Any) -> bytes:
         now_ms = self.world.now_ms() - age_ms

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pykbroker.metadata.features import ELR_VERSION
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.records.compression import Codec
 from tests.acting import acts
@@ -349,6 +350,9 @@ def play(sim: Sim, case: Case, way: str) -> Any:
             await sim.alter(TOPIC, "t", {case.topic_key: case.value})
         elif way in ("cluster default", "this broker"):
             assert case.broker_key is not None
+            if (way, case.broker_key) == ("this broker", "min.insync.replicas"):
+                # With eligible leader replicas it is refused: all brokers have the same.
+                await sim.lower(ELR_VERSION)
             await sim.alter(BROKER, "" if way == "cluster default" else "1", {case.broker_key: case.value})
         return await case.observe(sim)
 

@@ -1,0 +1,68 @@
+"""What min.insync.replicas and the eligible leader replicas (ELR, KIP-966) ask of each other.
+
+A replica in the ELR has everything that was committed, as long as nothing is committed below min.insync.replicas. A
+smaller minimum makes the ELR wrong: leader 1 commits alone and dies, and replica 2 of the ELR would be elected without
+the records that 1 committed. Each change of the minimum therefore empties the ELR of the topics that it may concern.
+While the feature is finalised, every broker has the same minimum: that of the cluster, or that of a topic.
+
+Not responsible for who enters and leaves the ELR (partition.py), nor for a new cluster's first records (active.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pykbroker.controller.state import ControllerState
+from pykbroker.metadata.image import ConfigResource
+from pykbroker_wire.primitives import TopLevel
+from pykbroker_wire.stored.metadata import ClearElrRecord, ConfigRecord
+
+MIN_ISR = "min.insync.replicas"
+
+
+def cluster_min_isr(state: ControllerState) -> ConfigRecord:
+    """The minimum of this node's properties file as that of the cluster."""
+    value = str(state.config.int(MIN_ISR))
+    return ConfigRecord(resource_type=ConfigResource.BROKER, resource_name="", name=MIN_ISR, value=value)
+
+
+def forbidden_change(
+    state: ControllerState, resource_type: int, name: str, changed: Mapping[str, str | None]
+) -> str | None:
+    """Why a change of configuration is not allowed while the ELR is kept, or None. A value of None removes the key."""
+    if resource_type != ConfigResource.BROKER or MIN_ISR not in changed or not state.image.features.elr_enabled:
+        return None
+    if name:
+        return f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled."
+    if changed[MIN_ISR] is None:
+        return f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled."
+    return None
+
+
+def clear_records(state: ControllerState, records: Iterable[TopLevel]) -> list[TopLevel]:
+    """What empties the ELRs that the changes of configuration among `records` make wrong: a topic's, or all."""
+    if not state.image.features.elr_enabled:
+        return []
+    return [
+        ClearElrRecord(topic_name=record.resource_name if record.resource_type == ConfigResource.TOPIC else "")
+        for record in records
+        if isinstance(record, ConfigRecord) and record.name == MIN_ISR
+    ]
+
+
+def records_before_enabling(state: ControllerState) -> list[TopLevel]:
+    """What makes the minimum the same on all brokers, before the feature is finalised."""
+    configs = state.image.configs
+    records: list[TopLevel] = []
+    if MIN_ISR not in configs.of(ConfigResource.BROKER, ""):
+        records.append(cluster_min_isr(state))
+    records.extend(
+        ConfigRecord(resource_type=resource_type, resource_name=name, name=MIN_ISR, value=None)
+        for (resource_type, name), values in configs.by_resource.items()
+        if resource_type == ConfigResource.BROKER and name and MIN_ISR in values
+    )
+    if not state.image.features.elr_enabled and any(partition.elr for _, _, partition in state.partitions()):
+        # The minimum may have changed while the feature was off, and what is left of the ELR is then worth nothing.
+        # Apache Kafka keeps it.
+        records.append(ClearElrRecord(topic_name=""))
+    return records
