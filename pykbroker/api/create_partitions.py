@@ -40,7 +40,9 @@ def handle(ctx: ControllerContext, request: CreatePartitionsRequest) -> asyncio.
     return respond(
         ctx,
         ctx.services.controller.submit(
-            "CreatePartitions", lambda state, now_ms: create_partitions(state, topics, request.validate_only)
+            "CreatePartitions",
+            lambda state, now_ms: create_partitions(state, topics, request.validate_only),
+            takes_room=True,
         ),
         lambda made: CreatePartitionsResponse(results=[*results, *made]),
         lambda error: CreatePartitionsResponse(

@@ -54,7 +54,7 @@ def handle(ctx: ControllerContext, request: CreateTopicsRequest) -> asyncio.Futu
     def refuse(error: KafkaError) -> CreateTopicsResponse:
         return CreateTopicsResponse(topics=[_failed(name, error.code, error.message) for name in names])
 
-    return respond(ctx, ctx.services.controller.submit("CreateTopics", operation), answer, refuse)
+    return respond(ctx, ctx.services.controller.submit("CreateTopics", operation, takes_room=True), answer, refuse)
 
 
 def _failed(name: str, code: ErrorCode, message: str) -> CreatableTopicResult:

@@ -135,6 +135,7 @@ BROKER: frozenset[str] = frozenset(
         "pykbroker.max.cold.reads",
         "pykbroker.max.parked.requests",
         "pykbroker.metadata.log.cut.at",
+        "pykbroker.metadata.reserve.bytes",
         "pykbroker.write.back.bytes",
         "queued.max.request.bytes",
         "quota.window.num",

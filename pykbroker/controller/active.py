@@ -30,6 +30,7 @@ from pykbroker.metadata.delta import MetadataDelta
 from pykbroker.metadata.features import ELR_VERSION, METADATA_VERSION, METADATA_VERSION_LATEST
 from pykbroker.metadata.image import EMPTY_IMAGE, MetadataImage
 from pykbroker.metadata.records import decode_record, encode_records
+from pykbroker_log.log_config import StorageError
 from pykbroker_raft.node import NotLeader
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.primitives import TopLevel
@@ -64,6 +65,9 @@ class Quorum(Protocol):
 
     @property
     def kraft_version(self) -> int: ...
+
+    @property
+    def is_short_of_room(self) -> bool: ...
 
     def append(self, records: list[bytes]) -> int: ...
 
@@ -129,11 +133,19 @@ class ActiveController:
         """Finalised by the quorum itself, not by a metadata record."""
         return self._quorum.kraft_version
 
-    def submit(self, name: str, operation: Callable[[ControllerState, int], Result[T]]) -> asyncio.Future[T]:
-        """Run an operation now; its response comes once it is committed. Fails with KafkaError."""
+    def submit(
+        self, name: str, operation: Callable[[ControllerState, int], Result[T]], *, takes_room: bool = False
+    ) -> asyncio.Future[T]:
+        """Run an operation now; its response comes once it is committed. Fails with KafkaError.
+
+        `takes_room`: brokers will need room on their disks for it, so that it is refused while this node's is full.
+        """
         future: asyncio.Future[T] = self._runtime.loop.create_future()
         if not self.is_active:
             future.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER))
+            return future
+        if takes_room and self._quorum.is_short_of_room:
+            future.set_exception(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The disk of the controller is full."))
             return future
         try:
             result = operation(self.state, self._now_ms())
@@ -167,6 +179,9 @@ class ActiveController:
             last_offset = self._quorum.append(encode_records(records, version))
         except NotLeader:
             raise KafkaError(ErrorCode.NOT_CONTROLLER) from None
+        except StorageError as error:
+            # A full disk: nothing was appended. The quorum has said so, and says so again when there is room.
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
         if last_offset != base_offset + len(records) - 1:
             raise AssertionError(f"batch of {len(records)} records expected at {base_offset} ended at {last_offset}")
         state.replay(records, base_offset, self.epoch)
@@ -314,7 +329,8 @@ class ActiveController:
         idle_ms = self._config.int("metadata.max.idle.interval.ms")
         due_ms = self._last_append_ms + idle_ms - self._now_ms()
         if due_ms <= 0:
-            if self.state.metadata_version >= NO_OP_FROM:
+            # On a full disk the room that is left is for changes.
+            if self.state.metadata_version >= NO_OP_FROM and not self._quorum.is_short_of_room:
                 self._run("no-op", lambda state, now_ms: Result(None, [NoOpRecord()]))
             due_ms = idle_ms
         if self.is_active:

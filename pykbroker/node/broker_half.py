@@ -74,6 +74,7 @@ class BrokerHalf:
             self._directory_failed,
             shared.cold_reads,
             assignments=self.assignments,
+            space=shared.space,
             move_throttle=partial(live.throttle, "replica.alter.log.dirs.io.max.bytes.per.second"),
         )
         groups = GroupService(runtime, live, node_id, replicas, loader)

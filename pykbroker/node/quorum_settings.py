@@ -22,6 +22,7 @@ def quorum_config(config: Config, formatted: Formatted, ports: Ports) -> QuorumC
             segment_ms=config.int("metadata.log.segment.ms"),
             max_retention_bytes=config.int("metadata.max.retention.bytes"),
             max_retention_ms=config.int("metadata.max.retention.ms"),
+            reserve_bytes=config.int("pykbroker.metadata.reserve.bytes"),
             cut_at=config.optional_int("pykbroker.metadata.log.cut.at"),
         ),
         snapshot_bytes=config.int("metadata.log.max.record.bytes.between.snapshots"),

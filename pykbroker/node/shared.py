@@ -34,6 +34,7 @@ from pykbroker.storage.format import (
     random_uuid,
     read_format,
 )
+from pykbroker.storage.space import DiskSpace
 from pykbroker_log.checkpoints import encode_uuid
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir
@@ -73,6 +74,7 @@ class SharedServer:
         self.loader = MetadataLoader()
         #: of this run of the node, for its registrations
         self.incarnation_id = random_uuid(runtime.random)
+        self.space = DiskSpace(runtime)
         self.ports = Ports(runtime, self.live, self.cold_reads)
         self.log_dirs: list[LogDir] = []
         self._may_format = may_format
@@ -104,7 +106,10 @@ class SharedServer:
             peers,
             on_failure=self._on_failure,
             on_snapshot_due=self.loader.write_snapshot,
+            on_short_of_room=self.space.reserve_given_up,
         )
+        self.space.keep_reserve(quorum, directories_of(config), config.int("pykbroker.metadata.reserve.bytes"))
+        parts.add("disk space", self.space.close)
         parts.add("quorum", quorum.stop)
         try:
             await quorum.start()

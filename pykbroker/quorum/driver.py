@@ -12,10 +12,12 @@ above decides what to do about it.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from pykbroker.net.versions import UnsupportedVersion
@@ -53,6 +55,7 @@ from pykbroker_wire.messages.remove_raft_voter import RemoveRaftVoterRequest, Re
 logger = logging.getLogger(__name__)
 
 _LATEST = 32767
+_LOOK_FOR_ROOM_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +81,18 @@ class QuorumDriver:
         *,
         on_failure: Callable[[BaseException], None] = lambda error: None,
         on_snapshot_due: Callable[[QuorumDriver], object] | None = None,
+        on_short_of_room: Callable[[], None] = lambda: None,
     ) -> None:
         """`on_failure` is called once when the disk fails; `on_snapshot_due` when it is time for a snapshot, and calls
-        `write_snapshot` now or later."""
+        `write_snapshot` now or later; `on_short_of_room` when the disk is full and the reserve was given up."""
         self.node_id = config.raft.node_id
         self.cluster_id = config.raft.cluster_id
         self.failed: BaseException | None = None
         self._on_failure = on_failure
         self._on_snapshot_due = on_snapshot_due
+        self._on_short_of_room = on_short_of_room
+        self._told_short_of_room = False
+        self._room_timer: asyncio.TimerHandle | None = None
         self._runtime = runtime
         self._config = config
         self._peers: Peers = peers if peers is not None else NoPeers(runtime)
@@ -157,6 +164,23 @@ class QuorumDriver:
         return self.node.history.kraft_version
 
     @property
+    def is_short_of_room(self) -> bool:
+        """The disk is full: what is written now is written into the room of the reserve, until `restore_reserve`."""
+        reserve = self.storage.reserve
+        return reserve.size_bytes > 0 and not reserve.is_there
+
+    def restore_reserve(self) -> asyncio.Future[bool]:
+        """Take the reserve again; whether there was room for it."""
+
+        def restored(done: asyncio.Future[bool]) -> None:
+            if not done.cancelled() and done.exception() is None and done.result():
+                self._told_short_of_room = False
+
+        future = self._runtime.run_blocking(self.storage.make_reserve)
+        self._task(future, restored)
+        return future
+
+    @property
     def voters(self) -> VoterSet:
         return self.node.voters
 
@@ -210,7 +234,7 @@ class QuorumDriver:
                 await asyncio.wait([self._handed_on], timeout=timeout_ms / 1000)
             self._handed_on.cancel()
         self._stopped = True
-        for timer in (self._timer, self._snapshot_timer):
+        for timer in (self._timer, self._snapshot_timer, self._room_timer):
             if timer is not None:
                 timer.cancel()
         for answer in list(self._answers.values()):
@@ -230,12 +254,21 @@ class QuorumDriver:
 
     def append(self, records: list[bytes]) -> int:
         """Append framed values as one batch; the offset of the last. Raises NotLeader, or StorageError when the disk
-        fails."""
+        fails or is full; with a full disk nothing was appended, and a later append may succeed."""
         if self.failed is not None:
             raise self.failed
         if not self.is_leader or self._inputs:
             raise NotLeader(f"node {self.node_id} does not lead the quorum")
         node = self.node
+        has_room = self.storage.has_room_for(sum(map(len, records)))
+        self._look_at_reserve()
+        if not has_room:
+            if len(node.voters) > 1:
+                # Another voter may have room: a leader that cannot write is no use to the cluster.
+                self.resign()
+                raise NotLeader(f"node {self.node_id} has no room for the metadata log, and steps down")
+            log_dir = self._config.log_dir
+            raise StorageError(log_dir, OSError(errno.ENOSPC, "no room for metadata, not even without the reserve"))
         offset = node.propose(records, self._now())
         self._work(values=records)
         if self.failed is not None:
@@ -316,7 +349,9 @@ class QuorumDriver:
             self._snapshotting = False
             error = None if future.cancelled() else future.exception()
             if error is not None or self._stopped:
-                if isinstance(error, StorageError):
+                if isinstance(error, StorageError) and error.is_full:
+                    logger.warning("The snapshot %s could not be written: %s", snapshot, error)
+                elif isinstance(error, StorageError):
                     self._fail(error)
                 elif error is not None:
                     logger.error("The snapshot %s could not be written", snapshot, exc_info=error)
@@ -362,6 +397,7 @@ class QuorumDriver:
             self._fail(error)
         finally:
             self._working = False
+        self._look_at_reserve()
         if not self._stopped:
             self._arm_timer()
         if self._handed_on is not None and not self._handed_on.done():
@@ -398,6 +434,9 @@ class QuorumDriver:
         def persisted(future: asyncio.Future[Any]) -> None:
             self._busy = False
             error = None if future.cancelled() else future.exception()
+            if isinstance(error, StorageError) and error.is_full and last is None:
+                self._wait_for_room(partial(self._begin, ready, values))
+                return
             if error is not None:
                 self._fail(error)
                 return
@@ -414,11 +453,19 @@ class QuorumDriver:
 
         self._task(self._runtime.run_blocking(persist), persisted)
 
-    def _execute(self, ready: Ready, values: list[bytes] | None) -> None:
+    def _execute(self, ready: Ready, values: list[bytes] | None, done: int = 0) -> None:
+        """Do the steps of a Ready behind the first `done` of its log."""
         storage = self.storage
-        for step in ready.log:
+        for position, step in enumerate(ready.log[done:], done):
             if isinstance(step, Append):
-                storage.append(step.records, self.node.epoch, self._runtime.now_ms())
+                try:
+                    storage.append(step.records, self.node.epoch, self._runtime.now_ms())
+                except StorageError as error:
+                    if not error.is_full:
+                        raise
+                    # What was written of it is cut off again.
+                    self._wait_for_room(partial(self._execute, ready, values, position))
+                    return
                 self._listeners.appended(step.records, values)
             elif isinstance(step, Truncate):
                 self._flush_generation += 1
@@ -438,6 +485,24 @@ class QuorumDriver:
         if ready.leader is not None:
             self._log_leader(ready)
             self._listeners.leader_changed(ready.leader)
+
+    def _wait_for_room(self, step: Callable[[], None]) -> None:
+        """A full disk, and a step that must be written does not fit: this replica stands still, for others as if it
+        were away, until it does."""
+        self._busy = True
+
+        def again() -> None:
+            self._room_timer = None
+            self._busy = False
+            if self.failed is not None:
+                return
+            try:
+                step()
+            except Exception as error:  # noqa: BLE001  # as in `_work`
+                self._fail(error)
+            self._work()
+
+        self._room_timer = self._runtime.loop.call_later(_LOOK_FOR_ROOM_S, again)
 
     def _log_leader(self, ready: Ready) -> None:
         assert ready.leader is not None
@@ -532,6 +597,11 @@ class QuorumDriver:
         start = self.storage.clean(self._runtime.now_ms())
         if start is not None:
             self.node.log_start_moved(start)
+
+    def _look_at_reserve(self) -> None:
+        if not self._told_short_of_room and self._storage is not None and self.is_short_of_room:
+            self._told_short_of_room = True
+            self._on_short_of_room()
 
     def _fail(self, error: BaseException) -> None:
         if self.failed is not None:

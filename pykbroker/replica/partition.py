@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from pykbroker.replica.commit import Commit, Committed
 from pykbroker.replica.leader import Leader
+from pykbroker_log.disk import parent_of
 from pykbroker_log.log_config import MAX_INT64, AppendOrigin, LogConfig, StorageError
 from pykbroker_log.partition_log import AppendInfo, PartitionLog, ReadResult
 from pykbroker_log.producers import ActiveProducer
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pykbroker.replica.parked import ParkedFetch
     from pykbroker.storage.flusher import Then
     from pykbroker.storage.log_handle import LogHandle
+    from pykbroker.storage.space import DiskSpace
 
 #: How many bytes became readable where no append counted them: each parked fetch reads again.
 ENOUGH = 1 << 62
@@ -44,6 +46,7 @@ class Shared:
     #: so many bytes became readable, for all readers and for those that read only what is committed
     changed: Callable[[Partition, int, int], None]
     directory_failed: Callable[[StorageError], None]
+    space: DiskSpace
     messages_in: Counter
     bytes_in: Counter
 
@@ -222,6 +225,8 @@ class Partition:
         """
         leader = self.leader or self.require_leader()
         log = self.handle.log or self.handle.open()
+        if self._shared.space.short:
+            self._require_room(log)
         if required_acks == -1 and not leader.has_enough_replicas(log.config.min_insync_replicas):
             least = leader.min_isr(log.config.min_insync_replicas)
             raise KafkaError(
@@ -247,6 +252,13 @@ class Partition:
             shared.bytes_in.value += size
             self._advance(size)
         return info
+
+    def _require_room(self, log: PartitionLog) -> None:
+        """The room that is left on a full disk is the metadata log's."""
+        space, log_dir = self._shared.space, parent_of(log.path)
+        if log_dir in space.short:
+            space.ran_out(log_dir)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: the disk is full")
 
     def append_marker(
         self,

@@ -16,6 +16,7 @@ from pykbroker.metadata.names import INTERNAL_TOPICS
 from pykbroker.replica.deadlines import Deadlines
 from pykbroker.replica.partition import Partition, Shared
 from pykbroker.storage.logs import Logs
+from pykbroker.storage.space import DiskSpace
 from pykbroker_log.log_config import MAX_INT64, LogConfig, StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -47,12 +48,14 @@ class ReplicaTable:
         *,
         assignments: DirectoryAssignments | None = None,
         move_throttle: Callable[[], int] = lambda: MAX_INT64,
+        space: DiskSpace | None = None,
     ) -> None:
         """`assignments` is told of each log that was opened, and where; `move_throttle` says how many bytes a second
         moves between directories may copy."""
         self.runtime = runtime
         self.config = config
         self.node_id = node_id
+        space = DiskSpace(runtime) if space is None else space
         self.logs = Logs(
             runtime,
             config,
@@ -63,6 +66,7 @@ class ReplicaTable:
             cold_reads,
             assignments,
             move_throttle,
+            space,
         )
         self.directories = self.logs.directories
         self.moves = self.logs.moves
@@ -93,6 +97,7 @@ class ReplicaTable:
             self.logs.flusher.want,
             self.changed,
             self.logs.directory_failed,
+            space,
             self.messages_in,
             self.bytes_in,
         )

@@ -27,6 +27,7 @@ from pykbroker_wire.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from pykbroker.metrics.registry import Metrics
     from pykbroker.runtime import Runtime
+    from pykbroker.storage.space import DiskSpace
 
 logger = logging.getLogger(__name__)
 
@@ -61,9 +62,15 @@ class Directories:
     """`on_error` hears of every StorageError that the directories themselves meet; it is to call `failed`."""
 
     def __init__(
-        self, runtime: Runtime, log_dirs: list[LogDir], metrics: Metrics, on_error: Callable[[StorageError], None]
+        self,
+        runtime: Runtime,
+        log_dirs: list[LogDir],
+        metrics: Metrics,
+        on_error: Callable[[StorageError], None],
+        space: DiskSpace,
     ) -> None:
         self._runtime = runtime
+        self._space = space
         self._log_dirs = log_dirs
         self._on_error = on_error
         #: paths of those that get no new replicas (cordoned.log.dirs)
@@ -135,7 +142,7 @@ class Directories:
         space may come back. Returns it if it was online until now."""
         log_dir = next((log_dir for log_dir in self._log_dirs if log_dir.path == error.log_dir), None)
         if error.is_full:
-            logger.error("Log directory %s: no space is left: %s", error.log_dir, error)
+            self._space.ran_out(error.log_dir)
             return None
         if log_dir is None or log_dir.offline:
             return None

@@ -22,6 +22,7 @@ from pykbroker.storage.log_metrics import log_gauges
 from pykbroker.storage.moves import DirectoryAssignments, Moves, NoAssignments
 from pykbroker.storage.opening import Opener
 from pykbroker.storage.recovery import LogRecovery
+from pykbroker.storage.space import DiskSpace
 from pykbroker_log.log_config import LogConfig, StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.partition_log import InconsistentTopicId, PartitionLog
@@ -63,6 +64,7 @@ class Logs:
         cold_reads: ColdReads | None,
         assignments: DirectoryAssignments | None,
         move_throttle: Callable[[], int],
+        space: DiskSpace,
     ) -> None:
         self._runtime = runtime
         self._config = config
@@ -74,7 +76,7 @@ class Logs:
         #: where requests wait for what is not in memory
         self.cold_reads = cold_reads if cold_reads is not None else ColdReads(runtime)
         self.flusher = Flusher(runtime, metrics, self.directory_failed)
-        self.directories = Directories(runtime, log_dirs, metrics, self.directory_failed)
+        self.directories = Directories(runtime, log_dirs, metrics, self.directory_failed, space)
         self.directories.cordoned = config.cordoned_log_dirs
         self.moves = Moves(
             runtime,

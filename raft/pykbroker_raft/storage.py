@@ -18,13 +18,14 @@ from typing import TypeVar
 from pykbroker_log.deletion import delete_files
 from pykbroker_log.disk import Disk, File, read_file, write_atomic
 from pykbroker_log.guard import DamagedLog
-from pykbroker_log.log_config import AppendOrigin, LogConfig, StorageError
+from pykbroker_log.log_config import AppendOrigin, LogConfig, StorageError, is_full
 from pykbroker_log.partition_log import InconsistentTopicId, PartitionLog
 from pykbroker_raft import batches, checkpoint, intact, rpc
 from pykbroker_raft.election_state import CorruptQuorumState, ElectionState
 from pykbroker_raft.flushed_note import FlushedNote, read_note
 from pykbroker_raft.intact import LostMetadata, MissingSnapshot
 from pykbroker_raft.log_view import LogView, OffsetAndEpoch
+from pykbroker_raft.reserve import Reserve
 from pykbroker_raft.voters import VoterHistory, VoterSet
 from pykbroker_wire.records.batch import iter_batches
 
@@ -61,6 +62,8 @@ class StorageConfig:
     max_batch_bytes: int = 8 * 1024 * 1024
     #: pykbroker.metadata.log.cut.at: the operator gives up the records from this offset on
     cut_at: int | None = None
+    #: pykbroker.metadata.reserve.bytes
+    reserve_bytes: int = 0
 
     def log_config(self) -> LogConfig:
         # Records leave only with a snapshot that replaces them, never by age or size.
@@ -84,6 +87,7 @@ class MetadataStorage:
     config: StorageConfig
     log: PartitionLog
     snapshots: dict[OffsetAndEpoch, int]
+    reserve: Reserve
     _note: FlushedNote
     _partial: tuple[OffsetAndEpoch, str, File] | None = field(default=None)
     _size_at_roll: int = 0
@@ -132,7 +136,8 @@ class MetadataStorage:
             logger.warning("%s", warning)
         found.set_damaged_aside(disk, path, now_ms)
         snapshots = _recover_snapshots(disk, path, log.log_start_offset)
-        storage = cls(disk, log_dir, path, config, log, snapshots, FlushedNote(disk, path, note))
+        reserve = Reserve(disk, log_dir, path, config.reserve_bytes)
+        storage = cls(disk, log_dir, path, config, log, snapshots, reserve, FlushedNote(disk, path, note))
         log.before_truncation = storage._before_truncation
         latest = storage.latest_snapshot
         epochs = log.epochs.entries()
@@ -142,15 +147,22 @@ class MetadataStorage:
             storage._restart_log(latest)
         # What was given up.
         storage._note.lower_to(log.log_end_offset)
+        storage.make_reserve()
         return storage
 
     @property
     def latest_snapshot(self) -> OffsetAndEpoch | None:
         return max(self.snapshots, default=None)
 
-    def _guard(self, function: Callable[[], T]) -> T:
+    def _guard(self, function: Callable[[], T], *, again: bool = True) -> T:
+        """Raise disk errors as StorageError. On a full disk the reserve is given up and `function` tried `again`."""
         try:
-            return function()
+            try:
+                return function()
+            except OSError as error:
+                if not again or not is_full(error) or not self.reserve.give_up():
+                    raise
+                return function()
         except OSError as error:
             raise StorageError(self.log_dir, error) from error
 
@@ -212,9 +224,32 @@ class MetadataStorage:
 
     # The log
 
+    def has_room_for(self, size_bytes: int) -> bool:
+        """Whether so many bytes of records can be appended, if need be without the reserve."""
+        return self._guard(lambda: self.reserve.has_room_for(size_bytes))
+
+    def make_reserve(self) -> bool:
+        """Take the reserve, if there is room for it; whether it is there."""
+        try:
+            return self._guard(self.reserve.make)
+        except StorageError as error:
+            if error.is_full:
+                return False
+            raise
+
     def append(self, records: bytes, epoch: int, now_ms: int) -> None:
         """Write batches as they are: `RaftNode` has built or checked them. Not durable before `flush`."""
-        self.log.append_as_leader(records, leader_epoch=epoch, now_ms=now_ms, origin=AppendOrigin.RAFT_LEADER)
+
+        def write() -> None:
+            self.log.append_as_leader(records, leader_epoch=epoch, now_ms=now_ms, origin=AppendOrigin.RAFT_LEADER)
+
+        try:
+            write()
+        except StorageError as error:
+            # What did not fit is cut off again.
+            if not error.is_full or not self._guard(self.reserve.give_up):
+                raise
+            write()
 
     def flush(self) -> int:
         """Fsync the log; the offset below which everything is durable now."""
@@ -279,7 +314,9 @@ class MetadataStorage:
             kraft_version=kraft_version,
             voters=voters,
         )
-        size = self._guard(lambda: write_checkpoint(self.disk, self.path, checkpoint.file_name(snapshot), data))
+        name = checkpoint.file_name(snapshot)
+        # `data` can be read once: with a full disk the next snapshot is tried, not this one again.
+        size = self._guard(lambda: write_checkpoint(self.disk, self.path, name, data), again=False)
         self.snapshots[snapshot] = size
         return size
 
@@ -417,6 +454,11 @@ def write_checkpoint(disk: Disk, folder: str, name: str, data: Iterable[bytes]) 
         for part in data:
             size += file.pwritev([part], size)
         file.fsync()
+    except OSError as error:
+        if is_full(error):
+            # What did not fit must not keep the room that is left.
+            file.truncate(0)
+        raise
     finally:
         file.close()
     disk.rename(temporary, f"{folder}/{name}")

@@ -49,6 +49,8 @@ class FakeQuorum:
     def register(self, listener: Listener) -> None:
         self._listeners.append(listener)
 
+    is_short_of_room = False
+
     def append(self, records: list[bytes]) -> int:
         self.log.append((self.log_end_offset, records))
         self.log_end_offset += len(records)

@@ -134,12 +134,20 @@ def driver(
     peers: Peers | None = None,
     on_failure: Callable[[BaseException], None] = lambda error: None,
     on_snapshot_due: Callable[[QuorumDriver], object] | None = None,
+    on_short_of_room: Callable[[], None] = lambda: None,
     storage: StorageConfig | None = None,
     snapshot_bytes: int = 20 << 20,
     **fields: Any,
 ) -> QuorumDriver:
     config = QuorumConfig(raft_config(**fields), log_dir, storage or StorageConfig(), snapshot_bytes, 0)
-    return QuorumDriver(runtime, config, peers, on_failure=on_failure, on_snapshot_due=on_snapshot_due)
+    return QuorumDriver(
+        runtime,
+        config,
+        peers,
+        on_failure=on_failure,
+        on_snapshot_due=on_snapshot_due,
+        on_short_of_room=on_short_of_room,
+    )
 
 
 async def until(condition: Callable[[], bool], seconds: float = 10) -> None:

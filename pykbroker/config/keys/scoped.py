@@ -120,5 +120,6 @@ OWN = in_area(
     Key("pykbroker.max.cold.reads", INT, 4, at_least(1), MEDIUM),
     Key("pykbroker.max.parked.requests", INT, 100_000, at_least(1), MEDIUM),
     Key("pykbroker.metadata.log.cut.at", LONG, None, at_least(0), MEDIUM),
+    Key("pykbroker.metadata.reserve.bytes", LONG, 2_097_152, at_least(0), MEDIUM),
     Key("pykbroker.write.back.bytes", LONG, 8_388_608, at_least(0), MEDIUM),
 )

@@ -135,6 +135,10 @@ pykbroker.metadata.log.cut.at
     Gives up damaged metadata: a start that was refused because the metadata log is damaged or ends at this very offset
     cuts it off there. The topics, configurations and features that later records made or changed are lost; the refusal
     names the offsets.
+pykbroker.metadata.reserve.bytes
+    Room on the disk that is kept back for the metadata log, in a file beside it. When the disk is full, the file goes
+    first: the node then refuses appends and new topics, serves reads, and takes the room again when there is some. 0
+    keeps none.
 pykbroker.write.back.bytes
     When so much was appended to a log, the device is asked in the background to write it, without a promise of when it
     is done: so what is dirty in memory stays bounded. 0 leaves it to the operating system.

@@ -1,0 +1,77 @@
+"""`pykbroker.reserve`: room that is kept back for metadata on a disk that other data fills up.
+
+Responsible for the file: made while there is room, given up when a metadata write finds none. It is written whole, not
+only declared, so that the room is really taken; its zeros hold no room on a file system that compresses. Apache Kafka
+ignores the file.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from pykbroker_log.disk import Disk
+
+FILE = "pykbroker.reserve"
+#: What must be left beside the reserve when it is made, and beside a record when that is written.
+MARGIN_BYTES = 256 * 1024
+_PIECE_BYTES = 1024 * 1024
+
+logger = logging.getLogger(__name__)
+
+
+class Reserve:
+    """The reserve of one metadata log. `size_bytes` 0: none is kept. Methods raise OSError."""
+
+    def __init__(self, disk: Disk, log_dir: str, folder: str, size_bytes: int) -> None:
+        self._disk = disk
+        self._log_dir = log_dir
+        self._path = f"{folder}/{FILE}"
+        self.size_bytes = size_bytes
+        self.is_there = False
+
+    def usable_bytes(self) -> int:
+        """The room that is left on the disk, beside the reserve."""
+        return self._disk.usage(self._log_dir)[1]
+
+    def make(self) -> bool:
+        """Take the room, if there is enough; whether the reserve is there now."""
+        if self.is_there or not self.size_bytes:
+            return self.is_there
+        if self._disk.exists(self._path):
+            file = self._disk.open(self._path)
+            try:
+                self.is_there = file.size() == self.size_bytes
+            finally:
+                file.close()
+            if self.is_there:
+                return True
+            self._disk.unlink(self._path)
+        if self.usable_bytes() < self.size_bytes + MARGIN_BYTES:
+            return False
+        file = self._disk.open(self._path, create=True)
+        try:
+            for position in range(0, self.size_bytes, _PIECE_BYTES):
+                file.pwritev([bytes(min(_PIECE_BYTES, self.size_bytes - position))], position)
+            self.is_there = True
+        finally:
+            file.close()
+            if not self.is_there:
+                self._disk.unlink(self._path)
+        return True
+
+    def give_up(self) -> bool:
+        """Make the room free for metadata; False if there was nothing to give up."""
+        if not self.is_there:
+            return False
+        self.is_there = False
+        self._disk.unlink(self._path)
+        logger.warning("The reserve of the metadata log in %s is given up: the disk is full", self._log_dir)
+        return True
+
+    def has_room_for(self, size_bytes: int) -> bool:
+        """Whether so much can be written, if need be without the reserve."""
+        if not self.size_bytes:
+            return True
+        if self.usable_bytes() >= size_bytes + MARGIN_BYTES:
+            return True
+        return self.give_up() and self.usable_bytes() >= size_bytes

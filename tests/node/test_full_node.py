@@ -1,0 +1,127 @@
+"""FINDINGS B14: the only disk of a node fills up. It serves reads, refuses writes, and takes them again, as one run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from tests.acting import acts
+from tests.node.processes import Process, run, write_properties
+from tests.node.test_real_disks import mount, until
+from tests.node.wire import Wire, batch
+
+pytestmark = pytest.mark.slow
+STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
+TOPIC = 2
+RESERVE_BYTES = 1_048_576
+RESERVE = "__cluster_metadata-0/pykbroker.reserve"
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A tmpfs of 24 MiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a file system")
+    mounted = mount("-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder))
+    if mounted.returncode:
+        pytest.skip(f"mounting is not allowed here: {mounted.stderr.decode().strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], capture_output=True, check=False)
+
+
+def lines(process: Process) -> list[str]:
+    """What was said of the full disk."""
+    return [line for line in process.tail(10_000).splitlines() if "the disk is" in line or "room again" in line]
+
+
+def fill(wire: Wire, topic: str) -> list[bytes]:
+    """Produce until the disk is full, then until not even a small record fits."""
+    sent: list[bytes] = []
+    for size in (400_000, 10_000, 10):
+        while True:
+            value = b"%d " % len(sent) + bytes(size)
+            if code := wire.produce(topic, batch(value)).error_code:
+                assert code == STORAGE
+                break
+            sent.append(value)
+    return sent
+
+
+def take_the_rest(path: Path) -> None:
+    with path.open("wb", buffering=0) as file:
+        piece = bytes(4096)
+        while True:
+            try:
+                file.write(piece)
+            except OSError:
+                break
+    assert os.statvfs(path).f_bavail == 0
+
+
+@acts(broker=("pykbroker.metadata.reserve.bytes",))
+def test_b14_a_node_whose_only_disk_is_full_goes_on_without_a_restart(tmp_path: Path, small: Path) -> None:
+    data = small / "data"
+    properties = write_properties(
+        tmp_path / "server.properties",
+        {
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "listeners": "PLAINTEXT://localhost:0,CONTROLLER://localhost:0",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.bootstrap.servers": "localhost:0",
+            "log.dirs": data,
+            "log.segment.bytes": 1_048_576,
+            "log.retention.check.interval.ms": 100,
+            "log.segment.delete.delay.ms": 0,
+            "offsets.topic.replication.factor": 1,
+            "pykbroker.metadata.reserve.bytes": RESERVE_BYTES,
+        },
+    )
+    formatted = run("format", str(properties), "--standalone")
+    assert formatted.returncode == 0, formatted.stderr
+    with Process(tmp_path / "log", str(properties)).ready() as process, Wire(process.address) as wire:
+        assert (data / RESERVE).stat().st_size == RESERVE_BYTES
+        wire.create("t")
+        sent = fill(wire, "t")
+        assert len(lines(process)) == 1, process.tail()
+        # Changes of the metadata go on, with the room that was kept back; appends do not get it.
+        for number in range(100):
+            assert wire.alter(TOPIC, "t", {"retention.ms": str(10**9 + number)}).error_code == ErrorCode.NONE
+            assert wire.produce("t", batch(b"small")).error_code == STORAGE
+        assert not (data / RESERVE).exists()
+        assert int(wire.try_create("new", 1, 1, {}).error_code) == STORAGE
+        # Another program takes the rest: changes are refused too, and the node goes on.
+        ballast = small / "ballast"
+        take_the_rest(ballast)
+        for number in range(100):
+            assert wire.alter(TOPIC, "t", {"retention.ms": str(10**8 + number)}).error_code == STORAGE
+        assert wire.values("t") == sent
+        assert len(lines(process)) <= 2
+        ballast.unlink()
+        assert wire.alter(TOPIC, "t", {"retention.ms": str(10**9)}).error_code == ErrorCode.NONE
+        # Room is made, and everything is as before.
+        trim = DeleteRecordsPartition(partition_index=0, offset=len(sent) // 2)
+        request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=[trim])], timeout_ms=10_000)
+        assert wire.call(request).topics[0].partitions[0].error_code == ErrorCode.NONE
+        until(lambda: (data / RESERVE).exists() and (data / RESERVE).stat().st_size == RESERVE_BYTES)
+        until(lambda: wire.produce("t", batch(b"again")).error_code == ErrorCode.NONE)
+        until(lambda: wire.try_create("new", 1, 1, {}).error_code == ErrorCode.NONE)
+        assert wire.fetch("t", len(sent) - 1).error_code == ErrorCode.NONE
+        until(lambda: any("room again" in line for line in lines(process)))
+        said = process.tail(10_000)
+        assert "Traceback" not in said
+        assert len(lines(process)) <= 4, said
+        assert process.interrupt() == 0
+    # The next start finds the reserve, and what was acknowledged.
+    with Process(tmp_path / "log2", str(properties)).ready() as process, Wire(process.address) as wire:
+        assert wire.metadata("new").topics[0].error_code == ErrorCode.NONE
+        assert wire.fetch("t", len(sent) - 1).error_code == ErrorCode.NONE
+        assert process.interrupt() == 0

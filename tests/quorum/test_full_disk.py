@@ -1,0 +1,123 @@
+"""FINDINGS B14: a leader whose disk is full steps down where another voter can write, and refuses alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykbroker.quorum.channel import InMemoryPeers
+from pykbroker.quorum.driver import NotLeader, QuorumDriver
+from pykbroker_log.log_config import StorageError
+from pykbroker_log.memory_disk import MemoryDisk
+from pykbroker_raft.storage import StorageConfig, format_voters
+from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
+from tests.quorum.test_observers import _Shared, serve
+from tests.quorum.world import InlineRuntime, Listener, driver, format_one, run, until
+
+RESERVE = 1 << 20
+
+
+def small_disk() -> MemoryDisk:
+    return MemoryDisk(record=False, capacity_bytes=8 * RESERVE)
+
+
+def fill(disk: MemoryDisk, log_dir: str) -> None:
+    file = disk.open(f"{log_dir}/ballast", create=True)
+    file.pwritev([bytes(disk.usage(log_dir)[1])], file.size())
+    file.close()
+
+
+def use_up(quorum: QuorumDriver, disk: MemoryDisk, log_dir: str) -> None:
+    """Take the disk's room, and what the reserve gives."""
+    fill(disk, log_dir)
+    quorum.append([b"in the room of the reserve"])
+    assert quorum.is_short_of_room
+    fill(disk, log_dir)
+
+
+def test_b14_alone_it_refuses_and_takes_changes_again() -> None:
+    async def test() -> None:
+        disk = small_disk()
+        runtime = InlineRuntime(disk)
+        format_one(disk, "meta")
+        short: list[bool] = []
+        quorum = driver(
+            runtime, storage=StorageConfig(reserve_bytes=RESERVE), on_short_of_room=lambda: short.append(True)
+        )
+        listener = Listener()
+        quorum.register(listener)
+        await quorum.start()
+        await until(lambda: quorum.is_leader)
+        use_up(quorum, disk, "meta")
+        end = quorum.log_end_offset
+        for _ in range(3):
+            with pytest.raises(StorageError) as refused:
+                quorum.append([b"no"])
+            assert refused.value.is_full
+        assert short == [True]
+        assert quorum.is_leader
+        assert quorum.failed is None
+        assert quorum.log_end_offset == end
+        disk.unlink("meta/ballast")
+        assert await quorum.restore_reserve()
+        assert not quorum.is_short_of_room
+        quorum.append([b"yes"])
+        await until(lambda: listener.values[-1:] == [b"yes"])
+        use_up(quorum, disk, "meta")
+        assert short == [True, True]
+        await quorum.stop()
+
+    run(test)
+
+
+def test_b14_with_others_it_steps_down() -> None:
+    async def test() -> None:
+        ids = (1, 2, 3)
+        voters = VoterSet.of(
+            VoterNode(ReplicaKey(id, bytes([id]) * 16), (Endpoint("CONTROLLER", f"c{id}", 9093),)) for id in ids
+        )
+        disks = {id: small_disk() for id in ids}
+        peers = InMemoryPeers(InlineRuntime())
+        quorums: dict[int, QuorumDriver] = {}
+        for id, disk in disks.items():
+            disk.make_dirs("d")
+            format_voters(disk, "d", voters, 1)
+            runtime = InlineRuntime(disk)
+            quorums[id] = driver(
+                runtime,
+                "d",
+                peers=_Shared(peers),
+                storage=StorageConfig(reserve_bytes=RESERVE),
+                node_id=id,
+                directory_id=bytes([id]) * 16,
+                endpoints=voters.endpoints(id),
+                bootstrap=tuple((f"c{other}", 9093) for other in ids),
+                election_timeout_ms=80,
+                fetch_timeout_ms=300,
+                election_backoff_max_ms=50,
+                fetch_max_wait_ms=50,
+            )
+            peers.nodes[f"c{id}", 9093] = serve(runtime, quorums[id])
+        for quorum in quorums.values():
+            await quorum.start()
+
+        def leaders() -> list[QuorumDriver]:
+            return [quorum for quorum in quorums.values() if quorum.is_leader and quorum.high_watermark]
+
+        await until(lambda: len(leaders()) == 1)
+        full = leaders()[0]
+        use_up(full, disks[full.node_id], "d")
+        with pytest.raises(NotLeader, match="no room"):
+            full.append([b"no"])
+        await until(lambda: bool(leaders()) and full not in leaders())
+        (other,) = leaders()
+        other.append([b"yes"])
+        await until(lambda: other.high_watermark == other.log_end_offset)
+        # The full one stands still, and follows again when it has room.
+        assert full.failed is None
+        assert full.log_end_offset < other.log_end_offset
+        disks[full.node_id].unlink("d/ballast")
+        await until(lambda: full.high_watermark == other.log_end_offset)
+        for quorum in quorums.values():
+            await quorum.stop(timeout_ms=50)
+
+    run(test)
