@@ -19,7 +19,6 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Generator
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pykbroker_log import names
@@ -28,10 +27,11 @@ from pykbroker_log.disk import Disk, read_file, write_new
 from pykbroker_log.epochs import LeaderEpochs
 from pykbroker_log.guard import DamagedLog, Guard
 from pykbroker_log.log_config import LogConfig
+from pykbroker_log.missing import Left, missing_records
 from pykbroker_log.offset_index import OffsetIndex
 from pykbroker_log.producers import CorruptSnapshot, ProducerStates
 from pykbroker_log.quarantine import find_batch, keep_aside, quarantine_name
-from pykbroker_log.segment import MAX_RELATIVE_OFFSET, Recovered, Segment
+from pykbroker_log.segment import Recovered, Segment
 from pykbroker_log.time_index import TimeIndex
 from pykbroker_wire.records.batch import CONTROL, BatchHeader, CorruptBatch
 
@@ -107,6 +107,8 @@ class Loader:
         self.missing_index: set[int] = set()
         self.with_aborts: set[int] = set()
         self.rewritten: set[int] = set()
+        # Segments of which an index is left, and no log.
+        self.orphans: list[int] = []
 
     def load(self) -> Loaded:
         """All at once; tells what there is to warn of."""
@@ -144,6 +146,18 @@ class Loader:
             self.work.notes.append(f"the log ended at {log_end_offset}, before its start {self.log_start_offset}")
             log_end_offset = self._start_empty(self.log_start_offset)
         epochs.truncate_end(log_end_offset)
+        earliest = epochs.earliest()
+        self.work.warnings += missing_records(
+            Left(
+                segments=[(segment.base_offset, segment.size) for segment in self.segments],
+                orphans=self.orphans,
+                first_epoch_start=earliest[1] if earliest else None,
+                log_start_offset=self.log_start_offset,
+                log_end_offset=log_end_offset,
+                clean=self.clean,
+                dense=self.dense,
+            )
+        )
         start = max(self.log_start_offset, self.segments[0].base_offset)
         epochs.truncate_start(start)
         earliest = epochs.earliest()
@@ -253,6 +267,8 @@ class Loader:
             if entry.kind == names.SNAPSHOT:
                 self.snapshots.append(entry.base_offset)
             elif entry.base_offset not in known:
+                if entry.kind == names.OFFSET_INDEX:
+                    self.orphans.append(entry.base_offset)
                 self.disk.unlink(f"{self.path}/{names.segment_file(entry.base_offset, entry.kind)}")
         self.snapshots.sort()
         while len(bases) > 1 and bases[1] <= self.log_start_offset:
@@ -293,6 +309,8 @@ class Loader:
         count = len(self.segments)
         if self.clean:
             scan = [index for index, segment in enumerate(self.segments) if self._is_suspect(segment)]
+            if count - 1 not in scan and not self._ends_whole(self.segments[-1]):
+                scan.append(count - 1)
         else:
             ends = [segment.base_offset for segment in self.segments[1:]]
             first = bisect_right(ends, self.recovery_point)
@@ -404,12 +422,17 @@ class Loader:
     def _end_of(self, index: int) -> int:
         """Behind the last whole batch of a segment. One that is not scanned may be damaged: something else holds what
         was in it, or a reader will be told."""
-        segment = self.segments[index]
-        end = segment.base_offset
-        with suppress(CorruptBatch):
-            for _, header in segment.walk(segment.position_for(segment.base_offset + MAX_RELATIVE_OFFSET)):
-                end = header.next_offset
-        return end
+        try:
+            return self.segments[index].whole_end()[1]
+        except CorruptBatch:
+            return self.segments[index].base_offset
+
+    def _ends_whole(self, segment: Segment) -> bool:
+        """Whether nothing but whole batches lies behind the last index entry. Appends go to the end of the file."""
+        try:
+            return segment.whole_end()[0] == segment.size
+        except CorruptBatch:
+            return False
 
     def _tell_of_damage(self, segment: Segment, result: Recovered) -> Generator[int, None, None]:
         """Keep aside what is about to be cut off, if it is more than the torn end of a write."""

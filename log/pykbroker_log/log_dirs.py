@@ -66,6 +66,7 @@ class LogDir:
         "_high_watermarks",
         "_lock",
         "_log_starts",
+        "_promised",
         "_recovery_points",
         "_unrecovered",
         "clean",
@@ -94,6 +95,8 @@ class LogDir:
         self._recovery_points: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
         self._high_watermarks: dict[TopicPartition, int] = {}
+        # Where the log of a folder ended at least, as the checkpoints say, until it has been opened.
+        self._promised: dict[TopicPartition, int] = {}
         # Up to where each log has been compacted. An entry stays when the topic is no longer compacted: there are gaps.
         self._cleaner_offsets: dict[TopicPartition, int] = {}
         # Partitions that have a folder here, open or not.
@@ -156,6 +159,8 @@ class LogDir:
                 self._futures[key] = name
             elif parsed.mark in (names.DELETE_DIR, names.FUTURE_DIR):
                 self._doomed.append(name)
+        for key in self._folders:
+            self._promised[key] = max(self._recovery_points.get(key, 0), self._high_watermarks.get(key, 0))
         if not self.clean:
             self._unrecovered = set(self._folders)
 
@@ -336,6 +341,7 @@ class LogDir:
                     remove_tree(self.disk, path)
             raise
         self._adopt(log)
+        log.missing_behind_end = range(log.log_end_offset, self._promised.pop(key, 0))
         return log
 
     def _is_dense(self, key: TopicPartition, config: LogConfig) -> bool:
@@ -485,7 +491,8 @@ class LogDir:
         self.logs.pop(key, None)
         self._folders.discard(key)
         self._unrecovered.discard(key)
-        for offsets in (self._recovery_points, self._log_starts, self._high_watermarks, self._cleaner_offsets):
+        of_logs = self._recovery_points, self._log_starts, self._high_watermarks, self._cleaner_offsets, self._promised
+        for offsets in of_logs:
             offsets.pop(key, None)
 
     # -- checkpoints

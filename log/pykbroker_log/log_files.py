@@ -47,9 +47,9 @@ class LogFiles:
         self.failure: OSError | None = None
         self.is_closed = False
 
-    def adopt(self, loaded: Loaded) -> None:
+    def adopt(self, loaded: Loaded, *, is_gapless: bool) -> None:
         """What a start has found in the folder."""
-        self.segments = Segments(loaded.segments)
+        self.segments = Segments(loaded.segments, is_gapless=is_gapless)
         self.active = loaded.segments[-1]
         self.side.snapshots = loaded.snapshots
         self.side.found_unsynced(loaded.rewritten)

@@ -67,6 +67,7 @@ class PartitionLog:
         "local_log_start_offset",
         "log_end_offset",
         "log_start_offset",
+        "missing_behind_end",
         "partition",
         "producers",
         "recovery",
@@ -88,6 +89,8 @@ class PartitionLog:
         self.log_end_offset = 0
         self.high_watermark = 0
         self.recovery: str | None = None
+        #: offsets that an earlier run had flushed or committed, and that are not there
+        self.missing_behind_end = range(0)
         #: called before a truncation touches the disk, when recovery point and log start have already moved: in the
         #: checkpoints, a stale recovery point would hide what is appended from then on from the scan after a crash, a
         #: log start that is too high would hide it from readers, and with one that is too low the power might bring
@@ -148,7 +151,7 @@ class PartitionLog:
                 is_new=is_new,
                 guard=guard,
             ).load()
-            files.adopt(loaded)
+            files.adopt(loaded, is_gapless=dense)
             log._aborts = loaded.aborts
             log.epochs = loaded.epochs
             log.log_end_offset = loaded.log_end_offset

@@ -93,6 +93,7 @@ class Segment:
         "base_offset",
         "created_ms",
         "disk",
+        "end_is_known",
         "file",
         "gone",
         "index_interval_bytes",
@@ -124,6 +125,8 @@ class Segment:
         self.base_offset = base_offset
         self.index_interval_bytes = index_interval_bytes
         self.created_ms = now_ms
+        #: its last batch is whole and was seen in this run; see Segments.locate
+        self.end_is_known = size is None
         self._index_checked = size is None
         if size is None:
             self.file = disk.open(self.path(names.LOG), create=True)
@@ -442,6 +445,14 @@ class Segment:
             last = found
         return last
 
+    def whole_end(self) -> tuple[int, int]:
+        """(position, offset) behind the last whole batch. Raises CorruptBatch, OSError, ColdRead."""
+        position = self.position_for(self.base_offset + MAX_RELATIVE_OFFSET)
+        offset = self.base_offset
+        for at, header in self.walk(position):
+            position, offset = at + header.size_in_bytes, header.next_offset
+        return position, offset
+
     def has_whole_index(self) -> bool:
         """Whether the indexes of this sealed segment end as sealing left them. In doubt, no: then it is scanned."""
         if self.size == 0:
@@ -591,6 +602,7 @@ class Segment:
         if self.file.size() > position:
             self.file.truncate(position)
         self.size = position
+        self.end_is_known = True
         self.seal()
 
     def begin_rebuild(self) -> None:

@@ -5,10 +5,13 @@ Invariants:
   open.
 * A remembered position is the start of the batch that begins at its offset, or the end of a segment; whatever
   removes bytes calls `forget`.
+* A sealed segment that an earlier run has left is read only after its end was looked at: it may have been cut. What is
+  missing is told once.
 """
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -18,8 +21,10 @@ from pykbroker_log.disk import ColdRead
 from pykbroker_log.segment import Segment
 from pykbroker_log.time_index import TimeIndex
 from pykbroker_log.txn_index import AbortedTxn
-from pykbroker_wire.records.batch import BatchHeader
+from pykbroker_wire.records.batch import BatchHeader, CorruptBatch
 from pykbroker_wire.records.record import iter_records
+
+logger = logging.getLogger(__name__)
 
 # Positions remembered per log: the ends of the latest reads, where sequential readers come back.
 _MAX_POSITIONS = 64
@@ -35,10 +40,12 @@ class Piece(NamedTuple):
 
 
 class Segments(list[Segment]):
-    __slots__ = ("_positions",)
+    __slots__ = ("_positions", "is_gapless")
 
-    def __init__(self, segments: Iterable[Segment] = ()) -> None:
+    def __init__(self, segments: Iterable[Segment] = (), *, is_gapless: bool = False) -> None:
         super().__init__(segments)
+        #: each segment ends where the next one begins: the log was never compacted
+        self.is_gapless = is_gapless
         self._positions: dict[int, tuple[Segment, int]] = {}
 
     @property
@@ -75,6 +82,8 @@ class Segments(list[Segment]):
             return known[0], known[1], offset
         for index in range(self.index_of(offset), len(self)):
             segment = self[index]
+            if not segment.end_is_known:
+                self._look_at_end(index)
             if offset <= segment.base_offset:
                 if segment.size:
                     return segment, 0, segment.base_offset
@@ -84,6 +93,29 @@ class Segments(list[Segment]):
                     return segment, found[0], found[1]
             # Compaction may have emptied the end of a segment.
         return None
+
+    def _look_at_end(self, index: int) -> None:
+        """Once for each segment, when it is first read. Half a batch at its end is not given to readers: they would
+        wait for the rest."""
+        segment = self[index]
+        if index + 1 < len(self):
+            following = self[index + 1].base_offset
+            try:
+                position, end = segment.whole_end()
+            except CorruptBatch:
+                # A reader is given the bytes, and told.
+                position, end = segment.size, following
+            if position < segment.size or (self.is_gapless and end < following):
+                logger.warning(
+                    "%s ends at position %d, offset %d: the records from offset %d to %d are missing",
+                    segment.path(names.LOG),
+                    position,
+                    end,
+                    end,
+                    following - 1,
+                )
+            segment.size = position
+        segment.end_is_known = True
 
     def limit(self, segment: Segment, upper_offset: int, log_end_offset: int) -> tuple[int, int]:
         """(position, offset) up to which a reader with this bound may read in this segment."""

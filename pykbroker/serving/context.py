@@ -87,9 +87,7 @@ class RequestContext(Generic[S_co]):
     def authorize(self, operation: Operation, resource: Resource, name: str) -> bool:
         """Ask the authorizer for this request's principal and address."""
         peer = self.peer
-        return self.services.authorizer.authorize(
-            peer.session.principal, peer.client_host, operation, resource, name
-        )
+        return self.services.authorizer.authorize(peer.session.principal, peer.client_host, operation, resource, name)
 
     def authorized_operations(self, resource: Resource, name: str) -> int:
         """The bit field of KIP-430: bit n stands for the operation with code n."""

@@ -81,9 +81,7 @@ class Row:
         self.handle: Callable[[AnyContext, Any], Any] = module.handle
         #: answers a frame without decoding it as a whole: bytes, a response, or one of these later; None: `handle`
         #: decides, nothing was done. For the hottest shapes of the hottest APIs
-        self.handle_frame: Callable[[AnyContext, memoryview, int], Any] | None = getattr(
-            module, "handle_frame", None
-        )
+        self.handle_frame: Callable[[AnyContext, memoryview, int], Any] | None = getattr(module, "handle_frame", None)
         #: a frame that `handle_frame` encoded, with a throttle time in it
         self.with_throttle: Callable[[bytes, int], bytes] = getattr(module, "with_throttle", _has_no_frames)
         #: what a broker refuses before it forwards a request: raises CloseConnection

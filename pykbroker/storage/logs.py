@@ -19,6 +19,7 @@ from pykbroker.storage.directories import Directories
 from pykbroker.storage.flusher import Flusher
 from pykbroker.storage.log_handle import LogHandle
 from pykbroker.storage.log_metrics import log_gauges
+from pykbroker.storage.missing import MissingRecords
 from pykbroker.storage.moves import DirectoryAssignments, Moves, NoAssignments
 from pykbroker.storage.opening import Opener
 from pykbroker.storage.recovery import LogRecovery
@@ -73,6 +74,7 @@ class Logs:
         self._assignments = assignments if assignments is not None else NoAssignments()
         self._handles: dict[tuple[str, int], LogHandle] = {}
         self._started = False
+        self._missing = MissingRecords(runtime)
         #: where requests wait for what is not in memory
         self.cold_reads = cold_reads if cold_reads is not None else ColdReads(runtime)
         self.flusher = Flusher(runtime, metrics, self.directory_failed)
@@ -221,6 +223,8 @@ class Logs:
                 log.recovery,
                 log.log_end_offset,
             )
+        if log.missing_behind_end:
+            self._missing.tell(str(handle), log.missing_behind_end)
         self._assignments.opened(handle, log_dir)
         return log
 

@@ -1,0 +1,55 @@
+"""Logs that end before what their directory's checkpoints promise: one line for each, or one for many.
+
+Responsible for the lines. A loss of power may shorten every log of a node, so their number is bounded. Not responsible
+for finding out (log_dirs.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pykbroker.runtime import Runtime
+
+logger = logging.getLogger(__name__)
+
+#: Logs with a line of their own; the others share one every so often.
+MOST_LINES = 20
+_TOGETHER_SECONDS = 5.0
+_MOST_NAMES = 10
+
+
+class MissingRecords:
+    """Of one node."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._told = 0
+        self._waiting: list[str] = []
+
+    def tell(self, partition: str, missing: range) -> None:
+        """The log ends at the first of these offsets."""
+        self._told += 1
+        if self._told <= MOST_LINES:
+            logger.warning(
+                "Partition %s: the records from offset %d to %d are missing: they had been committed or flushed, "
+                "and the log ends at offset %d",
+                partition,
+                missing.start,
+                missing.stop - 1,
+                missing.start,
+            )
+            return
+        if not self._waiting:
+            self._runtime.loop.call_later(_TOGETHER_SECONDS, self._tell_together)
+        self._waiting.append(f"{partition} from {missing.start} to {missing.stop - 1}")
+
+    def _tell_together(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        logger.warning(
+            "%d more logs miss records at their ends that had been committed or flushed: %s%s",
+            len(waiting),
+            ", ".join(waiting[:_MOST_NAMES]),
+            ", ..." if len(waiting) > _MOST_NAMES else "",
+        )

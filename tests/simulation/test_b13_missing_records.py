@@ -1,0 +1,182 @@
+"""FINDINGS B13: a log that has lost records says which."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import random
+from collections.abc import Callable
+
+import pytest
+
+from pykbroker.storage.missing import MOST_LINES
+from pykbroker_log.disk import write_new
+from pykbroker_log.memory_disk import MemoryDisk, Survive
+from pykbroker_wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from tests.node.sim import Sim
+from tests.simulation.recorded import METADATA, Recorded, contents, record, restarted
+
+DAMAGES: dict[str, Callable[[MemoryDisk, str, bytes], None]] = {
+    "removed": lambda disk, path, data: disk.unlink(path),
+    "emptied": lambda disk, path, data: disk.open(path).truncate(0),
+    "cut by a byte": lambda disk, path, data: disk.open(path).truncate(max(0, len(data) - 1)),
+    "cut in half": lambda disk, path, data: disk.open(path).truncate(len(data) // 2),
+    "cut to 30 bytes": lambda disk, path, data: disk.open(path).truncate(min(30, len(data))),
+    "cut to 300 bytes": lambda disk, path, data: disk.open(path).truncate(min(300, len(data))),
+    "garbage": lambda disk, path, data: write_new(disk, path, random.Random(1).randbytes(len(data) or 50)),
+    "zeros": lambda disk, path, data: write_new(disk, path, bytes(len(data) or 50)),
+}
+CLEANS_AT_ONCE = {"min.cleanable.dirty.ratio": "0.01", "min.compaction.lag.ms": "0"}
+LIVELY = {"log.cleaner.backoff.ms": "1000", "log.segment.delete.delay.ms": "1000"}
+CASES = pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
+
+
+async def produce(sim: Sim) -> None:
+    await sim.create("large", {"internal.segment.bytes": "700", "index.interval.bytes": "200"})
+    await sim.create("small")
+    await sim.create("empty")
+    for number in range(15):
+        await sim.send("large", b"%d" % number + b"x" * 100)
+    await sim.send("small", b"one", b"two")
+    await sim.send("small", b"three")
+
+
+@functools.cache
+def recording(clean: bool) -> Recorded:
+    recorded = record(produce, clean=clean)
+    assert len([name for name in recorded.disk.list("/data/large-0") if name.endswith(".log")]) > 3
+    return recorded
+
+
+@CASES
+@pytest.mark.parametrize("what", DAMAGES)
+@pytest.mark.slow
+def test_b13_each_file_of_a_data_directory_is_damaged(what: str, clean: bool) -> None:
+    """The node has everything, or says what is missing, or refuses."""
+    recorded = recording(clean)
+    for path in recorded.files():
+        if path.startswith(METADATA):
+            continue
+        disk = recorded.copy()
+        DAMAGES[what](disk, path, contents(disk, path))
+        outcome = restarted(disk)
+        if outcome.facts is None:
+            assert "\n" not in outcome.refusal
+            assert "/data" in outcome.refusal
+            continue
+        missing = outcome.facts.lacks(recorded.facts)
+        folder = path.split("/")[2]
+        told = [line for line in outcome.lines if folder in line] or folder.rpartition("-")[0] in outcome.facts.told
+        assert not missing or told, f"{what} {path}: {missing} {outcome.lines}"
+
+
+def unlink_segment(disk: MemoryDisk, folder: str, base: int) -> None:
+    for name in disk.list(folder):
+        if name.startswith(f"{base:020}."):
+            disk.unlink(f"{folder}/{name}")
+
+
+@pytest.mark.parametrize(
+    ("base", "line"),
+    [
+        (12, "Partition large-0: the records from offset 12 to 14 are missing"),
+        (4, "ends at position {}, offset 4: the records from offset 4 to 7 are missing"),
+        (0, "nothing is left of what was before 00000000000000000004.log: the records from offset 0 to 3 are missing"),
+    ],
+)
+def test_b13_a_segment_that_is_gone_after_a_clean_stop_is_told(base: int, line: str) -> None:
+    recorded = recording(True)
+    disk = recorded.copy()
+    folder = "/data/large-0"
+    unlink_segment(disk, folder, base)
+    outcome = restarted(disk)
+    assert outcome.facts is not None
+    wanted = line.format(len(contents(recorded.disk, f"{folder}/{0:020}.log")))
+    assert len([told for told in outcome.lines if wanted in told]) == 1, outcome.lines
+    missing = outcome.facts.lacks(recorded.facts)
+    assert missing == [f"large {offset}" for offset in range(base, min(base + 4, 15))]
+
+
+def test_b13_an_end_below_the_high_watermark_is_told_after_kill_9() -> None:
+    recorded = recording(False)
+    disk = recorded.copy()
+    path = f"/data/small-0/{0:020}.log"
+    disk.open(path).truncate(len(contents(disk, path)) - 5)
+    outcome = restarted(disk)
+    assert outcome.facts is not None
+    assert outcome.facts.lacks(recorded.facts) == ["small 2"]
+    assert [line for line in outcome.lines if "small-0" in line] == [
+        "Partition small-0: the records from offset 2 to 2 are missing: they had been committed or flushed, and the "
+        "log ends at offset 2"
+    ]
+
+
+@CASES
+def test_b13_what_is_appended_behind_a_cut_is_readable(clean: bool) -> None:
+    """The half of a batch that a cut leaves must not stay between two batches."""
+    recorded = recording(clean)
+    path = f"/data/small-0/{0:020}.log"
+    disk = recorded.copy()
+    disk.open(path).truncate(len(contents(disk, path)) - 5)
+
+    async def append(sim: Sim) -> None:
+        await sim.send("small", b"four", b"five")
+
+    outcome = restarted(disk, then=append)
+    assert outcome.facts is not None
+    assert outcome.facts.records["small"] == {0: b"one", 1: b"two", 2: b"four", 3: b"five"}
+    again = restarted(outcome.disk.power_loss(Survive.EVERYTHING))
+    assert again.facts is not None
+    assert again.facts.records["small"] == outcome.facts.records["small"]
+
+
+def test_b13_many_logs_share_a_line() -> None:
+    async def many(sim: Sim) -> None:
+        await sim.create("many", partitions=60)
+        for partition in range(60):
+            await sim.produce("many", sim.batch(b"x"), partition=partition)
+
+    recorded = record(many, clean=True)
+    disk = recorded.copy()
+    for partition in range(60):
+        disk.open(f"/data/many-{partition}/{0:020}.log").truncate(0)
+
+    async def open_all(sim: Sim) -> None:
+        await asyncio.sleep(60)
+
+    outcome = restarted(disk, then=open_all)
+    assert outcome.facts is not None
+    alone = [line for line in outcome.lines if line.startswith("Partition many-")]
+    shared = [line for line in outcome.lines if "more logs miss records" in line]
+    assert (len(alone), len(shared)) == (MOST_LINES, 1)
+    assert shared[0].startswith(f"{60 - MOST_LINES} more logs")
+
+
+@CASES
+@pytest.mark.slow
+def test_b13_nothing_is_said_of_records_that_were_to_go(clean: bool) -> None:
+    """Retention, DeleteRecords, compaction, a topic that was deleted and made again."""
+
+    async def live(sim: Sim) -> None:
+        await produce(sim)
+        await sim.create("kept", {"internal.segment.bytes": "700", "retention.bytes": "1500"})
+        await sim.create("compacted", {"internal.segment.bytes": "700", "cleanup.policy": "compact"} | CLEANS_AT_ONCE)
+        for number in range(15):
+            await sim.send("kept", b"%d" % number + b"x" * 100)
+            await sim.produce("compacted", sim.batch(b"x" * 100, key=b"%d" % (number % 2)))
+        partition = DeleteRecordsPartition(partition_index=0, offset=6)
+        topic = DeleteRecordsTopic(name="large", partitions=[partition])
+        await sim.call(DeleteRecordsRequest(topics=[topic], timeout_ms=30_000))
+        await asyncio.sleep(60)
+        assert sim.log("kept").log_start_offset > 0
+        assert len(await sim.everything("compacted")) < 10
+        await sim.delete("small")
+        sim.topic_ids.clear()
+        await sim.create("small")
+        await sim.send("small", b"one")
+
+    outcome = restarted(record(live, LIVELY, clean=clean).copy(), LIVELY)
+    for _ in range(2):
+        assert outcome.facts is not None
+        assert outcome.lines == []
+        outcome = restarted(outcome.disk.power_loss(Survive.EVERYTHING), LIVELY)
