@@ -24,8 +24,8 @@ from struct import Struct
 from typing import Any, cast
 
 from pykbroker import __version__
+from pykbroker.net.connection_state import MADE, ConnectionState, End, StatefulConnection
 from pykbroker.net.frames import Frames
-from pykbroker.net.states import MADE, ConnectionState, End, State
 from pykbroker.net.versions import PeerVersions, Refused, UnsupportedVersion, after_api_versions, in_version
 from pykbroker.runtime import Runtime
 from pykbroker_wire.apis import APIS, ApiKey
@@ -83,7 +83,7 @@ class _Request:
             self.answer.set_exception(error)
 
 
-class ClientConnection(ConnectionState, asyncio.BufferedProtocol):
+class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
     """One transport, from connecting to its end. `ready` is called when versions are known."""
 
     __slots__ = (
@@ -132,12 +132,12 @@ class ClientConnection(ConnectionState, asyncio.BufferedProtocol):
             # It was given up while it connected.
             self._transport.abort()
             return
-        self.become(State.NEGOTIATING)
+        self.become(ConnectionState.NEGOTIATING)
         self._ask_for_versions(APIS[ApiKey.API_VERSIONS].max_version)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._finish(End(str(exc) if exc is not None else "the peer closed it", by_peer=True))
-        self.become(State.CLOSED)
+        self.become(ConnectionState.CLOSED)
         self._transport = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -159,7 +159,7 @@ class ClientConnection(ConnectionState, asyncio.BufferedProtocol):
 
     def write(self, request: _Request) -> None:
         """Send it, in the newest version that both sides know. What cannot be sent ends with an error."""
-        assert self.state is State.READY
+        assert self.state is ConnectionState.READY
         message = request.message
         try:
             chosen = request.version
@@ -249,7 +249,7 @@ class ClientConnection(ConnectionState, asyncio.BufferedProtocol):
         found = after_api_versions(asked, response)
         if isinstance(found, PeerVersions):
             self._versions = found
-            self.become(State.READY)
+            self.become(ConnectionState.READY)
             self._ready()
         else:
             self._ask_for_versions(found)
@@ -312,7 +312,7 @@ class BrokerConnection:
                 return answer
             connection = self._connect()
         sent.timer = loop.call_later(timeout, self._expire, sent, timeout_ms)
-        if connection.state is State.READY:
+        if connection.state is ConnectionState.READY:
             connection.write(sent)
         else:
             self._waiting[sent] = None

@@ -8,7 +8,7 @@ Not responsible for what a request means: `dispatch` is handed down by the liste
 Invariants
 * A frame is a view of receive memory and is valid only during `dispatch`; whoever keeps it longer copies it.
 * Memory grows with the bytes received, never with the length a client declares.
-* Only a connection that is READY dispatches (states.py).
+* Only a connection that is READY dispatches (connection_state.py).
 * While a bound is exceeded nothing more is read or dispatched; what was received stays in this connection's buffer.
 
 Connections share the listener's receive buffer: between two turns of the loop only a connection in the middle of a
@@ -24,11 +24,11 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
+from pykbroker.net.connection_state import ACCEPTED, ConnectionState, End, StatefulConnection
 from pykbroker.net.promise import Promise
 from pykbroker.net.replies import Buffers, Replies, Slot
-from pykbroker.net.sending import JOIN_BYTES, Piece, Sender, has_region
-from pykbroker.net.states import ACCEPTED, ConnectionState, End, State
-from pykbroker.security.session import ANONYMOUS, Session
+from pykbroker.net.sending import JOIN_BYTES, Sendable, Sender, has_region
+from pykbroker.security.peer_session import ANONYMOUS, PeerSession
 from pykbroker_log.os_disk.files import SENDS_FILES
 
 if TYPE_CHECKING:
@@ -57,17 +57,17 @@ class CloseConnection(Exception):
 
 
 #: Read once for each frame.
-_READY = State.READY
+_READY = ConnectionState.READY
 
 #: What will be there when an answer is.
-Later: TypeAlias = "asyncio.Future[Any] | Promise"
+FutureAnswer: TypeAlias = "asyncio.Future[Any] | Promise"
 
 
 class Pending(Protocol):
     """An answer that is not there yet."""
 
     @property
-    def future(self) -> Later: ...
+    def future(self) -> FutureAnswer: ...
 
     def encode(self, result: Any) -> Buffers:
         """The bytes of the answer."""
@@ -77,7 +77,7 @@ class Pending(Protocol):
 Dispatch = Callable[["Connection", memoryview], "Buffers | Pending | None"]
 
 
-class Connection(ConnectionState, asyncio.BufferedProtocol):
+class Connection(StatefulConnection, asyncio.BufferedProtocol):
     """Server side of one connection. Created by the listener, driven by the transport."""
 
     __slots__ = (
@@ -109,7 +109,7 @@ class Connection(ConnectionState, asyncio.BufferedProtocol):
         self.listener = listener
         self._dispatch = listener.dispatch
         self.transport: asyncio.Transport | None = None
-        self.session: Session = ANONYMOUS
+        self.session: PeerSession = ANONYMOUS
         self.client_host = ""
         self.client_port = 0
         self.client_software_name = "unknown"
@@ -123,7 +123,7 @@ class Connection(ConnectionState, asyncio.BufferedProtocol):
         self._own_filled = 0
         self._frame_started = 0.0
         self._replies = Replies()
-        self._pending: dict[Later, tuple[Slot, Pending]] = {}
+        self._pending: dict[FutureAnswer, tuple[Slot, Pending]] = {}
         self._reading_paused = False
         self._writing_paused = False
         self._muted = 0
@@ -159,7 +159,7 @@ class Connection(ConnectionState, asyncio.BufferedProtocol):
         )
         self.transport.set_write_buffer_limits(high=limits.unsent_bytes)
         # Before `admit`, which may mute the connection and unmute it at once.
-        self.become(State.READY)
+        self.become(ConnectionState.READY)
         refused = self.listener.admit(self)
         if refused:
             self.close(f"refused: {refused}")
@@ -168,7 +168,7 @@ class Connection(ConnectionState, asyncio.BufferedProtocol):
     def connection_lost(self, exc: BaseException | None) -> None:
         if self.end is None:
             self.begin_end(End(str(exc) if exc is not None else "the client closed it", by_peer=True))
-        self.become(State.CLOSED)
+        self.become(ConnectionState.CLOSED)
         self._release_buffer()
         self.listener.forget(self)
         if self._sender is not None:
@@ -317,7 +317,7 @@ class Connection(ConnectionState, asyncio.BufferedProtocol):
 
     def tidy(self, now: float) -> None:
         """Called now and then by the listener: idle and stuck connections end, idle buffers go."""
-        if self.state is State.CLOSING:
+        if self.state is ConnectionState.CLOSING:
             if self.transport is not None and now - self.last_active > DRAIN_SECONDS:
                 # The client does not read what is left for it: a transport would wait for that for ever.
                 self.transport.abort()
@@ -338,7 +338,7 @@ class Connection(ConnectionState, asyncio.BufferedProtocol):
         self._pending[future] = (self._replies.open(), pending)
         future.add_done_callback(self._finished)
 
-    def _finished(self, future: Later) -> None:
+    def _finished(self, future: FutureAnswer) -> None:
         entry = self._pending.pop(future, None)
         if entry is None or self.state is not _READY:
             if not future.cancelled():
@@ -404,7 +404,7 @@ class Connection(ConnectionState, asyncio.BufferedProtocol):
                 progressed=self._progressed,
                 failed=self._cannot_send,
             )
-        sender.add(cast("list[Piece]", out))
+        sender.add(cast("list[Sendable]", out))
         if sender.unsent_bytes > listener.limits.unsent_bytes:
             self._writing_paused = True
             self._pause_reading()

@@ -22,7 +22,7 @@ from typing import TypeAlias
 
 from pykbroker_log.disk import Region
 
-Piece: TypeAlias = bytes | bytearray | memoryview | Region
+Sendable: TypeAlias = bytes | bytearray | memoryview | Region
 
 _PLAIN = (bytes, bytearray, memoryview)
 #: Asked about, and given to the kernel, at once.
@@ -39,7 +39,7 @@ _MORE: int = getattr(socket, "MSG_MORE", 0)
 Load: TypeAlias = Callable[[Region, int, int], "asyncio.Future[None]"]
 
 
-def has_region(pieces: Iterable[Piece]) -> bool:
+def has_region(pieces: Iterable[Sendable]) -> bool:
     return any(not isinstance(piece, _PLAIN) for piece in pieces)
 
 
@@ -79,7 +79,7 @@ class Sender:
         self._load = load
         self._progressed = progressed
         self._failed = failed
-        self._queue: deque[Piece] = deque()
+        self._queue: deque[Sendable] = deque()
         #: of the region in front: what has been sent
         self._position = 0
         #: of the region in front: what is known to be in memory, behind the position
@@ -94,7 +94,7 @@ class Sender:
     def is_waiting(self) -> bool:
         return bool(self._queue)
 
-    def add(self, pieces: Iterable[Piece]) -> None:
+    def add(self, pieces: Iterable[Sendable]) -> None:
         for piece in pieces:
             if len(piece):
                 self._queue.append(piece)

@@ -19,7 +19,7 @@ from pykbroker.coordinator.transaction.service import TransactionService
 from pykbroker.coordinator.transaction.verifier import Verifier
 from pykbroker.metadata.features import not_served
 from pykbroker.metadata.loader import MetadataLoader
-from pykbroker.net.settings import setup_timeout
+from pykbroker.net.from_config import setup_timeout
 from pykbroker.node.parts import StartedParts
 from pykbroker.node.shared import SharedServer
 from pykbroker.node_to_controller.assignments import Assignments

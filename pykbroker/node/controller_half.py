@@ -14,7 +14,7 @@ from pykbroker.node.parts import StartedParts
 from pykbroker.node.shared import SharedServer
 from pykbroker.node_to_controller.lifecycle import ControllerRegistration
 from pykbroker.quorum.channel import Channel
-from pykbroker.security.session import ANONYMOUS
+from pykbroker.security.peer_session import ANONYMOUS
 from pykbroker.serving.dispatch import Dispatcher
 from pykbroker.serving.peers import LocalPeer
 from pykbroker.serving.rows import On

@@ -20,7 +20,7 @@ from pykbroker.config import protection, silent
 from pykbroker.config.load import Config
 from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.metrics.registry import Metrics
-from pykbroker.net.settings import setup_timeout
+from pykbroker.net.from_config import setup_timeout
 from pykbroker.node.broker_half import BrokerHalf
 from pykbroker.node.controller_half import ControllerHalf
 from pykbroker.node.parts import StartedParts

@@ -14,8 +14,8 @@ from pykbroker.config.load import Config
 from pykbroker.metadata.image import Endpoint
 from pykbroker.net.admission import Admission
 from pykbroker.net.connection import Dispatch
+from pykbroker.net.from_config import admission_limits, limits_of
 from pykbroker.net.listener import Listener, WaitingMemory
-from pykbroker.net.settings import admission_limits, limits_of
 from pykbroker.node.parts import StartedParts
 from pykbroker.runtime import Runtime
 from pykbroker.runtime.cold_reads import ColdReads

@@ -16,7 +16,7 @@ from pykbroker.metadata.config_watch import ConfigWatch
 from pykbroker.metadata.live_config import LiveConfigPublisher
 from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.metrics.registry import Metrics
-from pykbroker.net.settings import setup_timeout
+from pykbroker.net.from_config import setup_timeout
 from pykbroker.node.parts import StartedParts
 from pykbroker.node.ports import Ports
 from pykbroker.node.quorum_settings import quorum_config

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Generic, Protocol, TypeAlias, TypeGuard, TypeVar
 
 from pykbroker.security.authorizer import SUPPORTED_OPERATIONS, Operation, Resource
-from pykbroker.security.session import Session
+from pykbroker.security.peer_session import PeerSession
 from pykbroker.serving.services import BrokerServices, ControllerServices, Services
 
 S_co = TypeVar("S_co", bound=Services, covariant=True)
@@ -17,7 +17,7 @@ S_co = TypeVar("S_co", bound=Services, covariant=True)
 class Peer(Protocol):
     """Who sent a request: a connection, or the client behind an Envelope (KIP-590)."""
 
-    session: Session
+    session: PeerSession
     client_host: str
     client_software_name: str
     client_software_version: str

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
-from pykbroker.net.connection import CloseConnection, Connection, Later
+from pykbroker.net.connection import CloseConnection, Connection, FutureAnswer
 from pykbroker.net.promise import Promise
 from pykbroker.serving.context import AnyContext, Peer, RequestContext
 from pykbroker.serving.rows import Row
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 S = TypeVar("S", bound=Services)
 #: Sends a request of a `forward` row to the active controller: (row, context, frame) -> the answer.
 Forward = Callable[[Row, RequestContext[S], memoryview], "asyncio.Future[Any]"]
-Buffers = list[bytes | bytearray | memoryview]
+EncodedAnswer = list[bytes | bytearray | memoryview]
 
 
 class Quotas(Protocol):
@@ -47,13 +47,13 @@ class PendingAnswer:
 
     __slots__ = ("_ctx", "_dispatcher", "_row", "future")
 
-    def __init__(self, dispatcher: Dispatcher[Any], row: Row, ctx: AnyContext, future: Later) -> None:
+    def __init__(self, dispatcher: Dispatcher[Any], row: Row, ctx: AnyContext, future: FutureAnswer) -> None:
         self._dispatcher = dispatcher
         self._row = row
         self._ctx = ctx
         self.future = future
 
-    def encode(self, result: Any) -> Buffers:
+    def encode(self, result: Any) -> EncodedAnswer:
         return self._dispatcher.finish(self._row, self._ctx, result) or []
 
 
@@ -68,7 +68,7 @@ class Dispatcher(Generic[S]):
         self._now_ms = services.runtime.now_ms
         self._errors = services.metrics.counter("kafka.network:type=RequestMetrics,name=InvalidRequestsPerSec")
 
-    def __call__(self, peer: Peer, frame: memoryview) -> Buffers | PendingAnswer | None:
+    def __call__(self, peer: Peer, frame: memoryview) -> EncodedAnswer | PendingAnswer | None:
         """Dispatch one frame. Returns buffers, a PendingAnswer, or None when there is no answer; raises
         CloseConnection."""
         try:
@@ -123,7 +123,7 @@ class Dispatcher(Generic[S]):
             RequestContext(peer, self.services, row.key, row.max_version, 0, None, self._now_ms()), request
         )
 
-    def finish(self, row: Row, ctx: AnyContext, response: Any) -> Buffers | None:
+    def finish(self, row: Row, ctx: AnyContext, response: Any) -> EncodedAnswer | None:
         """The end of every request: counters, quotas, bytes. `response`: a message, a frame that `handle_frame` has
         encoded, what the controller answered to a forwarded request, or None for no answer."""
         took_ms = self._now_ms() - ctx.arrival_ms
@@ -152,7 +152,7 @@ class Dispatcher(Generic[S]):
             ctx.peer.mute()
             self.services.runtime.loop.call_later(wait_ms / 1000, ctx.peer.unmute)
 
-    def _unsupported_version(self, row: Row, header: RequestHeader, request_bytes: int) -> Buffers:
+    def _unsupported_version(self, row: Row, header: RequestHeader, request_bytes: int) -> EncodedAnswer:
         if row.key != ApiKey.API_VERSIONS:
             raise CloseConnection(
                 f"{row.name} request of version {header.version}, served are {row.min_version} to {row.max_version}"
@@ -174,5 +174,5 @@ class ForwardedResponse:
     def __init__(self, data: bytes) -> None:
         self.data = data
 
-    def frame(self) -> Buffers:
+    def frame(self) -> EncodedAnswer:
         return [len(self.data).to_bytes(4, "big") + self.data]

@@ -5,7 +5,7 @@ A request of the node to itself passes through no connection, so the composition
 
 from __future__ import annotations
 
-from pykbroker.security.session import Session
+from pykbroker.security.peer_session import PeerSession
 
 
 class LocalPeer:
@@ -21,7 +21,7 @@ class LocalPeer:
         "zero_copy",
     )
 
-    def __init__(self, session: Session, listener_name: str, security_protocol: str) -> None:
+    def __init__(self, session: PeerSession, listener_name: str, security_protocol: str) -> None:
         self.session = session
         self.client_host = "127.0.0.1"
         self.client_software_name = "pykbroker"
@@ -44,7 +44,7 @@ class ForwardedPeer:
         "zero_copy",
     )
 
-    def __init__(self, session: Session, client_host: str, listener_name: str, security_protocol: str) -> None:
+    def __init__(self, session: PeerSession, client_host: str, listener_name: str, security_protocol: str) -> None:
         self.session = session
         self.client_host = client_host
         self.client_software_name = "unknown"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from pykbroker.security.session import Session
+from pykbroker.security.peer_session import PeerSession
 from pykbroker_wire.messages.default_principal_data import DefaultPrincipalData
 from pykbroker_wire.primitives import DecodeError
 
@@ -17,7 +17,7 @@ def encode_principal(principal: str) -> bytes:
     return _INT16.pack(0) + DefaultPrincipalData(type=kind, name=name, token_authenticated=False).encode_bytes(0)
 
 
-def decode_principal(data: bytes) -> Session:
+def decode_principal(data: bytes) -> PeerSession:
     """Raises DecodeError."""
     if len(data) < 2:
         raise DecodeError("a principal needs a version")
@@ -25,4 +25,4 @@ def decode_principal(data: bytes) -> Session:
     if version != 0:
         raise DecodeError(f"principal of version {version}")
     principal, _ = DefaultPrincipalData.decode(data, 2, version)
-    return Session(f"{principal.type}:{principal.name}")
+    return PeerSession(f"{principal.type}:{principal.name}")

@@ -10,7 +10,7 @@ from typing import Any, cast
 from pykbroker.metadata.image import BrokerImage, Endpoint
 from pykbroker.replica.fetch_sessions import FetchSessions
 from pykbroker.security.authorizer import AllowAll, Operation, Resource
-from pykbroker.security.session import ANONYMOUS
+from pykbroker.security.peer_session import ANONYMOUS
 from pykbroker.serving.context import BrokerContext, RequestContext
 from pykbroker.serving.services import BrokerServices
 from tests.replica.world import World

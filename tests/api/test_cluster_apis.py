@@ -34,7 +34,7 @@ from pykbroker.api import (
 from pykbroker.metadata.image import Endpoint
 from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
 from pykbroker.security.authorizer import AllowAll, DenyAll, Operation, Resource
-from pykbroker.security.session import ANONYMOUS, Session
+from pykbroker.security.peer_session import ANONYMOUS, PeerSession
 from pykbroker.serving import auto_create
 from pykbroker.serving.context import RequestContext
 from pykbroker.serving.peers import ForwardedPeer
@@ -335,7 +335,7 @@ async def test_not_controller(node: Node) -> None:
     response = await node.ask(create_topics, request)
     assert response.topics[0].error_code == ErrorCode.NOT_CONTROLLER
     # In an Envelope it is the Envelope's error: the broker looks for the new controller.
-    peer = ForwardedPeer(Session("User:x"), "127.0.0.1", "CONTROLLER", "PLAINTEXT")
+    peer = ForwardedPeer(PeerSession("User:x"), "127.0.0.1", "CONTROLLER", "PLAINTEXT")
     ctx = RequestContext(peer, node.services, 19, 7, 0, None, 0)
     with pytest.raises(KafkaError):
         await create_topics.handle(ctx, request)

@@ -31,7 +31,7 @@ from pykbroker.coordinator.group.java import hash_map_order, java_hash, partitio
 from pykbroker.coordinator.group.service import OFFSETS_TOPIC, GroupService
 from pykbroker.metadata.image import BrokerImage, Endpoint, MetadataImage, PartitionImage, TopicImage, TopicsImage
 from pykbroker.security.authorizer import AllowAll, DenyAll, Operation, Resource
-from pykbroker.security.session import ANONYMOUS, Session
+from pykbroker.security.peer_session import ANONYMOUS, PeerSession
 from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.delete_groups import DeleteGroupsRequest
@@ -342,7 +342,7 @@ def test_while_a_partition_loads(node: Node) -> None:
     node.world.loop.cost_per_look = 0.001
     node.replicas.lead(index)
     peer = SimpleNamespace(
-        session=Session(""), client_host="h", listener_name="PLAINTEXT", security_protocol="PLAINTEXT"
+        session=PeerSession(""), client_host="h", listener_name="PLAINTEXT", security_protocol="PLAINTEXT"
     )
     ctx = RequestContext(cast(Any, peer), cast(Any, node), 12, 4, 0, "me", 0)
     beat = cast(Any, heartbeat.handle(ctx, HeartbeatRequest(group_id="g", member_id="m", generation_id=1)))

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pytest
 
 from pykbroker.net.client import BrokerConnection, ClientConnection, Disconnected, SetupTimeout
-from pykbroker.net.states import End, State
+from pykbroker.net.connection_state import ConnectionState, End
 from pykbroker.net.versions import UnsupportedVersion, in_version
 from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_wire.apis import APIS, ApiKey
@@ -435,7 +435,12 @@ def test_b10_the_states_of_a_connection_that_this_node_makes(node: Node) -> None
     states.append(alone.connection.state)
     alone.connection.connection_lost(ConnectionResetError("reset"))
     states.append(alone.connection.state)
-    assert states == [State.CONNECTING, State.NEGOTIATING, State.READY, State.CLOSED]
+    assert states == [
+        ConnectionState.CONNECTING,
+        ConnectionState.NEGOTIATING,
+        ConnectionState.READY,
+        ConnectionState.CLOSED,
+    ]
     assert alone.ends == [End("reset", by_peer=True)]
 
 

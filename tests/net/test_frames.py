@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pykbroker.net.frames import FIRST_BYTES, PIECE_BYTES, Frames
@@ -35,6 +35,7 @@ def held_bytes(frames: Frames) -> int:
     return len(frames._space) + sum(map(len, frames._pieces))
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.one_of(

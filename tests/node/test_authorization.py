@@ -10,7 +10,7 @@ import pytest
 
 from pykbroker.api import TABLE
 from pykbroker.security.authorizer import DenyAll, Operation, Resource
-from pykbroker.security.session import Session
+from pykbroker.security.peer_session import PeerSession
 from pykbroker.serving.peers import LocalPeer
 from pykbroker.serving.rows import On
 from pykbroker_wire.apis import ApiKey
@@ -92,8 +92,8 @@ NODE = "User:node"
 class NodeItself(LocalPeer):
     """A broker has to reach its controller, or no request would be forwarded."""
 
-    def __init__(self, session: Session, listener_name: str, security_protocol: str) -> None:
-        super().__init__(Session(NODE), listener_name, security_protocol)
+    def __init__(self, session: PeerSession, listener_name: str, security_protocol: str) -> None:
+        super().__init__(PeerSession(NODE), listener_name, security_protocol)
 
 
 class DenyAllButNodes(DenyAll):

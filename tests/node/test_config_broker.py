@@ -14,7 +14,7 @@ from pykbroker.config.load import development_profile, load
 from pykbroker.controller.result import Result
 from pykbroker.controller.state import ControllerState
 from pykbroker.net.client import BrokerConnection
-from pykbroker.net.settings import setup_timeout
+from pykbroker.net.from_config import setup_timeout
 from pykbroker.node.shared import StartError
 from pykbroker.runtime import Runtime
 from pykbroker_log.memory_disk import Survive

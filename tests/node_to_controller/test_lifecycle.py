@@ -15,7 +15,7 @@ from pykbroker.controller.topics import create_topics
 from pykbroker.metadata.image import Endpoint
 from pykbroker.node_to_controller.lifecycle import BrokerLifecycle, BrokerState, ControllerRegistration
 from pykbroker.security.authorizer import AllowAll
-from pykbroker.security.session import ANONYMOUS
+from pykbroker.security.peer_session import ANONYMOUS
 from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest

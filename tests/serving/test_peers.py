@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.security.session import ANONYMOUS, Session
+from pykbroker.security.peer_session import ANONYMOUS, PeerSession
 from pykbroker.serving.context import RequestContext
 from pykbroker.serving.peers import LocalPeer
 from pykbroker_wire.apis import ApiKey
@@ -21,7 +21,7 @@ def test_d6_a_combined_node_is_authorized_as_the_principal_that_it_was_given() -
     """It was always User:ANONYMOUS, so that a combined node with ACLs would have refused itself."""
     half = Half()
     half.services.authorizer = OnlyBrokers()
-    for session, allowed in ((Session(BROKER), True), (ANONYMOUS, False)):
+    for session, allowed in ((PeerSession(BROKER), True), (ANONYMOUS, False)):
         peer = LocalPeer(session, "CONTROLLER", "SASL_PLAINTEXT")
         ctx = RequestContext(peer, half.services, ApiKey.BROKER_HEARTBEAT, 0, 0, None, 0)
         assert ctx.principal == session.principal

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True, frozen=True)
-class Session:
+class PeerSession:
     """One principal, `User:name`. Peers without authentication share ANONYMOUS."""
 
     principal: str
 
 
-ANONYMOUS = Session("User:ANONYMOUS")
+ANONYMOUS = PeerSession("User:ANONYMOUS")

@@ -8,20 +8,20 @@ from itertools import product
 import pytest
 
 from pykbroker.net.connection import Connection
+from pykbroker.net.connection_state import ACCEPTED, MADE, ConnectionState, End, StatefulConnection, Transitions
 from pykbroker.net.replies import Buffers
-from pykbroker.net.states import ACCEPTED, MADE, ConnectionState, End, State, Table
 from tests.net.fakes import connect, feed, frame, make_listener
 
 
-def at(table: Table, state: State) -> ConnectionState:
-    connection = ConnectionState(table)
+def at(table: Transitions, state: ConnectionState) -> StatefulConnection:
+    connection = StatefulConnection(table)
     connection.state = state
     return connection
 
 
 @pytest.mark.parametrize("table", [ACCEPTED, MADE], ids=["accepted", "made"])
-def test_d6_a_transition_that_is_not_in_the_table_raises(table: Table) -> None:
-    for state, following in product(table, State):
+def test_d6_a_transition_that_is_not_in_the_table_raises(table: Transitions) -> None:
+    for state, following in product(table, ConnectionState):
         connection = at(table, state)
         if following in table[state]:
             connection.become(following)
@@ -33,8 +33,8 @@ def test_d6_a_transition_that_is_not_in_the_table_raises(table: Table) -> None:
 
 
 @pytest.mark.parametrize("table", [ACCEPTED, MADE], ids=["accepted", "made"])
-def test_d6_no_state_is_dead_and_every_connection_can_end(table: Table) -> None:
-    reached = {State.CONNECTING}
+def test_d6_no_state_is_dead_and_every_connection_can_end(table: Transitions) -> None:
+    reached = {ConnectionState.CONNECTING}
     while True:
         found = reached.union(*(table[state] for state in reached))
         if found == reached:
@@ -42,8 +42,8 @@ def test_d6_no_state_is_dead_and_every_connection_can_end(table: Table) -> None:
         reached = found
     assert reached == set(table)
     for state in table:
-        assert state in (State.CLOSING, State.CLOSED) or State.CLOSING in table[state]
-    assert table[State.CLOSING] == {State.CLOSED}
+        assert state in (ConnectionState.CLOSING, ConnectionState.CLOSED) or ConnectionState.CLOSING in table[state]
+    assert table[ConnectionState.CLOSING] == {ConnectionState.CLOSED}
 
 
 def test_d6_every_hook_is_told_once_though_one_fails(caplog: pytest.LogCaptureFixture) -> None:
@@ -53,7 +53,7 @@ def test_d6_every_hook_is_told_once_though_one_fails(caplog: pytest.LogCaptureFi
         told.append(("fails", end))
         raise ZeroDivisionError
 
-    connection = at(ACCEPTED, State.READY)
+    connection = at(ACCEPTED, ConnectionState.READY)
     connection.when_ended(fails)
     connection.when_ended(lambda end: told.append(("works", end)))
     end = End("it was time", by_peer=False)
@@ -75,7 +75,7 @@ def test_d6_a_hook_hears_that_the_peer_ended_the_connection() -> None:
         connection.when_ended(ends.append)
         connection.connection_lost(error)
         assert ends == [End(reason, by_peer=True)]
-        assert connection.state is State.CLOSED
+        assert connection.state is ConnectionState.CLOSED
 
 
 def test_d6_a_hook_hears_why_we_ended_the_connection_and_only_that() -> None:

@@ -19,7 +19,7 @@ from typing import TypeAlias
 logger = logging.getLogger(__name__)
 
 
-class State(Enum):
+class ConnectionState(Enum):
     """What a connection may do."""
 
     #: There is no transport yet.
@@ -34,22 +34,22 @@ class State(Enum):
     CLOSED = "closed"
 
 
-Table: TypeAlias = Mapping[State, frozenset[State]]
+Transitions: TypeAlias = Mapping[ConnectionState, frozenset[ConnectionState]]
 
 #: Connections that a listener accepted.
-ACCEPTED: Table = {
-    State.CONNECTING: frozenset({State.READY, State.CLOSING}),
-    State.READY: frozenset({State.CLOSING}),
-    State.CLOSING: frozenset({State.CLOSED}),
-    State.CLOSED: frozenset(),
+ACCEPTED: Transitions = {
+    ConnectionState.CONNECTING: frozenset({ConnectionState.READY, ConnectionState.CLOSING}),
+    ConnectionState.READY: frozenset({ConnectionState.CLOSING}),
+    ConnectionState.CLOSING: frozenset({ConnectionState.CLOSED}),
+    ConnectionState.CLOSED: frozenset(),
 }
 #: Connections that this node makes.
-MADE: Table = {
-    State.CONNECTING: frozenset({State.NEGOTIATING, State.CLOSING}),
-    State.NEGOTIATING: frozenset({State.READY, State.CLOSING}),
-    State.READY: frozenset({State.CLOSING}),
-    State.CLOSING: frozenset({State.CLOSED}),
-    State.CLOSED: frozenset(),
+MADE: Transitions = {
+    ConnectionState.CONNECTING: frozenset({ConnectionState.NEGOTIATING, ConnectionState.CLOSING}),
+    ConnectionState.NEGOTIATING: frozenset({ConnectionState.READY, ConnectionState.CLOSING}),
+    ConnectionState.READY: frozenset({ConnectionState.CLOSING}),
+    ConnectionState.CLOSING: frozenset({ConnectionState.CLOSED}),
+    ConnectionState.CLOSED: frozenset(),
 }
 
 
@@ -67,19 +67,19 @@ class End:
 Hook: TypeAlias = Callable[[End], object]
 
 
-class ConnectionState:
+class StatefulConnection:
     """The state of one connection, its end, and the hooks that are told of it."""
 
     __slots__ = ("_hooks", "_table", "end", "state")
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Transitions) -> None:
         self._table = table
         self._hooks: list[Hook] = []
-        self.state = State.CONNECTING
+        self.state = ConnectionState.CONNECTING
         #: None until the connection has ended
         self.end: End | None = None
 
-    def become(self, state: State) -> None:
+    def become(self, state: ConnectionState) -> None:
         """Go on to the next state. Raises ValueError for one that the table does not allow."""
         if state not in self._table[self.state]:
             raise ValueError(f"a connection cannot become {state.value} when it is {self.state.value}")
@@ -94,7 +94,7 @@ class ConnectionState:
 
     def begin_end(self, end: End) -> None:
         """CLOSING, for this reason; then every hook hears of it."""
-        self.become(State.CLOSING)
+        self.become(ConnectionState.CLOSING)
         self.end = end
         hooks, self._hooks = self._hooks, []
         for hook in hooks:
