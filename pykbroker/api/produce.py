@@ -1,22 +1,24 @@
 """Produce, versions 3-13. KIP-98 (idempotence), KIP-467 (record errors), KIP-516 (topic ids), KIP-951 (leader hints).
 
-Works: acks 0, 1 and all, idempotent producers, transactions (produce_in_transaction.py; KIP-98, KIP-890), every record
-checked. acks=0 with an error closes the connection, as in Apache Kafka: it is the only way to tell.
+Works: acks 0, 1 and all, idempotent producers, transactions (KIP-98, KIP-890), every record checked. acks=0 with an
+error closes the connection, as in Apache Kafka: it is the only way to tell.
+
+`handle_frame` takes the plainest requests. `handle` takes all: it names and judges the topics, waits for logs that are
+not open, asks for the guards of a transaction, appends, and waits for what the acknowledgement promises.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
-from pykbroker.api import produce_in_transaction
-from pykbroker.api.produce_in_transaction import Unverified, Verified, is_transactional, keep_records
-from pykbroker.coordinator.later import settle
+from pykbroker.coordinator.transaction.guards import Guards, Unverified, guard_at_once, guards_for, is_transactional
+from pykbroker.coordinator.transaction.records import TopicPartition
 from pykbroker.metadata.names import INTERNAL_TOPICS
 from pykbroker.net.connection import CloseConnection, Connection
 from pykbroker.net.promise import Promise
+from pykbroker.replica.delayed_produce import DelayedProduce
 from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker.serving.context import BrokerContext
@@ -34,16 +36,14 @@ from pykbroker_wire.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
-
-if TYPE_CHECKING:
-    from pykbroker.serving.services import BrokerServices
+from pykbroker_wire.primitives import Buffer
 
 _TOPIC_IDS_FROM = 13
-#: Where a batch of magic 2 keeps the low byte of its attributes, and the bit in it.
+#: Where a batch of magic 2 keeps the low byte of its attributes, and the codec in it.
 _ATTRIBUTES_AT = 22
-_TRANSACTIONAL = 0x10
 _CODEC = 0x07
 _ZSTD = 4
 #: The client that Kafka lets write to internal topics.
@@ -62,13 +62,10 @@ _ACKS = (-1, 0, 1)
 _NONE = ErrorCode.NONE
 #: Shared by all answers that name no leader; never changed.
 _NO_LEADER = LeaderIdAndEpoch()
-#: Partition, last offset, and its answer, which is not true yet.
-_Waiting = list[tuple[Partition, int, PartitionProduceResponse]]
+T = TypeVar("T")
 
 
-def handle_frame(
-    ctx: BrokerContext, frame: memoryview, position: int
-) -> bytes | ProduceResponse | Promise | None:
+def handle_frame(ctx: BrokerContext, frame: memoryview, position: int) -> bytes | ProduceResponse | Promise | None:
     """A request for one partition, without building messages when all goes well; None: `handle` decides.
 
     No append was tried when it returns None, so that what is unusual about a request is judged in one place only.
@@ -78,14 +75,14 @@ def handle_frame(
     if single is None:
         return None
     acks, timeout_ms, topic, index, records, transactional_id = single
-    services: BrokerServices = ctx.services
-    if type(topic) is bytes:
+    services = ctx.services
+    if isinstance(topic, bytes):
         image = services.metadata.image.topics.by_id.get(topic)
         if image is None:
             return None
         name = image.name
     else:
-        name = cast(str, topic)
+        name = topic
     if (
         (acks != -1 and acks != 1)
         or len(records) <= _ATTRIBUTES_AT
@@ -97,20 +94,17 @@ def handle_frame(
     if partition is None or (acks == -1 and not partition.is_alone):
         return None
     guard: object | None = None
-    if transactional_id is not None or records[_ATTRIBUTES_AT] & _TRANSACTIONAL:
-        ready, guard = produce_in_transaction.verify_at_once(ctx, partition, records, transactional_id)
+    if transactional_id is not None or is_transactional(records):
+        if transactional_id is None or not ctx.authorize(Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id):
+            return None
+        ready, guard = guard_at_once(services.verifier, partition, records, transactional_id, version=version)
         if not ready:
             return None
     try:
         info = partition.append(records, required_acks=acks, now_ms=ctx.arrival_ms, verification=guard)
     except KafkaError as error:
         # Not to be tried again: the batch may carry its offset already.
-        answer = TopicProduceResponse(partition_responses=[_failure(ctx, name, index, error, partition)])
-        if type(topic) is bytes:
-            answer.topic_id = topic
-        else:
-            answer.name = name
-        return _with_endpoints(ctx, ProduceResponse(responses=[answer]))
+        return _with_endpoints(ctx, _single(topic, _failure(ctx, name, index, error, partition)))
     if info.last_offset >= partition.owed_from:
         return _when_flushed(ctx, partition, topic, info, acks, timeout_ms)
     return produce_single.encode_answer(
@@ -118,172 +112,260 @@ def handle_frame(
     )
 
 
+def _when_flushed(
+    ctx: BrokerContext, partition: Partition, topic: bytes | str, info: AppendInfo, acks: int, timeout_ms: int
+) -> Promise:
+    """The answer of `handle_frame` that a flush is owed before."""
+    index = partition.index
+
+    def answer(failed: dict[int, ErrorCode]) -> bytes | ProduceResponse:
+        if failed:
+            return _with_endpoints(ctx, _single(topic, _failure(ctx, None, index, KafkaError(failed[0]), None)))
+        return produce_single.encode_answer(
+            ctx.correlation_id, topic, index, info.first_offset, info.log_append_time_ms, info.log_start_offset
+        )
+
+    return _wait(ctx, Promise(), [(partition, info.last_offset)], acks, timeout_ms, answer)
+
+
 def with_throttle(frame: bytes, throttle_ms: int) -> bytes:
     """An answer of `handle_frame`, with its throttle time: the last field, before the tagged ones."""
     return frame[:-5] + throttle_ms.to_bytes(4, "big") + frame[-1:]
 
 
-def _when_flushed(
-    ctx: BrokerContext, partition: Partition, topic: bytes | str, info: AppendInfo, acks: int, timeout_ms: int
-) -> Promise:
-    """The answer of `handle_frame` that a flush is owed before. As in Apache Kafka that may take its time, and the
-    request's timeout begins behind it."""
-    promise = Promise()
+def _single(topic: bytes | str, answer: PartitionProduceResponse) -> ProduceResponse:
+    """The response about one partition. `topic`: its id or its name, as the client said."""
+    named = {"topic_id": topic} if type(topic) is bytes else {"name": topic}
+    return ProduceResponse(responses=[TopicProduceResponse(partition_responses=[answer], **named)])
 
-    def flushed(code: ErrorCode) -> None:
-        if not code and (acks != -1 or partition.high_watermark > info.last_offset):
-            place = topic, partition.index
-            times = info.first_offset, info.log_append_time_ms, info.log_start_offset
-            promise.set_result(produce_single.encode_answer(ctx.correlation_id, *place, *times))
+
+def handle(ctx: BrokerContext, request: ProduceRequest) -> ProduceResponse | Promise | None:
+    """The response, now or later; None: acks=0 has no answer."""
+    return _Produce(ctx, request).start()
+
+
+class _Topic:
+    """A topic of the request: what the client said, its name here, and what is wrong with all its partitions."""
+
+    __slots__ = ("asked", "error", "name", "partitions")
+
+    def __init__(self, asked: TopicProduceData, name: str | None) -> None:
+        self.asked = asked
+        self.name = name
+        self.error = _NONE
+        # Of a partition that stands there twice the last one counts.
+        listed = asked.partition_data
+        self.partitions: Iterable[PartitionProduceData] = (
+            listed if len(listed) == 1 else {one.index: one for one in listed}.values()
+        )
+
+
+class _Produce:
+    """One request on its way: name and judge, open, guard, append, wait. `start` and each step return the response, or
+    the promise of it when something has to be waited for."""
+
+    __slots__ = ("_ctx", "_promise", "_request", "_topics", "_transactional")
+
+    def __init__(self, ctx: BrokerContext, request: ProduceRequest) -> None:
+        self._ctx = ctx
+        self._request = request
+        self._promise: Promise | None = None
+        topics = ctx.services.metadata.image.topics
+        by_id = ctx.api_version >= _TOPIC_IDS_FROM
+        self._topics: list[_Topic] = []
+        self._transactional = False
+        for asked in request.topic_data:
+            name: str | None = asked.name
+            if by_id:
+                image = topics.by_id.get(asked.topic_id)
+                name = None if image is None else image.name
+            topic = _Topic(asked, name)
+            self._topics.append(topic)
+            # CVE-2018-17196: every batch tells if it is transactional. A partition with more of them is refused anyway.
+            for one in topic.partitions:
+                if one.records is not None and is_transactional(one.records):
+                    self._transactional = True
+        self._judge()
+
+    def _judge(self) -> None:
+        """Say of each topic what is wrong with it: the request as a whole, its name, or the client's permission."""
+        ctx, request = self._ctx, self._request
+        transactional_id = request.transactional_id
+        if self._transactional and (
+            transactional_id is None or not ctx.authorize(Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id)
+        ):
+            for topic in self._topics:
+                topic.error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
             return
-        answer = _answer(partition.index, info)
-        named = {"topic_id": topic} if type(topic) is bytes else {"name": topic}
-        response = ProduceResponse(responses=[TopicProduceResponse(partition_responses=[answer], **named)])
-        if code:
-            # The partition was taken away.
-            _fail(answer, KafkaError(code))
-            promise.set_result(_with_endpoints(ctx, response))
-            return
-        # It has got another replica to wait for.
-        wait = _Wait(ctx, acks, timeout_ms, response, [(partition, info.last_offset, answer)])
-        wait.begin().add_done_callback(lambda done: None if done.cancelled() else promise.set_result(done.result()))
-
-    partition.when_flushed(info.last_offset + 1, flushed)
-    return promise
-
-
-def handle(ctx: BrokerContext, request: ProduceRequest) -> Any:
-    """A response, a future of one, or None: acks=0 has no answer."""
-    opening = unopened(ctx, _asked(ctx, request))
-    return _handle(ctx, request) if opening is None else _when_open(ctx, request, opening)
-
-
-def _asked(ctx: BrokerContext, request: ProduceRequest) -> Iterator[tuple[str, int]]:
-    topics = ctx.services.metadata.image.topics
-    by_id = ctx.api_version >= _TOPIC_IDS_FROM
-    for topic in request.topic_data:
-        image = topics.by_id.get(topic.topic_id) if by_id else topics.by_name.get(topic.name)
-        if image is not None:
-            for asked in topic.partition_data:
-                yield image.name, asked.index
-
-
-def _when_open(ctx: BrokerContext, request: ProduceRequest, opening: asyncio.Future[None]) -> asyncio.Future[Any]:
-    """The next request of this connection may be for the same partitions, and must not overtake: it is not read before
-    this one is appended, as in Apache Kafka."""
-    keep_records(request)
-    connection = ctx.peer if isinstance(ctx.peer, Connection) else None
-    if connection is not None:
-        connection.mute()
-    answer: asyncio.Future[Any] = ctx.services.runtime.loop.create_future()
-
-    def opened(done: asyncio.Future[None]) -> None:
-        if done.cancelled():
-            answer.cancel()  # the node is stopping
-        else:
-            # Also when the client is gone: without acks it does not wait for more than that its bytes were taken.
-            settle(answer, lambda: _handle(ctx, request))
-        if connection is not None:
-            connection.unmute()
-
-    opening.add_done_callback(opened)
-    return answer
-
-
-def _handle(ctx: BrokerContext, request: ProduceRequest) -> Any:
-    refused, transactional = _judge(ctx, request)
-    if transactional and not refused:
-        return produce_in_transaction.handle(ctx, request, append)
-    return append(ctx, request, None, refused)
-
-
-def append(
-    ctx: BrokerContext, request: ProduceRequest, verified: Verified | None, refused: ErrorCode = _NONE
-) -> ProduceResponse | asyncio.Future[ProduceResponse] | None:
-    """Append what may be appended. `verified`: what is known of the partitions of a transaction; `refused`: what is
-    wrong with all of it."""
-    acks = request.acks
-    services = ctx.services
-    now_ms = ctx.arrival_ms
-    by_id = ctx.api_version >= _TOPIC_IDS_FROM
-    before_zstd = ctx.api_version < _ZSTD_FROM
-    topics: list[TopicProduceResponse] = []
-    waiting: _Waiting = []
-    failed = False
-    for topic in request.topic_data:
-        name: str | None
-        topic_error = refused
-        if by_id:
-            image = services.metadata.image.topics.by_id.get(topic.topic_id)
-            name = None if image is None else image.name
-        else:
+        refused = _NONE if request.acks in _ACKS else ErrorCode.INVALID_REQUIRED_ACKS
+        known = ctx.services.metadata.image.topics.by_name
+        for topic in self._topics:
             name = topic.name
-        if topic_error is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-            pass  # of the whole request, before anything else is asked
-        elif name is None:
-            topic_error = ErrorCode.UNKNOWN_TOPIC_ID
-        elif not ctx.authorize(Operation.WRITE, Resource.TOPIC, name):
-            topic_error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif name in INTERNAL_TOPICS and not topic_error and ctx.client_id != _ADMIN_CLIENT_ID:
-            there = name in services.metadata.image.topics.by_name
-            topic_error = ErrorCode.INVALID_TOPIC_EXCEPTION if there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        answers: list[PartitionProduceResponse] = []
-        for asked in topic.partition_data if len(topic.partition_data) == 1 else _each_once(topic.partition_data):
-            index = asked.index
-            partition: Partition | None = None
-            try:
-                if topic_error or name is None:
-                    raise KafkaError(topic_error)
-                records = asked.records
-                if records is None:
-                    raise NotOneBatch(ErrorCode.INVALID_RECORD, "the records field is null")
-                if before_zstd and len(records) > _ATTRIBUTES_AT and records[_ATTRIBUTES_AT] & _CODEC == _ZSTD:
-                    raise NotOneBatch(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-                guard = None
-                if verified is not None:
-                    guard = verified.get((name, index))
+            if name is None:
+                topic.error = ErrorCode.UNKNOWN_TOPIC_ID
+            elif not ctx.authorize(Operation.WRITE, Resource.TOPIC, name):
+                topic.error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif refused:
+                topic.error = refused
+            elif name in INTERNAL_TOPICS and ctx.client_id != _ADMIN_CLIENT_ID:
+                there = name in known
+                topic.error = ErrorCode.INVALID_TOPIC_EXCEPTION if there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def start(self) -> ProduceResponse | Promise | None:
+        opening = unopened(self._ctx, (place for place, _ in self._good()))
+        if opening is None:
+            return self._guard()
+        promise = self._outlive_frame()
+        # The next request of this connection may be for the same partitions, and must not overtake: it is not read
+        # before this one is appended, as in Apache Kafka.
+        connection = self._ctx.peer if isinstance(self._ctx.peer, Connection) else None
+        if connection is not None:
+            connection.mute()
+
+        def opened(done: asyncio.Future[None]) -> None:
+            self._go_on(done, lambda _: self._guard())
+            if connection is not None:
+                connection.unmute()
+
+        opening.add_done_callback(opened)
+        return promise
+
+    def _good(self) -> Iterator[tuple[TopicPartition, Buffer]]:
+        """The batches that may be tried, and where they go."""
+        for topic in self._topics:
+            if topic.name is not None and not topic.error:
+                for one in topic.partitions:
+                    if one.records is not None:
+                        yield (topic.name, one.index), one.records
+
+    def _guard(self) -> ProduceResponse | Promise | None:
+        request = self._request
+        if not self._transactional or request.transactional_id is None:
+            return self._append({})
+        services = self._ctx.services
+        guards = guards_for(
+            services.replicas,
+            services.verifier,
+            request.transactional_id,
+            self._good(),
+            version=self._ctx.api_version,
+        )
+        if not isinstance(guards, asyncio.Future):
+            return self._append(guards)
+        promise = self._outlive_frame()
+        guards.add_done_callback(lambda done: self._go_on(done, self._append))
+        return promise
+
+    def _append(self, guards: Guards) -> ProduceResponse | Promise | None:
+        """Append what may be appended."""
+        ctx = self._ctx
+        acks = self._request.acks
+        replicas = ctx.services.replicas
+        now_ms = ctx.arrival_ms
+        by_id = ctx.api_version >= _TOPIC_IDS_FROM
+        before_zstd = ctx.api_version < _ZSTD_FROM
+        topics: list[TopicProduceResponse] = []
+        appended: list[tuple[Partition, int]] = []
+        untrue: list[PartitionProduceResponse] = []
+        failed = False
+        for topic in self._topics:
+            name = topic.name
+            answers: list[PartitionProduceResponse] = []
+            for one in topic.partitions:
+                index = one.index
+                partition: Partition | None = None
+                try:
+                    if topic.error or name is None:
+                        raise KafkaError(topic.error)
+                    records = one.records
+                    if records is None:
+                        raise NotOneBatch(ErrorCode.INVALID_RECORD, "the records field is null")
+                    if before_zstd and len(records) > _ATTRIBUTES_AT and records[_ATTRIBUTES_AT] & _CODEC == _ZSTD:
+                        raise NotOneBatch(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+                    guard = guards.get((name, index))
                     if isinstance(guard, KafkaError):
                         raise guard
-                partition = services.replicas.get(name, index)
-                info = partition.append(records, required_acks=acks, now_ms=now_ms, verification=guard)
-            except KafkaError as error:
-                failed = True
-                answers.append(_failure(ctx, name, index, error, partition))
-                continue
-            answer = _answer(index, info)
-            answers.append(answer)
-            last = info.last_offset
-            if (acks == -1 and partition.high_watermark <= last) or last >= partition.owed_from:
-                waiting.append((partition, last, answer))
-        if answers:
-            topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
-    if acks == 0:
-        if failed:
-            _close(ctx, topics)
-        return None
-    response = ProduceResponse(responses=topics)
-    if waiting:
-        return _Wait(ctx, acks, request.timeout_ms, response, waiting).begin()
-    return _with_endpoints(ctx, response) if failed else response
+                    partition = replicas.get(name, index)
+                    if by_id and partition.topic_id != topic.asked.topic_id:
+                        # While this request waited, another topic has got the name.
+                        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+                    info = partition.append(records, required_acks=acks, now_ms=now_ms, verification=guard)
+                except KafkaError as error:
+                    failed = True
+                    answers.append(_failure(ctx, name, index, error, partition))
+                    continue
+                answer = _answer(index, info)
+                answers.append(answer)
+                last = info.last_offset
+                if (acks == -1 and partition.high_watermark <= last) or last >= partition.owed_from:
+                    appended.append((partition, last))
+                    untrue.append(answer)
+            if answers:
+                asked = topic.asked
+                topics.append(
+                    TopicProduceResponse(name=asked.name, topic_id=asked.topic_id, partition_responses=answers)
+                )
+        if acks == 0:
+            if failed:
+                _close(ctx, topics)
+            return None
+        response = ProduceResponse(responses=topics)
+        if not appended:
+            return _with_endpoints(ctx, response) if failed else response
+
+        def answer_all(codes: dict[int, ErrorCode]) -> ProduceResponse:
+            for position, code in codes.items():
+                _fail(untrue[position], KafkaError(code))
+            return _with_endpoints(ctx, response)
+
+        return _wait(ctx, self._promise or Promise(), appended, acks, self._request.timeout_ms, answer_all)
+
+    # -- waiting ------------------------------------------------------------------------------------------------------
+
+    def _outlive_frame(self) -> Promise:
+        """The records are kept: their frame is only valid during dispatch. Costs a copy, 0.1 ms for a megabyte."""
+        if self._promise is None:
+            self._promise = Promise()
+            for topic in self._request.topic_data:
+                for one in topic.partition_data:
+                    if one.records is not None:
+                        one.records = memoryview(bytearray(one.records))
+        return self._promise
+
+    def _go_on(self, done: asyncio.Future[T], step: Callable[[T], ProduceResponse | Promise | None]) -> None:
+        """Take the next step, also when the client is gone: without acks it does not wait for more than that its bytes
+        were taken, and what became of a transaction its end decides."""
+        promise = self._promise
+        assert promise is not None
+        if done.cancelled():
+            promise.set_exception(asyncio.CancelledError())  # the node is stopping
+            return
+        try:
+            found = step(done.result())
+        except Exception as error:  # noqa: BLE001  # the connection closes with it, and says why
+            promise.set_exception(error)
+            return
+        if found is not promise:
+            promise.set_result(found)
 
 
-def _judge(ctx: BrokerContext, request: ProduceRequest) -> tuple[ErrorCode, bool]:
-    """What is wrong with the request as a whole, and whether it belongs to a transaction. CVE-2018-17196: every batch
-    of it tells if it is transactional. One batch: a partition with more of them is refused anyway."""
-    transactional = any(
-        is_transactional(asked.records) for topic in request.topic_data for asked in topic.partition_data
-    )
-    if transactional and (
-        request.transactional_id is None
-        or not ctx.authorize(Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id)
-    ):
-        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, True
-    return _NONE if request.acks in _ACKS else ErrorCode.INVALID_REQUIRED_ACKS, transactional
+def _wait(
+    ctx: BrokerContext,
+    promise: Promise,
+    appended: list[tuple[Partition, int]],
+    acks: int,
+    timeout_ms: int,
+    answer: Callable[[dict[int, ErrorCode]], bytes | ProduceResponse],
+) -> Promise:
+    """Keep the promise when its answer is true: after flushes that are owed, and after commits with acks=all."""
 
+    def give(failed: dict[int, ErrorCode]) -> None:
+        promise.set_result(answer(failed))
 
-def _each_once(asked: list[PartitionProduceData]) -> Iterable[PartitionProduceData]:
-    """Of a partition that stands there twice the last one counts."""
-    return {one.index: one for one in asked}.values()
+    delayed = DelayedProduce(ctx.services.runtime.loop, appended, acks=acks, timeout_ms=timeout_ms, answer=give)
+    promise.when_cancelled(delayed.cancel)
+    delayed.begin()
+    return promise
 
 
 def _answer(index: int, info: AppendInfo) -> PartitionProduceResponse:
@@ -354,61 +436,3 @@ def _with_endpoints(ctx: BrokerContext, response: ProduceResponse) -> ProduceRes
             if node is not None
         ]
     return response
-
-
-class _Wait:
-    """An answer that is not true yet: first the flushes that are owed, however long they take, as Apache Kafka's
-    append does; then with acks=all every partition has to commit, for which the request gives it time."""
-
-    def __init__(
-        self,
-        ctx: BrokerContext,
-        acks: int,
-        timeout_ms: int,
-        response: ProduceResponse,
-        waiting: _Waiting,
-    ) -> None:
-        self._ctx = ctx
-        self._acks = acks
-        self._timeout_ms = timeout_ms
-        self._response = response
-        self._waiting = waiting
-        self._loop = ctx.services.runtime.loop
-        self._future: asyncio.Future[ProduceResponse] = self._loop.create_future()
-        self._unflushed = len(waiting)
-        self._open = {id(answer): answer for _, _, answer in waiting}
-
-    def begin(self) -> asyncio.Future[ProduceResponse]:
-        for partition, last, answer in self._waiting:
-            partition.when_flushed(last + 1, functools.partial(self._flushed, partition, answer))
-        return self._future
-
-    def _flushed(self, partition: Partition, answer: PartitionProduceResponse, code: ErrorCode) -> None:
-        if code or self._acks != -1:
-            self.finish(partition, answer, code)
-        self._unflushed -= 1
-        if not self._unflushed and self._open:
-            self._await_commits()
-
-    def _await_commits(self) -> None:
-        for partition, last, answer in self._waiting:
-            if id(answer) in self._open:
-                partition.when_committed(last + 1, functools.partial(self.finish, partition, answer))
-        if not self._future.done():
-            timer = self._loop.call_later(max(0, self._timeout_ms) / 1000, self._expired)
-            self._future.add_done_callback(lambda _: timer.cancel())
-
-    def finish(self, partition: Partition | None, answer: PartitionProduceResponse, code: ErrorCode) -> None:
-        if self._open.pop(id(answer), None) is None:
-            return
-        if not code and self._acks == -1 and partition is not None and not partition.has_enough_replicas:
-            # The replica set shrank meanwhile, and that is why it is committed.
-            code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        if code:
-            _fail(answer, KafkaError(code))
-        if not self._open and not self._future.done():
-            self._future.set_result(_with_endpoints(self._ctx, self._response))
-
-    def _expired(self) -> None:
-        for answer in list(self._open.values()):
-            self.finish(None, answer, ErrorCode.REQUEST_TIMED_OUT)

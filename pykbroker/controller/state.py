@@ -24,13 +24,11 @@ from pykbroker.metadata.image import (
     PartitionImage,
     TopicImage,
 )
+from pykbroker.metadata.replay import Change, MetadataReplay
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.primitives import TopLevel
 from pykbroker_wire.stored.metadata import (
-    AbortTransactionRecord,
-    BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
-    EndTransactionRecord,
     FenceBrokerRecord,
     RegisterBrokerRecord,
     UnfenceBrokerRecord,
@@ -51,9 +49,9 @@ class ControllerState:
         self.registration_offsets: dict[int, int] = {}
         #: normalised name -> names of topics that would share metric names with it
         self.collisions: dict[str, set[str]] = {}
-        #: where a metadata transaction began that has not ended, else -1
-        self.transaction_offset = -1
-        self._before_transaction: MetadataImage | None = None
+        # Without what an open metadata transaction has changed; `image` has that too.
+        self._whole: MetadataImage = EMPTY_IMAGE
+        self._replay = MetadataReplay()
         self._effective: tuple[DynamicConfigs, Config] = (DynamicConfigs(), config)
 
     @property
@@ -61,39 +59,39 @@ class ControllerState:
         """True until something was replayed: the log of a new cluster."""
         return self.image.offset < 0
 
+    @property
+    def transaction_offset(self) -> int:
+        """Where a metadata transaction began that has not ended, else -1."""
+        return self._replay.begun_at
+
     # Replaying.
 
     def replay(self, records: Sequence[TopLevel], base_offset: int, epoch: int) -> None:
         """Take a batch, appended just now or read from the log."""
-        delta = MetadataDelta(self.image)
-        offset = base_offset - 1
-        for offset, record in enumerate(records, base_offset):
-            if isinstance(record, BeginTransactionRecord):
-                self._install(delta, offset - 1, epoch)
-                delta = MetadataDelta(self.image)
-                self._before_transaction = self.image
-                self.transaction_offset = offset
-            elif isinstance(record, EndTransactionRecord):
-                self._before_transaction = None
-                self.transaction_offset = -1
-            elif isinstance(record, AbortTransactionRecord):
-                if self._before_transaction is not None:
-                    self.reset(self._before_transaction)
-                self.transaction_offset = -1
-                self._before_transaction = None
-                delta = MetadataDelta(self.image)
-            else:
-                delta.replay(record)
-                if type(record) in _ABOUT_BROKERS:
-                    self._replay_broker(delta, record, offset)
-        self._install(delta, offset, epoch)
+
+        def visit(delta: MetadataDelta, record: TopLevel, offset: int) -> None:
+            if type(record) in _ABOUT_BROKERS:
+                self._replay_broker(delta, record, offset)
+
+        replay = self._replay
+        was_open, aborted = replay.unfinished is not None, replay.aborted
+        for change in replay.batch(self._whole, records, base_offset, epoch, visit=visit):
+            self._install(change)
+        if replay.unfinished is not None:
+            self._show(replay.unfinished.apply(base_offset + len(records) - 1, epoch))
+        elif was_open or replay.aborted != aborted:
+            self._show(self._whole)
 
     def reset(self, image: MetadataImage) -> None:
-        """Start over from a whole image: a snapshot, or what was before an aborted transaction."""
+        """Start over from a whole image: a snapshot, or what is committed."""
+        self._replay.restart()
+        self._whole = image
+        self._show(image)
+
+    def _show(self, image: MetadataImage) -> None:
+        """Another image, not by one delta from the last."""
         self.image = image
         self.collisions = {}
-        self._before_transaction = None
-        self.transaction_offset = -1
         for name in image.topics.by_name:
             self._add_name(name)
         self.registration_offsets = {
@@ -120,13 +118,14 @@ class ControllerState:
         self.heartbeats.clear()
         self.sessions.clear()
 
-    def _install(self, delta: MetadataDelta, offset: int, epoch: int) -> None:
+    def _install(self, change: Change) -> None:
+        delta = change.delta
         for topic in delta.topics_deleted.values():
             self._remove_name(topic.name)
-        for change in delta.topics_changed.values():
-            if change.created:
-                self._add_name(change.name)
-        self.image = delta.apply(offset, epoch)
+        for topic_delta in delta.topics_changed.values():
+            if topic_delta.created:
+                self._add_name(topic_delta.name)
+        self.image = self._whole = change.image
 
     def _add_name(self, name: str) -> None:
         if has_collision_characters(name):

@@ -21,8 +21,8 @@ from typing import Protocol
 from pykbroker.metadata.delta import MetadataDelta
 from pykbroker.metadata.image import EMPTY_IMAGE, MetadataImage
 from pykbroker.metadata.records import decode_record
+from pykbroker.metadata.replay import Change, MetadataReplay
 from pykbroker.metadata.snapshot import snapshot_values
-from pykbroker_wire.stored.metadata import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class MetadataLoader:
         self._publishers: list[Publisher] = list(publishers)
         self._leader_watchers: list[Callable[[int | None, int], None]] = []
         self._waiters: list[tuple[Callable[[MetadataImage], bool], asyncio.Future[None]]] = []
-        self._transaction: MetadataDelta | None = None
+        self._replay = MetadataReplay()
 
     # Publishers.
 
@@ -85,28 +85,10 @@ class MetadataLoader:
 
     def handle_commit(self, base_offset: int, epoch: int, timestamp_ms: int, values: list[bytes]) -> None:
         """One committed batch; `values` are consecutive from `base_offset`."""
-        delta = self._transaction or MetadataDelta(self.image)
-        in_transaction = self._transaction is not None
-        offset = base_offset
-        for offset, value in enumerate(values, base_offset):
-            record = decode_record(value)
-            if isinstance(record, BeginTransactionRecord):
-                if not delta.empty:
-                    self._publish(delta, offset - 1, epoch, timestamp_ms)
-                delta = self._transaction = MetadataDelta(self.image)
-                in_transaction = True
-            elif isinstance(record, EndTransactionRecord):
-                self._transaction = None
-                in_transaction = False
-            elif isinstance(record, AbortTransactionRecord):
-                self._transaction = None
-                in_transaction = False
-                delta = MetadataDelta(self.image)
-            else:
-                delta.replay(record)
-        self.last_offset = max(self.last_offset, offset)
-        if not in_transaction:
-            self._publish(delta, offset, epoch, timestamp_ms)
+        records = map(decode_record, values)
+        self.last_offset = max(self.last_offset, base_offset + len(values) - 1)
+        for change in self._replay.batch(self.image, records, base_offset, epoch, timestamp_ms):
+            self._publish(change)
 
     def handle_snapshot(self, offset: int, epoch: int, values: Iterator[bytes]) -> None:
         """A snapshot that holds everything up to and including `offset`; replaces what is known."""
@@ -114,9 +96,9 @@ class MetadataLoader:
         for value in values:
             delta.replay(decode_record(value))
         delta.replace_everything()
-        self._transaction = None
+        self._replay.restart()
         self.last_offset = offset
-        self._publish(delta, offset, epoch, -1)
+        self._publish(Change(delta, delta.apply(offset, epoch)))
 
     def handle_leader(self, leader_id: int | None, epoch: int) -> None:
         self.leader_id = leader_id
@@ -133,15 +115,15 @@ class MetadataLoader:
             return None
         return quorum.write_snapshot(image.offset, image.epoch, snapshot_values(image))
 
-    def _publish(self, delta: MetadataDelta, offset: int, epoch: int, timestamp_ms: int) -> None:
-        old = self.image
-        new = self.image = delta.apply(offset, epoch, timestamp_ms)
+    def _publish(self, change: Change) -> None:
+        delta, old = change.delta, self.image
+        new = self.image = change.image
         for publisher in tuple(self._publishers):
             try:
                 publisher.publish(delta, old, new)
             except Exception:
                 # One part's bug must not keep the others from learning what the cluster looks like.
-                logger.exception("Publishing the metadata image at offset %d to %r failed", offset, publisher)
+                logger.exception("Publishing the metadata image at offset %d to %r failed", new.offset, publisher)
         if self._waiters:
             self._wake(new)
 

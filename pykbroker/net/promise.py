@@ -1,8 +1,7 @@
 """An answer that comes later and is taken at once.
 
-What a connection asks of a future, without the event loop: a future tells in a turn of its own, and makes an object for
-the loop each time. For answers of which thousands wait in a second. Not responsible for errors: there is always a
-result.
+A connection asks of it what it asks of a future, without the event loop: a future tells in a turn of its own, and makes
+an object for the loop each time. For answers of which thousands wait in a second.
 """
 
 from __future__ import annotations
@@ -12,44 +11,75 @@ from typing import Any
 
 
 class Promise:
-    """Of one result, to one callback, within the call of `set_result`."""
+    """One result or one error, for one callback, within the call of `set_result` or `set_exception`."""
 
-    __slots__ = ("_callback", "_cancelled", "_done", "_result")
+    __slots__ = ("_callback", "_cancelled", "_done", "_error", "_result", "_when_cancelled")
 
     def __init__(self) -> None:
         self._callback: Callable[[Any], object] | None = None
+        self._when_cancelled: Callable[[], None] | None = None
         self._cancelled = False
         self._done = False
+        self._error: BaseException | None = None
         self._result: Any = None
 
     def add_done_callback(self, callback: Callable[[Any], object]) -> None:
-        """At once if the result is there."""
+        """Call back, at once if the result is there."""
         if self._done:
             callback(self)
         else:
             self._callback = callback
 
+    def when_cancelled(self, callback: Callable[[], None]) -> None:
+        """Call back when the waiter goes away before the result comes, at once if it has."""
+        if self._cancelled:
+            callback()
+        else:
+            self._when_cancelled = callback
+
     def set_result(self, result: Any) -> None:
-        """Not twice. For nobody, if it was cancelled."""
+        """Give the result, once. It is dropped if the promise was cancelled."""
         if self._cancelled:
             return
         assert not self._done
-        self._done = True
         self._result = result
+        self._tell()
+
+    def set_exception(self, error: BaseException) -> None:
+        """Give an error instead, once. It is dropped if the promise was cancelled."""
+        if self._cancelled:
+            return
+        assert not self._done
+        self._error = error
+        self._tell()
+
+    def _tell(self) -> None:
+        self._done = True
         callback, self._callback = self._callback, None
         if callback is not None:
             callback(self)
 
+    def done(self) -> bool:
+        """The result or the error is there, or no caller waits for one."""
+        return self._done or self._cancelled
+
     def result(self) -> Any:
+        """Return the result, or raise the error."""
+        if self._error is not None:
+            raise self._error
         return self._result
 
-    def exception(self) -> None:
-        return None
+    def exception(self) -> BaseException | None:
+        return self._error
 
     def cancel(self) -> None:
-        """Nobody waits any more, and nobody is called."""
-        self._cancelled = not self._done
+        """The waiter has gone: the callback is not called."""
+        if self._done or self._cancelled:
+            return
+        self._cancelled = True
         self._callback = None
+        if self._when_cancelled is not None:
+            self._when_cancelled()
 
     def cancelled(self) -> bool:
         return self._cancelled

@@ -18,6 +18,9 @@ from typing import Any, NamedTuple
 from pykbroker_raft.election_state import ElectionState
 from pykbroker_raft.log_view import OffsetAndEpoch
 
+#: A deadline that never comes.
+NEVER = 1 << 62
+
 
 class Now(NamedTuple):
     """The two clocks: `steady_ms` never jumps and is for timers, `wall_ms` goes into records and descriptions."""
@@ -32,6 +35,16 @@ class Destination(NamedTuple):
     id: int
     host: str
     port: int
+
+
+@dataclass(slots=True)
+class Inbound:
+    """A request as it came in; `token` names it in the reply."""
+
+    token: int
+    request: Any
+    version: int
+    listener: str
 
 
 @dataclass(slots=True)

@@ -7,114 +7,130 @@ takes a snapshot from another (R11); a follower's log is emptied only once the w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pykbroker_raft import fetching, rpc
-from pykbroker_raft.election import check_cluster, check_leader_request, handle_common
+from pykbroker_raft import rpc
+from pykbroker_raft.fetch_server import FetchServer
+from pykbroker_raft.identity import RaftConfig
+from pykbroker_raft.leader_news import LeaderNews
 from pykbroker_raft.log_view import BOOTSTRAP_SNAPSHOT, OffsetAndEpoch
-from pykbroker_raft.ready import Destination, Now, ReadSnapshot, SnapshotChunk
+from pykbroker_raft.outbox import Outbox
+from pykbroker_raft.ready import Destination, Inbound, Now, ReadSnapshot, SnapshotChunk
+from pykbroker_raft.replica_log import ReplicaLog
+from pykbroker_raft.roles import Roles
 from pykbroker_raft.states import Follower, Leader, SnapshotDownload
 from pykbroker_raft.voters import ReplicaKey, VoterSet
 from pykbroker_wire.errors import ErrorCode
 
-if TYPE_CHECKING:
-    from pykbroker_raft.node import Inbound, RaftNode
 
+class Snapshotting:
+    """Knows whether a snapshot is being put in place: nothing is fetched meanwhile."""
 
-def handle_request(node: RaftNode, inbound: Inbound, now: Now) -> None:
-    request = inbound.request
-    if not check_cluster(node, request.cluster_id):
-        return node.reply(inbound, rpc.fetch_snapshot_error(ErrorCode.INCONSISTENT_CLUSTER_ID))
-    if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
-        return node.reply(inbound, rpc.fetch_snapshot_error(ErrorCode.INVALID_REQUEST))
-    endpoint = node.leader_endpoint_for(inbound.listener)
-    leader_id = node.leader_id_or_none_known
-    partition = rpc.one_snapshot_partition(request.topics)
-    if partition is None:
-        topic = request.topics[0]
-        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        index = topic.partitions[0].partition
+    def __init__(
+        self, config: RaftConfig, roles: Roles, log: ReplicaLog, outbox: Outbox, news: LeaderNews, fetches: FetchServer
+    ) -> None:
+        self._config = config
+        self._roles = roles
+        self._log = log
+        self._outbox = outbox
+        self._news = news
+        self._fetches = fetches
+        self._is_installing = False
+
+    @property
+    def is_installing(self) -> bool:
+        return self._is_installing
+
+    def handle_request(self, inbound: Inbound, now: Now) -> None:
+        request = inbound.request
+        if not self._news.is_our_cluster(request.cluster_id):
+            return self._outbox.reply(inbound.token, rpc.fetch_snapshot_error(ErrorCode.INCONSISTENT_CLUSTER_ID))
+        if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+            return self._outbox.reply(inbound.token, rpc.fetch_snapshot_error(ErrorCode.INVALID_REQUEST))
+        endpoint = self._roles.leader_endpoint_for(inbound.listener)
+        leader_id = self._roles.leader_id_or_none_known
+        partition = rpc.one_snapshot_partition(request.topics)
+        if partition is None:
+            topic = request.topics[0]
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            index = topic.partitions[0].partition
+            response = rpc.fetch_snapshot_response(
+                inbound.version, error, leader_id, None, endpoint, topic=topic.name, index=index
+            )
+            return self._outbox.reply(inbound.token, response)
+        error = self._news.check_leader_request(partition.current_leader_epoch)
+        snapshot = OffsetAndEpoch(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
+        size = self._log.view.snapshots.get(snapshot)
+        if error is ErrorCode.NONE:
+            if size is None or snapshot == BOOTSTRAP_SNAPSHOT:
+                # The voters of the bootstrap checkpoint are in the log; the file itself is each node's own.
+                error = ErrorCode.SNAPSHOT_NOT_FOUND
+            elif not 0 <= partition.position < size:
+                error = ErrorCode.POSITION_OUT_OF_RANGE
+        if error is not ErrorCode.NONE:
+            response = rpc.fetch_snapshot_response(inbound.version, error, leader_id, self._roles.epoch, endpoint)
+            return self._outbox.reply(inbound.token, response)
+        assert size is not None
+        assert isinstance(self._roles.state, Leader)
+        replica = ReplicaKey(request.replica_id, bytes(partition.replica_directory_id))
+        self._fetches.heard_from_voter(self._roles.state, replica, now)
         response = rpc.fetch_snapshot_response(
-            inbound.version, error, leader_id, None, endpoint, topic=topic.name, index=index
+            inbound.version, ErrorCode.NONE, leader_id, self._roles.epoch, endpoint, snapshot, size, partition.position
         )
-        return node.reply(inbound, response)
-    error = check_leader_request(node, partition.current_leader_epoch)
-    snapshot = OffsetAndEpoch(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
-    size = node.log.snapshots.get(snapshot)
-    if error is ErrorCode.NONE:
-        if size is None or snapshot == BOOTSTRAP_SNAPSHOT:
-            # The voters of the bootstrap checkpoint are in the log; the file itself is each node's own.
-            error = ErrorCode.SNAPSHOT_NOT_FOUND
-        elif not 0 <= partition.position < size:
-            error = ErrorCode.POSITION_OUT_OF_RANGE
-    if error is not ErrorCode.NONE:
-        response = rpc.fetch_snapshot_response(inbound.version, error, leader_id, node.epoch, endpoint)
-        return node.reply(inbound, response)
-    assert size is not None
-    assert isinstance(node.state, Leader)
-    replica = ReplicaKey(request.replica_id, bytes(partition.replica_directory_id))
-    fetching.heard_from_voter(node, node.state, replica, now)
-    response = rpc.fetch_snapshot_response(
-        inbound.version, ErrorCode.NONE, leader_id, node.epoch, endpoint, snapshot, size, partition.position
-    )
-    limit = max(1, min(request.max_bytes, node.config.snapshot_max_bytes, size - partition.position))
-    node.reply(inbound, response, ReadSnapshot(snapshot, partition.position, limit))
+        limit = max(1, min(request.max_bytes, self._config.snapshot_max_bytes, size - partition.position))
+        self._outbox.reply(inbound.token, response, ReadSnapshot(snapshot, partition.position, limit))
 
+    def build_request(self, download: SnapshotDownload) -> Any:
+        return rpc.fetch_snapshot_request(
+            self._config.cluster_id,
+            self._config.key,
+            self._roles.epoch,
+            download.id,
+            download.position,
+            self._config.snapshot_max_bytes,
+        )
 
-def build_request(node: RaftNode, download: SnapshotDownload) -> Any:
-    return rpc.fetch_snapshot_request(
-        node.config.cluster_id,
-        node.config.key,
-        node.epoch,
-        download.id,
-        download.position,
-        node.config.snapshot_max_bytes,
-    )
+    def handle_response(self, source: Destination, response: Any, now: Now) -> bool:
+        partition = rpc.one_snapshot_partition(response.topics) if response.error_code == ErrorCode.NONE else None
+        if partition is None:
+            return False
+        leader_id, epoch = partition.current_leader.leader_id, partition.current_leader.leader_epoch
+        endpoints = rpc.endpoints_from(response.node_endpoints, leader_id, self._config.listener)
+        error = ErrorCode(partition.error_code)
+        handled = self._news.take(error, leader_id, epoch, endpoints, now)
+        if handled is not None:
+            return handled
+        follower = self._roles.state
+        if not isinstance(follower, Follower) or follower.download is None:
+            return False
+        follower.wait_for_leader_until(now.steady_ms + self._config.fetch_timeout_ms)
+        snapshot = OffsetAndEpoch(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
+        download = follower.download
+        data = bytes(partition.unaligned_records or b"")
+        if (
+            error is not ErrorCode.NONE
+            or snapshot != download.id
+            or partition.position != download.position
+            or not data
+            or download.position + len(data) > partition.size
+        ):
+            # Gone from the leader, or an answer to something else: start over with a Fetch.
+            follower.end_download()
+            return error is ErrorCode.SNAPSHOT_NOT_FOUND
+        last = download.position + len(data) == partition.size
+        self._log.write_chunk(SnapshotChunk(download.id, download.position, data, last))
+        download.arrived(len(data))
+        follower.fetched()
+        if last:
+            follower.end_download()
+            self._is_installing = True
+        return True
 
-
-def handle_response(node: RaftNode, source: Destination, response: Any, now: Now) -> bool:
-    partition = rpc.one_snapshot_partition(response.topics) if response.error_code == ErrorCode.NONE else None
-    if partition is None:
-        return False
-    leader_id, epoch = partition.current_leader.leader_id, partition.current_leader.leader_epoch
-    endpoints = rpc.endpoints_from(response.node_endpoints, leader_id, node.config.listener)
-    error = ErrorCode(partition.error_code)
-    handled = handle_common(node, error, leader_id, epoch, endpoints, now)
-    if handled is not None:
-        return handled
-    follower = node.state
-    if not isinstance(follower, Follower) or follower.download is None:
-        return False
-    follower.fetch_deadline_ms = now.steady_ms + node.config.fetch_timeout_ms
-    snapshot = OffsetAndEpoch(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
-    download = follower.download
-    data = bytes(partition.unaligned_records or b"")
-    if (
-        error is not ErrorCode.NONE
-        or snapshot != download.id
-        or partition.position != download.position
-        or not data
-        or download.position + len(data) > partition.size
-    ):
-        # Gone from the leader, or an answer to something else: start over with a Fetch.
-        follower.download = None
-        return error is ErrorCode.SNAPSHOT_NOT_FOUND
-    last = download.position + len(data) == partition.size
-    node.pending.log.append(SnapshotChunk(download.id, download.position, data, last))
-    download.position += len(data)
-    follower.has_fetched = True
-    if last:
-        follower.download = None
-        node.installing = True
-    return True
-
-
-def installed(
-    node: RaftNode, snapshot: OffsetAndEpoch, size: int, voters: VoterSet | None, kraft_version: int, now: Now
-) -> None:
-    node.installing = False
-    node.log.restarted(snapshot, size)
-    node.history.reset(snapshot.offset - 1, voters, kraft_version)
-    node.set_high_watermark(snapshot.offset)
-    if isinstance(node.state, Follower):
-        node.state.fetch_deadline_ms = now.steady_ms + node.config.fetch_timeout_ms
+    def installed(
+        self, snapshot: OffsetAndEpoch, size: int, voters: VoterSet | None, kraft_version: int, now: Now
+    ) -> None:
+        """The fetched snapshot is in place."""
+        self._is_installing = False
+        self._log.restart_after(snapshot, size, voters, kraft_version)
+        if isinstance(self._roles.state, Follower):
+            self._roles.state.wait_for_leader_until(now.steady_ms + self._config.fetch_timeout_ms)

@@ -76,6 +76,9 @@ class Unattached:
     election_deadline_ms: int | None = None
     role = Role.UNATTACHED
 
+    def call_election_at(self, deadline_ms: int) -> None:
+        self.election_deadline_ms = deadline_ms
+
 
 @dataclass(slots=True)
 class Prospective:
@@ -116,6 +119,24 @@ class Leader:
     voted: None = None
     role = Role.LEADER
 
+    def voter_fetched(self, voter_id: int, deadline_ms: int) -> None:
+        """A leader that a majority no longer fetches from steps down: with one more it leads until `deadline_ms`."""
+        self.fetched_voters.add(voter_id)
+        needed = len(self.replicas.voters) // 2 + 1
+        if self.leader_id in self.replicas.voters:
+            needed -= 1
+        if len(self.fetched_voters) >= needed:
+            self.fetched_voters.clear()
+            self.check_quorum_deadline_ms = deadline_ms
+
+    def voter_acknowledged(self, voter_id: int) -> None:
+        """It knows of this leadership."""
+        if voter_id in self.replicas.voters:
+            self.replicas.voters[voter_id].acknowledged = True
+
+    def tell_voters_again_at(self, deadline_ms: int) -> None:
+        self.begin_epoch_deadline_ms = deadline_ms
+
 
 @dataclass(slots=True)
 class SnapshotDownload:
@@ -123,8 +144,9 @@ class SnapshotDownload:
 
     id: OffsetAndEpoch
     position: int = 0
-    # The last chunk has arrived; the driver is putting it in place.
-    complete: bool = False
+
+    def arrived(self, count: int) -> None:
+        self.position += count
 
 
 @dataclass(slots=True)
@@ -140,6 +162,28 @@ class Follower:
     download: SnapshotDownload | None = None
     role = Role.FOLLOWER
 
+    def wait_for_leader_until(self, deadline_ms: int) -> None:
+        self.fetch_deadline_ms = deadline_ms
+
+    def fetched(self) -> None:
+        """The leader answered with what was asked for."""
+        self.has_fetched = True
+
+    def leader_left(self, deadline_ms: int) -> None:
+        """The leader is gone for certain: others may pre-vote with this replica's blessing."""
+        self.fetch_deadline_ms = deadline_ms
+        self.has_fetched = False
+
+    def update_voter_again_at(self, deadline_ms: int) -> None:
+        self.update_voter_deadline_ms = deadline_ms
+
+    def begin_download(self, snapshot: OffsetAndEpoch) -> None:
+        self.download = SnapshotDownload(snapshot)
+
+    def end_download(self) -> None:
+        """It is whole, or it cannot be had."""
+        self.download = None
+
 
 @dataclass(slots=True)
 class Resigned:
@@ -151,6 +195,10 @@ class Resigned:
     election_deadline_ms: int
     voted: None = None
     role = Role.RESIGNED
+
+    def voter_acknowledged(self, voter_id: int) -> None:
+        """It knows that this leadership has ended."""
+        self.unacknowledged.discard(voter_id)
 
 
 State = Unattached | Prospective | Candidate | Leader | Follower | Resigned

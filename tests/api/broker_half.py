@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from pykbroker.metadata.image import BrokerImage, Endpoint
+from pykbroker.net.promise import Promise
 from pykbroker.replica.fetch_sessions import FetchSessions
 from pykbroker.security.authorizer import AllowAll, Operation, Resource
 from pykbroker.security.peer_session import ANONYMOUS
@@ -75,7 +76,7 @@ class Half:
     def ask(self, handler: Any, request: Any, version: int | None = None) -> Any:
         ctx = self.context(request, version)
         answer = handler.handle(ctx, request)
-        if isinstance(answer, asyncio.Future):
+        if isinstance(answer, asyncio.Future | Promise):
             return answer
         return None if answer is None else through_bytes(answer, ctx.api_version)
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from pykbroker.api import produce
 from pykbroker.net.connection import CloseConnection
+from pykbroker.net.promise import Promise
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -34,13 +35,13 @@ def answers(response: Any) -> list[tuple[ErrorCode, int]]:
     return [(ErrorCode(one.error_code), one.base_offset) for one in response.responses[0].partition_responses]
 
 
-def came(answer: asyncio.Future[Any]) -> list[tuple[ErrorCode, int]]:
+def came(answer: Promise) -> list[tuple[ErrorCode, int]]:
     return answers(through_bytes(answer.result(), VERSION))
 
 
-def waits(half: Half, asked: ProduceRequest) -> asyncio.Future[Any]:
+def waits(half: Half, asked: ProduceRequest) -> Promise:
     answer = half.ask(produce, asked)
-    assert isinstance(answer, asyncio.Future)
+    assert isinstance(answer, Promise)
     half.loop.settle()
     assert not answer.done()
     return answer
@@ -150,3 +151,23 @@ def _by_name(name: str, index: int) -> ProduceRequest:
     asked = request(name, index, acks=0)
     asked.topic_data[0].name = name
     return asked
+
+
+def test_d3_topics_of_a_transaction_are_authorised_once(half: Half) -> None:
+    half.world.create("t")
+    asked: list[tuple[Operation, Resource, str]] = []
+
+    class Counting:
+        def authorize(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool:
+            asked.append((operation, resource, name))
+            return True
+
+    half.services.authorizer = Counting()
+    # The coordinator says no: what is asked before is what counts here.
+    refuses = SimpleNamespace(enabled=True, verify=lambda *_, add: {("t", 0): ErrorCode.INVALID_PRODUCER_ID_MAPPING})
+    half.services.verifier = cast(Any, refuses)
+    transactional = request("t", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+    transactional.transactional_id = "id"
+    assert answers(half.ask(produce, transactional)) == [(ErrorCode.INVALID_PRODUCER_ID_MAPPING, -1)]
+    assert asked.count((Operation.WRITE, Resource.TOPIC, "t")) == 1
+    assert asked.count((Operation.WRITE, Resource.TRANSACTIONAL_ID, "id")) == 1

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.delta import MetadataDelta, MetadataReplayError
 from pykbroker.metadata.image import EMPTY_IMAGE, ConfigResource, MetadataImage
 from pykbroker.metadata.loader import MetadataLoader
@@ -19,6 +21,7 @@ from pykbroker_wire.stored import metadata as r
 from pykbroker_wire.stored.metadata.client_quota_record import EntityData
 from pykbroker_wire.stored.metadata.register_broker_record import BrokerEndpoint, BrokerFeature
 from pykbroker_wire.stored.metadata.register_controller_record import ControllerEndpoint
+from tests.controller.world import node_config
 
 VERSION = 30
 NAMES = ["a", "b.c", "b_c", "d"]
@@ -362,3 +365,48 @@ def test_one_publishers_bug_is_its_own(caplog: pytest.LogCaptureFixture) -> None
 )
 def test_records_are_written_in_kafkas_versions(record: TopLevel, version: int) -> None:
     assert encode_record(record, VERSION)[2] == version
+
+
+class Both:
+    """A loader and a controller's state that read the same log."""
+
+    def __init__(self) -> None:
+        self.loader = MetadataLoader()
+        self.state = ControllerState(1, "c", node_config(), random.Random(1))
+
+    def commit(self, *records: TopLevel) -> None:
+        base_offset = self.loader.last_offset + 1
+        commit(self.loader, *records)
+        self.state.replay(records, base_offset, 1)
+
+    def names(self) -> tuple[set[str], set[str]]:
+        return set(self.loader.image.topics.by_name), set(self.state.image.topics.by_name)
+
+
+@pytest.mark.parametrize("spread", [False, True], ids=["in one batch", "over batches"])
+@pytest.mark.parametrize("ended", [True, False], ids=["ended", "aborted"])
+def test_d10_loader_and_controller_agree_on_transactions(ended: bool, spread: bool) -> None:
+    both = Both()
+    both.commit(r.FeatureLevelRecord(name="metadata.version", feature_level=VERSION), *topic_with(1, 1))
+    end = r.EndTransactionRecord() if ended else r.AbortTransactionRecord(reason="x")
+    registered = r.RegisterBrokerRecord(broker_id=7, incarnation_id=b"i" * 16, broker_epoch=9)
+    records = [r.BeginTransactionRecord(name="x"), *topic_with(1, 2), registered, *topic_with(1, 3), end]
+    if spread:
+        # Only the controller, which may have to undo it, sees what is not whole.
+        both.commit(*topic_with(1, 5), *records[:2])
+        assert both.names() == ({"t1", "t5"}, {"t1", "t2", "t5"})
+        assert both.state.transaction_offset == 5
+        for record in records[2:-1]:
+            both.commit(record)
+        assert both.names() == ({"t1", "t5"}, {"t1", "t2", "t3", "t5"})
+        assert 7 in both.state.registration_offsets
+        both.commit(records[-1], *topic_with(1, 4))
+    else:
+        both.commit(*topic_with(1, 5), *records, *topic_with(1, 4))
+    whole = {"t1", "t4", "t5"} | ({"t2", "t3"} if ended else set())
+    assert both.names() == (whole, whole)
+    assert both.loader.image.topics == both.state.image.topics
+    assert both.loader.image.brokers == both.state.image.brokers
+    assert both.loader.image.offset == both.state.image.offset
+    assert both.state.transaction_offset == -1
+    assert (7 in both.state.registration_offsets) is ended

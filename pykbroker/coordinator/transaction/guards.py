@@ -1,0 +1,148 @@
+"""Guards of a transaction's partitions: each belongs to it before its first batch is appended (KIP-890).
+
+Responsible for what a Produce request of transactional batches needs before it appends: one producer, a guard from each
+partition where nothing of the transaction is open yet, the coordinator's verdict on those (up to version 11 of Produce
+they must have been added, from version 12 on they are added), and what that verdict is called in the client's version.
+A partition where the transaction is open costs a look into a dictionary. Not responsible for appending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import Struct
+from typing import Final
+
+from pykbroker.coordinator.later import Later, then
+from pykbroker.coordinator.transaction.records import TopicPartition
+from pykbroker.coordinator.transaction.shard import Producer
+from pykbroker.coordinator.transaction.verifier import Verdicts, Verifier
+from pykbroker.replica.partition import Partition
+from pykbroker.replica.table import ReplicaTable
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.primitives import Buffer
+from pykbroker_wire.records.batch import HEADER_SIZE
+
+#: From here on the client knows TRANSACTION_ABORTABLE, and then that partitions are added for it.
+_ABORTABLE_FROM: Final = 11
+ADDS_FROM: Final = 12
+
+#: Where a batch of magic 2 keeps the low byte of its attributes, and the bit in it.
+_ATTRIBUTES_AT: Final = 22
+_TRANSACTIONAL: Final = 0x10
+_PRODUCER_AT: Final = 43
+_PRODUCER: Final = Struct(">qhi")
+
+#: What passes with time. Old clients try again only what they know, and NOT_ENOUGH_REPLICAS does not make them look for
+#: leaders.
+_RETRIABLE: Final = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+
+class Unverified(KafkaError):
+    """Records that were not given to the log; the client is told the message, if there is one."""
+
+
+#: By partition: the guard to append with, or why nothing is appended. A partition that is missing needs no guard.
+Guards = dict[TopicPartition, "object | KafkaError"]
+
+
+def is_transactional(records: Buffer) -> bool:
+    """Whether a batch says that it belongs to a transaction."""
+    return len(records) > _ATTRIBUTES_AT and bool(records[_ATTRIBUTES_AT] & _TRANSACTIONAL)
+
+
+def producer_of(records: Buffer) -> tuple[int, int, int] | None:
+    """Producer id, epoch and base sequence; None for what is no batch or names no producer. The log refuses those."""
+    if len(records) < HEADER_SIZE:
+        return None
+    found: tuple[int, int, int] = _PRODUCER.unpack_from(records, _PRODUCER_AT)
+    return found if found[0] >= 0 else None
+
+
+def guards_for(
+    replicas: ReplicaTable,
+    verifier: Verifier,
+    transactional_id: str,
+    batches: Iterable[tuple[TopicPartition, Buffer]],
+    *,
+    version: int,
+) -> Later[Guards]:
+    """The guards of a request's batches, now or when the coordinator has answered. `version`: that of Produce."""
+    adds = version >= ADDS_FROM
+    skip = not adds and not verifier.enabled
+    guards: Guards = {}
+    asked: list[TopicPartition] = []
+    identity: tuple[int, int] | None = None
+    everything = list(batches)
+    for place, records in everything:
+        if not is_transactional(records) or (producer := producer_of(records)) is None:
+            continue
+        if identity is not None and identity != producer[:2]:
+            mixed = Unverified(
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID"
+            )
+            return {place: mixed for place, _ in everything}
+        identity = producer[:2]
+        if skip:
+            continue
+        try:
+            guard = replicas.get(*place).start_verification(*producer, supports_epoch_bump=adds)
+        except KafkaError as error:
+            guards[place] = error
+            continue
+        if guard is not None:
+            guards[place] = guard
+            asked.append(place)
+    if not asked:
+        return guards
+    assert identity is not None
+    verdicts = verifier.verify(transactional_id, *identity, asked, add=adds)
+    return then(verdicts, lambda found: _judged(guards, found, version))
+
+
+def _judged(guards: Guards, verdicts: Verdicts, version: int) -> Guards:
+    for place, code in verdicts.items():
+        if code:
+            guards[place] = refusal(version, code)
+    return guards
+
+
+def guard_at_once(
+    verifier: Verifier, partition: Partition, records: Buffer, transactional_id: str, *, version: int
+) -> tuple[bool, object | None]:
+    """For a request of one partition: whether its batch may be appended now, and with which guard. False when anything
+    is unusual or has to wait: `guards_for` decides then."""
+    if not is_transactional(records) or (producer := producer_of(records)) is None:
+        return False, None
+    adds = version >= ADDS_FROM
+    if not adds and not verifier.enabled:
+        return True, None
+    try:
+        guard = partition.start_verification(*producer, supports_epoch_bump=adds)
+    except KafkaError:
+        return False, None
+    if guard is None:
+        return True, None
+    place = partition.topic, partition.index
+    good = verifier.verify_at_once(Producer(transactional_id, producer[0], producer[1]), place, add=adds)
+    return good, guard
+
+
+def refusal(version: int, code: ErrorCode) -> Unverified:
+    """The coordinator's verdict in the words of a client's version."""
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_FROM:
+        code = ErrorCode.INVALID_TXN_STATE
+    if code is ErrorCode.INVALID_TXN_STATE:
+        return Unverified(code, "Partition was not added to the transaction")
+    if code in _RETRIABLE or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < ADDS_FROM):
+        return Unverified(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}",
+        )
+    return Unverified(code, "")

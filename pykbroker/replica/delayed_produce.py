@@ -1,0 +1,89 @@
+"""What an answer to Produce waits for once its records are in the logs (Kafka's DelayedProduce).
+
+First the flushes that are owed, however long they take, as Apache Kafka's append does. Then, with acks=all, every
+partition has to commit, for which the request gives it time. Not responsible for what is answered: it tells which
+partitions failed, and with what.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from pykbroker.replica.partition import Partition
+from pykbroker_wire.errors import ErrorCode
+
+ACKS_ALL = -1
+#: The partition of each append, and the last offset of its records.
+Appended = Sequence[tuple[Partition, int]]
+
+
+class DelayedProduce:
+    """Waits for the appends of one request, then calls `answer` once: position of the append -> why it failed."""
+
+    __slots__ = ("_acks", "_answer", "_appended", "_failed", "_loop", "_open", "_timeout_ms", "_timer", "_unflushed")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        appended: Appended,
+        *,
+        acks: int,
+        timeout_ms: int,
+        answer: Callable[[dict[int, ErrorCode]], None],
+    ) -> None:
+        self._loop = loop
+        self._appended = appended
+        self._acks = acks
+        self._timeout_ms = timeout_ms
+        self._answer = answer
+        self._failed: dict[int, ErrorCode] = {}
+        self._open = set(range(len(appended)))
+        self._unflushed = len(appended)
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        for position, (partition, last) in enumerate(self._appended):
+            partition.when_flushed(last + 1, partial(self._flushed, position))
+
+    def cancel(self) -> None:
+        """No answer is wanted any more."""
+        self._open.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _flushed(self, position: int, code: ErrorCode) -> None:
+        if code or self._acks != ACKS_ALL:
+            self._finish(position, code)
+        self._unflushed -= 1
+        if not self._unflushed and self._open:
+            self._await_commits()
+
+    def _await_commits(self) -> None:
+        for position in sorted(self._open):
+            partition, last = self._appended[position]
+            partition.when_committed(last + 1, partial(self._committed, position))
+        if self._open:
+            self._timer = self._loop.call_later(max(0, self._timeout_ms) / 1000, self._expired)
+
+    def _committed(self, position: int, code: ErrorCode) -> None:
+        if not code and not self._appended[position][0].has_enough_replicas:
+            # The replica set shrank meanwhile, and that is why it is committed.
+            code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        self._finish(position, code)
+
+    def _expired(self) -> None:
+        for position in sorted(self._open):
+            self._finish(position, ErrorCode.REQUEST_TIMED_OUT)
+
+    def _finish(self, position: int, code: ErrorCode) -> None:
+        if position not in self._open:
+            return
+        self._open.discard(position)
+        if code:
+            self._failed[position] = code
+        if not self._open:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._answer(self._failed)

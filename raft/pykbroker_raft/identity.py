@@ -1,0 +1,47 @@
+"""Who a replica is, and the timeouts of its quorum under the names of Kafka's keys. A value; nothing changes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pykbroker_raft.voters import NO_VOTERS, Endpoints, ReplicaKey, VoterNode, VoterSet, address
+
+
+@dataclass(frozen=True, slots=True)
+class RaftConfig:
+    """What a replica is given."""
+
+    node_id: int
+    directory_id: bytes
+    cluster_id: str
+    # The listener through which the nodes of the quorum talk.
+    listener: str = "CONTROLLER"
+    endpoints: Endpoints = ()
+    bootstrap: tuple[tuple[str, int], ...] = ()
+    static_voters: VoterSet = NO_VOTERS
+    # Whether it can become a voter: it fsyncs what it fetches, and offers itself for election.
+    is_controller: bool = True
+    election_timeout_ms: int = 1000
+    election_backoff_max_ms: int = 1000
+    fetch_timeout_ms: int = 2000
+    request_timeout_ms: int = 2000
+    retry_backoff_ms: int = 20
+    fetch_max_wait_ms: int = 500
+    fetch_max_bytes: int = 8 * 1024 * 1024
+    snapshot_max_bytes: int = 8 * 1024 * 1024
+
+    @property
+    def key(self) -> ReplicaKey:
+        return ReplicaKey(self.node_id, self.directory_id)
+
+    @property
+    def as_voter(self) -> VoterNode:
+        return VoterNode(self.key, self.endpoints)
+
+    @property
+    def bootstrap_addresses(self) -> tuple[tuple[str, int], ...]:
+        """Where a replica asks that knows no leader: host and port."""
+        if self.bootstrap:
+            return self.bootstrap
+        found = [address(voter.endpoints, self.listener) for voter in self.static_voters]
+        return tuple((endpoint.host, endpoint.port) for endpoint in found if endpoint is not None)

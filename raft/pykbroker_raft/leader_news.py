@@ -1,0 +1,114 @@
+"""What every message says besides its matter: the cluster, the epoch, the leader. Checked here, and followed.
+
+Responsible for the errors that several requests have in common, and for what a replica learns about the leader from
+any message. Asks `roles` for the transition; knows nothing of any one message.
+"""
+
+from __future__ import annotations
+
+from pykbroker_raft.identity import RaftConfig
+from pykbroker_raft.ready import Now
+from pykbroker_raft.replica_log import ReplicaLog
+from pykbroker_raft.roles import Roles
+from pykbroker_raft.states import Follower, Leader, Resigned
+from pykbroker_raft.voters import Endpoints, ReplicaKey, address
+from pykbroker_wire.errors import ErrorCode
+
+
+class LeaderNews:
+    """Of one replica; has no state of its own."""
+
+    def __init__(self, config: RaftConfig, roles: Roles, log: ReplicaLog) -> None:
+        self._config = config
+        self._roles = roles
+        self._log = log
+
+    def is_our_cluster(self, cluster_id: str | None) -> bool:
+        """A request may leave the cluster id out; a wrong one is refused."""
+        return cluster_id is None or cluster_id == self._config.cluster_id
+
+    def check_leader_request(self, epoch: int) -> ErrorCode:
+        """Whether a request that only a leader answers, sent in `epoch`, may be answered here."""
+        if epoch < self._roles.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if epoch > self._roles.epoch:
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        if not self._roles.is_leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self._roles.shutting_down:
+            return ErrorCode.BROKER_NOT_AVAILABLE
+        return ErrorCode.NONE
+
+    def check_voter_request(self, remote_id: int, epoch: int) -> ErrorCode:
+        if epoch < self._roles.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        return ErrorCode.INVALID_REQUEST if remote_id < 0 else ErrorCode.NONE
+
+    def is_for_this_replica(self, voter_id: int, directory_id: bytes) -> bool:
+        if voter_id < 0:
+            return True
+        if voter_id != self._config.node_id:
+            return False
+        key = ReplicaKey(voter_id, bytes(directory_id))
+        return not key.has_directory or key.directory_id == self._config.directory_id
+
+    # What any message tells about the leader
+
+    def _is_consistent(self, epoch: int, leader_id: int) -> bool:
+        """One leader per epoch (R1): a message that says otherwise is wrong."""
+        if leader_id >= 0 and leader_id == self._config.node_id:
+            return self._roles.is_leader and epoch == self._roles.epoch
+        return (
+            epoch != self._roles.epoch
+            or leader_id < 0
+            or self._roles.state.leader_id is None
+            or self._roles.state.leader_id == leader_id
+        )
+
+    def _tells_more(self, leader_id: int, endpoints: Endpoints) -> bool:
+        """Whether a message of this epoch names a leader that was not known, or more of its endpoints.
+
+        A pre-candidate that knows its leader is told nothing new by the replicas that still follow it; it would never
+        come to an election otherwise.
+        """
+        if leader_id < 0 or isinstance(self._roles.state, (Leader, Resigned)):
+            return False
+        return self._roles.state.leader_id is None or len(endpoints) > len(self._roles.leader_endpoints)
+
+    def follow(self, leader_id: int, epoch: int, endpoints: Endpoints, now: Now) -> bool:
+        """Follow what a message says about epoch and leader; False when that cannot be true."""
+        if not self._is_consistent(epoch, leader_id):
+            return False
+        reachable = address(endpoints, self._config.listener) is not None
+        if epoch > self._roles.epoch:
+            if leader_id >= 0 and reachable:
+                self._roles.become_follower(epoch, leader_id, endpoints, now)
+            else:
+                self._roles.become_unattached(epoch, now, leader_id if leader_id >= 0 else None)
+        elif epoch == self._roles.epoch and reachable and self._tells_more(leader_id, endpoints):
+            self._roles.become_follower(epoch, leader_id, endpoints, now)
+        return True
+
+    def take(self, error: ErrorCode, leader_id: int, epoch: int, endpoints: Endpoints, now: Now) -> bool | None:
+        """What every response has to say besides its matter. None: go on with the matter; else whether the request
+        succeeded."""
+        if leader_id >= 0 and not endpoints:
+            endpoints = self._log.voters.endpoints(leader_id)
+        if epoch < self._roles.epoch or error is ErrorCode.UNKNOWN_LEADER_EPOCH:
+            return True
+        if epoch > self._roles.epoch or error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):
+            return self.follow(leader_id, epoch, endpoints, now)
+        if leader_id != self._config.node_id and self._tells_more(leader_id, endpoints):
+            # An observer learns of the leader and takes its records in one and the same Fetch.
+            if not self.follow(leader_id, epoch, endpoints, now):
+                return False
+            if error is not ErrorCode.NONE or not isinstance(self._roles.state, Follower):
+                return True
+            return None
+        if error is ErrorCode.BROKER_NOT_AVAILABLE:
+            return False
+        if error is ErrorCode.INVALID_VOTER_KEY:
+            return True
+        if error is not ErrorCode.NONE:
+            return None
+        return None if self._is_consistent(epoch, leader_id) or leader_id == self._config.node_id else False

@@ -1,0 +1,168 @@
+"""How a leader announces itself and leaves: BeginQuorumEpoch and EndQuorumEpoch, both sides.
+
+Responsible for the timers of a leader and of one that has resigned. Not responsible for how a leader is elected.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pykbroker_raft import rpc
+from pykbroker_raft.identity import RaftConfig
+from pykbroker_raft.leader_news import LeaderNews
+from pykbroker_raft.outbox import Outbox
+from pykbroker_raft.ready import NEVER, Destination, Inbound, Now
+from pykbroker_raft.replica_log import ReplicaLog
+from pykbroker_raft.roles import Roles
+from pykbroker_raft.states import Follower, Leader, Resigned
+from pykbroker_raft.voters import ReplicaKey
+from pykbroker_wire.errors import ErrorCode
+
+
+class QuorumEpochs:
+    """Of one replica; has no state of its own."""
+
+    def __init__(self, config: RaftConfig, roles: Roles, log: ReplicaLog, outbox: Outbox, news: LeaderNews) -> None:
+        self._config = config
+        self._roles = roles
+        self._log = log
+        self._outbox = outbox
+        self._news = news
+
+    # BeginQuorumEpoch
+
+    def handle_begin_request(self, inbound: Inbound, now: Now) -> None:
+        request = inbound.request
+        partition = rpc.one_partition(request.topics)
+        if not self._news.is_our_cluster(request.cluster_id):
+            return self._outbox.reply(inbound.token, rpc.begin_error(ErrorCode.INCONSISTENT_CLUSTER_ID))
+        if partition is None:
+            return self._outbox.reply(inbound.token, rpc.begin_error(ErrorCode.INVALID_REQUEST))
+        error = self._news.check_voter_request(partition.leader_id, partition.leader_epoch)
+        if error is ErrorCode.NONE:
+            endpoints = rpc.endpoints_from_request(request.leader_endpoints) or self._log.voters.endpoints(
+                partition.leader_id
+            )
+            if not self._news.follow(partition.leader_id, partition.leader_epoch, endpoints, now):
+                error = ErrorCode.INVALID_REQUEST
+            elif not self._news.is_for_this_replica(request.voter_id, partition.voter_directory_id):
+                error = ErrorCode.INVALID_VOTER_KEY
+        endpoint = self._roles.leader_endpoint_for(inbound.listener)
+        self._outbox.reply(
+            inbound.token,
+            rpc.begin_response(
+                inbound.version, error, self._roles.leader_id_or_none_known, self._roles.epoch, endpoint
+            ),
+        )
+
+    def handle_begin_response(self, source: Destination, response: Any, now: Now) -> bool:
+        partition = rpc.one_partition(response.topics)
+        if response.error_code != ErrorCode.NONE or partition is None:
+            return False
+        endpoints = rpc.endpoints_from(response.node_endpoints, partition.leader_id, self._config.listener)
+        error = ErrorCode(partition.error_code)
+        handled = self._news.take(error, partition.leader_id, partition.leader_epoch, endpoints, now)
+        if handled is not None:
+            return handled
+        if error is not ErrorCode.NONE:
+            return False
+        if isinstance(self._roles.state, Leader):
+            self._roles.state.voter_acknowledged(source.id)
+        return True
+
+    def poll_leader(self, state: Leader, now: Now) -> int:
+        others = [progress for progress in state.replicas.voters.values() if progress.key.id != self._config.node_id]
+        # A leader outside the voter set leads until another one does; the only voter needs no fetches.
+        check_quorum = NEVER if len(state.replicas.voters) == 1 else state.check_quorum_deadline_ms
+        if state.resign_requested or now.steady_ms >= check_quorum:
+            self._roles.become_resigned(state, now)
+            return now.steady_ms
+        if not others:
+            return NEVER
+        if now.steady_ms >= state.begin_epoch_deadline_ms:
+            interval = self._config.fetch_timeout_ms // 2
+            state.tell_voters_again_at(now.steady_ms + interval)
+            for progress in others:
+                destination = self._roles.voter_destination(progress.key.id)
+                quiet = not progress.acknowledged or now.steady_ms - progress.last_fetch_ms >= interval
+                if destination is not None and quiet:
+                    request = rpc.begin_request(
+                        self._config.cluster_id, self._config.node_id, state.epoch, progress.key, self._config.endpoints
+                    )
+                    self._outbox.send_to(destination, request, now)
+        return min(check_quorum, state.begin_epoch_deadline_ms)
+
+    # EndQuorumEpoch
+
+    def poll_resigned(self, state: Resigned, now: Now) -> int:
+        deadline = NEVER if self._roles.shutting_down else state.election_deadline_ms
+        if now.steady_ms >= deadline:
+            # A higher epoch, so that answers no longer name this replica as the leader.
+            self._roles.become_unattached(self._roles.epoch + 1, now)
+            return now.steady_ms
+        for voter_id in sorted(state.unacknowledged):
+            destination = self._roles.voter_destination(voter_id)
+            if destination is not None:
+                request = rpc.end_request(
+                    self._config.cluster_id,
+                    self._config.node_id,
+                    state.epoch,
+                    state.preferred_successors,
+                    self._config.endpoints,
+                )
+                deadline = min(deadline, self._outbox.send_to(destination, request, now))
+        return deadline
+
+    def handle_end_request(self, inbound: Inbound, now: Now) -> None:
+        request = inbound.request
+        partition = rpc.one_partition(request.topics)
+        if not self._news.is_our_cluster(request.cluster_id):
+            return self._outbox.reply(inbound.token, rpc.end_error(ErrorCode.INCONSISTENT_CLUSTER_ID))
+        if partition is None:
+            return self._outbox.reply(inbound.token, rpc.end_error(ErrorCode.INVALID_REQUEST))
+        error = self._news.check_voter_request(partition.leader_id, partition.leader_epoch)
+        if error is ErrorCode.NONE:
+            endpoints = rpc.endpoints_from_request(request.leader_endpoints) or self._log.voters.endpoints(
+                partition.leader_id
+            )
+            if not self._news.follow(partition.leader_id, partition.leader_epoch, endpoints, now):
+                error = ErrorCode.INVALID_REQUEST
+            elif isinstance(self._roles.state, Follower) and self._roles.state.leader_id == partition.leader_id:
+                successors = [
+                    ReplicaKey(candidate.candidate_id, bytes(candidate.candidate_directory_id))
+                    for candidate in partition.preferred_candidates
+                ] or [ReplicaKey(successor) for successor in partition.preferred_successors]
+                self._roles.state.leader_left(now.steady_ms + self._succession_delay_ms(successors))
+        endpoint = self._roles.leader_endpoint_for(inbound.listener)
+        self._outbox.reply(
+            inbound.token,
+            rpc.end_response(inbound.version, error, self._roles.leader_id_or_none_known, self._roles.epoch, endpoint),
+        )
+
+    def _succession_delay_ms(self, successors: list[ReplicaKey]) -> int:
+        """The first in line stands at once, the others the later the farther back they are."""
+        own = self._config.key
+        position = next(
+            (index for index, key in enumerate(successors) if key in (own, ReplicaKey(own.id))), len(successors)
+        )
+        longest = self._config.election_backoff_max_ms
+        if position == 0:
+            return 0
+        if position >= len(successors):
+            return longest
+        return min(longest, (longest >> (len(successors) - 1)) << (position - 1))
+
+    def handle_end_response(self, source: Destination, response: Any, now: Now) -> bool:
+        partition = rpc.one_partition(response.topics)
+        if response.error_code != ErrorCode.NONE or partition is None:
+            return False
+        endpoints = rpc.endpoints_from(response.node_endpoints, partition.leader_id, self._config.listener)
+        error = ErrorCode(partition.error_code)
+        handled = self._news.take(error, partition.leader_id, partition.leader_epoch, endpoints, now)
+        if handled is not None:
+            return handled
+        if error is not ErrorCode.NONE:
+            return False
+        if isinstance(self._roles.state, Resigned):
+            self._roles.state.voter_acknowledged(source.id)
+        return True

@@ -1,0 +1,55 @@
+"""What the answer to Produce waits for (D3): flushes first, then commits, and no longer than the request allows."""
+
+from __future__ import annotations
+
+from pykbroker.replica.delayed_produce import ACKS_ALL, DelayedProduce
+from pykbroker.replica.partition import Partition
+from pykbroker_wire.errors import ErrorCode
+from tests.replica.world import World, batch
+
+
+def appended(world: World, partition: Partition) -> tuple[Partition, int]:
+    info = partition.append(batch(b"x"), required_acks=ACKS_ALL, now_ms=world.runtime.now_ms())
+    return partition, info.last_offset
+
+
+def test_one_answer_when_the_last_partition_has_committed() -> None:
+    world = World()
+    world.create("t", 2, replicas=(1, 2))
+    first, second = (world.replicas.get("t", index) for index in range(2))
+    answers: list[dict[int, ErrorCode]] = []
+    places = [appended(world, first), appended(world, second)]
+    DelayedProduce(world.runtime.loop, places, acks=ACKS_ALL, timeout_ms=1_000, answer=answers.append).begin()
+    second.note_fetched(2, 1)
+    assert answers == []
+    first.note_fetched(2, 1)
+    assert answers == [{}]
+    world.loop.settle()
+    assert not world.loop.sleeping()
+
+
+def test_what_has_not_committed_in_time_is_named_by_its_place() -> None:
+    world = World()
+    world.create("t", 2, replicas=(1, 2))
+    first, second = (world.replicas.get("t", index) for index in range(2))
+    answers: list[dict[int, ErrorCode]] = []
+    places = [appended(world, first), appended(world, second)]
+    DelayedProduce(world.runtime.loop, places, acks=ACKS_ALL, timeout_ms=1_000, answer=answers.append).begin()
+    first.note_fetched(2, 1)
+    world.loop.advance(1.1)
+    assert answers == [{1: ErrorCode.REQUEST_TIMED_OUT}]
+
+
+def test_nothing_is_answered_after_the_client_has_gone() -> None:
+    world = World()
+    partition = world.create("t", replicas=(1, 2))
+    answers: list[dict[int, ErrorCode]] = []
+    delayed = DelayedProduce(
+        world.runtime.loop, [appended(world, partition)], acks=ACKS_ALL, timeout_ms=1_000, answer=answers.append
+    )
+    delayed.begin()
+    delayed.cancel()
+    partition.note_fetched(2, 1)
+    world.loop.advance(1.1)
+    assert answers == []
+    assert not world.loop.sleeping()
