@@ -9,7 +9,8 @@ as its input could really expand); decompression stops with `TooLarge` as soon a
 anything that is not a whole, well-formed stream is `CompressionError`, and nothing else escapes.
 
 The library for each codec was chosen by measuring (1 KB, 100 KB and 1 MB): zstandard and lz4 beat cramjam on small
-inputs by 3 to 5 times, cramjam's raw snappy is what python-snappy wraps, zlib is as fast as any.
+inputs by 3 to 5 times, python-snappy is a call of cramjam's raw snappy (docs/decisions/0015-libraries.md), zlib is as
+fast as any.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-import cramjam
 import lz4.frame
+import snappy
 import zstandard
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def _compress_xerial(data: Buffer) -> bytes:
     view = memoryview(data)
     parts = [_XERIAL_HEADER]
     for start in range(0, len(view), _XERIAL_BLOCK):
-        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK]))
+        block: bytes = snappy.compress(view[start : start + _XERIAL_BLOCK])
         parts.append(len(block).to_bytes(4, "big"))
         parts.append(block)
     return b"".join(parts)
@@ -213,19 +214,28 @@ def _stream_snappy(view: memoryview, limit: int) -> Iterator[bytes]:
 
 
 def _snappy_block(view: memoryview, limit: int) -> bytes:
-    try:
-        declared: int = cramjam.snappy.decompress_raw_len(view)
-    except cramjam.DecompressionError as error:
-        raise CompressionError(f"snappy: {error}") from None
+    declared = _declared_by_snappy(view)
     # The densest element of the format is 3 bytes for 64: a block that claims more is lying, and nothing is allocated.
     if declared > 22 * len(view):
         raise CompressionError(f"snappy: {len(view)} bytes cannot hold {declared}")
     if declared > limit:
         raise TooLarge(f"snappy: more than {limit} bytes")
     try:
-        return bytes(cramjam.snappy.decompress_raw(view))
-    except cramjam.DecompressionError as error:
-        raise CompressionError(f"snappy: {error}") from None
+        content: bytes = snappy.uncompress(view)
+    except snappy.UncompressError as error:
+        raise CompressionError(f"snappy: {error.__cause__}") from None
+    return content
+
+
+def _declared_by_snappy(view: memoryview) -> int:
+    """The varint that a raw block begins with. The library would allocate what it says."""
+    size = shift = 0
+    for byte in view[:5]:
+        size |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return size
+        shift += 7
+    raise CompressionError("snappy: no size at the beginning")
 
 
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"

@@ -1,0 +1,80 @@
+"""Every dependency of pyproject.toml is imported where it is for, and nothing else is."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+OWN = {"pykbroker", "pykbroker_wire", "pykbroker_log", "pykbroker_raft"}
+PRODUCT = [ROOT / folder for folder in ("pykbroker", "wire/pykbroker_wire", "log/pykbroker_log", "raft/pykbroker_raft")]
+#: extra -> where it is for
+FOLDERS = {
+    "spark": ["spark", "compat_tests"],
+    "pipeline": ["spark"],
+    "test": ["tests", "compat_tests"],
+    "bench": ["bench"],
+    "pytest": ["pykbroker"],
+}
+#: What is loaded by pytest, or by name: no import statement says so.
+BY_NAME = {"pytest-timeout", "pytest-xdist", "pytest-asyncio", "kio"}
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {re.split(r"[^A-Za-z0-9._-]", requirement)[0].lower() for requirement in requirements}
+
+
+def imports(folders: list[Path]) -> set[str]:
+    """Dotted names of what the sources import; generated messages import nothing from outside."""
+    found: set[str] = set()
+    for folder in folders:
+        for path in folder.rglob("*.py"):
+            if path.parent.name in ("messages", "stored"):
+                continue
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Import):
+                    found.update(alias.name for alias in node.names)
+                elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                    found.update(f"{node.module}.{alias.name}" for alias in node.names)
+                elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "importorskip":
+                    found.update(str(ast.literal_eval(argument)) for argument in node.args)
+    return found
+
+
+def distributions(imported: set[str]) -> set[str]:
+    known = packages_distributions()
+    return {
+        distribution.lower()
+        for name in imported
+        for distribution in known.get(name.partition(".")[0], [name.partition(".")[0]])
+    } - OWN
+
+
+@pytest.mark.slow
+def test_each_dependency_is_imported_by_the_product_and_nothing_else_is() -> None:
+    third_party = {
+        name for name in imports(PRODUCT) if name.partition(".")[0] not in (OWN | set(sys.stdlib_module_names))
+    }
+    wanted = names(PROJECT["dependencies"])
+    optional = {"pytest"}  # the plugin that is shipped
+    assert distributions(third_party) - optional == wanted
+    private = [name for name in third_party if any(part.startswith("_") for part in name.split("."))]
+    assert not private, "another release may not have them"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("extra", sorted(FOLDERS))
+def test_each_dependency_of_an_extra_is_imported_where_it_is_for(extra: str) -> None:
+    imported = distributions(imports([ROOT / folder for folder in FOLDERS[extra]]))
+    assert names(PROJECT["optional-dependencies"][extra]) - BY_NAME <= imported
+
+
+def test_every_extra_is_looked_at() -> None:
+    assert PROJECT["optional-dependencies"].keys() - {"lint"} == FOLDERS.keys()
