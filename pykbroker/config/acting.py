@@ -25,6 +25,7 @@ BROKER: frozenset[str] = frozenset(
         "controlled.shutdown.enable",
         "controller.listener.names",
         "controller.quorum.bootstrap.servers",
+        "controller.quorum.election.backoff.max.ms",
         "controller.quorum.election.timeout.ms",
         "controller.quorum.fetch.timeout.ms",
         "controller.quorum.request.timeout.ms",

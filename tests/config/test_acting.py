@@ -10,12 +10,18 @@ import pytest
 
 from pykbroker.config import acting
 from pykbroker.config.table import DYNAMIC_ONLY_KEYS, GROUP_KEYS, STATIC_KEYS, TOPIC_KEYS
+from tests.acting import acts
 
 TESTS = Path(__file__).parents[1]
 
 
 def claims(scope: str) -> Iterator[tuple[str, str]]:
     """(key, test) of every `@acts(<scope>=(...))` under tests/."""
+    return ((key, test) for key, _, test in claims_with_paths(scope))
+
+
+def claims_with_paths(scope: str) -> Iterator[tuple[str, Path, str]]:
+    """(key, file, test), as `claims`."""
     for path in sorted(TESTS.rglob("test_*.py")):
         source = path.read_text(encoding="utf-8")
         if "@acts(" not in source:
@@ -27,7 +33,7 @@ def claims(scope: str) -> Iterator[tuple[str, str]]:
                 if isinstance(decorator, ast.Call) and getattr(decorator.func, "id", "") == "acts":
                     for keyword in decorator.keywords:
                         if keyword.arg == scope:
-                            yield from ((key, node.name) for key in ast.literal_eval(keyword.value))
+                            yield from ((key, path, node.name) for key in ast.literal_eval(keyword.value))
 
 
 @pytest.mark.parametrize(
@@ -42,3 +48,16 @@ def test_the_list_is_what_tests_claim(scope: str, listed: frozenset[str], table:
     claimed = {key for key, _ in claims(scope)}
     assert claimed <= table.keys()
     assert claimed == listed, f"not listed: {sorted(claimed - listed)}; without a test: {sorted(listed - claimed)}"
+
+
+def test_a2_a_claim_with_nothing_but_the_default_fails() -> None:
+    def function(partitions: str, retention: str) -> None:
+        STATIC_KEYS["num.partitions"].parse(partitions)
+        TOPIC_KEYS["retention.ms"].parse(retention)
+
+    shows = acts(broker=("num.partitions",), topic=("retention.ms",))(function)  # no decorator: it claims nothing
+    shows("2", "5")
+    with pytest.raises(AssertionError, match=r"default was given to broker num\.partitions$"):
+        shows("1", "5")
+    with pytest.raises(AssertionError, match=r"broker num\.partitions, topic retention\.ms$"):
+        shows("1", "604800000")

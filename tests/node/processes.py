@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.acting import note
+
 READY = "pykbroker is ready: "
 ROOT = Path(__file__).parents[2]
 _PATH = os.pathsep.join(str(ROOT / part) for part in ("", "wire", "log", "raft"))
@@ -34,7 +36,7 @@ def run(*arguments: str, env: Mapping[str, str] | None = None, timeout: float = 
 
 
 def write_properties(path: Path, properties: Mapping[str, object]) -> Path:
-    path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()), encoding="latin-1")
+    path.write_text("".join(f"{key}={value}\n" for key, value in note(properties).items()), encoding="latin-1")
     return path
 
 

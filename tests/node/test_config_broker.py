@@ -208,7 +208,8 @@ def test_the_folder_of_a_deleted_topic_stays_for_a_while(play: Play) -> None:
         "log.flush.offset.checkpoint.interval.ms",
         "log.flush.start.offset.checkpoint.interval.ms",
         "replica.high.watermark.checkpoint.interval.ms",
-    )
+    ),
+    run_shows=lambda run: [str(run["key"])],
 )
 @pytest.mark.parametrize(
     ("key", "file"),
@@ -740,7 +741,10 @@ ALONE = {
 }
 
 
-@acts(broker=("initial.broker.registration.timeout.ms", "server.max.startup.time.ms"))
+@acts(
+    broker=("initial.broker.registration.timeout.ms", "server.max.startup.time.ms"),
+    run_shows=lambda run: [str(run["key"])],
+)
 @pytest.mark.parametrize(
     ("key", "message"),
     [

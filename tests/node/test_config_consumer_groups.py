@@ -145,7 +145,8 @@ def test_members_that_start_together_get_one_target(play: Play) -> None:
         "group.consumer.max.heartbeat.interval.ms",
         "group.consumer.min.assignment.interval.ms",
         "group.consumer.max.assignment.interval.ms",
-    )
+    ),
+    run_shows=lambda run: [f"group.consumer.{bound}.{run['noun']}" for bound in ("min", "max")],
 )
 @pytest.mark.parametrize(
     ("noun", "low", "high"),
@@ -163,6 +164,15 @@ def test_a_group_stays_within_the_bounds_of_the_broker(play: Play, noun: str, lo
     bounds = {f"group.consumer.min.{noun}": str(low), f"group.consumer.max.{noun}": str(high)}
     wrong = ErrorCode.INVALID_CONFIG
     assert play(scenario, {"group.consumer.assignment.interval.ms": "1000", **bounds}) == [wrong, 0, 0, wrong]
+
+
+@acts(broker=("group.coordinator.rebalance.protocols",))
+def test_the_consumer_protocol_may_be_switched_off(play: Play) -> None:
+    async def scenario(sim: Sim) -> int:
+        return (await beat(sim, "a", 0)).error_code
+
+    assert play(scenario, {}) == ErrorCode.NONE
+    assert play(scenario, {"group.coordinator.rebalance.protocols": "classic"}) == ErrorCode.UNSUPPORTED_VERSION
 
 
 @acts(broker=("group.consumer.max.size",))
@@ -190,7 +200,10 @@ def test_who_asks_for_no_assignor_gets_the_first(play: Play) -> None:
     assert play(scenario, {"group.consumer.assignors": "range"}) == [*halves, ErrorCode.UNSUPPORTED_ASSIGNOR]
 
 
-@acts(broker=("group.consumer.migration.policy",))
+@acts(
+    broker=("group.consumer.migration.policy",),
+    run_shows=lambda run: () if run["policy"] == "bidirectional" else ("group.consumer.migration.policy",),
+)
 @pytest.mark.parametrize(
     ("policy", "code"),
     [

@@ -12,11 +12,12 @@ import pytest
 
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import development_profile, load
+from pykbroker.net.client import BrokerConnection
 from pykbroker.node.shared import StartError
 from pykbroker.quorum.channel import InMemoryChannel
 from pykbroker_raft.ready import Destination
 from pykbroker_wire.errors import ErrorCode
-from pykbroker_wire.messages import vote
+from pykbroker_wire.messages import end_quorum_epoch, vote
 from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
 from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pykbroker_wire.messages.offset_commit import (
@@ -83,7 +84,10 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> Heard:
     """What the peers hear, with the time, of a node with these keys that gives up after some seconds."""
 
     def listen(
-        config: dict[str, str], answer: Callable[[Any], Any] = lambda request: None, seconds: int = 30
+        config: dict[str, str],
+        answer: Callable[[Any], Any] = lambda request: None,
+        seconds: int = 30,
+        meanwhile: Callable[[Sim], Awaitable[None]] | None = None,
     ) -> list[tuple[float, Any]]:
         found: list[tuple[float, Any]] = []
         peers = type("Peers", (Scripted,), {"heard": found, "answer": staticmethod(answer)})
@@ -93,12 +97,18 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> Heard:
         async def started(sim: Sim) -> None:
             raise AssertionError("started")
 
+        other = None if meanwhile is None else sim.world.loop.create_task(_awaited(meanwhile(sim)))
         with pytest.raises(StartError, match="not up within"):
             sim.run(started)
+        assert other is None or other.result() is None
         sim.close()
         return found
 
     return listen
+
+
+async def _awaited(what: Awaitable[None]) -> None:
+    await what
 
 
 def gaps(heard: list[tuple[float, Any]]) -> list[int]:
@@ -132,17 +142,38 @@ def test_a_voter_without_a_leader_asks_for_an_election(heard: Heard) -> None:
         assert expected <= votes(heard({**VOTER, **key}))[0] < 2 * expected + 0.1
 
 
+def the_other_leads(request: Any) -> Any:
+    """It says so when asked for a vote; it never answers a fetch."""
+    if not isinstance(request, vote.VoteRequest):
+        return None
+    partition = vote.ResponsePartitionData(leader_id=2, leader_epoch=7, vote_granted=False)
+    topic = vote.ResponseTopicData(topic_name="__cluster_metadata", partitions=[partition])
+    endpoint = vote.NodeEndpoint(node_id=2, host="localhost", port=19999)
+    return vote.VoteResponse(topics=[topic], node_endpoints=[endpoint])
+
+
+@acts(broker=("controller.quorum.election.backoff.max.ms",))
+def test_a_voter_that_the_last_leader_did_not_prefer_waits(heard: Heard) -> None:
+    resigned_at: list[float] = []
+
+    async def resign(sim: Sim) -> None:
+        await asyncio.sleep(5)
+        partition = end_quorum_epoch.RequestPartitionData(
+            leader_id=2, leader_epoch=7, preferred_candidates=[end_quorum_epoch.ReplicaInfo(candidate_id=9)]
+        )
+        topic = end_quorum_epoch.RequestTopicData(topic_name="__cluster_metadata", partitions=[partition])
+        peer = BrokerConnection(sim.world.runtime("peer", sim.disk), "localhost", 9093, "peer")
+        resigned_at.append(sim.world.loop.time())
+        await peer.send(end_quorum_epoch.EndQuorumEpochRequest(topics=[topic]), 3_000)
+
+    config = {**VOTER, "controller.quorum.fetch.timeout.ms": "25000"}
+    for key, expected in (({}, 1), ({"controller.quorum.election.backoff.max.ms": "8000"}, 8)):
+        asked = votes(heard({**config, **key}, the_other_leads, meanwhile=resign))
+        assert expected <= min(at for at in asked if at > resigned_at[-1]) - resigned_at[-1] < expected + 0.2
+
+
 @acts(broker=("controller.quorum.fetch.timeout.ms",))
 def test_a_follower_whose_fetches_are_not_answered_gives_its_leader_up(heard: Heard) -> None:
-    def the_other_leads(request: Any) -> Any:
-        """It says so when asked for a vote; it never answers a fetch."""
-        if not isinstance(request, vote.VoteRequest):
-            return None
-        partition = vote.ResponsePartitionData(leader_id=2, leader_epoch=7, vote_granted=False)
-        topic = vote.ResponseTopicData(topic_name="__cluster_metadata", partitions=[partition])
-        endpoint = vote.NodeEndpoint(node_id=2, host="localhost", port=19999)
-        return vote.VoteResponse(topics=[topic], node_endpoints=[endpoint])
-
     for key, expected in (({}, 2), ({"controller.quorum.fetch.timeout.ms": "8000"}, 8)):
         first, second = votes(heard({**VOTER, **key}, the_other_leads))[:2]
         assert expected <= second - first < expected + 0.1
@@ -239,7 +270,6 @@ def test_the_listener_between_brokers_may_be_named_by_its_protocol() -> None:
         load({**both, "security.inter.broker.protocol": "SSL", "inter.broker.listener.name": "SSL"})
 
 
-@acts(broker=("group.coordinator.rebalance.protocols",))
 def test_classic_groups_are_always_served() -> None:
     profile = development_profile("/data", 9092)
     load({**profile, "group.coordinator.rebalance.protocols": "classic"})

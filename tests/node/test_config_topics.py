@@ -4,7 +4,7 @@ properties file, as the default of the cluster, for one broker. The effect has t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -359,6 +359,12 @@ def play(sim: Sim, case: Case, way: str) -> Any:
     return sim.run(scenario)
 
 
+def _keys_of(run: Mapping[str, object]) -> list[str]:
+    case = run["case"]
+    assert isinstance(case, Case)
+    return [key for key in (case.topic_key, case.broker_key) if key is not None]
+
+
 @acts(
     topic=(
         "cleanup.policy",
@@ -415,6 +421,7 @@ def play(sim: Sim, case: Case, way: str) -> Any:
         "message.max.bytes",
         "min.insync.replicas",
     ),
+    run_shows=_keys_of,
 )
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_each_way_of_setting_it_acts(case: Case, sims: Callable[..., Sim]) -> None:

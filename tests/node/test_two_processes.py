@@ -78,7 +78,12 @@ class Pair:
         "controller.listener.names",
         "controller.quorum.bootstrap.servers",
         "controller.quorum.voters",
-    )
+    ),
+    run_shows=lambda run: [
+        "process.roles",
+        "controller.listener.names",
+        "controller.quorum.voters" if run["quorum"] == "static" else "controller.quorum.bootstrap.servers",
+    ],
 )
 @pytest.mark.parametrize("quorum", ["dynamic", "static"])
 def test_client_smoke(tmp_path: Path, quorum: str) -> None:
