@@ -382,17 +382,20 @@ class LogDir:
         self._recovery_points[topic, partition] = log_end_offset
         self._unrecovered.discard((topic, partition))
 
-    def _before_truncation(self, log: PartitionLog) -> None:
+    def _before_truncation(self, log: PartitionLog) -> list[Callable[[], None]]:
+        """What the thread of a truncation writes before it touches the log."""
         key = (log.topic, log.partition)
+        writes: list[Callable[[], None]] = []
         if log.recovery_point < self._recovery_points.get(key, 0):
-            self.checkpoint_recovery_points()
+            writes.append(self.prepare_recovery_points())
         start, noted = log.log_start_offset, self._log_starts.get(key, 0)
         if start < noted or (start > noted and start > log.files.first_stored_offset):
-            self.checkpoint_log_start_offsets()
+            writes.append(self.prepare_log_start_offsets())
         if log.recovery_point < self._cleaner_offsets.get(key, 0):
             # What will be appended there has not been cleaned.
             self.set_cleaner_offset(log, log.recovery_point)
-            self.prepare_cleaner_offsets()()
+            writes.append(self.prepare_cleaner_offsets())
+        return writes
 
     # -- copies that are to become logs of this directory
 
@@ -560,9 +563,8 @@ class LogDir:
         self._contents[name] = (generation, encode_offsets(offsets))
 
         def write() -> None:
-            # Two writers of one file can overlap: a periodic one on a thread, and a truncation on the loop that
-            # must not be undone by it. Each writes the newest contents under a name of its own, until they are
-            # still the newest.
+            # Two writers of one file can overlap: a periodic one, and that of a truncation, which must not be undone.
+            # Each writes the newest contents under a name of its own, until they are still the newest.
             while True:
                 at, data = self._contents[name]
                 try:

@@ -34,7 +34,18 @@ if TYPE_CHECKING:
 class LogFiles:
     active: Segment
 
-    __slots__ = ("active", "deletion", "disk", "failure", "flushing", "is_closed", "path", "segments", "side")
+    __slots__ = (
+        "active",
+        "deletion",
+        "disk",
+        "failure",
+        "flushing",
+        "is_closed",
+        "is_cutting",
+        "path",
+        "segments",
+        "side",
+    )
 
     def __init__(self, disk: Disk, path: str) -> None:
         self.disk = disk
@@ -46,6 +57,8 @@ class LogFiles:
         #: why nothing is appended any more
         self.failure: OSError | None = None
         self.is_closed = False
+        #: a truncation is under way, perhaps on a thread, and is the only one that uses them (truncation.py)
+        self.is_cutting = False
 
     def adopt(self, loaded: Loaded, *, is_gapless: bool) -> None:
         """What a start has found in the folder."""
@@ -70,9 +83,14 @@ class LogFiles:
     # -- when the disk fails
 
     @property
+    def is_open(self) -> bool:
+        """Neither closed nor being cut."""
+        return not (self.is_closed or self.is_cutting)
+
+    @property
     def is_sound(self) -> bool:
         """Open, and its disk has not failed."""
-        return not self.is_closed and self.failure is None
+        return self.is_open and self.failure is None
 
     @contextmanager
     def guarded(self) -> Iterator[None]:

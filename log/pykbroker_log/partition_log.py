@@ -11,7 +11,8 @@ Invariants:
   file.
 * A write that failed counts for nothing: its bytes are cut off again, and if even that fails the log takes no more
   appends. A failed fsync is final, whatever its error (flushing.py).
-* Everything runs on one thread, except `flush` and `flushing.sync`, which may run beside appends and everything else.
+* Everything runs on one thread, except `flush` and `flushing.sync`, which may run beside appends and everything else,
+  and `Truncation.run`, beside which nothing runs.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from pykbroker_log.retention import Breach, breached
 from pykbroker_log.segment import Mark, Segment
 from pykbroker_log.side_files import InconsistentTopicId
 from pykbroker_log.stopping import close_together
+from pykbroker_log.truncation import Truncation
 from pykbroker_log.txn_index import AbortedTxn
 from pykbroker_log.validate import given_batches, validate_and_assign
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -91,11 +93,11 @@ class PartitionLog:
         self.recovery: str | None = None
         #: offsets that an earlier run had flushed or committed, and that are not there
         self.missing_behind_end = range(0)
-        #: called before a truncation touches the disk, when recovery point and log start have already moved: in the
-        #: checkpoints, a stale recovery point would hide what is appended from then on from the scan after a crash, a
-        #: log start that is too high would hide it from readers, and with one that is too low the power might bring
-        #: back some of the files before it and not others
-        self.before_truncation: Callable[[PartitionLog], None] | None = None
+        #: asked when a truncation begins, when recovery point and log start have already moved, for the writes that
+        #: must come before it touches the files: in the checkpoints, a stale recovery point would hide what is appended
+        #: from then on from the scan after a crash, a log start that is too high would hide it from readers, and with
+        #: one that is too low the power might bring back some of the files before it and not others
+        self.before_truncation: Callable[[PartitionLog], list[Callable[[], None]]] | None = None
         # Whether any segment's transaction index may say something.
         self._aborts = False
         # The compaction that is under way.
@@ -240,7 +242,7 @@ class PartitionLog:
         `transaction_version`: by which rules a marker's epoch is judged.
         """
         files = self.files
-        if files.failure is not None or files.is_closed:
+        if files.failure is not None or files.is_closed or files.is_cutting:
             raise self._refusal()
         if origin is AppendOrigin.RAFT_LEADER:
             return self._append_given(records, now_ms, verify=False)
@@ -433,6 +435,8 @@ class PartitionLog:
         files = self.files
         if offset >= upper_offset or files.is_closed:
             return ReadResult([], 0, offset, offset, -1)
+        if files.is_cutting:
+            raise self._refusal()
         try:
             with nullcontext() if wait else files.disk.without_waiting():
                 return read_batches(
@@ -546,90 +550,87 @@ class PartitionLog:
 
     def end_replacement(self) -> None:
         """Whether it came to its end or not. Raises StorageError."""
-        if self._replacement is not None and not self.files.is_closed:
+        # A truncation that is under way gives it up itself.
+        if self._replacement is not None and self.files.is_open:
             with self.files.guarded():
                 self._replacement.abandon()
         self._replacement = None
 
     # -- truncate
 
-    def truncate_to(self, offset: int) -> None:
-        """Cut off everything from `offset` on. Durable when this returns: what was cut off never comes back. Raises
-        StorageError, KafkaError when closed."""
+    def begin_truncate(self, offset: int) -> Truncation | None:
+        """Begin to cut off everything from `offset` on; None: there is nothing to cut off. The caller has `run` done on
+        a thread, and then calls `end_truncate`: see truncation.py. Raises StorageError, KafkaError when closed."""
         if offset >= self.log_end_offset:
-            return
-        segments = self.files.segments
+            return None
+        files = self.files
+        segments = files.segments
         if offset <= segments[0].base_offset:
-            self.truncate_fully_and_start_at(offset)
-            return
-        with self.files.guarded():
+            return self.begin_start_over(offset)
+        if not files.is_sound:
+            raise self._refusal()
+        with files.guarded():
             # A batch is cut off as a whole, and in a compacted log the one before it may end earlier still.
             end = segments[segments.index_of(offset)].end_before(offset)
         if end < self.log_start_offset <= offset:
             # The cut goes through the batch in which the log starts.
-            self.truncate_fully_and_start_at(self.log_start_offset)
-            return
-        self._start_truncation(end, log_start_offset=min(end, self.log_start_offset))
-        with self.files.guarded():
-            self.files.cut(offset)
-            self.log_end_offset = end
-            self.epochs.truncate_end(end)
-            self._reload_producers()
-            self._finish_truncation()
+            return self.begin_start_over(self.log_start_offset)
+        return self._begin_truncation(end, offset, log_start_offset=min(end, self.log_start_offset))
+
+    def begin_start_over(self, offset: int) -> Truncation:
+        """Begin to forget everything; the log will be empty at `offset`. As `begin_truncate`."""
+        if not self.files.is_sound:
+            raise self._refusal()
+        return self._begin_truncation(offset, None, log_start_offset=offset)
+
+    def _begin_truncation(self, end_offset: int, cut_at: int | None, *, log_start_offset: int) -> Truncation:
+        files = self.files
+        starts_before = self.log_start_offset, self.local_log_start_offset
+        files.flushing.cut(end_offset)
+        files.segments.forget()
+        if log_start_offset != self.log_start_offset:
+            self.log_start_offset = self.local_log_start_offset = log_start_offset
+        if self._replacement is not None:
+            self._replacement.is_void = True
+        files.is_cutting = True
+        return Truncation(
+            self,
+            end_offset,
+            cut_at,
+            starts_before=starts_before,
+            replacement=self._replacement,
+            writes=[] if self.before_truncation is None else self.before_truncation(self),
+        )
+
+    def end_truncate(self, truncation: Truncation) -> None:
+        """Use the log again. Whether all went well the caller knows from `run`."""
+        files = self.files
+        files.is_cutting = False
+        if not truncation.has_cut:
+            # The disk is full, perhaps: the log stays as it is.
+            self.log_start_offset, self.local_log_start_offset = truncation.starts_before
+        self.set_high_watermark(min(self.high_watermark, self.log_end_offset))
+        if files.is_closed:
+            # Meanwhile: what the thread has opened is closed, too.
+            files.close()
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut off everything from `offset` on. Durable when this returns: what was cut off never comes back. Raises
+        StorageError, KafkaError when closed."""
+        truncation = self.begin_truncate(offset)
+        if truncation is not None:
+            self._carry_out(truncation)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Forget everything; the log is empty at `offset`. Durable as `truncate_to`. Raises StorageError, KafkaError
         when closed."""
-        self._start_truncation(offset, log_start_offset=offset)
-        with self.files.guarded():
-            self.files.start_over(offset, self.config)
-            self.log_end_offset = offset
-            self.epochs.clear()
-            self.producers.clear(offset)
-            self.files.side.drop_snapshots(above=-1)
-            self._finish_truncation()
+        self._carry_out(self.begin_start_over(offset))
 
-    def _start_truncation(self, offset: int, *, log_start_offset: int) -> None:
-        files = self.files
-        if not files.is_sound:
-            raise self._refusal()
-        if self._replacement is not None:
-            with files.guarded():
-                self._replacement.abandon()
-        files.flushing.cut(offset)
-        files.segments.forget()
-        before = self.log_start_offset, self.local_log_start_offset
-        if log_start_offset != self.log_start_offset:
-            self.log_start_offset = self.local_log_start_offset = log_start_offset
-        if self.before_truncation is not None:
-            try:
-                self.before_truncation(self)
-            except StorageError:
-                # The disk is full, perhaps: the log stays as it is.
-                self.log_start_offset, self.local_log_start_offset = before
-                raise
-
-    def _finish_truncation(self) -> None:
-        self.files.side.write_epochs(self.epochs)
-        self.files.sync_cut()
-        self.set_high_watermark(min(self.high_watermark, self.log_end_offset))
-
-    def _reload_producers(self) -> None:
-        end, files = self.log_end_offset, self.files
-        files.side.drop_snapshots(above=end)
-        if self.producers.map_end_offset == end:
-            return
-        loader = Loader(
-            files.disk,
-            files.path,
-            config=self.config,
-            producers=self.producers,
-            now_ms=0,
-            clean=True,
-            recovery_point=end,
-            log_start_offset=self.log_start_offset,
-        )
-        loader.reload_producers(files.segments, files.side.snapshots, end)
+    def _carry_out(self, truncation: Truncation) -> None:
+        try:
+            truncation.run()
+        finally:
+            self.end_truncate(truncation)
 
     # -- another folder
 
@@ -713,4 +714,6 @@ class PartitionLog:
         files = self.files
         if files.failure is not None:
             return StorageError(files.log_dir, files.failure, is_final=True)
+        if files.is_cutting:
+            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic}-{self.partition}: the log is being cut")
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic}-{self.partition}: the log is closed")

@@ -98,15 +98,17 @@ class Replacement:
         yield self._sync
         sources = self._usable(cleaned.sources)
         if sources is None:
-            # Retention has taken some of them, unless somebody has abandoned it already.
-            self.abandon()
+            # Retention has taken some of them; unless it was given up, as a truncation does on a thread of its own.
+            if not self.is_void:
+                self.abandon()
             return
         self._announced, self._unsettled = None, segment
         for source in cleaned.sources:
             del self._segments[source.base_offset]
         self._exchange(sources, segment, now_ms)
         yield self._sync
-        self._settle()
+        if not self.is_void:
+            self._settle()
 
     def _exchange(self, old: Sequence[Segment], new: Segment, now_ms: int) -> None:
         """Let readers go on in `new`. What they were given of `old` stays valid."""

@@ -177,7 +177,7 @@ class BrokerHalf:
 async def _stop(replicas: ReplicaTable) -> None:
     # Its workers are gone when the directories are closed, several turns from here.
     replicas.stop()
-    await replicas.recovery.ended()
+    await replicas.ended()
 
 
 def _address_of(loader: MetadataLoader, listener_name: str, broker_id: int) -> tuple[str, int] | None:

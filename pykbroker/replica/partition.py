@@ -4,6 +4,8 @@ Responsible for: taking over a role, appends and reads in that role, moving the 
 (leader.py) and the flushes that are owed (commit.py) allow, and waking parked fetches. Not responsible for: the bytes
 (log/), whether the log is open (storage/log_handle.py), nor for which partitions exist (table.py).
 
+A role change waits for the end of a truncation: until then the partition has the role that it had.
+
 Invariants: leader epoch only rises; the high watermark never moves back in a leader epoch; acks=all is refused before
 the append while the ISR is below min.insync.replicas, which asks for no more replicas than the partition has.
 """
@@ -15,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pykbroker.replica.commit import Commit, Committed
+from pykbroker.replica.follower import Follower
 from pykbroker.replica.leader import Leader
 from pykbroker_log.disk import parent_of
 from pykbroker_log.log_config import MAX_INT64, AppendOrigin, LogConfig, StorageError
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from pykbroker.storage.flusher import Then
     from pykbroker.storage.log_handle import LogHandle
     from pykbroker.storage.space import DiskSpace
+    from pykbroker.storage.truncations import Truncated
 
 #: How many bytes became readable where no append counted them: each parked fetch reads again.
 ENOUGH = 1 << 62
@@ -45,6 +49,9 @@ class Shared:
     want_flush: Callable[[PartitionLog, Then], None]
     #: so many bytes became readable, for all readers and for those that read only what is committed
     changed: Callable[[Partition, int, int], None]
+    #: the partition became leader in a new epoch (True), or stopped being leader
+    leadership: Callable[[Partition, bool], None]
+    truncate: Callable[[LogHandle, int, Truncated], None]
     directory_failed: Callable[[StorageError], None]
     space: DiskSpace
     messages_in: Counter
@@ -52,12 +59,15 @@ class Shared:
 
 
 class Partition:
-    """A replica of this node. `leader` is its role while this node leads it."""
+    """A replica of this node. Its role is `leader` while this node leads it, else `follower`; neither before the first
+    `update`."""
 
     __slots__ = (
         "_commit",
+        "_next",
         "_shared",
         "fetch_waiters",
+        "follower",
         "handle",
         "index",
         "leader",
@@ -74,6 +84,9 @@ class Partition:
         self.topic_id = handle.topic_id
         self.leader_epoch = -1
         self.leader: Leader | None = None
+        self.follower: Follower | None = None
+        # What the metadata says since a truncation began.
+        self._next: PartitionImage | None = None
         #: flush.messages is set, or what it demands is under way
         self.promises_flush = False
         #: in the order in which they came: the fetch that waits longest is told first, and the same run tells in the
@@ -131,7 +144,11 @@ class Partition:
         if self._commit.owes_flush:
             self._flushed()()
 
+    def log_truncated(self) -> None:
+        self._take_next()
+
     def log_lost(self) -> None:
+        self._take_next()
         self._fail_waiters(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def storage_failed(self, error: StorageError) -> KafkaError:
@@ -145,17 +162,32 @@ class Partition:
     def is_leader(self) -> bool:
         return self.leader is not None
 
-    def update(self, image: PartitionImage) -> tuple[bool, bool]:
-        """Take over what the metadata says. Returns (became leader in a new epoch, stopped being leader)."""
-        leader = self.leader
+    def update(self, image: PartitionImage) -> None:
+        """Take over what the metadata says; if the log is being truncated, when that has ended."""
+        if self.handle.truncating:
+            self._next = image
+        else:
+            self._take(image)
+
+    def _take_next(self) -> None:
+        image, self._next = self._next, None
+        if image is not None:
+            self._take(image)
+
+    def _take(self, image: PartitionImage) -> None:
         is_new_epoch = image.leader_epoch != self.leader_epoch
         self.leader_epoch = image.leader_epoch
+        if image.leader == self._shared.node_id:
+            self._lead(image, is_new_epoch)
+        else:
+            self._follow(is_new_epoch)
+
+    def _lead(self, image: PartitionImage, is_new_epoch: bool) -> None:
+        leader = self.leader
         replicas, isr = tuple(image.replicas), tuple(image.isr)
-        if image.leader != self._shared.node_id:
-            self.leader = None
-            if leader is not None:
-                self._fail_waiters(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            return False, leader is not None
+        if self.follower is not None:
+            self.follower.end()
+            self.follower = None
         if leader is None or is_new_epoch:
             # A new epoch of the same leader takes nothing from a request that waits: its records stay in this log.
             self.leader = Leader(self._shared.node_id, replicas, isr)
@@ -168,7 +200,18 @@ class Partition:
         if log is not None:
             self._begin_epoch(log)
             self._advance()
-        return is_new_epoch, False
+        if is_new_epoch:
+            self._shared.leadership(self, True)
+
+    def _follow(self, is_new_epoch: bool) -> None:
+        leader, self.leader = self.leader, None
+        if self.follower is None or is_new_epoch:
+            if self.follower is not None:
+                self.follower.end()
+            self.follower = Follower(self.handle, self._shared.truncate, self._shared.directory_failed)
+        if leader is not None:
+            self._fail_waiters(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self._shared.leadership(self, False)
 
     def _begin_epoch(self, log: PartitionLog) -> None:
         """A leader's epoch begins where its log ends, also when nothing is ever written in it (KIP-101)."""
@@ -463,5 +506,11 @@ class Partition:
 
     def detach(self) -> None:
         """The partition was deleted or moved away, and its log is released: fail what waits."""
-        self.leader = None
+        was_leader = self.is_leader
+        self.leader = self._next = None
+        if self.follower is not None:
+            self.follower.end()
+            self.follower = None
         self._fail_waiters(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if was_leader:
+            self._shared.leadership(self, False)

@@ -96,6 +96,8 @@ class ReplicaTable:
             runtime.now_ms,
             self.logs.flusher.want,
             self.changed,
+            self._led,
+            self.logs.truncations.begin,
             self.logs.directory_failed,
             space,
             self.messages_in,
@@ -165,10 +167,12 @@ class ReplicaTable:
         partition = partitions.get(index)
         if partition is None:
             partition = partitions[index] = Partition(self.logs.add(topic, index, topic_id), self._shared)
-        became_leader, stopped = partition.update(image)
-        if became_leader or stopped:
-            for callback in self._leadership:
-                callback(partition, became_leader, partition.leader_epoch)
+        partition.update(image)
+
+    def _led(self, partition: Partition, is_leader: bool) -> None:
+        """This node gained, renewed or lost a leadership."""
+        for callback in self._leadership:
+            callback(partition, is_leader, partition.leader_epoch)
 
     def _follow_configs(self, delta: MetadataDelta, new: MetadataImage) -> None:
         for resource_type, name in delta.configs_changed:
@@ -204,14 +208,10 @@ class ReplicaTable:
         if not self._partitions[partition.topic]:
             del self._partitions[partition.topic]
             self._topic_configs.pop(partition.topic, None)
-        was_leader = partition.is_leader
         delay_ms = self.topic_config(partition.topic).file_delete_delay_ms
         self._topic_configs.pop(partition.topic, None)
         self.logs.remove(partition.handle, delay_ms)
         partition.detach()
-        if was_leader:
-            for callback in self._leadership:
-                callback(partition, False, partition.leader_epoch)
 
     def start(self) -> None:
         """The metadata is complete: see `Logs.start`."""
@@ -220,6 +220,10 @@ class ReplicaTable:
     def stop(self) -> None:
         """The node stops: see `Logs.stop`."""
         self.logs.stop()
+
+    async def ended(self) -> None:
+        """After `stop`: returns when no thread works on a log any more."""
+        await self.logs.ended()
 
     # -- what happens to partitions -----------------------------------------------------------------------------------
 

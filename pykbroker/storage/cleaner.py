@@ -210,7 +210,7 @@ class LogCleaner:
                 await _Turn()
 
     def _is_free(self, handle: LogHandle, log: PartitionLog) -> bool:
-        is_away = log.files.is_closed or handle.offline or handle in self._logs.moves
+        is_away = not log.files.is_open or handle.offline or handle in self._logs.moves
         return not is_away and log not in self._in_progress and log not in self._uncleanable
 
     def _uncleanable_in(self, log_dir: LogDir) -> list[PartitionLog]:
@@ -284,7 +284,7 @@ class LogCleaner:
                 # A start has to know of the gaps that there will be, wherever this ends.
                 chosen.log_dir.set_cleaner_offset(log, chosen.cleanable.first_dirty_offset)
                 await self._checkpoint(chosen.log_dir)
-            is_away = log.files.is_closed or chosen.handle in self._logs.moves
+            is_away = not log.files.is_open or chosen.handle in self._logs.moves
             if is_away or log.recovery_point < chosen.cleanable.first_uncleanable_offset:
                 # Or cut, meanwhile.
                 return False

@@ -27,6 +27,8 @@ class State(Enum):
     #: an unclean stop has left the log, and it is not checked yet
     RECOVERING = auto()
     OPEN = auto()
+    #: a thread cuts records off: the log takes no appends and answers no reads
+    TRUNCATING = auto()
     #: its directory failed: every access answers KAFKA_STORAGE_ERROR until the next start
     OFFLINE = auto()
     #: the replica was deleted, or is another broker's now
@@ -36,7 +38,8 @@ class State(Enum):
 _FOLLOWS: dict[State, frozenset[State]] = {
     State.UNOPENED: frozenset({State.RECOVERING, State.OPEN, State.OFFLINE, State.RELEASED}),
     State.RECOVERING: frozenset({State.UNOPENED, State.OFFLINE, State.RELEASED}),
-    State.OPEN: frozenset({State.OFFLINE, State.RELEASED}),
+    State.OPEN: frozenset({State.TRUNCATING, State.OFFLINE, State.RELEASED}),
+    State.TRUNCATING: frozenset({State.OPEN, State.OFFLINE, State.RELEASED}),
     State.OFFLINE: frozenset({State.OFFLINE, State.RELEASED}),
     State.RELEASED: frozenset(),
 }
@@ -54,6 +57,9 @@ class LogUser(Protocol):
 
     def log_moved(self, log: PartitionLog) -> None:
         """The same records are in another directory from now on."""
+
+    def log_truncated(self) -> None:
+        """A truncation has ended, well or not: the log can be used again."""
 
     def log_lost(self) -> None:
         """The directory of the log failed."""
@@ -106,7 +112,7 @@ class LogHandle:
 
     def open(self) -> PartitionLog:
         """Return the log, opened on first use. Raises KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER while the log is
-        being recovered, and when the replica is gone."""
+        being recovered or truncated, and when the replica is gone."""
         log = self.log
         if log is None:
             match self.state:
@@ -114,6 +120,8 @@ class LogHandle:
                     raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: its log directory is offline")
                 case State.RECOVERING:
                     raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self}: its log is being recovered")
+                case State.TRUNCATING:
+                    raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self}: its log is being truncated")
                 case State.RELEASED:
                     raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self}: this node no longer has it")
             log = self._open(self)
@@ -138,6 +146,15 @@ class LogHandle:
     def recovering(self) -> bool:
         return self.state is State.RECOVERING
 
+    @property
+    def truncating(self) -> bool:
+        return self.state is State.TRUNCATING
+
+    @property
+    def comes_back(self) -> bool:
+        """The log cannot be used now, and will be by itself."""
+        return self.state in (State.RECOVERING, State.TRUNCATING)
+
     # -- what happens to it -------------------------------------------------------------------------------------------
 
     def await_recovery(self) -> None:
@@ -159,6 +176,18 @@ class LogHandle:
         self._batches = batches
         self._call_back()
 
+    def begin_truncation(self) -> None:
+        """The log is left to a truncation (truncations.py)."""
+        self._enter(State.TRUNCATING)
+        self.log = None
+
+    def end_truncation(self, log: PartitionLog) -> None:
+        """The log is back, unless its directory failed or the replica went meanwhile."""
+        if self.truncating:
+            self._enter(State.OPEN)
+            self.log = log
+            self.user.log_truncated()
+
     def moved(self, log: PartitionLog) -> None:
         """The log has a new place, in another directory."""
         assert self.state is State.OPEN, self
@@ -173,7 +202,7 @@ class LogHandle:
         self.user.log_lost()
 
     def release(self) -> PartitionLog | None:
-        """The replica is no longer this node's. Returns the log if it was open: the caller closes it."""
+        """The replica is no longer this node's. Returns the log if it can be used: the caller closes it."""
         self._enter(State.RELEASED)
         log, self.log = self.log, None
         self._waiting = []

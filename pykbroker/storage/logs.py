@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from pykbroker.runtime.cold_reads import ColdReads
@@ -24,6 +25,7 @@ from pykbroker.storage.moves import DirectoryAssignments, Moves, NoAssignments
 from pykbroker.storage.opening import Opener
 from pykbroker.storage.recovery import LogRecovery
 from pykbroker.storage.space import DiskSpace
+from pykbroker.storage.truncations import Truncations
 from pykbroker_log.log_config import LogConfig, StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.partition_log import InconsistentTopicId, PartitionLog
@@ -73,6 +75,8 @@ class Logs:
         self._on_directory_failure = on_directory_failure
         self._assignments = assignments if assignments is not None else NoAssignments()
         self._handles: dict[tuple[str, int], LogHandle] = {}
+        # Folders in which a truncation still works for a replica that is gone.
+        self._leaving: set[tuple[str, int]] = set()
         self._started = False
         self._missing = MissingRecords(runtime)
         #: where requests wait for what is not in memory
@@ -103,6 +107,7 @@ class Logs:
             ready=self.opener.add,
             failed=self.directory_failed,
         )
+        self.truncations = Truncations(runtime, self.directory_failed)
         metrics.family(lambda: log_gauges(self))
 
     def __iter__(self) -> Iterator[LogHandle]:
@@ -132,7 +137,10 @@ class Logs:
         handle = LogHandle(topic, index, topic_id, self._open, is_new=self._started)
         self._handles[topic, index] = handle
         log_dir = self.directories.holding(topic, index)
-        if log_dir is not None and log_dir.is_unrecovered(topic, index):
+        if (topic, index) in self._leaving:
+            # The folder of that name is still its predecessor's.
+            handle.await_recovery()
+        elif log_dir is not None and log_dir.is_unrecovered(topic, index):
             self.recovery.add(handle)
         elif self._started:
             self.opener.add_new(handle)
@@ -146,9 +154,24 @@ class Logs:
         self.moves.removed(handle)
         log = handle.release()
         self.recovery.forget(lambda other: other is handle)
-        log_dir = self.directories.holding(handle.topic, handle.index)
+        key = handle.topic, handle.index
+        if key in self._leaving:
+            return  # it waited for its name, and has no folder
+        if handle in self.truncations:
+            self._leaving.add(key)
+        self.truncations.when_ended(handle, partial(self._delete, *key, log, delay_ms))
+
+    def _delete(self, topic: str, index: int, log: PartitionLog | None, delay_ms: int) -> None:
+        """Delete the folder of a replica that is gone."""
+        log_dir = self.directories.holding(topic, index)
         if log_dir is not None:
-            self.directories.delete(log_dir, handle.topic, handle.index, log, delay_ms)
+            self.directories.delete(log_dir, topic, index, log, delay_ms)
+        if (topic, index) in self._leaving:
+            self._leaving.discard((topic, index))
+            successor = self.find(topic, index)
+            if successor is not None and successor.recovering:
+                successor.recovered()
+                self.opener.add_new(successor)
 
     def start(self) -> None:
         """The metadata is complete: set aside folders that it does not know, begin to recover what was not stopped
@@ -165,6 +188,11 @@ class Logs:
         """The node stops: no log is opened any more that no request needs at once."""
         self.opener.stop()
         self.recovery.stop()
+
+    async def ended(self) -> None:
+        """After `stop`: returns when no thread works on a log any more."""
+        await self.recovery.ended()
+        await self.truncations.ended()
 
     def _is_mine(self, topic: str, index: int, topic_id: bytes | None) -> bool:
         handle = self.find(topic, index)

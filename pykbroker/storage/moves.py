@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 STRETCH_BYTES = 32 << 20
 #: Copied in the last turn of the loop: at first, and at most when a busy producer stays ahead of the worker.
 LAST_BYTES, MOST_LAST_BYTES = 256 << 10, 8 << 20
-#: Between two looks at a log that is still being recovered.
+#: Between two looks at a log that is still being recovered, or truncated.
 RECOVERY_PAUSE_SECONDS = 1.0
 #: A worker that died is replaced so often before a move is given up.
 TRIES = 3
@@ -358,7 +358,7 @@ class Moves:
 
     def _advance(self, move: Move) -> None:
         """What comes next for it. Raises KafkaError, StorageError."""
-        if move.handle.recovering:
+        if move.handle.comes_back:
             self._runtime.loop.call_later(RECOVERY_PAUSE_SECONDS, self._wait_on, move)
             return
         log = move.handle.open()
@@ -448,7 +448,7 @@ class Moves:
         move.size_bytes, move.end_offset = copied.size_bytes, copied.end_offset
         if not looked:
             move.tries = 0
-        elif not is_copy(move.log, copied):
+        elif move.generation != move.log.files.generation or not is_copy(move.log, copied):
             move.end_offset = None
         self._wait(move)
 

@@ -57,7 +57,7 @@ class WriteBack:
     def look(self, log: PartitionLog) -> None:
         """Sends what is due of it, and looks again soon if something was."""
         now = self._runtime.loop.time()
-        found = unwritten(log.files.segments, self._least_bytes)
+        found = unwritten(log.files.segments, self._least_bytes) if log.files.is_open else []
         if found:
             self._busy[log] = now
             self._due += found

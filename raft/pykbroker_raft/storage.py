@@ -261,8 +261,9 @@ class MetadataStorage:
         """`flush` has returned `offset`, and the log was not cut since. The next start misses records below it."""
         self._guard(lambda: self._note.raise_to(offset))
 
-    def _before_truncation(self, log: PartitionLog) -> None:
-        self._guard(lambda: self._note.lower_to(log.recovery_point))
+    def _before_truncation(self, log: PartitionLog) -> list[Callable[[], None]]:
+        offset = log.recovery_point
+        return [lambda: self._guard(lambda: self._note.lower_to(offset))]
 
     def read(self, offset: int, max_bytes: int, upper_offset: int) -> bytes:
         """Whole batches from the one that holds `offset`; at least one."""

@@ -37,6 +37,9 @@ class User:
     def log_moved(self, log: PartitionLog) -> None:
         self.heard.append(("moved", log))
 
+    def log_truncated(self) -> None:
+        self.heard.append(("truncated", None))
+
     def log_lost(self) -> None:
         self.heard.append(("lost", None))
 

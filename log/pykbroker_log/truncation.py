@@ -1,0 +1,106 @@
+"""One truncation of one log: begin, run, end.
+
+`PartitionLog.begin_truncate` decides what goes and closes the log for everything else; `Truncation.run` does what
+waits for the device, on any thread; `PartitionLog.end_truncate` opens the log again. `PartitionLog.truncate_to` is all
+three at once, for a caller that may wait.
+Responsible for the order of the calls to the disk. Not responsible for when a log is truncated, nor for what the cut
+does to a file (log_files.py, segment.py).
+
+Invariants:
+* Between begin and end the log takes no append, no flush, no retention, no compaction, and answers no read: the thread
+  of `run` is the only one that uses it. Recovery point and log start move in begin, and so say no more than what will
+  be left.
+* First the compaction that is under way is given up, then the checkpoints say less, then the files change, then they
+  are fsynced: what was cut off never comes back once `run` has returned.
+* A checkpoint that cannot be written leaves the log as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from pykbroker_log.loading import Loader
+
+if TYPE_CHECKING:
+    from pykbroker_log.partition_log import PartitionLog
+    from pykbroker_log.replacement import Replacement
+
+
+class Truncation:
+    """Made by `PartitionLog.begin_truncate` and `begin_start_over`."""
+
+    __slots__ = ("_cut_at", "_log", "_replacement", "_writes", "end_offset", "has_cut", "starts_before")
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        end_offset: int,
+        cut_at: int | None,
+        *,
+        starts_before: tuple[int, int],
+        replacement: Replacement | None,
+        writes: Sequence[Callable[[], None]],
+    ) -> None:
+        """`cut_at`: the offset that was asked for, in the batch with which the cut begins; None: nothing is left.
+        `writes`: the checkpoints that must say less before the files change."""
+        self._log = log
+        self._cut_at = cut_at
+        self._replacement = replacement
+        self._writes = writes
+        #: where the log ends afterwards
+        self.end_offset = end_offset
+        #: log start and local log start before it
+        self.starts_before = starts_before
+        #: the files may have changed
+        self.has_cut = False
+
+    def run(self) -> None:
+        """Do it; blocks. Durable on return. Raises StorageError; what is left then is what `end_truncate` finds."""
+        log = self._log
+        if self._replacement is not None:
+            with log.files.guarded():
+                self._replacement.abandon()
+        for write in self._writes:
+            write()
+        self.has_cut = True
+        with log.files.guarded():
+            if self._cut_at is None:
+                self._start_over()
+            else:
+                self._cut(self._cut_at)
+            log.files.side.write_epochs(log.epochs)
+            log.files.sync_cut()
+
+    def _cut(self, offset: int) -> None:
+        log = self._log
+        log.files.cut(offset)
+        log.log_end_offset = self.end_offset
+        log.epochs.truncate_end(self.end_offset)
+        self._reload_producers()
+
+    def _start_over(self) -> None:
+        log, offset = self._log, self.end_offset
+        log.files.start_over(offset, log.config)
+        log.log_end_offset = offset
+        log.epochs.clear()
+        log.producers.clear(offset)
+        log.files.side.drop_snapshots(above=-1)
+
+    def _reload_producers(self) -> None:
+        log, end = self._log, self.end_offset
+        files = log.files
+        files.side.drop_snapshots(above=end)
+        if log.producers.map_end_offset == end:
+            return
+        loader = Loader(
+            files.disk,
+            files.path,
+            config=log.config,
+            producers=log.producers,
+            now_ms=0,
+            clean=True,
+            recovery_point=end,
+            log_start_offset=log.log_start_offset,
+        )
+        loader.reload_producers(files.segments, files.side.snapshots, end)

@@ -1,0 +1,105 @@
+"""Truncations of this node's logs: what waits for the device runs on a thread.
+
+Responsible for: beginning a truncation, ending it on the loop, and saying which folders a thread still works in. Not
+responsible for the truncation itself (log/truncation.py), nor for who asks for one and why.
+
+Invariants:
+* While a log is truncated its handle gives it to no other part: no append, no read, no upkeep, no move.
+* A folder in which a thread works is not renamed and not deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pykbroker_log.log_config import StorageError
+from pykbroker_wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from pykbroker.runtime import Runtime
+    from pykbroker.storage.log_handle import LogHandle
+    from pykbroker_log.partition_log import PartitionLog
+    from pykbroker_log.truncation import Truncation
+
+logger = logging.getLogger(__name__)
+
+Truncated = Callable[[ErrorCode], None]
+
+
+class Truncations:
+    """All of one node."""
+
+    def __init__(self, runtime: Runtime, failed: Callable[[StorageError], None]) -> None:
+        """`failed` is told of each disk that fails."""
+        self._runtime = runtime
+        self._failed = failed
+        self._threads: dict[LogHandle, asyncio.Future[None]] = {}
+        # What waits until no thread works in the folder any more.
+        self._afterwards: dict[LogHandle, Callable[[], None]] = {}
+
+    def begin(self, handle: LogHandle, offset: int, then: Truncated) -> None:
+        """Cut off everything from `offset` on. `then` is called when that is durable, or with why it is not; at once if
+        there is nothing to cut off. Raises KafkaError."""
+        log = handle.open()
+        try:
+            truncation = log.begin_truncate(offset)
+        except StorageError as error:
+            self._failed(error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{handle}: {error}") from error
+        if truncation is None:
+            then(ErrorCode.NONE)
+            return
+        handle.begin_truncation()
+        thread = self._runtime.run_blocking(truncation.run)
+        self._threads[handle] = thread
+        thread.add_done_callback(partial(self._ended, handle, log, truncation, then))
+
+    def _ended(
+        self,
+        handle: LogHandle,
+        log: PartitionLog,
+        truncation: Truncation,
+        then: Truncated,
+        done: asyncio.Future[None],
+    ) -> None:
+        del self._threads[handle]
+        error = asyncio.CancelledError() if done.cancelled() else done.exception()
+        log.end_truncate(truncation)
+        afterwards = self._afterwards.pop(handle, None)
+        if afterwards is not None:
+            afterwards()
+        if handle.truncating:
+            if isinstance(error, StorageError):
+                self._failed(error)
+            elif error is not None and not done.cancelled():
+                # A bug. Files and memory may tell of different logs.
+                logger.error("Partition %s: its log could not be truncated, it stays offline", handle, exc_info=error)
+                handle.take_offline()
+        handle.end_truncation(log)
+        then(_code(handle, error))
+
+    def __contains__(self, handle: LogHandle) -> bool:
+        """Whether a thread works in the folder of the log."""
+        return handle in self._threads
+
+    def when_ended(self, handle: LogHandle, callback: Callable[[], None]) -> None:
+        """Call back when no thread works in the folder of the log any more; at once if none does."""
+        if handle in self:
+            assert handle not in self._afterwards, handle
+            self._afterwards[handle] = callback
+        else:
+            callback()
+
+    async def ended(self) -> None:
+        """The node stops: returns when no thread works on a log any more."""
+        await asyncio.gather(*self._threads.values(), return_exceptions=True)
+
+
+def _code(handle: LogHandle, error: BaseException | None) -> ErrorCode:
+    if error is not None or handle.offline:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    return ErrorCode.NONE if handle.log is not None else ErrorCode.NOT_LEADER_OR_FOLLOWER
