@@ -147,27 +147,31 @@ class Loader:
             log_end_offset = self._start_empty(self.log_start_offset)
         epochs.truncate_end(log_end_offset)
         earliest = epochs.earliest()
+        is_tiered = self.config.is_tiered
+        local_start = max(self.log_start_offset, self.segments[0].base_offset)
         self.work.warnings += missing_records(
             Left(
                 segments=[(segment.base_offset, segment.size) for segment in self.segments],
                 orphans=self.orphans,
                 first_epoch_start=earliest[1] if earliest else None,
-                log_start_offset=self.log_start_offset,
+                # What is before the local start of a tiered log is in the remote tier.
+                log_start_offset=local_start if is_tiered else self.log_start_offset,
                 log_end_offset=log_end_offset,
                 clean=self.clean,
                 dense=self.dense,
             )
         )
-        start = max(self.log_start_offset, self.segments[0].base_offset)
+        # The epochs of records that are only in a remote tier stay known.
+        start = self.log_start_offset if is_tiered else local_start
         epochs.truncate_start(start)
         earliest = epochs.earliest()
         if epochs_lost or (earliest[1] if earliest else log_end_offset) > start:
             # Or a crash has undone a move of the log's start, but not of the epochs' start.
             epochs = self._rebuild_epochs(LeaderEpochs() if epochs_lost else epochs, start)
         self._drop_stray_snapshots(log_end_offset)
-        if log_end_offset == start:
+        if log_end_offset == local_start:
             # Nothing is left: whoever comes next may begin with any sequence number, as in Apache Kafka.
-            self.producers.clear(start)
+            self.producers.clear(local_start)
         self._catch_up_producers(log_end_offset)
         return Loaded(
             self.segments,

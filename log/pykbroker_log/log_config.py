@@ -85,6 +85,7 @@ class LogConfig:
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = MAX_INT64
     min_cleanable_dirty_ratio: float = 0.5
+    remote_storage_enable: bool = False
 
     @property
     def max_segment_ms(self) -> int:
@@ -108,6 +109,12 @@ class LogConfig:
     @property
     def delete(self) -> bool:
         return "delete" in self.cleanup_policy
+
+    @property
+    def is_tiered(self) -> bool:
+        """The log may begin before its first local segment (KIP-405). Nothing is copied to a remote tier or read from
+        one: only the two log starts are kept apart."""
+        return self.remote_storage_enable and not self.compact
 
     @classmethod
     def from_topic(cls, values: Mapping[str, object]) -> LogConfig:
@@ -150,4 +157,5 @@ _TOPIC_KEYS = {
     "min.compaction.lag.ms": "min_compaction_lag_ms",
     "max.compaction.lag.ms": "max_compaction_lag_ms",
     "min.cleanable.dirty.ratio": "min_cleanable_dirty_ratio",
+    "remote.storage.enable": "remote_storage_enable",
 }

@@ -540,7 +540,9 @@ class LogDir:
         covered = [(log, log.log_start_offset) for log in self.logs.values()]
         for log, start in covered:
             key = (log.topic, log.partition)
-            if start > log.files.first_stored_offset or (key in self._log_starts and not log.files.is_closed):
+            # No segment says where a tiered log starts.
+            is_needed = log.config.is_tiered or start > log.files.first_stored_offset
+            if is_needed or (key in self._log_starts and not log.files.is_closed):
                 # Once noted it stays noted, also where the first segment says it already: until a clean stop has synced
                 # the folder, the power may bring back some of the names before it.
                 self._log_starts[key] = start

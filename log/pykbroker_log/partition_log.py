@@ -6,6 +6,7 @@ in step with the bytes. Not responsible for what a valid batch is (validate.py),
 flush or to retire (the caller asks and decides), nor for moving the high watermark.
 
 Invariants:
+* log_start_offset <= local_log_start_offset, and they differ in a tiered log only: what lies between them is not here.
 * log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset; recovery_point <= log_end_offset.
 * The offset of an append follows the last one without a gap; what is in memory about the log is never ahead of the
   file.
@@ -157,8 +158,8 @@ class PartitionLog:
             log._aborts = loaded.aborts
             log.epochs = loaded.epochs
             log.log_end_offset = loaded.log_end_offset
-            log.log_start_offset = max(log_start_offset, loaded.segments[0].base_offset)
-            log.local_log_start_offset = log.log_start_offset
+            log.local_log_start_offset = max(log_start_offset, loaded.segments[0].base_offset)
+            log.log_start_offset = log_start_offset if config.is_tiered else log.local_log_start_offset
             log.recovery = loaded.recovery
             if config.preallocate and files.active.size == 0:
                 files.active.preallocate(config.segment_bytes)
@@ -422,14 +423,11 @@ class PartitionLog:
         `min_one`: the first batch comes even if it is larger. `regions`: slices may be regions (see slices.py).
         `with_aborted`: say which transactions the reader must leave out. `wait`: for the device; else what is not in
         memory is ColdRead (what regions hold is not looked at: it is not read here).
-        Raises KafkaError OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE; StorageError; ColdRead.
+        Raises KafkaError OFFSET_OUT_OF_RANGE, OFFSET_MOVED_TO_TIERED_STORAGE, CORRUPT_MESSAGE; StorageError; ColdRead.
         """
         end_offset = self.log_end_offset
-        if offset < self.log_start_offset or offset > end_offset:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.topic}-{self.partition}: offset {offset} is not in {self.log_start_offset}..{end_offset}",
-            )
+        if offset < self.local_log_start_offset or offset > end_offset:
+            raise self._out_of_range(offset)
         if upper_offset > end_offset:
             upper_offset = end_offset
         files = self.files
@@ -453,6 +451,18 @@ class PartitionLog:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
         except OSError as error:
             raise StorageError(files.log_dir, error) from error
+
+    def _out_of_range(self, offset: int) -> KafkaError:
+        local_start = self.local_log_start_offset
+        if self.log_start_offset <= offset < local_start:
+            return KafkaError(
+                ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE,
+                f"{self.topic}-{self.partition}: offset {offset} is before {local_start}, the local start",
+            )
+        return KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{self.topic}-{self.partition}: offset {offset} is not in {self.log_start_offset}..{self.log_end_offset}",
+        )
 
     # -- by time
 

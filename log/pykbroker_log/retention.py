@@ -31,8 +31,10 @@ def breached(
     log_end_offset: int,
     high_watermark: int,
 ) -> list[Breach]:
-    """The segments to delete, from the front on; all of them when even the active one has expired."""
-    by_size = config.delete and config.retention_bytes >= 0
+    """The segments to delete, from the front on; all of them when even the active one has expired. Of a tiered log only
+    those before its start: no copy of the others in a remote tier is known."""
+    expires = config.delete and not config.is_tiered
+    by_size = expires and config.retention_bytes >= 0
     total = sum(segment.size for segment in segments) if by_size else 0
     found: list[Breach] = []
     for index, segment in enumerate(segments):
@@ -46,7 +48,7 @@ def breached(
         elif by_size and total - config.retention_bytes - segment.size >= 0:
             total -= segment.size
             reason = f"log retention size {config.retention_bytes} breach. Log size after deletion will be {total}."
-        elif config.delete and 0 <= config.retention_ms < now_ms - segment.largest_timestamp():
+        elif expires and 0 <= config.retention_ms < now_ms - segment.largest_timestamp():
             total -= segment.size
             by = "largest record timestamp in" if segment.max_timestamp >= 0 else "last modified time of"
             reason = f"log retention time {config.retention_ms}ms breach based on the {by} the segment"
