@@ -29,9 +29,9 @@ from pykbroker_log.guard import DamagedLog, Guard
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.missing import Left, missing_records
 from pykbroker_log.offset_index import OffsetIndex
-from pykbroker_log.producers import CorruptSnapshot, ProducerStates
+from pykbroker_log.producers import CorruptProducerSnapshot, ProducerStates
 from pykbroker_log.quarantine import find_batch, keep_aside, quarantine_name
-from pykbroker_log.segment import Recovered, Segment
+from pykbroker_log.segment import Scanned, Segment
 from pykbroker_log.time_index import TimeIndex
 from pykbroker_wire.records.batch import CONTROL, BatchHeader, CorruptBatch
 
@@ -438,7 +438,7 @@ class Loader:
         except CorruptBatch:
             return False
 
-    def _tell_of_damage(self, segment: Segment, result: Recovered) -> Generator[int, None, None]:
+    def _tell_of_damage(self, segment: Segment, result: Scanned) -> Generator[int, None, None]:
         """Keep aside what is about to be cut off, if it is more than the torn end of a write."""
         log, position = names.segment_file(segment.base_offset, names.LOG), segment.size
         end = position + result.excess_bytes
@@ -550,7 +550,7 @@ class Loader:
             try:
                 self.producers.load(read_file(self.disk, self._snapshot_path(offset)), offset, self.now_ms)
                 return
-            except CorruptSnapshot as error:
+            except CorruptProducerSnapshot as error:
                 self.work.warnings.append(f"the producer snapshot at {offset} is unusable, dropped it: {error}")
                 self._drop_snapshot(offset)
         self.producers.clear(min(upto, max(self.log_start_offset, first)))

@@ -37,7 +37,7 @@ from pykbroker_log.loading import set_aside
 from pykbroker_log.log_config import LogConfig, StorageError
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_log.producers import DEFAULT_EXPIRATION_MS
-from pykbroker_log.recovery import Unrecovered
+from pykbroker_log.recovery_job import Unrecovered
 
 logger = logging.getLogger(__name__)
 

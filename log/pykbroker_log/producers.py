@@ -47,7 +47,7 @@ _SNAPSHOT_VERSION = 1
 _CRC_END = 6
 
 
-class CorruptSnapshot(ValueError):
+class CorruptProducerSnapshot(ValueError):
     pass
 
 
@@ -400,7 +400,7 @@ class ProducerStates:
         return _SNAPSHOT_HEAD.pack(_SNAPSHOT_VERSION, crc, len(self.entries)) + body
 
     def load(self, data: bytes, map_end_offset: int, now_ms: int) -> None:
-        """Replace the state by a snapshot's. Raises CorruptSnapshot and then has changed nothing."""
+        """Replace the state by a snapshot's. Raises CorruptProducerSnapshot and then has changed nothing."""
         entries = list(decode_snapshot(data))
         self.clear(map_end_offset)
         for entry in entries:
@@ -418,14 +418,14 @@ def _old_epoch(producer_id: int, epoch: int, entry: ProducerEntry) -> KafkaError
 
 def decode_snapshot(data: bytes) -> Iterator[ProducerEntry]:
     if len(data) < _SNAPSHOT_HEAD.size:
-        raise CorruptSnapshot(f"{len(data)} bytes are too few")
+        raise CorruptProducerSnapshot(f"{len(data)} bytes are too few")
     version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)
     if version != _SNAPSHOT_VERSION:
-        raise CorruptSnapshot(f"unknown version {version}")
+        raise CorruptProducerSnapshot(f"unknown version {version}")
     if crc32c(data[_CRC_END:]) != crc:
-        raise CorruptSnapshot("the checksum does not match")
+        raise CorruptProducerSnapshot("the checksum does not match")
     if len(data) != _SNAPSHOT_HEAD.size + count * _SNAPSHOT_ENTRY.size:
-        raise CorruptSnapshot(f"{count} entries do not take {len(data)} bytes")
+        raise CorruptProducerSnapshot(f"{count} entries do not take {len(data)} bytes")
     for fields in _SNAPSHOT_ENTRY.iter_unpack(data[_SNAPSHOT_HEAD.size :]):
         producer_id, epoch, sequence, last_offset, delta, timestamp, coordinator_epoch, txn_first_offset = fields
         entry = ProducerEntry(producer_id)

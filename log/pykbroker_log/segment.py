@@ -62,7 +62,7 @@ class Mark(NamedTuple):
     max_timestamp: int
 
 
-class Recovered(NamedTuple):
+class Scanned(NamedTuple):
     """What a scan has found: whole batches up to the segment's `size`, and behind them what is none."""
 
     next_offset: int
@@ -524,7 +524,7 @@ class Segment:
 
     def recover(
         self, visit: Callable[[BatchHeader, memoryview], str], *, is_gapless: bool = False
-    ) -> Generator[int, None, Recovered]:
+    ) -> Generator[int, None, Scanned]:
         """Check every batch up to the first thing that is none, and rebuild the indexes; yields the bytes that were
         looked at. The caller decides about what is left, and then calls `end_at`.
 
@@ -595,7 +595,7 @@ class Segment:
         self._max_timestamp, self._max_timestamp_offset = newest, newest_offset
         self._bytes_since_index = since
         self.size = position
-        return Recovered(next_offset, batches, size - position, reason)
+        return Scanned(next_offset, batches, size - position, reason)
 
     def end_at(self, position: int) -> None:
         """After `recover`: nothing lies behind this any more."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pykbroker.coordinator.later import Later, then
 from pykbroker.coordinator.transaction.old_clients import known_to
 from pykbroker.coordinator.transaction.shard import Producer
-from pykbroker.metadata.names import GROUP_METADATA_TOPIC
+from pykbroker.metadata.topic_names import GROUP_METADATA_TOPIC
 from pykbroker.security.authorizer import Operation
 from pykbroker.serving.context import BrokerContext
 from pykbroker.serving.permissions import may, may_write

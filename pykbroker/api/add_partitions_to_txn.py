@@ -11,7 +11,7 @@ from pykbroker.coordinator.later import Later, gather, then
 from pykbroker.coordinator.transaction.old_clients import known_to
 from pykbroker.coordinator.transaction.records import TopicPartition
 from pykbroker.coordinator.transaction.shard import Producer
-from pykbroker.metadata.names import INTERNAL_TOPICS
+from pykbroker.metadata.topic_names import INTERNAL_TOPICS
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker.serving.context import BrokerContext
 from pykbroker.serving.permissions import may_write

@@ -11,7 +11,7 @@ from collections import Counter
 from pykbroker.controller.result import Result
 from pykbroker.controller.state import ControllerState
 from pykbroker.controller.topics import create_topics
-from pykbroker.metadata.names import METADATA_TOPIC
+from pykbroker.metadata.topic_names import METADATA_TOPIC
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker.serving.context import ControllerContext
 from pykbroker.serving.on_controller import respond

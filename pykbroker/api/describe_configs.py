@@ -14,7 +14,7 @@ from pykbroker.config.describe import Entry, Synonym
 from pykbroker.config.dynamic import DynamicConfigs
 from pykbroker.config.kinds import Type
 from pykbroker.metadata.image import ConfigResource
-from pykbroker.metadata.names import check_topic_name
+from pykbroker.metadata.topic_names import check_topic_name
 from pykbroker.security.authorizer import Operation
 from pykbroker.serving import broker_loggers
 from pykbroker.serving.context import AnyContext

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pykbroker.coordinator.group.java import hash_map_order
 from pykbroker.coordinator.later import Later
-from pykbroker.metadata.names import check_topic_name
+from pykbroker.metadata.topic_names import check_topic_name
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker.serving.context import BrokerContext
 from pykbroker.serving.log_opening import when_open

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pykbroker.metadata.image import PartitionImage, TopicImage
-from pykbroker.metadata.names import INTERNAL_TOPICS, topic_name_problem
+from pykbroker.metadata.topic_names import INTERNAL_TOPICS, topic_name_problem
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker.serving.cluster_view import ClusterView
 from pykbroker.serving.context import BrokerContext

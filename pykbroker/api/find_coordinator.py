@@ -10,7 +10,7 @@ import re
 
 from pykbroker.coordinator.group.service import GroupService
 from pykbroker.coordinator.transaction.service import TransactionService
-from pykbroker.metadata.names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from pykbroker.metadata.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker.serving.auto_create import ensure_topic
 from pykbroker.serving.context import BrokerContext

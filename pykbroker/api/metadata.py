@@ -7,7 +7,7 @@ UNKNOWN_TOPIC_OR_PARTITION at once, as Apache Kafka does, and the client asks ag
 from __future__ import annotations
 
 from pykbroker.metadata.image import ZERO_UUID, PartitionImage, TopicImage
-from pykbroker.metadata.names import INTERNAL_TOPICS, topic_name_problem
+from pykbroker.metadata.topic_names import INTERNAL_TOPICS, topic_name_problem
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker.serving.auto_create import create_missing
 from pykbroker.serving.cluster_view import ClusterView, nodes

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from pykbroker.coordinator.transaction.guards import Guards, Unverified, guard_at_once, guards_for, is_transactional
 from pykbroker.coordinator.transaction.records import TopicPartition
-from pykbroker.metadata.names import INTERNAL_TOPICS
+from pykbroker.metadata.topic_names import INTERNAL_TOPICS
 from pykbroker.net.connection import CloseConnection, Connection
 from pykbroker.net.promise import Promise
 from pykbroker.replica.delayed_produce import DelayedProduce

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pykbroker.dump.decoders import Decoder
     from pykbroker.dump.index_files import Complaints
-    from pykbroker.dump.log_files import Gaps
+    from pykbroker.dump.log_lines import Gaps
 
 STRING_DECODER = "org.apache.kafka.tools.api.StringDecoder"
 
@@ -105,8 +105,8 @@ class _Dump:
         self._time_complaints: dict[str, Complaints] = {}
 
     def run(self, files: Sequence[str]) -> int:
-        from pykbroker.dump.batches import NotABatch
         from pykbroker.dump.decoders import DecodeFailure
+        from pykbroker.dump.file_batches import NotABatch
         from pykbroker.dump.index_files import BadIndex
 
         status = 0
@@ -124,7 +124,7 @@ class _Dump:
 
     def _lines(self, path: str) -> Iterator[str]:
         from pykbroker.dump import index_files
-        from pykbroker.dump.log_files import MAX_BYTES, Gaps, LogOptions, dump_log
+        from pykbroker.dump.log_lines import MAX_BYTES, Gaps, LogOptions, dump_log
         from pykbroker_log import names
         from pykbroker_log.disk import read_file
         from pykbroker_log.os_disk.disk import OsDisk
@@ -218,13 +218,13 @@ class _Dump:
 
 
 def _verify(paths: Sequence[str]) -> int:
-    from pykbroker.dump.verify import Verifier
+    from pykbroker.dump.verify import DirectoryVerifier
     from pykbroker_log.os_disk.disk import OsDisk
 
     if not paths:
         print("pykbroker: --verify needs directories or files", file=sys.stderr)
         return 1
-    verifier = Verifier(OsDisk())
+    verifier = DirectoryVerifier(OsDisk())
     found = False
     for path in paths:
         for finding in verifier.verify(path):

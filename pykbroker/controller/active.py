@@ -31,7 +31,7 @@ from pykbroker.metadata.features import ELR_VERSION, METADATA_VERSION, METADATA_
 from pykbroker.metadata.image import EMPTY_IMAGE, MetadataImage
 from pykbroker.metadata.records import decode_record, encode_records
 from pykbroker_log.log_config import StorageError
-from pykbroker_raft.node import NotLeader
+from pykbroker_raft.raft_node import NotLeader
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.primitives import TopLevel
 from pykbroker_wire.stored.metadata import (

@@ -28,7 +28,7 @@ from pykbroker.controller.eligible import clear_records, forbidden_change
 from pykbroker.controller.result import OK, RecordList, Result, Verdict, failure, verdict_of
 from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.image import ConfigResource
-from pykbroker.metadata.names import check_topic_name
+from pykbroker.metadata.topic_names import check_topic_name
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.stored.metadata import ConfigRecord
 

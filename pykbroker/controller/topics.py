@@ -16,8 +16,8 @@ from pykbroker.controller.placement import place
 from pykbroker.controller.result import OK, RecordList, Result, TooManyRecords, Verdict, failure, verdict_of
 from pykbroker.controller.state import ControllerState, has_collision_characters, unify_collision_characters
 from pykbroker.metadata.image import DIRECTORY_RESERVED_LAST, ConfigResource
-from pykbroker.metadata.names import topic_name_problem
 from pykbroker.metadata.snapshot import DIRECTORIES_FROM
+from pykbroker.metadata.topic_names import topic_name_problem
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.create_partitions import CreatePartitionsTopic, CreatePartitionsTopicResult
 from pykbroker_wire.messages.create_topics import (

@@ -6,9 +6,9 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from pykbroker.dump.batches import Readable, batches
+from pykbroker.dump.file_batches import Readable, batches
 from pykbroker_log.offset_index import OffsetIndex
-from pykbroker_log.producers import CorruptSnapshot, decode_snapshot
+from pykbroker_log.producers import CorruptProducerSnapshot, decode_snapshot
 from pykbroker_log.time_index import TimeIndex
 from pykbroker_log.txn_index import ENTRY as TXN_ENTRY
 from pykbroker_wire.records.record import iter_records
@@ -136,7 +136,7 @@ def dump_txn_index(data: bytes) -> Iterator[str]:
 def dump_producers(data: bytes) -> Iterator[str]:
     try:
         entries = list(decode_snapshot(data))
-    except CorruptSnapshot as error:
+    except CorruptProducerSnapshot as error:
         raise BadIndex(str(error)) from error
     for entry in entries:
         first = f"OptionalLong[{entry.txn_first_offset}]" if entry.txn_first_offset >= 0 else "OptionalLong.empty"

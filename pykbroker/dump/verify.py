@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pykbroker.dump.batches import Found, NotABatch, Readable, batches
+from pykbroker.dump.file_batches import Found, NotABatch, Readable, batches
 from pykbroker.dump.index_files import index_entries, time_entries
 from pykbroker_log import names
 from pykbroker_log.checkpoints import (
@@ -28,10 +28,10 @@ from pykbroker_log.checkpoints import (
 )
 from pykbroker_log.disk import Disk, read_file
 from pykbroker_log.offset_index import OffsetIndex
-from pykbroker_log.producers import CorruptSnapshot, decode_snapshot, marker_of
+from pykbroker_log.producers import CorruptProducerSnapshot, decode_snapshot, marker_of
 from pykbroker_log.time_index import TimeIndex
 from pykbroker_log.txn_index import ENTRY as TXN_ENTRY
-from pykbroker_raft.checkpoint import CorruptSnapshot as CorruptMetadataSnapshot
+from pykbroker_raft.checkpoint import CorruptMetadataSnapshot
 from pykbroker_raft.checkpoint import decode as decode_metadata_snapshot
 from pykbroker_raft.checkpoint import parse_name as parse_snapshot_name
 from pykbroker_raft.election_state import CorruptQuorumState, ElectionState
@@ -79,7 +79,7 @@ class _Indexes:
         self.aborted: dict[int, int] = {}
 
 
-class Verifier:
+class DirectoryVerifier:
     """`verify` any number of paths, then `summary`."""
 
     def __init__(self, disk: Disk) -> None:
@@ -210,7 +210,7 @@ class Verifier:
         file = f"{path}/{names.segment_file(offset, names.SNAPSHOT)}"
         try:
             entries = list(decode_snapshot(self._read(file)))
-        except CorruptSnapshot as error:
+        except CorruptProducerSnapshot as error:
             yield Finding(file, None, f"malformed: {error}")
             return
         for entry in entries:

@@ -6,8 +6,8 @@ from pykbroker.config.load import Config
 from pykbroker.node.ports import Ports
 from pykbroker.quorum.driver import QuorumConfig
 from pykbroker.storage.format import Formatted
-from pykbroker_raft.node import RaftConfig
-from pykbroker_raft.storage import StorageConfig
+from pykbroker_raft.metadata_storage import StorageConfig
+from pykbroker_raft.raft_node import RaftConfig
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
 
 

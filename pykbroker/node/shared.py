@@ -38,7 +38,7 @@ from pykbroker.storage.space import DiskSpace
 from pykbroker_log.checkpoints import encode_uuid
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir
-from pykbroker_raft.storage import UNUSABLE
+from pykbroker_raft.metadata_storage import UNUSABLE
 
 logger = logging.getLogger(__name__)
 

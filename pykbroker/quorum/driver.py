@@ -22,14 +22,15 @@ from typing import Any
 
 from pykbroker.net.versions import UnsupportedVersion
 from pykbroker.quorum.channel import NoPeers, Peers
-from pykbroker.quorum.describe import describe_quorum
-from pykbroker.quorum.listeners import Listeners, MetadataListener
+from pykbroker.quorum.describe_quorum import describe_quorum
+from pykbroker.quorum.metadata_listeners import MetadataListener, MetadataListeners
 from pykbroker.runtime import Runtime
 from pykbroker_log.log_config import StorageError
 from pykbroker_raft import batches
 from pykbroker_raft.intact import check_vote
 from pykbroker_raft.log_view import OffsetAndEpoch
-from pykbroker_raft.node import Inbound, NotLeader, RaftConfig, RaftNode
+from pykbroker_raft.metadata_storage import MetadataStorage, StorageConfig
+from pykbroker_raft.raft_node import Inbound, NotLeader, RaftConfig, RaftNode
 from pykbroker_raft.ready import (
     Append,
     Destination,
@@ -44,7 +45,6 @@ from pykbroker_raft.ready import (
     Truncate,
 )
 from pykbroker_raft.states import Resigned
-from pykbroker_raft.storage import MetadataStorage, StorageConfig
 from pykbroker_raft.voters import VoterSet, address
 from pykbroker_wire.apis import APIS
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -96,7 +96,7 @@ class QuorumDriver:
         self._runtime = runtime
         self._config = config
         self._peers: Peers = peers if peers is not None else NoPeers(runtime)
-        self._listeners = Listeners(self.node_id)
+        self._listeners = MetadataListeners(self.node_id)
         self._node: RaftNode | None = None
         self._storage: MetadataStorage | None = None
         self._inputs: deque[Callable[[], None]] = deque()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pykbroker.config.topic import resolve_topic
 from pykbroker.metadata.image import DIRECTORY_UNASSIGNED, ConfigResource, MetadataImage, PartitionImage
-from pykbroker.metadata.names import INTERNAL_TOPICS
+from pykbroker.metadata.topic_names import INTERNAL_TOPICS
 from pykbroker.replica.deadlines import Deadlines
 from pykbroker.replica.partition import Partition, Shared
 from pykbroker.storage.logs import Logs

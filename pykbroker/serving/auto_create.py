@@ -13,7 +13,7 @@ from functools import partial
 from weakref import WeakKeyDictionary
 
 from pykbroker.metadata.loader import MetadataLoader
-from pykbroker.metadata.names import (
+from pykbroker.metadata.topic_names import (
     GROUP_METADATA_TOPIC,
     SHARE_STATE_TOPIC,
     TRANSACTION_STATE_TOPIC,

@@ -23,7 +23,7 @@ from pykbroker.storage.initial_voters import standalone_voter
 from pykbroker_log import names
 from pykbroker_log.checkpoints import MalformedFile, decode_properties, decode_uuid, encode_properties, encode_uuid
 from pykbroker_log.disk import Disk, parent_of, read_file, write_atomic
-from pykbroker_raft.storage import format_voters, read_bootstrap, write_bootstrap
+from pykbroker_raft.metadata_storage import format_voters, read_bootstrap, write_bootstrap
 from pykbroker_raft.voters import VoterSet
 from pykbroker_wire.errors import DecodeError, KafkaError
 from pykbroker_wire.primitives import TopLevel

@@ -29,7 +29,7 @@ from pykbroker.storage.truncations import Truncations
 from pykbroker_log.log_config import LogConfig, StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.partition_log import InconsistentTopicId, PartitionLog
-from pykbroker_log.recovery import Unrecovered
+from pykbroker_log.recovery_job import Unrecovered
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """Logs that an unclean stop has left: brought back one by one while the node serves, in worker processes.
 
 Responsible for: which log is next, how many at once (`num.recovery.threads.per.data.dir`), what becomes of a job that
-fails, progress in the log and in Apache Kafka's metrics. Not responsible for the work itself (pykbroker_log.recovery),
-nor for opening logs that need none of it (logs.py).
+fails, progress in the log and in Apache Kafka's metrics. Not responsible for the work itself
+(pykbroker_log.recovery_job), nor for opening logs that need none of it (logs.py).
 
 Until its log is back a partition answers NOT_LEADER_OR_FOLLOWER, and its coordinator COORDINATOR_LOAD_IN_PROGRESS:
 clients wait and ask again.
@@ -23,14 +23,14 @@ from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
 
-from pykbroker.metadata.names import INTERNAL_TOPICS
+from pykbroker.metadata.topic_names import INTERNAL_TOPICS
 from pykbroker.runtime.workers import WorkerDied
 from pykbroker.storage.log_handle import LogHandle
 from pykbroker_log.disk import Disk
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.producers import BatchMetadata
-from pykbroker_log.recovery import Recovered, Unrecovered, recover, unchecked_segments
+from pykbroker_log.recovery_job import Recovered, Unrecovered, recover, unchecked_segments
 
 if TYPE_CHECKING:
     from pykbroker.metrics.registry import Metrics

@@ -24,7 +24,7 @@ BATCH_RECORDS = 10_000
 _NAME = re.compile(r"(\d{20})-(\d{10})(?:-[^.]+)?\.checkpoint(\.part|\.deleted)?$")
 
 
-class CorruptSnapshot(ValueError):
+class CorruptMetadataSnapshot(ValueError):
     """The file is not a whole snapshot."""
 
 
@@ -90,17 +90,17 @@ class Snapshot:
 
 
 def decode(data: Buffer, *, with_values: bool = True) -> Snapshot:
-    """All of a snapshot, or all but its values. Raises CorruptSnapshot unless it is whole."""
+    """All of a snapshot, or all but its values. Raises CorruptMetadataSnapshot unless it is whole."""
     found: Snapshot | None = None
     ended = False
     end = 0
     for batch in batches.intact(data):
         if ended:
-            raise CorruptSnapshot("batches after the footer")
+            raise CorruptMetadataSnapshot("batches after the footer")
         end = batch.position + batch.size
         if not batch.is_control:
             if found is None:
-                raise CorruptSnapshot("no header")
+                raise CorruptMetadataSnapshot("no header")
             if with_values:
                 found.values.append(batches.values(data, batch))
             continue
@@ -108,7 +108,7 @@ def decode(data: Buffer, *, with_values: bool = True) -> Snapshot:
             if record.type is batches.ControlType.SNAPSHOT_HEADER:
                 found = Snapshot(record.message.last_contained_log_timestamp, 0, None, [])
             elif found is None:
-                raise CorruptSnapshot("no header")
+                raise CorruptMetadataSnapshot("no header")
             elif record.type is batches.ControlType.KRAFT_VERSION:
                 found.kraft_version = record.message.kraft_version
             elif record.type is batches.ControlType.KRAFT_VOTERS:
@@ -116,5 +116,5 @@ def decode(data: Buffer, *, with_values: bool = True) -> Snapshot:
             elif record.type is batches.ControlType.SNAPSHOT_FOOTER:
                 ended = True
     if found is None or not ended or end != len(data):
-        raise CorruptSnapshot(f"cut off or damaged after {end} of {len(data)} bytes")
+        raise CorruptMetadataSnapshot(f"cut off or damaged after {end} of {len(data)} bytes")
     return found

@@ -14,7 +14,7 @@ from typing import Any
 from pykbroker_raft import rpc
 from pykbroker_raft.identity import RaftConfig
 from pykbroker_raft.leader_news import LeaderNews
-from pykbroker_raft.log_view import BOOTSTRAP_SNAPSHOT, Verdict
+from pykbroker_raft.log_view import BOOTSTRAP_SNAPSHOT, FetchVerdict
 from pykbroker_raft.outbox import Outbox
 from pykbroker_raft.ready import NEVER, Inbound, Now, ReadLog
 from pykbroker_raft.replica_log import ReplicaLog
@@ -105,14 +105,14 @@ class FetchServer:
         latest = self._log.view.latest_snapshot
         if offset == 0 and latest is not None and latest != BOOTSTRAP_SNAPSHOT:
             # An empty replica is always better off with the snapshot than with the log.
-            verdict, where = Verdict.SNAPSHOT, latest
+            verdict, where = FetchVerdict.SNAPSHOT, latest
         else:
             verdict, where = self._log.view.validate(offset, partition.last_fetched_epoch)
-        if verdict is Verdict.VALID:
+        if verdict is FetchVerdict.VALID:
             self._count(leader, parked.replica, offset, now)
         high_watermark = -1 if leader.high_watermark is None else leader.high_watermark
-        has_records = verdict is Verdict.VALID and offset < self._log.view.end_offset
-        news = has_records or verdict is not Verdict.VALID or partition.high_watermark < high_watermark
+        has_records = verdict is FetchVerdict.VALID and offset < self._log.view.end_offset
+        news = has_records or verdict is not FetchVerdict.VALID or partition.high_watermark < high_watermark
         if not news and not must:
             return False
         response = rpc.fetch_response(
@@ -123,8 +123,8 @@ class FetchServer:
             self._roles.leader_endpoint_for(parked.listener),
             self._log.view.start_offset,
             high_watermark,
-            where if verdict is Verdict.DIVERGING else None,
-            where if verdict is Verdict.SNAPSHOT else None,
+            where if verdict is FetchVerdict.DIVERGING else None,
+            where if verdict is FetchVerdict.SNAPSHOT else None,
         )
         self._outbox.reply(parked.token, response, ReadLog(offset, parked.max_bytes) if has_records else None)
         return True

@@ -67,7 +67,7 @@ def find_snapshots(disk: Disk, path: str) -> FoundSnapshots:
         try:
             data = read_file(disk, f"{path}/{checkpoint.file_name(snapshot)}")
             checkpoint.decode(data, with_values=False)
-        except (checkpoint.CorruptSnapshot, DecodeError) as error:
+        except (checkpoint.CorruptMetadataSnapshot, DecodeError) as error:
             found.damaged[snapshot] = str(error)
         else:
             found.whole = snapshot
@@ -79,7 +79,7 @@ def guard_of(
     disk: Disk, path: str, note: Flushed, found: FoundSnapshots, cut_at: int | None, *, is_observer: bool
 ) -> Guard:
     """What must be in the log that is about to be opened. Raises OSError, MissingSnapshot, CorruptQuorumState, and
-    CorruptSnapshot where nothing replaces a damaged snapshot."""
+    CorruptMetadataSnapshot where nothing replaces a damaged snapshot."""
     covered = found.whole.offset if found.whole is not None else 0
     bases = [
         segment.base_offset
@@ -95,7 +95,7 @@ def guard_of(
             + f". {_WAYS_OUT}"
         )
     if found.damaged and found.whole is None and not any(_size_of(disk, path, base) for base in bases):
-        raise checkpoint.CorruptSnapshot(f"{path}: {damaged}, and the log is empty. {_WAYS_OUT}")
+        raise checkpoint.CorruptMetadataSnapshot(f"{path}: {damaged}, and the log is empty. {_WAYS_OUT}")
     promised = max([note.offset, *(snapshot.offset for snapshot in found.damaged)])
     return Guard(
         flushed=promised,

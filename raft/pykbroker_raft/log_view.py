@@ -32,7 +32,7 @@ class OffsetAndEpoch:
 BOOTSTRAP_SNAPSHOT = OffsetAndEpoch(0, 0)
 
 
-class Verdict(Enum):
+class FetchVerdict(Enum):
     """What a leader tells a replica that stands at some (offset, epoch)."""
 
     VALID = "valid"
@@ -103,10 +103,10 @@ class LogView:
             return earliest
         return found
 
-    def validate(self, offset: int, epoch: int) -> tuple[Verdict, OffsetAndEpoch]:
+    def validate(self, offset: int, epoch: int) -> tuple[FetchVerdict, OffsetAndEpoch]:
         """Whether a replica whose last record before `offset` is of `epoch` may go on from there."""
         if self.start_offset == 0 and offset == 0:
-            return Verdict.VALID, OffsetAndEpoch(0, 0)
+            return FetchVerdict.VALID, OffsetAndEpoch(0, 0)
         earliest = self.earliest_snapshot
         if earliest is not None and (
             offset < self.start_offset
@@ -115,11 +115,11 @@ class LogView:
         ):
             latest = self.latest_snapshot
             assert latest is not None
-            return Verdict.SNAPSHOT, latest
+            return FetchVerdict.SNAPSHOT, latest
         end = self.end_offset_for_epoch(epoch)
         if end.epoch != epoch or end.offset < offset:
-            return Verdict.DIVERGING, end
-        return Verdict.VALID, OffsetAndEpoch(offset, epoch)
+            return FetchVerdict.DIVERGING, end
+        return FetchVerdict.VALID, OffsetAndEpoch(offset, epoch)
 
     def truncation_point(self, leader_end: OffsetAndEpoch) -> int:
         """Where to cut so that what is left agrees with a leader whose records of an epoch end at `leader_end`."""

@@ -20,8 +20,8 @@ from pykbroker_raft import batches
 from pykbroker_raft.connections import Connections
 from pykbroker_raft.election_state import ElectionState
 from pykbroker_raft.identity import RaftConfig
+from pykbroker_raft.majority import QuorumReplicas, Tally
 from pykbroker_raft.outbox import Outbox
-from pykbroker_raft.quorum import ReplicaTable, Tally
 from pykbroker_raft.ready import Destination, LeaderChange, Now
 from pykbroker_raft.replica_log import ReplicaLog
 from pykbroker_raft.states import (
@@ -236,7 +236,7 @@ class Roles:
             candidate.epoch,
             config.node_id,
             self._log.view.end_offset,
-            ReplicaTable.of(config.key, voters),
+            QuorumReplicas.of(config.key, voters),
             tuple(sorted(candidate.votes.granted)),
             now.steady_ms + config.fetch_timeout_ms * 3 // 2,
             now.steady_ms,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from pykbroker_raft.log_view import OffsetAndEpoch
-from pykbroker_raft.quorum import ReplicaTable, Tally
+from pykbroker_raft.majority import QuorumReplicas, Tally
 from pykbroker_raft.voters import Endpoints, ReplicaKey
 
 
@@ -107,7 +107,7 @@ class Leader:
     leader_id: int
     # The end of the log when elected: the first record of this epoch goes there.
     epoch_start_offset: int
-    replicas: ReplicaTable
+    replicas: QuorumReplicas
     granting_voters: tuple[int, ...]
     check_quorum_deadline_ms: int
     begin_epoch_deadline_ms: int

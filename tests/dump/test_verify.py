@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pykbroker.dump.verify import Finding, Verifier
+from pykbroker.dump.verify import DirectoryVerifier, Finding
 from pykbroker_log.checkpoints import encode_epochs, encode_offsets, encode_properties
 from pykbroker_log.disk import read_file, write_new
 from pykbroker_log.log_config import AppendOrigin, LogConfig
@@ -70,7 +70,7 @@ def verify(changed: Mapping[str, bytes | None], path: str = "data") -> tuple[lis
     for name, data in ({**_files(), **changed}).items():
         if data is not None:
             write_new(disk, name, data)
-    verifier = Verifier(disk)
+    verifier = DirectoryVerifier(disk)
     return list(verifier.verify(path)), verifier.summary()
 
 

@@ -7,7 +7,7 @@ import pytest
 from pykbroker_log.log_config import AppendOrigin, LogConfig
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_log.partition_log import PartitionLog
-from pykbroker_log.producers import CorruptSnapshot, ProducerStates, decode_snapshot
+from pykbroker_log.producers import CorruptProducerSnapshot, ProducerStates, decode_snapshot
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.control import end_txn_marker
 from tests.log.helpers import NOW, batch, open_log, values
@@ -231,7 +231,7 @@ def test_snapshot_bytes() -> None:
     for position in range(len(data)):
         damaged = bytearray(data)
         damaged[position] ^= 0x40
-        with pytest.raises(CorruptSnapshot):
+        with pytest.raises(CorruptProducerSnapshot):
             list(decode_snapshot(bytes(damaged)))
-        with pytest.raises(CorruptSnapshot):
+        with pytest.raises(CorruptProducerSnapshot):
             list(decode_snapshot(data[:position]))

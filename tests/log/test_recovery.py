@@ -17,7 +17,7 @@ from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_log.producers import DEFAULT_EXPIRATION_MS
 from pykbroker_log.quarantine import find_batch
-from pykbroker_log.recovery import Recovered, Unrecovered, recover, unchecked_segments
+from pykbroker_log.recovery_job import Recovered, Unrecovered, recover, unchecked_segments
 from pykbroker_wire.records.batch import BatchHeader, iter_batches
 from pykbroker_wire.records.control import end_txn_marker
 from pykbroker_wire.records.record import iter_records

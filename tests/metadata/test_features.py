@@ -9,7 +9,7 @@ from pykbroker.metadata.features import BOOTSTRAP_LEVELS, FeatureError, chosen_l
 from pykbroker.metadata.records import encode_record
 from pykbroker.storage.format import StorageFormatError, bootstrap_records
 from pykbroker_log.memory_disk import MemoryDisk
-from pykbroker_raft.storage import write_bootstrap
+from pykbroker_raft.metadata_storage import write_bootstrap
 from pykbroker_wire.stored.metadata import FeatureLevelRecord
 
 NEWEST = [

@@ -10,10 +10,10 @@ import pytest
 
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_raft import batches
-from pykbroker_raft import storage as storage_module
-from pykbroker_raft.node import RaftNode
+from pykbroker_raft import metadata_storage as storage_module
+from pykbroker_raft.metadata_storage import MetadataStorage, StorageConfig
+from pykbroker_raft.raft_node import RaftNode
 from pykbroker_raft.ready import Now
-from pykbroker_raft.storage import MetadataStorage, StorageConfig
 from pykbroker_raft.voters import NO_VOTERS
 from tests.quorum.world import WALL_MS, InlineRuntime, Listener, driver, format_one, raft_config, run, until
 

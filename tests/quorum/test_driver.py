@@ -11,7 +11,7 @@ from pykbroker.quorum.driver import NotLeader
 from pykbroker.runtime import OsRuntime
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.memory_disk import MemoryDisk
-from pykbroker_raft.storage import StorageConfig
+from pykbroker_raft.metadata_storage import StorageConfig
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
 from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState

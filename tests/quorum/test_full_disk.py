@@ -8,7 +8,7 @@ from pykbroker.quorum.channel import InMemoryPeers
 from pykbroker.quorum.driver import NotLeader, QuorumDriver
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.memory_disk import MemoryDisk
-from pykbroker_raft.storage import StorageConfig, format_voters
+from pykbroker_raft.metadata_storage import StorageConfig, format_voters
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
 from tests.quorum.test_observers import _Shared, serve
 from tests.quorum.world import InlineRuntime, Listener, driver, format_one, run, until

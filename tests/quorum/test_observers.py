@@ -8,7 +8,7 @@ from typing import Any
 
 from pykbroker.quorum.channel import InMemoryPeers, Peers
 from pykbroker.quorum.driver import QuorumDriver
-from pykbroker_raft.storage import format_voters
+from pykbroker_raft.metadata_storage import format_voters
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
 from tests.quorum.world import CLUSTER, InlineRuntime, Listener, driver, format_one, run, until
 

@@ -13,8 +13,8 @@ from pykbroker.runtime import Ended, when_done
 from pykbroker.runtime.workers import Job, finish
 from pykbroker_log.disk import Disk, File, parent_of
 from pykbroker_log.memory_disk import MemoryDisk
-from pykbroker_raft.node import RaftConfig
-from pykbroker_raft.storage import StorageConfig, format_voters
+from pykbroker_raft.metadata_storage import StorageConfig, format_voters
+from pykbroker_raft.raft_node import RaftConfig
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from typing import Any
 from pykbroker_raft import batches, checkpoint
 from pykbroker_raft.election_state import ElectionState
 from pykbroker_raft.log_view import BOOTSTRAP_SNAPSHOT, LogView, OffsetAndEpoch
-from pykbroker_raft.node import Inbound, RaftConfig, RaftNode
+from pykbroker_raft.raft_node import Inbound, RaftConfig, RaftNode
 from pykbroker_raft.ready import (
     Append,
     Destination,

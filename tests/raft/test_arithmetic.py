@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykbroker_raft.log_view import LogView, OffsetAndEpoch, Verdict
-from pykbroker_raft.quorum import Tally, majority, majority_offset
+from pykbroker_raft.log_view import FetchVerdict, LogView, OffsetAndEpoch
+from pykbroker_raft.majority import Tally, majority, majority_offset
 from pykbroker_raft.voters import Endpoint, History, ReplicaKey, VoterNode, VoterSet
 
 
@@ -81,38 +81,38 @@ LOG = LogView(0, 20, 20, [(1, 0), (3, 10), (4, 15)])
 @pytest.mark.parametrize(
     ("offset", "epoch", "verdict", "where"),
     [
-        (0, 0, Verdict.VALID, (0, 0)),
-        (5, 1, Verdict.VALID, (5, 1)),
-        (10, 1, Verdict.VALID, (10, 1)),
-        (12, 1, Verdict.DIVERGING, (10, 1)),
-        (12, 2, Verdict.DIVERGING, (10, 1)),
-        (12, 3, Verdict.VALID, (12, 3)),
-        (16, 3, Verdict.DIVERGING, (15, 3)),
-        (20, 4, Verdict.VALID, (20, 4)),
-        (21, 4, Verdict.DIVERGING, (20, 4)),
-        (20, 5, Verdict.DIVERGING, (20, 4)),
+        (0, 0, FetchVerdict.VALID, (0, 0)),
+        (5, 1, FetchVerdict.VALID, (5, 1)),
+        (10, 1, FetchVerdict.VALID, (10, 1)),
+        (12, 1, FetchVerdict.DIVERGING, (10, 1)),
+        (12, 2, FetchVerdict.DIVERGING, (10, 1)),
+        (12, 3, FetchVerdict.VALID, (12, 3)),
+        (16, 3, FetchVerdict.DIVERGING, (15, 3)),
+        (20, 4, FetchVerdict.VALID, (20, 4)),
+        (21, 4, FetchVerdict.DIVERGING, (20, 4)),
+        (20, 5, FetchVerdict.DIVERGING, (20, 4)),
     ],
 )
-def test_verdicts(offset: int, epoch: int, verdict: Verdict, where: tuple[int, int]) -> None:
+def test_verdicts(offset: int, epoch: int, verdict: FetchVerdict, where: tuple[int, int]) -> None:
     assert LOG.validate(offset, epoch) == (verdict, OffsetAndEpoch(*where))
 
 
 @pytest.mark.parametrize(
     ("offset", "epoch", "verdict"),
     [
-        (0, 0, Verdict.SNAPSHOT),
-        (9, 1, Verdict.SNAPSHOT),
-        (12, 2, Verdict.SNAPSHOT),
-        (12, 3, Verdict.VALID),
-        (16, 4, Verdict.VALID),
-        (13, 1, Verdict.SNAPSHOT),
+        (0, 0, FetchVerdict.SNAPSHOT),
+        (9, 1, FetchVerdict.SNAPSHOT),
+        (12, 2, FetchVerdict.SNAPSHOT),
+        (12, 3, FetchVerdict.VALID),
+        (16, 4, FetchVerdict.VALID),
+        (13, 1, FetchVerdict.SNAPSHOT),
     ],
 )
-def test_verdicts_above_a_snapshot(offset: int, epoch: int, verdict: Verdict) -> None:
+def test_verdicts_above_a_snapshot(offset: int, epoch: int, verdict: FetchVerdict) -> None:
     log = LogView(12, 20, 20, [(3, 12), (4, 15)], {OffsetAndEpoch(12, 3): 100, OffsetAndEpoch(18, 4): 100})
     found, where = log.validate(offset, epoch)
     assert found is verdict
-    if verdict is Verdict.SNAPSHOT:
+    if verdict is FetchVerdict.SNAPSHOT:
         assert where == OffsetAndEpoch(18, 4)
 
 
@@ -135,7 +135,7 @@ def test_divergence_ends_in_the_common_prefix(leader_epochs: list[int], follower
     leader, follower = view_of(leader_epochs), view_of(follower_epochs)
     for _ in range(20):
         verdict, where = leader.validate(follower.end_offset, follower.last_epoch)
-        if verdict is Verdict.VALID:
+        if verdict is FetchVerdict.VALID:
             break
         before = follower.end_offset
         follower.truncated(follower.truncation_point(where))

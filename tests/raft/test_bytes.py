@@ -12,9 +12,9 @@ from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_raft import batches, checkpoint
 from pykbroker_raft.election_state import CorruptQuorumState, ElectionState
 from pykbroker_raft.log_view import BOOTSTRAP_SNAPSHOT, LogView, OffsetAndEpoch
-from pykbroker_raft.node import RaftConfig, RaftNode
+from pykbroker_raft.metadata_storage import format_voters, read_bootstrap, write_bootstrap
+from pykbroker_raft.raft_node import RaftConfig, RaftNode
 from pykbroker_raft.ready import Append, Now
-from pykbroker_raft.storage import format_voters, read_bootstrap, write_bootstrap
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterHistory
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "raft"
@@ -138,11 +138,11 @@ def test_cut_off_or_damaged_snapshot() -> None:
     whole = b"".join(checkpoint.encode([b"a", b"b"], epoch=1, now_ms=5))
     assert checkpoint.decode(whole).values == [[b"a", b"b"]]
     for size in range(len(whole)):
-        with pytest.raises(checkpoint.CorruptSnapshot):
+        with pytest.raises(checkpoint.CorruptMetadataSnapshot):
             checkpoint.decode(whole[:size])
-    with pytest.raises(checkpoint.CorruptSnapshot):
+    with pytest.raises(checkpoint.CorruptMetadataSnapshot):
         checkpoint.decode(whole + whole)
     damaged = bytearray(whole)
     damaged[100] ^= 1
-    with pytest.raises(checkpoint.CorruptSnapshot):
+    with pytest.raises(checkpoint.CorruptMetadataSnapshot):
         checkpoint.decode(bytes(damaged))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pykbroker_raft import rpc
 from pykbroker_raft.election_state import ElectionState
-from pykbroker_raft.node import RaftNode
+from pykbroker_raft.raft_node import RaftNode
 from pykbroker_raft.ready import Now, Outgoing
 from pykbroker_raft.states import Candidate, Role
 from pykbroker_wire.errors import ErrorCode

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import pykbroker_raft
-from pykbroker_raft.node import Inbound
+from pykbroker_raft.raft_node import Inbound
 from pykbroker_raft.ready import Destination, Now
 from pykbroker_wire.messages.begin_quorum_epoch import BeginQuorumEpochRequest
 from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
@@ -23,7 +23,7 @@ from tests.raft.test_states import node
 HOME = Path(pykbroker_raft.__file__).parent
 #: What acts. The others are what it acts on: `roles`, `replica_log` and `outbox` own what all of them read.
 PARTS = (
-    "node",
+    "raft_node",
     "election",
     "quorum_epoch",
     "fetch_server",

@@ -17,7 +17,7 @@ from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_raft import checkpoint
 from pykbroker_raft.election_state import ElectionState
 from pykbroker_raft.log_view import OffsetAndEpoch
-from pykbroker_raft.storage import MetadataStorage, StorageConfig
+from pykbroker_raft.metadata_storage import MetadataStorage, StorageConfig
 from pykbroker_raft.voters import ReplicaKey
 from pykbroker_wire.records.batch import build_batch, iter_batches
 from pykbroker_wire.records.record import iter_records

@@ -9,8 +9,8 @@ from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_raft import batches
 from pykbroker_raft.election_state import ElectionState
 from pykbroker_raft.log_view import OffsetAndEpoch
+from pykbroker_raft.metadata_storage import MetadataStorage, StorageConfig
 from pykbroker_raft.reserve import FILE, MARGIN_BYTES, Reserve
-from pykbroker_raft.storage import MetadataStorage, StorageConfig
 
 SIZE = 1 << 20
 NOW = 1_700_000_000_000

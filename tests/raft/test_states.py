@@ -8,8 +8,8 @@ import pytest
 
 from pykbroker_raft.election_state import ElectionState
 from pykbroker_raft.log_view import LogView
-from pykbroker_raft.node import RaftConfig, RaftNode
-from pykbroker_raft.quorum import ReplicaTable, Tally
+from pykbroker_raft.majority import QuorumReplicas, Tally
+from pykbroker_raft.raft_node import RaftConfig, RaftNode
 from pykbroker_raft.ready import Now
 from pykbroker_raft.states import (
     TRANSITIONS,
@@ -46,7 +46,7 @@ def state(role: Role, epoch: int) -> State:
         case Role.CANDIDATE:
             return Candidate(epoch, Tally.of(VOTERS, 1), 0, key(1))
         case Role.LEADER:
-            return Leader(epoch, 1, 0, ReplicaTable.of(key(1), VOTERS), (1, 2), 0, 0)
+            return Leader(epoch, 1, 0, QuorumReplicas.of(key(1), VOTERS), (1, 2), 0, 0)
         case Role.FOLLOWER:
             return Follower(epoch, 2, VOTERS.endpoints(2), 0, 0)
         case Role.RESIGNED:

@@ -9,7 +9,7 @@ import pytest
 
 from pykbroker_raft import rpc
 from pykbroker_raft.log_view import LogView
-from pykbroker_raft.node import Inbound, RaftConfig, RaftNode
+from pykbroker_raft.raft_node import Inbound, RaftConfig, RaftNode
 from pykbroker_raft.ready import Now
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterHistory, VoterNode, VoterSet
 from pykbroker_wire.errors import ErrorCode

@@ -11,7 +11,7 @@ import pytest
 from pykbroker_log.disk import write_new
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_raft.intact import CUT_AT_KEY
-from pykbroker_raft.storage import UNUSABLE, MetadataStorage, StorageConfig
+from pykbroker_raft.metadata_storage import UNUSABLE, MetadataStorage, StorageConfig
 from pykbroker_wire.records.batch import iter_batches
 from pykbroker_wire.records.record import iter_records
 from tests.acting import acts

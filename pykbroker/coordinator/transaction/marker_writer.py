@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pykbroker.coordinator.later import Later
 from pykbroker.coordinator.runtime import CoordinatorRuntime
 from pykbroker.coordinator.transaction.records import TopicPartition
-from pykbroker.metadata.names import GROUP_METADATA_TOPIC
+from pykbroker.metadata.topic_names import GROUP_METADATA_TOPIC
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

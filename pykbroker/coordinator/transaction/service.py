@@ -31,7 +31,7 @@ from pykbroker.coordinator.transaction.shard import (
 )
 from pykbroker.coordinator.transaction.states import TransactionState
 from pykbroker.metadata.features import transaction_version
-from pykbroker.metadata.names import TRANSACTION_STATE_TOPIC
+from pykbroker.metadata.topic_names import TRANSACTION_STATE_TOPIC
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

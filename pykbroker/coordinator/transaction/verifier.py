@@ -22,7 +22,7 @@ from pykbroker.coordinator.later import Later, then
 from pykbroker.coordinator.transaction.records import TopicPartition
 from pykbroker.coordinator.transaction.sender import Send
 from pykbroker.coordinator.transaction.shard import EPOCH_BUMP_FROM, Producer
-from pykbroker.metadata.names import TRANSACTION_STATE_TOPIC
+from pykbroker.metadata.topic_names import TRANSACTION_STATE_TOPIC
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

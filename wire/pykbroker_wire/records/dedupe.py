@@ -30,7 +30,7 @@ SEED_SIZE = 16
 _OFFSET = struct.Struct("<q")
 _FREE = bytes(8)
 
-Table: TypeAlias = bytearray | memoryview
+_Table: TypeAlias = bytearray | memoryview
 
 Put: TypeAlias = tuple[int, int, int]
 """keys that were new; records seen, fewer than there are when the table had no room for the next one; offset of the
@@ -42,7 +42,7 @@ tombstones; how many records had no key and go for that; timestamp delta of the 
 
 
 def put_keys_python(
-    table: Table,
+    table: _Table,
     seed: bytes,
     room: int,
     data: Buffer,
@@ -71,7 +71,7 @@ def put_keys_python(
 
 
 def survivors_python(
-    table: Table,
+    table: _Table,
     seed: bytes,
     data: Buffer,
     count: int,
@@ -165,7 +165,7 @@ def _require_end(data: Buffer, position: int, index: int) -> None:
         raise InvalidRecord(f"record {index}: there is more behind it")
 
 
-def _find(table: Table, seed: bytes, key: Buffer) -> tuple[int, bytes, int]:
+def _find(table: _Table, seed: bytes, key: Buffer) -> tuple[int, bytes, int]:
     """(place, hash, offset + 1) of the slot that has the key, or of the free one where it belongs, with 0; place -1
     when the table is full of others."""
     digest = blake2b(key, digest_size=16, key=seed).digest()
@@ -183,8 +183,8 @@ def _find(table: Table, seed: bytes, key: Buffer) -> tuple[int, bytes, int]:
     return -1, digest, 0
 
 
-put_keys: Callable[[Table, bytes, int, Buffer, int, int, int], Put] = put_keys_python
-survivors: Callable[[Table, bytes, Buffer, int, int, int, bool], Survivors] = survivors_python
+put_keys: Callable[[_Table, bytes, int, Buffer, int, int, int], Put] = put_keys_python
+survivors: Callable[[_Table, bytes, Buffer, int, int, int, bool], Survivors] = survivors_python
 rebase: Callable[[Buffer, int, int], bytes] = rebase_python
 COMPILED = False
 if os.environ.get("PYKBROKER_PURE") != "1":

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from pykbroker.dump.batches import Found, NotABatch, Readable, batches
 from pykbroker.dump.decoders import Decoder, plain_decoder
+from pykbroker.dump.file_batches import Found, NotABatch, Readable, batches
 from pykbroker_log import names
 from pykbroker_wire.json_form import render, to_json
 from pykbroker_wire.messages.kraft_version_record import KRaftVersionRecord

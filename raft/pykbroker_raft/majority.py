@@ -53,7 +53,7 @@ class Progress:
 
 
 @dataclass(slots=True)
-class ReplicaTable:
+class QuorumReplicas:
     """All replicas that a leader knows of: voters by id, observers by key."""
 
     local: ReplicaKey
@@ -61,7 +61,7 @@ class ReplicaTable:
     observers: dict[ReplicaKey, Progress] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, local: ReplicaKey, voters: VoterSet) -> ReplicaTable:
+    def of(cls, local: ReplicaKey, voters: VoterSet) -> QuorumReplicas:
         table = cls(local, {voter.key.id: Progress(voter.key) for voter in voters})
         if local.id in table.voters:
             table.voters[local.id].acknowledged = True

@@ -46,7 +46,7 @@ UNUSABLE = (
     InconsistentTopicId,
     LostMetadata,
     MissingSnapshot,
-    checkpoint.CorruptSnapshot,
+    checkpoint.CorruptMetadataSnapshot,
     CorruptQuorumState,
 )
 

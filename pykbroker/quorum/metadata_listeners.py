@@ -17,8 +17,8 @@ from typing import Protocol
 
 from pykbroker_raft import batches
 from pykbroker_raft.log_view import BOOTSTRAP_SNAPSHOT
+from pykbroker_raft.metadata_storage import MetadataStorage
 from pykbroker_raft.ready import LeaderChange
-from pykbroker_raft.storage import MetadataStorage
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class MetadataListener(Protocol):
 
 
 @dataclass(slots=True)
-class Committed:
+class CommittedBatch:
     """A batch, decoded. A control batch has no values."""
 
     base_offset: int
@@ -57,14 +57,14 @@ class _Registration:
     told_leader: tuple[int | None, int] | None = None
 
 
-class Listeners:
+class MetadataListeners:
     """All listeners of one node."""
 
     def __init__(self, node_id: int) -> None:
         self._node_id = node_id
         self._storage: MetadataStorage | None = None
         self._registrations: list[_Registration] = []
-        self._recent: deque[Committed] = deque()
+        self._recent: deque[CommittedBatch] = deque()
         self._high_watermark: int | None = None
         self._leader: LeaderChange | None = None
         self._telling = False
@@ -88,7 +88,7 @@ class Listeners:
         for batch in batches.intact(records):
             found = batches.values(records, batch) if values is None else values
             self._recent.append(
-                Committed(batch.base_offset, batch.next_offset, batch.epoch, batch.timestamp_ms, batch.size, found)
+                CommittedBatch(batch.base_offset, batch.next_offset, batch.epoch, batch.timestamp_ms, batch.size, found)
             )
         while len(self._recent) > _KEPT_BATCHES:
             self._recent.popleft()
@@ -150,7 +150,7 @@ class Listeners:
                         registration, "handle_commit", batch.base_offset, batch.epoch, batch.timestamp_ms, batch.values
                     )
 
-    def _committed(self, start: int, end: int) -> list[Committed]:
+    def _committed(self, start: int, end: int) -> list[CommittedBatch]:
         """Some batches from `start`, all below `end`: out of memory if they are there, else from the log."""
         if self._recent and self._recent[0].base_offset <= start:
             found = [batch for batch in self._recent if start < batch.next_offset <= end]
@@ -159,7 +159,7 @@ class Listeners:
         assert self._storage is not None
         data = self._storage.read(start, _READ_BYTES, end)
         found = [
-            Committed(
+            CommittedBatch(
                 batch.base_offset,
                 batch.next_offset,
                 batch.epoch,
@@ -209,9 +209,9 @@ class Listeners:
             self._recent.popleft()
 
 
-def _from(batch: Committed, start: int) -> Committed:
+def _from(batch: CommittedBatch, start: int) -> CommittedBatch:
     """The batch without what a snapshot that ends inside it has told already."""
     if batch.base_offset >= start:
         return batch
     rest = batch.values[start - batch.base_offset :]
-    return Committed(start, batch.next_offset, batch.epoch, batch.timestamp_ms, batch.size, rest)
+    return CommittedBatch(start, batch.next_offset, batch.epoch, batch.timestamp_ms, batch.size, rest)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pykbroker_raft import rpc
-from pykbroker_raft.node import RaftNode
-from pykbroker_raft.quorum import Progress
+from pykbroker_raft.majority import Progress
+from pykbroker_raft.raft_node import RaftNode
 from pykbroker_raft.ready import Now
 from pykbroker_raft.states import Leader
 from pykbroker_wire.errors import ErrorCode
