@@ -6,10 +6,11 @@ wrote. Who reads decides what a malformed file means; most can be rebuilt, and n
 
 from __future__ import annotations
 
-import base64
 import datetime
 import json
 from collections.abc import Iterable, Mapping
+
+from pykbroker_wire.primitives import uuid_from_str, uuid_to_str
 
 TopicPartition = tuple[str, int]
 
@@ -75,23 +76,16 @@ def decode_epochs(data: bytes) -> list[tuple[int, int]]:
         raise MalformedFile(str(error)) from None
 
 
-def encode_uuid(value: bytes) -> str:
-    """Kafka's text form: 22 characters of URL-safe base 64, no padding."""
-    return base64.urlsafe_b64encode(value).decode().rstrip("=")
-
-
 def decode_uuid(text: str) -> bytes:
+    """Raises MalformedFile."""
     try:
-        value = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        return uuid_from_str(text)
     except ValueError as error:
         raise MalformedFile(str(error)) from None
-    if len(value) != 16:
-        raise MalformedFile(f"a uuid has 16 bytes, {text!r} has {len(value)}")
-    return value
 
 
 def encode_partition_metadata(topic_id: bytes) -> bytes:
-    return f"version: 0\ntopic_id: {encode_uuid(topic_id)}".encode()
+    return f"version: 0\ntopic_id: {uuid_to_str(topic_id)}".encode()
 
 
 def decode_partition_metadata(data: bytes) -> bytes:

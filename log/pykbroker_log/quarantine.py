@@ -15,10 +15,17 @@ from struct import Struct
 
 from pykbroker_log import names
 from pykbroker_log.disk import Disk, File, parent_of
-from pykbroker_wire.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, MIN_BATCH_LENGTH, BatchHeader, verify_crc
+from pykbroker_wire.records.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_AT,
+    MIN_BATCH_LENGTH,
+    BatchHeader,
+    verify_crc,
+)
 
 _CHUNK_BYTES = 1 << 20
-_MAGIC_AT = 16
 _MAGIC_BYTE = bytes([MAGIC])
 # Of a batch header: base offset, length, attributes, last offset delta.
 _FRONT = Struct(">qi9xhi")
@@ -45,9 +52,9 @@ def find_batch(file: File, start: int, end: int, offsets: range) -> Generator[in
         chunk = file.pread(min(_CHUNK_BYTES, end - position), position)
         if len(chunk) < HEADER_SIZE:
             break
-        found = chunk.find(_MAGIC_BYTE, _MAGIC_AT)
-        while 0 <= found <= len(chunk) - HEADER_SIZE + _MAGIC_AT:
-            at = found - _MAGIC_AT
+        found = chunk.find(_MAGIC_BYTE, MAGIC_AT)
+        while 0 <= found <= len(chunk) - HEADER_SIZE + MAGIC_AT:
+            at = found - MAGIC_AT
             base_offset, length, attributes, last_delta = _FRONT.unpack_from(chunk, at)
             if (
                 base_offset in offsets

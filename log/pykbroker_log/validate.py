@@ -33,14 +33,18 @@ from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.records.batch import (
     CODEC_MASK,
     CONTROL,
+    CRC_START,
     HEADER,
     HEADER_SIZE,
+    LENGTH_AT,
     LOG_APPEND_TIME,
+    LOG_OVERHEAD,
     MAGIC,
     MAX_INT32,
     NO_SEQUENCE,
     NO_TIMESTAMP,
     TRANSACTIONAL,
+    UP_TO_MAGIC,
     BatchHeader,
     CorruptBatch,
     iter_batches,
@@ -70,10 +74,7 @@ MAX_RECORD_ERRORS = 1000
 """Kafka lists every wrong record, and a batch can hold 150,000 of them in a megabyte."""
 
 _LENGTH_AND_MAGIC = Struct(">8xi4xb")  # offset, length, epoch, magic
-_LOG_OVERHEAD = 12
-_UP_TO_MAGIC = 17
 _MIN_SIZE_OF_ANY_MAGIC = 14
-_CRC_START = 21
 
 
 class RecordErrors(KafkaError):
@@ -179,7 +180,7 @@ def validate_and_assign(
         base_sequence,
         count,
     ) = fields
-    if length != size - _LOG_OVERHEAD or magic != MAGIC:
+    if length != size - LOG_OVERHEAD or magic != MAGIC:
         view = _first_batch(view)
         size = len(view)
     is_client = origin is AppendOrigin.CLIENT
@@ -192,7 +193,7 @@ def validate_and_assign(
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE, f"The batch has {size} bytes, max.message.bytes is {config.max_message_bytes}"
         )
-    if crc32c(view[_CRC_START:]) != crc:
+    if crc32c(view[CRC_START:]) != crc:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "The CRC of the batch is wrong")
 
     if count <= 0 or last_delta != count - 1:
@@ -303,11 +304,16 @@ def validate_and_assign(
 
 def _refuse_short(view: memoryview) -> None:
     """Less than one header. Kafka calls it corrupt when the length or the magic is already wrong, else empty."""
-    if len(view) >= _UP_TO_MAGIC:
+    if len(view) >= UP_TO_MAGIC:
         _first_batch(view)
-    elif len(view) >= _LOG_OVERHEAD and int.from_bytes(view[8:12], "big", signed=True) < _MIN_SIZE_OF_ANY_MAGIC:
+    elif len(view) >= LOG_OVERHEAD and _length_at(view, 0) < _MIN_SIZE_OF_ANY_MAGIC:
         raise NotOneBatch(ErrorCode.CORRUPT_MESSAGE, "The length of the batch is less than that of any batch")
     raise NotOneBatch(ErrorCode.INVALID_RECORD, "There is no whole batch in the records")
+
+
+def _length_at(view: memoryview, position: int) -> int:
+    """What a batch that begins there says of its length."""
+    return int.from_bytes(view[position + LENGTH_AT : position + LOG_OVERHEAD], "big", signed=True)
 
 
 def _first_batch(view: memoryview) -> memoryview:
@@ -317,20 +323,20 @@ def _first_batch(view: memoryview) -> memoryview:
         raise NotOneBatch(ErrorCode.CORRUPT_MESSAGE, f"A batch length of {length}")
     if not 0 <= magic <= MAGIC:
         raise NotOneBatch(ErrorCode.CORRUPT_MESSAGE, f"The magic byte {magic}")
-    end = length + _LOG_OVERHEAD
+    end = length + LOG_OVERHEAD
     if end > len(view):
         raise NotOneBatch(ErrorCode.INVALID_RECORD, f"The batch has {end} bytes, only {len(view)} are there")
     if magic != MAGIC:
         raise NotOneBatch(ErrorCode.INVALID_RECORD, f"The magic byte {magic}; records are produced with 2")
     rest = len(view) - end
-    if rest >= _LOG_OVERHEAD:
-        next_length = int.from_bytes(view[end + 8 : end + 12], "big", signed=True)
+    if rest >= LOG_OVERHEAD:
+        next_length = _length_at(view, end)
         if next_length < _MIN_SIZE_OF_ANY_MAGIC:
             raise NotOneBatch(ErrorCode.CORRUPT_MESSAGE, f"A second batch of length {next_length}")
-        if rest >= _UP_TO_MAGIC:
+        if rest >= UP_TO_MAGIC:
             if not 0 <= _LENGTH_AND_MAGIC.unpack_from(view, end)[1] <= MAGIC:
                 raise NotOneBatch(ErrorCode.CORRUPT_MESSAGE, "The magic byte of a second batch")
-            if rest >= next_length + _LOG_OVERHEAD:
+            if rest >= next_length + LOG_OVERHEAD:
                 raise NotOneBatch(ErrorCode.INVALID_RECORD, "More than one batch for a partition")
     if end < HEADER_SIZE:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"A batch length of {length}")

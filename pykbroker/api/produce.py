@@ -40,14 +40,13 @@ from pykbroker_wire.messages.produce import (
     TopicProduceResponse,
 )
 from pykbroker_wire.primitives import Buffer
+from pykbroker_wire.records.batch import ATTRIBUTES_AT, CODEC_MASK
+from pykbroker_wire.records.compression import Codec
 
 _TOPIC_IDS_FROM = 13
-#: Where a batch of magic 2 keeps the low byte of its attributes, and the codec in it.
-_ATTRIBUTES_AT = 22
-_CODEC = 0x07
-_ZSTD = 4
 #: The client that Kafka lets write to internal topics.
 _ADMIN_CLIENT_ID = "__admin_client"
+_ZSTD = int(Codec.ZSTD)
 _ZSTD_FROM = 7
 _WITHOUT_LOG_START = frozenset(
     {
@@ -85,7 +84,7 @@ def handle_frame(ctx: BrokerContext, frame: memoryview, position: int) -> bytes 
         name = topic
     if (
         (acks != -1 and acks != 1)
-        or len(records) <= _ATTRIBUTES_AT
+        or len(records) <= ATTRIBUTES_AT
         or name in INTERNAL_TOPICS
         or not ctx.authorize(Operation.WRITE, Resource.TOPIC, name)
     ):
@@ -280,7 +279,7 @@ class _Produce:
                     records = one.records
                     if records is None:
                         raise NotOneBatch(ErrorCode.INVALID_RECORD, "the records field is null")
-                    if before_zstd and len(records) > _ATTRIBUTES_AT and records[_ATTRIBUTES_AT] & _CODEC == _ZSTD:
+                    if before_zstd and len(records) > ATTRIBUTES_AT and records[ATTRIBUTES_AT] & CODEC_MASK == _ZSTD:
                         raise NotOneBatch(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
                     guard = guards.get((name, index))
                     if isinstance(guard, KafkaError):

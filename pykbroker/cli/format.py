@@ -12,7 +12,7 @@ import time
 
 from pykbroker.cli import settings
 from pykbroker.config.kinds import ConfigError
-from pykbroker_wire.primitives import uuid_from_str, uuid_to_str
+from pykbroker_wire.primitives import random_uuid, uuid_from_str, uuid_to_str
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +57,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from pykbroker.metadata.features import METADATA_VERSION, chosen_levels, metadata_version_name
-    from pykbroker.storage.format import StorageFormatError, format_directories, random_uuid
+    from pykbroker.storage.format import StorageFormatError, format_directories
     from pykbroker.storage.initial_voters import parse_voters
     from pykbroker_log.os_disk.disk import OsDisk
 

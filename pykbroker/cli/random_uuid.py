@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from pykbroker.storage.format import random_uuid
-from pykbroker_wire.primitives import uuid_to_str
+from pykbroker_wire.primitives import random_uuid, uuid_to_str
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -6,16 +6,14 @@ before (api/). Records of one topic are TopicRecord, ConfigRecords, PartitionRec
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from random import Random
 
 from pykbroker.controller.configs import Alteration, AlterOperation, effective_topic_configs, incremental_records
 from pykbroker.controller.eligible import clear_records
 from pykbroker.controller.placement import place
 from pykbroker.controller.result import OK, RecordList, Result, TooManyRecords, Verdict, failure, verdict_of
 from pykbroker.controller.state import ControllerState, has_collision_characters, unify_collision_characters
-from pykbroker.metadata.image import DIRECTORY_RESERVED_LAST, ConfigResource
+from pykbroker.metadata.image import ConfigResource
 from pykbroker.metadata.snapshot import DIRECTORIES_FROM
 from pykbroker.metadata.topic_names import topic_name_problem
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -27,22 +25,11 @@ from pykbroker_wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from pykbroker_wire.primitives import TopLevel
+from pykbroker_wire.primitives import TopLevel, random_uuid
 from pykbroker_wire.stored.metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
 
 #: One request may not create more partitions than this (KAFKA-17870).
 MAX_PARTITIONS_PER_REQUEST = 10_000
-
-
-def new_uuid(random: Random) -> bytes:
-    """A version 4 uuid that is none of the reserved ones and does not look like an option on a command line."""
-    while True:
-        raw = bytearray(random.getrandbits(128).to_bytes(16, "big"))
-        raw[6] = raw[6] & 0x0F | 0x40
-        raw[8] = raw[8] & 0x3F | 0x80
-        value = bytes(raw)
-        if value > DIRECTORY_RESERVED_LAST and not urlsafe_b64encode(value).startswith(b"-"):
-            return value
 
 
 def create_topics(
@@ -123,7 +110,7 @@ def _create_topic(
         config_records.extend(clear_records(state, found))
     assignments = _manual(state, topic) if topic.assignments else _automatic(state, topic)
     records.check_room(1 + len(config_records) + len(assignments))
-    topic_id = new_uuid(state.random)
+    topic_id = random_uuid(state.random)
     records.append(TopicRecord(name=topic.name, topic_id=topic_id))
     records.extend(config_records)
     records.extend(_partition_records(state, topic_id, 0, assignments))

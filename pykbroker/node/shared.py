@@ -31,14 +31,13 @@ from pykbroker.storage.format import (
     directories_of,
     format_directories,
     is_unused,
-    random_uuid,
     read_format,
 )
 from pykbroker.storage.space import DiskSpace
-from pykbroker_log.checkpoints import encode_uuid
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_raft.metadata_storage import UNUSABLE
+from pykbroker_wire.primitives import random_uuid, uuid_to_str
 
 logger = logging.getLogger(__name__)
 
@@ -128,7 +127,7 @@ class SharedServer:
         disk, config = self.runtime.disk, self.config
         paths = directories_of(config)
         if self._may_format and all(is_unused(disk, path) for path in paths):
-            cluster_id = encode_uuid(random_uuid(self.runtime.random))
+            cluster_id = uuid_to_str(random_uuid(self.runtime.random))
             format_directories(disk, config, cluster_id, self.runtime.random, now_ms=self.runtime.now_ms())
             logger.info("Formatted %s for the new cluster %s", ", ".join(paths), cluster_id)
         formatted = read_format(disk, config, self.runtime.random, now_ms=self.runtime.now_ms())

@@ -21,12 +21,12 @@ from pykbroker.metadata.image import VersionRange
 from pykbroker.metadata.records import decode_record, encode_record
 from pykbroker.storage.initial_voters import standalone_voter
 from pykbroker_log import names
-from pykbroker_log.checkpoints import MalformedFile, decode_properties, decode_uuid, encode_properties, encode_uuid
+from pykbroker_log.checkpoints import MalformedFile, decode_properties, decode_uuid, encode_properties
 from pykbroker_log.disk import Disk, parent_of, read_file, write_atomic
 from pykbroker_raft.metadata_storage import format_voters, read_bootstrap, write_bootstrap
 from pykbroker_raft.voters import VoterSet
 from pykbroker_wire.errors import DecodeError, KafkaError
-from pykbroker_wire.primitives import TopLevel
+from pykbroker_wire.primitives import TopLevel, random_uuid, uuid_to_str
 from pykbroker_wire.stored.metadata import FeatureLevelRecord
 
 
@@ -42,16 +42,6 @@ class Formatted:
     cluster_id: str
     directory_ids: dict[str, bytes]
     broken: dict[str, str] = field(default_factory=dict)
-
-
-def random_uuid(rng: random.Random) -> bytes:
-    """A version 4 uuid that Kafka would make too: neither reserved nor, in its text, beginning with a dash."""
-    while True:
-        value = bytearray(rng.randbytes(16))
-        value[6] = value[6] & 0x0F | 0x40
-        value[8] = value[8] & 0x3F | 0x80
-        if not encode_uuid(bytes(value)).startswith("-"):
-            return bytes(value)
 
 
 def directories_of(config: Config) -> list[str]:
@@ -111,7 +101,7 @@ def format_directories(
                 format_voters(disk, path, voters, now_ms)
         properties = {
             "cluster.id": cluster_id,
-            "directory.id": encode_uuid(directory_id),
+            "directory.id": uuid_to_str(directory_id),
             "node.id": str(config.node_id),
             "version": "1",
         }
@@ -165,7 +155,7 @@ def read_format(disk: Disk, config: Config, rng: random.Random, *, now_ms: int) 
         directory_id = _checked(f"{path}/{names.META_PROPERTIES}", properties, cluster_id, config.node_id)
         if directory_id is None:
             directory_id = random_uuid(rng)
-            properties = {**properties, "directory.id": encode_uuid(directory_id)}
+            properties = {**properties, "directory.id": uuid_to_str(directory_id)}
             try:
                 write_atomic(disk, f"{path}/{names.META_PROPERTIES}", encode_properties(properties, now_ms))
             except OSError as error:

@@ -6,29 +6,17 @@ kraft.version is 0 (static voters), 1 from then on (the vote has a directory id,
 
 from __future__ import annotations
 
-import base64
 import json
 from dataclasses import dataclass
 
 from pykbroker_raft.voters import NO_DIRECTORY, ReplicaKey
+from pykbroker_wire.primitives import uuid_from_str, uuid_to_str
 
 HIGHEST_VERSION = 1
 
 
 class CorruptQuorumState(ValueError):
     """quorum-state does not say what it should; starting anyway could vote twice."""
-
-
-def encode_uuid(uuid: bytes) -> str:
-    """Kafka's text form of 16 bytes."""
-    return base64.urlsafe_b64encode(uuid).rstrip(b"=").decode()
-
-
-def decode_uuid(text: str) -> bytes:
-    uuid = base64.urlsafe_b64decode(text + "==")
-    if len(uuid) != 16:
-        raise ValueError(f"not a uuid: {text!r}")
-    return uuid
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +49,7 @@ class ElectionState:
                 "leaderId": leader_id,
                 "leaderEpoch": self.epoch,
                 "votedId": voted_id,
-                "votedDirectoryId": encode_uuid(directory_id),
+                "votedDirectoryId": uuid_to_str(directory_id),
                 "data_version": 1,
             }
         return json.dumps(fields, separators=(",", ":")).encode()
@@ -72,7 +60,7 @@ class ElectionState:
             fields = json.loads(data)
             version = int(fields["data_version"])
             leader_id, epoch, voted_id = int(fields["leaderId"]), int(fields["leaderEpoch"]), int(fields["votedId"])
-            directory_id = decode_uuid(fields["votedDirectoryId"]) if version >= 1 else NO_DIRECTORY
+            directory_id = uuid_from_str(fields["votedDirectoryId"]) if version >= 1 else NO_DIRECTORY
             voters = tuple(int(voter["voterId"]) for voter in fields.get("currentVoters") or ())
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptQuorumState(f"quorum-state is not readable: {error}") from error

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from pykbroker.controller.placement import UsableBroker, place
-from pykbroker.controller.topics import create_partitions, create_topics, delete_topics, new_uuid
+from pykbroker.controller.topics import create_partitions, create_topics, delete_topics
 from pykbroker.metadata.image import ConfigResource
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.create_partitions import CreatePartitionsAssignment, CreatePartitionsTopic
@@ -21,7 +21,7 @@ from pykbroker_wire.messages.create_topics import (
     CreatableTopicResult,
     CreateTopicsRequest,
 )
-from pykbroker_wire.primitives import uuid_to_str
+from pykbroker_wire.primitives import random_uuid, uuid_to_str
 from tests.controller.world import Pure, directory_of, node_config
 
 
@@ -252,6 +252,6 @@ def test_placement_uses_fenced_brokers_last_and_never_first() -> None:
 def test_topic_ids_are_plain() -> None:
     random = Random(1)
     for _ in range(500):
-        value = new_uuid(random)
+        value = random_uuid(random)
         assert not uuid_to_str(value).startswith("-")
         assert value[6] >> 4 == 4

@@ -18,10 +18,10 @@ from pykbroker_log.checkpoints import (
     encode_offsets,
     encode_partition_metadata,
     encode_properties,
-    encode_uuid,
 )
 from pykbroker_log.epochs import LeaderEpochs
 from pykbroker_log.log_config import LogConfig
+from pykbroker_wire.primitives import uuid_to_str
 
 
 def test_checkpoints_are_kafkas_bytes() -> None:
@@ -38,7 +38,7 @@ def test_checkpoints_are_kafkas_bytes() -> None:
     topic_id = bytes(range(16))
     assert encode_partition_metadata(topic_id) == b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw"
     assert decode_partition_metadata(encode_partition_metadata(topic_id)) == topic_id
-    assert decode_uuid(encode_uuid(topic_id)) == topic_id
+    assert decode_uuid(uuid_to_str(topic_id)) == topic_id
     properties = encode_properties({"version": "1", "node.id": "7"}, 0)
     assert properties == b"#\n#Thu Jan 01 00:00:00 UTC 1970\nnode.id=7\nversion=1\n"
     assert decode_properties(properties) == {"version": "1", "node.id": "7"}

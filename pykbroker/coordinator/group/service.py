@@ -7,7 +7,6 @@ cannot. Not responsible for authorization and topics (api/), nor for anything a 
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -55,6 +54,7 @@ from pykbroker_wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+from pykbroker_wire.primitives import random_uuid, uuid_to_str
 from pykbroker_wire.records.compression import Codec
 
 if TYPE_CHECKING:
@@ -200,12 +200,7 @@ class GroupService:
             )
 
     def _new_id(self) -> str:
-        """A random uuid as Apache Kafka writes it: base64, and no dash in front."""
-        while True:
-            raw = UUID(int=self._runtime.random.getrandbits(128), version=4).bytes
-            text = urlsafe_b64encode(raw).decode("ascii").rstrip("=")
-            if not text.startswith("-"):
-                return text
+        return uuid_to_str(random_uuid(self._runtime.random))
 
     # -- members of classic groups, also of consumer groups by the classic protocol -----------------------------------
 

@@ -9,7 +9,6 @@ A partition where the transaction is open costs a look into a dictionary. Not re
 from __future__ import annotations
 
 from collections.abc import Iterable
-from struct import Struct
 from typing import Final
 
 from pykbroker.coordinator.later import Later, then
@@ -20,17 +19,11 @@ from pykbroker.replica.partition import Partition
 from pykbroker.replica.table import ReplicaTable
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.primitives import Buffer
-from pykbroker_wire.records.batch import HEADER_SIZE
+from pykbroker_wire.records.batch import ATTRIBUTES_AT, HEADER_SIZE, PRODUCER, PRODUCER_AT, TRANSACTIONAL
 
 #: From here on the client knows TRANSACTION_ABORTABLE, and then that partitions are added for it.
 _ABORTABLE_FROM: Final = 11
 ADDS_FROM: Final = 12
-
-#: Where a batch of magic 2 keeps the low byte of its attributes, and the bit in it.
-_ATTRIBUTES_AT: Final = 22
-_TRANSACTIONAL: Final = 0x10
-_PRODUCER_AT: Final = 43
-_PRODUCER: Final = Struct(">qhi")
 
 #: What passes with time. Old clients try again only what they know, and NOT_ENOUGH_REPLICAS does not make them look for
 #: leaders.
@@ -54,14 +47,14 @@ Guards = dict[TopicPartition, "object | KafkaError"]
 
 def is_transactional(records: Buffer) -> bool:
     """Whether a batch says that it belongs to a transaction."""
-    return len(records) > _ATTRIBUTES_AT and bool(records[_ATTRIBUTES_AT] & _TRANSACTIONAL)
+    return len(records) > ATTRIBUTES_AT and bool(records[ATTRIBUTES_AT] & TRANSACTIONAL)
 
 
 def producer_of(records: Buffer) -> tuple[int, int, int] | None:
     """Producer id, epoch and base sequence; None for what is no batch or names no producer. The log refuses those."""
     if len(records) < HEADER_SIZE:
         return None
-    found: tuple[int, int, int] = _PRODUCER.unpack_from(records, _PRODUCER_AT)
+    found: tuple[int, int, int] = PRODUCER.unpack_from(records, PRODUCER_AT)
     return found if found[0] >= 0 else None
 
 

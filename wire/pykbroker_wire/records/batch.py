@@ -54,8 +54,17 @@ _INT64 = Struct(">q")
 _INT32 = Struct(">i")
 _INT16 = Struct(">h")
 _UINT32 = Struct(">I")
+LENGTH_AT = 8
+"""Where the length stands, which counts what follows it; so up to here in every format."""
+MAGIC_AT = 16
+UP_TO_MAGIC = 17
 CRC_START = 21
-"""Where what the CRC covers begins."""
+"""Where what the CRC covers begins: the attributes."""
+ATTRIBUTES_AT = 22
+"""The low byte of the attributes, which holds all that are defined: the codec in CODEC_MASK, and the flags."""
+PRODUCER_AT = 43
+PRODUCER = Struct(">qhi")
+"""Producer id, producer epoch, base sequence."""
 
 
 class CorruptBatch(ValueError):
