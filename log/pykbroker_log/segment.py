@@ -16,7 +16,7 @@ import errno
 import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 from pykbroker_log import names
 from pykbroker_log.disk import Buffer, Disk, File
@@ -44,12 +44,6 @@ _RECOVERY_BYTES = 1024 * 1024
 _MAX_PENDING_ENTRIES = 512
 MAX_RELATIVE_OFFSET = (1 << 31) - 1
 _UNKNOWN = -2
-_FILES = (
-    ("file", names.LOG),
-    ("offset_index", names.OFFSET_INDEX),
-    ("time_index", names.TIME_INDEX),
-    ("txn_index", names.TXN_INDEX),
-)
 # The beginning of a batch header, as HEADER, and of the rest only the last offset delta.
 _SPAN = Struct(">qiib6xi")
 
@@ -75,33 +69,28 @@ class Scanned(NamedTuple):
 class Segment:
     """Opened (or created) at once, or, when its `size` is known already, on first use."""
 
-    file: File
-    offset_index: OffsetIndex
-    time_index: TimeIndex
-    txn_index: TxnIndex
-
     __slots__ = (
         "_bytes_since_index",
+        "_file",
         "_first_timestamp",
         "_folder",
         "_index_checked",
         "_index_full",
         "_max_timestamp",
         "_max_timestamp_offset",
+        "_offset_index",
         "_preallocated",
+        "_time_index",
+        "_txn_index",
         "_written_back",
         "base_offset",
         "created_ms",
         "disk",
         "end_is_known",
-        "file",
         "gone",
         "index_interval_bytes",
-        "offset_index",
         "size",
         "state",
-        "time_index",
-        "txn_index",
     )
 
     def __init__(
@@ -128,9 +117,14 @@ class Segment:
         #: its last batch is whole and was seen in this run; see Segments.locate
         self.end_is_known = size is None
         self._index_checked = size is None
+        # What was never used is not made.
+        self._file: File | None = None
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._txn_index: TxnIndex | None = None
         if size is None:
-            self.file = disk.open(self.path(names.LOG), create=True)
-            size = self.file.size()
+            self._file = disk.open(self.path(names.LOG), create=True)
+            size = self._file.size()
         self.size = size
         self._bytes_since_index = 0
         self._preallocated = False
@@ -142,36 +136,46 @@ class Segment:
         self._max_timestamp = _UNKNOWN
         self._max_timestamp_offset = base_offset
 
-    if not TYPE_CHECKING:
+    # -- what is made on first use
 
-        def __getattr__(self, name: str) -> object:
-            """What is not there yet. (Only then does Python ask here: once made, an attribute costs what it always
-            does.)"""
-            made: object
-            if name == "file":
-                made = self.file = self.disk.open(self.path(names.LOG))
-            elif name == "txn_index":
-                made = self.txn_index = TxnIndex(self.disk, self.path(names.TXN_INDEX))
-            elif name in ("offset_index", "time_index"):
-                self._make_indexes()
-                made = self.offset_index if name == "offset_index" else self.time_index
-            else:
-                raise AttributeError(name)
-            return made
+    @property
+    def file(self) -> File:
+        file = self._file
+        if file is None:
+            file = self._file = self.disk.open(self.path(names.LOG))
+        return file
 
-    def _make_indexes(self) -> None:
-        self.offset_index = OffsetIndex(self.disk, self.path(names.OFFSET_INDEX), self.base_offset)
-        self.time_index = TimeIndex(self.disk, self.path(names.TIME_INDEX), self.base_offset)
+    @property
+    def offset_index(self) -> OffsetIndex:
+        index = self._offset_index
+        return index if index is not None else self._make_indexes()[0]
+
+    @property
+    def time_index(self) -> TimeIndex:
+        index = self._time_index
+        return index if index is not None else self._make_indexes()[1]
+
+    @property
+    def txn_index(self) -> TxnIndex:
+        index = self._txn_index
+        if index is None:
+            index = self._txn_index = TxnIndex(self.disk, self.path(names.TXN_INDEX))
+        return index
+
+    def _make_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        offset_index = self._offset_index = OffsetIndex(self.disk, self.path(names.OFFSET_INDEX), self.base_offset)
+        time_index = self._time_index = TimeIndex(self.disk, self.path(names.TIME_INDEX), self.base_offset)
         if not self._index_checked:
             try:
                 if not self._has_sane_index():
                     self._rebuild_indexes()
             except BaseException:
                 # Not in memory, or not readable: they are looked at again when they are needed again.
-                del self.offset_index, self.time_index
+                self._offset_index = self._time_index = None
                 self._index_checked = False
                 raise
             self._index_checked = True
+        return offset_index, time_index
 
     def _has_sane_index(self) -> bool:
         """Whether the last entry can be one: what sits in a damaged file is nothing to jump to."""
@@ -253,11 +257,17 @@ class Segment:
 
     def append_batch(self, data: Buffer, size: int, last_offset: int, max_timestamp: int) -> None:
         """Write one batch behind the end. When this raises, nothing of it counts."""
-        if self.offset_index.pending >= _MAX_PENDING_ENTRIES:
+        # The slots behind the properties, where they are filled: this runs once for each produced batch.
+        offset_index, file = self._offset_index, self._file
+        if offset_index is None:
+            offset_index = self.offset_index
+        if offset_index.pending >= _MAX_PENDING_ENTRIES:
             # Before the data: if the disk refuses, nothing has been appended yet.
             self.write_indexes()
         position = self.size
-        self.file.pwritev((data,), position)
+        if file is None:
+            file = self.file
+        file.pwritev((data,), position)
         if position == 0:
             self._first_timestamp = max_timestamp
         self._account(position, size, last_offset, max_timestamp)
@@ -640,12 +650,13 @@ class Segment:
             self.disk.rename(path, path.removesuffix(before) + state)
 
     def _follow_names(self) -> None:
-        for name, suffix in _FILES:
-            made = self._made(name)
-            if made is not None and name == "file":
-                del self.file
-            elif made is not None:
-                made.path = self.path(suffix)
+        self._file = None
+        if self._offset_index is not None:
+            self._offset_index.path = self.path(names.OFFSET_INDEX)
+        if self._time_index is not None:
+            self._time_index.path = self.path(names.TIME_INDEX)
+        if self._txn_index is not None:
+            self._txn_index.path = self.path(names.TXN_INDEX)
 
     def remove(self) -> None:
         """Remove its files."""
@@ -654,14 +665,6 @@ class Segment:
             self.disk.unlink(path)
 
     def close(self) -> None:
-        for name, _ in _FILES:
-            made = self._made(name)
+        for made in (self._file, self._offset_index, self._time_index, self._txn_index):
             if made is not None:
                 made.close()
-
-    def _made(self, name: str) -> Any:
-        """None for what was never used: it is not made to be closed."""
-        try:
-            return object.__getattribute__(self, name)
-        except AttributeError:
-            return None

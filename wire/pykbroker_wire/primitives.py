@@ -15,10 +15,7 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Callable, Sequence, Sized
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeAlias, cast
-
-if TYPE_CHECKING:
-    from random import Random
+from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias, cast
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 # Record batches on their way out: one buffer, or several that the encoder splices into its output without a copy. What
@@ -325,7 +322,13 @@ def gather(parts: list[Buffer]) -> list[Buffer]:
 # --- uuids -----------------------------------------------------------------------------------------------------------
 
 
-def random_uuid(chance: Random) -> bytes:
+class Chance(Protocol):
+    """A `random.Random`; this layer makes none of its own."""
+
+    def randbytes(self, n: int, /) -> bytes: ...
+
+
+def random_uuid(chance: Chance) -> bytes:
     """A version 4 uuid as Apache Kafka makes them: none of the reserved ones, and no dash in front of its text, which a
     command line would take for an option."""
     while True:
