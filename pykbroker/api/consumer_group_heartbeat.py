@@ -29,7 +29,14 @@ def handle(ctx: BrokerContext, request: ConsumerGroupHeartbeatRequest) -> Later[
 
     if not all(map(may_describe, request.subscribed_topic_names or ())):
         return _refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    return service.consumer_heartbeat(request, ctx.client_id or "", ctx.client_host, ctx.api_version, may_describe)
+    return service.consumer_heartbeat(
+        request,
+        ctx.client_id or "",
+        ctx.client_host,
+        ctx.api_version,
+        may_describe,
+        connection=ctx.peer.connection_number,
+    )
 
 
 def _refuse(code: ErrorCode) -> ConsumerGroupHeartbeatResponse:

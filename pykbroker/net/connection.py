@@ -21,6 +21,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from itertools import count
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
@@ -77,6 +78,9 @@ class Pending(Protocol):
 Dispatch = Callable[["Connection", memoryview], "Buffers | Pending | None"]
 
 
+_numbers = count(1)
+
+
 class Connection(StatefulConnection, asyncio.BufferedProtocol):
     """Server side of one connection. Created by the listener, driven by the transport."""
 
@@ -97,6 +101,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         "client_port",
         "client_software_name",
         "client_software_version",
+        "connection_number",
         "last_active",
         "listener",
         "session",
@@ -109,6 +114,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         self.listener = listener
         self._dispatch = listener.dispatch
         self.transport: asyncio.Transport | None = None
+        self.connection_number: int | None = next(_numbers)
         self.session: PeerSession = ANONYMOUS
         self.client_host = ""
         self.client_port = 0

@@ -23,6 +23,8 @@ class Peer(Protocol):
     client_software_version: str
     #: A transport that takes memory maps as they are (log/README.md).
     zero_copy: bool
+    #: Of this process, never given twice; None for a peer without a connection of its own.
+    connection_number: int | None
 
     @property
     def listener_name(self) -> str: ...

@@ -15,6 +15,7 @@ class LocalPeer:
         "client_host",
         "client_software_name",
         "client_software_version",
+        "connection_number",
         "listener_name",
         "security_protocol",
         "session",
@@ -29,6 +30,7 @@ class LocalPeer:
         self.listener_name = listener_name
         self.security_protocol = security_protocol
         self.zero_copy = False
+        self.connection_number: int | None = None
 
 
 class ForwardedPeer:
@@ -38,6 +40,7 @@ class ForwardedPeer:
         "client_host",
         "client_software_name",
         "client_software_version",
+        "connection_number",
         "listener_name",
         "security_protocol",
         "session",
@@ -52,3 +55,4 @@ class ForwardedPeer:
         self.listener_name = listener_name
         self.security_protocol = security_protocol
         self.zero_copy = False
+        self.connection_number: int | None = None

@@ -131,6 +131,16 @@ def test_who_may_do_what(node: Node) -> None:
     assert group.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
+def test_c_a_heartbeat_on_another_connection_is_answered_with_the_assignment(node: Node) -> None:
+    epoch = node.ask(consumer_group_heartbeat.handle, joining()).member_epoch
+    beat = heartbeat(member_epoch=epoch)
+    told = []
+    for connection in (1, 1, 2, 2):
+        node.connection_number = connection
+        told.append(node.ask(consumer_group_heartbeat.handle, beat).assignment is not None)
+    assert told == [False, False, True, False]
+
+
 def test_the_feature_level_decides_without_a_restart(node: Node) -> None:
     set_group_version(node, 0)
     answer = node.ask(consumer_group_heartbeat.handle, joining())

@@ -82,6 +82,8 @@ class Only:
 class Node:
     """The broker half as far as the group APIs see it."""
 
+    connection_number = 1
+
     def __init__(self) -> None:
         self.world = World()
         self.replicas = Replicas()
@@ -121,6 +123,7 @@ class Node:
             client_host="127.0.0.1",
             listener_name="PLAINTEXT",
             security_protocol="PLAINTEXT",
+            connection_number=self.connection_number,
         )
         ctx = RequestContext(cast(Any, peer), cast(Any, self), request.API_KEY, version, 0, "me", 0)
         answer = handle(ctx, request)

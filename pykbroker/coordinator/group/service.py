@@ -139,13 +139,16 @@ class GroupService:
         client_host: str,
         api_version: int,
         may_describe: Callable[[str], bool],
+        *,
+        connection: int | None = None,
     ) -> Later[ConsumerGroupHeartbeatResponse]:
+        """`connection` names the one on which the request came."""
         try:
             self._check_consumer_heartbeat(request, api_version)
         except KafkaError as error:
             return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=_special(error))
         new_member_id = "" if request.member_id else self._new_id()
-        client = ConsumerClient(client_id, f"/{client_host}", new_member_id, may_describe)
+        client = ConsumerClient(client_id, f"/{client_host}", new_member_id, may_describe, connection)
         message: str | None = None
 
         def operation(shard: GroupShard, token: Token, now_ms: int) -> Result:

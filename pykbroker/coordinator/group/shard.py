@@ -83,7 +83,7 @@ class GroupShard:
         self.topics = GroupTopics() if topics is None else topics
         self.groups: dict[str, Group] = {}
         #: groups whose first record is being written
-        self._awaiting_record: dict[str, ClassicGroup] = {}
+        self._awaiting_record: dict[str, Group] = {}
         self.offsets = Offsets()
 
     # -- replicated state ---------------------------------------------------------------------------------------------
@@ -202,15 +202,17 @@ class GroupShard:
         if step.becomes is not None:
             self._await_record(step.becomes, result)
 
-    def _await_record(self, group: ClassicGroup, result: Result) -> None:
+    def _await_record(self, group: Group, result: Result) -> None:
         """The group is there as soon as its record is; if that is refused it never was."""
+        assert result.records
         self._awaiting_record[group.group_id] = group
         before = result.append_failed
 
         def failed(error: ErrorCode, now_ms: int) -> Result:
             del self._awaiting_record[group.group_id]
             undone = Result() if before is None else before(error, now_ms)
-            Rebalance(group, self.settings, now_ms, undone).unwritten(error)
+            if isinstance(group, ClassicGroup):
+                Rebalance(group, self.settings, now_ms, undone).unwritten(error)
             return undone
 
         result.append_failed = failed
@@ -230,6 +232,8 @@ class GroupShard:
             step.heartbeat(request, client, token)
         if isinstance(before, ClassicGroup):
             Rebalance(before, self.settings, now_ms, result).give_way()
+        if before is not group:
+            self._await_record(group, result)
         self._settle(step, result)
         return result
 

@@ -131,6 +131,7 @@ class ConsumerBench(Bench):
         rebalance_ms: int = -1,
         client: str = "client",
         may_describe: Callable[[str], bool] = lambda _topic: True,
+        connection: int | None = None,
     ) -> ConsumerGroupHeartbeatResponse | Refused:
         request = ConsumerGroupHeartbeatRequest(
             group_id=group,
@@ -144,7 +145,7 @@ class ConsumerBench(Bench):
             server_assignor=assignor,
             topic_partitions=None if owned is None else _request_partitions(owned),
         )
-        who = ConsumerClient(client, "/10.0.0.1", f"new-{len(self.log)}", may_describe)
+        who = ConsumerClient(client, "/10.0.0.1", f"new-{len(self.log)}", may_describe, connection)
         answer: ConsumerGroupHeartbeatResponse | Refused = self.ask(
             lambda shard, token, now_ms: shard.consumer_heartbeat(request, who, token, now_ms)
         )

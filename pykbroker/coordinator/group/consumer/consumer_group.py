@@ -15,7 +15,7 @@ it was computed; a member's is that of the target that it has reached. A partiti
 
 Invariants: members, target and counts change by replay alone (`update_…`, `remove_…`, `set_…`); a partition has at
 most one owner, who either may read it or has not confirmed yet that it stopped; epochs only rise, except that a static
-member which is away has epoch -2. `refresh_…`, `resolving` and `rejoin_timers` are soft state.
+member which is away has epoch -2. `refresh_…`, `resolving`, `rejoin_timers` and `answered_on` are soft state.
 """
 
 from __future__ import annotations
@@ -125,6 +125,7 @@ class ConsumerGroup:
 
     __slots__ = (
         "_state",
+        "answered_on",
         "assignors",
         "classic_count",
         "classic_protocols",
@@ -179,6 +180,8 @@ class ConsumerGroup:
         self.resolving = False
         #: classic members that were told to rejoin and are waited for
         self.rejoin_timers: set[str] = set()
+        #: member -> the connection on which its last assignment was answered
+        self.answered_on: dict[str, int] = {}
 
     # -- replay -------------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,9 @@ Pure: requests and timers come in as values, `Result` goes out. Not responsible 
 (mixed.py), for turning groups into groups of the other kind (migration.py), nor for checks that need no group
 (service.py).
 
+Beyond Apache Kafka: the first heartbeat of a member on another connection than the one that its last assignment was
+answered on is answered with its whole assignment.
+
 A heartbeat takes these steps, each of which may write a record: the member as it now is; its regular expression; the
 group epoch, when subscriptions or topics changed; the target assignment, when the group epoch is ahead of it (and
 not more often than group.consumer.assignment.interval.ms); the member's next step towards its target.
@@ -81,6 +84,8 @@ class ConsumerClient(NamedTuple):
     new_member_id: str
     #: whether it may know of a topic: a regular expression finds no others
     may_describe: Callable[[str], bool]
+    #: the connection on which the request came, if that is known
+    connection: int | None = None
 
 
 def session_timer(group_id: str, member_id: str) -> TimerKey:
@@ -174,9 +179,33 @@ class ConsumerStep:
             and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
             and owned is not None
         )
-        if joins or is_full or member.assigned != updated.assigned:
+        if (
+            joins
+            or is_full
+            or member.assigned != updated.assigned
+            or self._may_have_missed_its_assignment(updated.member_id, client)
+        ):
             response.assignment = _assignment(updated.assigned)
+            self._note_answer(updated.member_id, client)
         self.result.reply(token, response)
+
+    def _may_have_missed_its_assignment(self, member_id: str, client: ConsumerClient) -> bool:
+        """The answer that had it went to another connection, or came from another coordinator. Apache Kafka asks for
+        no such thing, and a client that repeats nothing never hears of it (docs/decisions/0015)."""
+        return client.connection is not None and self.group.answered_on.get(member_id) != client.connection
+
+    def _note_answer(self, member_id: str, client: ConsumerClient) -> None:
+        if client.connection is None:
+            return
+        answered_on = self.group.answered_on
+        answered_on[member_id] = client.connection
+        before = self.result.append_failed
+
+        def not_answered(error: ErrorCode, now_ms: int) -> Result:
+            answered_on.pop(member_id, None)
+            return Result() if before is None else before(error, now_ms)
+
+        self.result.append_failed = not_answered
 
     def check_room(self, member_id: str) -> None:
         group = self.group
@@ -224,7 +253,7 @@ class ConsumerStep:
         )
         member = existing._replace(member_id=member_id, epoch=0, previous_epoch=0)
         # The old one is gone with its timers, the new one has what it had.
-        self.cancel_timers(existing.member_id)
+        self.forget(existing.member_id)
         self._watch_again_if_refused()
         records = self.result.records
         records += removed_member(group.group_id, existing.member_id)
@@ -408,17 +437,19 @@ class ConsumerStep:
         result.records += (regex_tombstone(group_id, regex) for regex in gone)
         self._write_epoch(group.epoch + 1, self.topics.metadata_hash(group.subscribers_without(members, gone)))
         for member in members:
-            self.cancel_timers(member.member_id)
+            self.forget(member.member_id)
 
     def gives_way_without(self, leaving: Sequence[ConsumerMember]) -> bool:
         """Whether those who stay make a group of another kind, which the Result then has (mixed.py)."""
         return False
 
-    def cancel_timers(self, member_id: str) -> None:
+    def forget(self, member_id: str) -> None:
+        """The soft state of a member that goes, or that another one replaces under the same id or a new one."""
         group_id = self.group.group_id
         for key in (session_timer, rebalance_timer, rejoin_timer, resync_timer):
             self.result.cancel_timer(key(group_id, member_id))
         self.group.rejoin_timers.discard(member_id)
+        self.group.answered_on.pop(member_id, None)
 
     def _watch_again_if_refused(self) -> None:
         """Timers move whether the records are written or not: nobody may be left whose session never ends."""
