@@ -210,9 +210,15 @@ class GroupShard:
 
         def failed(error: ErrorCode, now_ms: int) -> Result:
             del self._awaiting_record[group.group_id]
-            undone = Result() if before is None else before(error, now_ms)
+            undone = Result()
             if isinstance(group, ClassicGroup):
                 Rebalance(group, self.settings, now_ms, undone).unwritten(error)
+            if before is not None:
+                # Behind the timers of the group that never was: the group that stays watches its members on.
+                stays = before(error, now_ms)
+                assert not stays.records
+                undone.timers += stays.timers
+                undone.replies += stays.replies
             return undone
 
         result.append_failed = failed

@@ -553,6 +553,16 @@ def test_a_new_group_that_was_not_upgraded_begins_its_first_rebalance_again(benc
     assert bench.answers.pop(token).error_code == ErrorCode.NONE
 
 
+def test_members_of_a_group_that_was_not_downgraded_are_watched_on(bench: ConsumerBench) -> None:
+    """The session of the classic member that stays was forgotten with the group that was not written."""
+    bench.enter("new")
+    stays = bench.answers.pop(bench.join("g", version=3, protocols={"range": embedded("t")})).member_id
+    bench.refuse_next = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert bench.beat("new", -1) == Refused(ErrorCode.NOT_ENOUGH_REPLICAS)
+    sessions = {key[2] for key, _ in bench.timers() if key[0] == "session"}
+    assert sessions == set(bench.group().members) == {"new", stays}
+
+
 @pytest.mark.parametrize("leaves", [False, True])
 def test_a_group_that_cannot_become_classic_still_loses_its_member(bench: ConsumerBench, leaves: bool) -> None:
     """Only the first protocol of a member is looked at when it joins; the one that all support is another one."""
