@@ -50,6 +50,13 @@ from pykbroker.coordinator.group.consumer.consumer_records import (
 from pykbroker.coordinator.group.consumer.reconcile import Goal, Owned, next_step
 from pykbroker.coordinator.group.consumer.regex import compile_pattern, resolve_in_slices
 from pykbroker.coordinator.group.consumer.target import compute_target
+from pykbroker.coordinator.group.consumer.timer_keys import (
+    rebalance_timer,
+    regex_timer,
+    rejoin_timer,
+    resync_timer,
+    session_timer,
+)
 from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker.coordinator.group.topics import GroupTopics
 from pykbroker.coordinator.result import Result, TimerKey, Token
@@ -86,29 +93,6 @@ class ConsumerClient(NamedTuple):
     may_describe: Callable[[str], bool]
     #: the connection on which the request came, if that is known
     connection: int | None = None
-
-
-def session_timer(group_id: str, member_id: str) -> TimerKey:
-    return ("session", group_id, member_id)
-
-
-def rebalance_timer(group_id: str, member_id: str) -> TimerKey:
-    """A member has partitions to revoke."""
-    return ("rebalance", group_id, member_id)
-
-
-def rejoin_timer(group_id: str, member_id: str) -> TimerKey:
-    """A classic member was told to rejoin."""
-    return ("rejoin", group_id, member_id)
-
-
-def resync_timer(group_id: str, member_id: str) -> TimerKey:
-    """A classic member has joined and is to ask for its assignment."""
-    return ("resync", group_id, member_id)
-
-
-def regex_timer(group_id: str) -> TimerKey:
-    return ("regex", group_id)
 
 
 #: The work, in slices, and which topics may be seen.

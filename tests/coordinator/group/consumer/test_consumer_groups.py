@@ -10,7 +10,7 @@ from pykbroker.coordinator.group import records
 from pykbroker.coordinator.group.classic.classic_group import State
 from pykbroker.coordinator.group.classic.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS
 from pykbroker.coordinator.group.consumer.consumer_group import ConsumerState, MemberState
-from pykbroker.coordinator.group.consumer.consumer_heartbeat import session_timer
+from pykbroker.coordinator.group.consumer.timer_keys import session_timer
 from pykbroker.coordinator.group.settings import GroupSettings, Migration
 from pykbroker.coordinator.group.shard import GroupShard
 from pykbroker_wire.errors import ErrorCode
