@@ -214,8 +214,8 @@ def test_so_many_replicas_are_copied_at_once(play: Play) -> None:
             most = max(most, len(copying._busy))
 
         copying._copy = watched  # type: ignore[method-assign,assignment]
-        for number in range(4):
-            assert await alter(sim, f"t{number}", "/two") == ErrorCode.NONE
+        answers = await asyncio.gather(*(alter(sim, f"t{number}", "/two") for number in range(4)))
+        assert answers == [ErrorCode.NONE] * 4
         await settled(sim)
         return most
 
