@@ -18,8 +18,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import ParamSpec
 from unittest import mock
 
+from pykbroker.config.key_table import DYNAMIC_ONLY_KEYS, GROUP_KEYS, STATIC_KEYS, TOPIC_KEYS
 from pykbroker.config.kinds import PER_GROUP, PER_TOPIC, Key, Required, Value
-from pykbroker.config.table import DYNAMIC_ONLY_KEYS, GROUP_KEYS, STATIC_KEYS, TOPIC_KEYS
 
 P = ParamSpec("P")
 Claim = tuple[str, str]

@@ -11,10 +11,10 @@ import pytest
 from compat_tests.differential import config_oracle
 from pykbroker.config.dynamic import DynamicConfigs, validate_broker_overrides
 from pykbroker.config.group import validate_group_overrides
+from pykbroker.config.key_table import BROKER_KEYS, TOPIC_KEYS
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import load
 from pykbroker.config.properties import parse
-from pykbroker.config.table import BROKER_KEYS, TOPIC_KEYS
 from pykbroker.config.topic import validate_topic_overrides
 
 COMBINED = {

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from compat_tests.differential import config_oracle
-from pykbroker.config.kinds import Key, ListOf, Range, Required, format_value
-from pykbroker.config.table import (
+from pykbroker.config.key_table import (
     BROKER_KEYS,
     DYNAMIC_ONLY_KEYS,
     GROUP_KEYS,
@@ -17,6 +16,7 @@ from pykbroker.config.table import (
     TOPIC_SYNONYMS,
     broker_synonyms,
 )
+from pykbroker.config.kinds import Key, ListOf, Range, Required, format_value
 
 
 @pytest.fixture(scope="module")

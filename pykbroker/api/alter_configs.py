@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Mapping
 from functools import partial
 
-from pykbroker.api.incremental_alter_configs import Verdicts, authorize_all, check_broker, check_keys, sort_out
+from pykbroker.api.incremental_alter_configs import ResourceVerdicts, authorize_all, check_broker, check_keys, sort_out
 from pykbroker.controller.configs import ResourceKey, legacy_alter
 from pykbroker.controller.result import Result, Verdict, failure, verdict_of
 from pykbroker.controller.state import ControllerState
@@ -25,8 +25,8 @@ from pykbroker_wire.messages.alter_configs import (
 
 
 def handle(ctx: ControllerContext, request: AlterConfigsRequest) -> asyncio.Future[AlterConfigsResponse]:
-    def operation(state: ControllerState, now_ms: int) -> Result[Verdicts]:
-        verdicts: Verdicts = {}
+    def operation(state: ControllerState, now_ms: int) -> Result[ResourceVerdicts]:
+        verdicts: ResourceVerdicts = {}
         changes: dict[ResourceKey, dict[str, str | None]] = {}
         for key, resource in sort_out(ctx, request.resources, verdicts):
             wanted = {config.name: config.value for config in resource.configs}

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Iterator
 
 from pykbroker.coordinator.later import Later
-from pykbroker.replica.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchPartition, FetchSession, Key
+from pykbroker.replica.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, SessionKey, SessionPartition
 from pykbroker.replica.parked import ParkedFetch
 from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
@@ -88,7 +88,7 @@ def _read_partitions(ctx: BrokerContext, request: FetchRequest) -> FetchResponse
     return answer if isinstance(answer, FetchResponse) else fetch.park(answer)
 
 
-def _update(members: dict[Key, FetchPartition], request: FetchRequest, uses_ids: bool) -> None:
+def _update(members: dict[SessionKey, SessionPartition], request: FetchRequest, uses_ids: bool) -> None:
     """Put the partitions of a request among the members; drop the forgotten ones."""
     for topic in request.topics:
         name: bytes | str = topic.topic_id if uses_ids else topic.topic
@@ -96,7 +96,7 @@ def _update(members: dict[Key, FetchPartition], request: FetchRequest, uses_ids:
             key = (name, asked.partition)
             entry = members.get(key)
             if entry is None:
-                entry = members[key] = FetchPartition(
+                entry = members[key] = SessionPartition(
                     None if uses_ids else topic.topic, topic.topic_id, asked.partition
                 )
             entry.fetch_offset = asked.fetch_offset
@@ -139,7 +139,7 @@ class _Fetch:
         services: BrokerServices,
         request: FetchRequest,
         replica_id: int,
-        members: dict[Key, FetchPartition],
+        members: dict[SessionKey, SessionPartition],
         session: FetchSession | None,
         full: bool,
     ) -> None:
@@ -155,7 +155,7 @@ class _Fetch:
         self.waiting_for: list[Partition] = []
         self.parked: ParkedFetch | None = None
         #: what the last read found, when it found no records: the answer at the deadline if nothing happens before
-        self.empty: list[tuple[Key, FetchPartition, PartitionData]] | None = None
+        self.empty: list[tuple[SessionKey, SessionPartition, PartitionData]] | None = None
 
     def asked(self) -> Iterator[tuple[str, int]]:
         """The partitions that this node may have."""
@@ -196,7 +196,7 @@ class _Fetch:
         replicas = self.services.replicas
         left = min(request.max_bytes, replicas.fetch_max_bytes)
         min_bytes = min(request.min_bytes, left)
-        results: list[tuple[Key, FetchPartition, PartitionData]] = []
+        results: list[tuple[SessionKey, SessionPartition, PartitionData]] = []
         total = 0
         urgent = False
         waiting_for: list[Partition] = []
@@ -284,7 +284,7 @@ class _Fetch:
             replicas.bytes_out.value += total
         return self._respond(results)
 
-    def _require_no_divergence(self, partition: Partition, entry: FetchPartition, data: PartitionData) -> None:
+    def _require_no_divergence(self, partition: Partition, entry: SessionPartition, data: PartitionData) -> None:
         """KIP-320: a client that read what is not in this log is told where to go back to."""
         log = partition.log
         epoch, end_offset = log.epoch_end_offset(entry.last_fetched_epoch)
@@ -310,7 +310,7 @@ class _Fetch:
             authorized[topic] = allowed
         return allowed
 
-    def _find(self, entry: FetchPartition, authorized: dict[str, bool]) -> Partition:
+    def _find(self, entry: SessionPartition, authorized: dict[str, bool]) -> Partition:
         """The partition a client means."""
         replicas = self.services.replicas
         by_id = self.ctx.api_version >= _TOPIC_IDS_FROM
@@ -326,7 +326,7 @@ class _Fetch:
         entry.partition = partition
         return partition
 
-    def _respond(self, results: list[tuple[Key, FetchPartition, PartitionData]]) -> FetchResponse:
+    def _respond(self, results: list[tuple[SessionKey, SessionPartition, PartitionData]]) -> FetchResponse:
         version = self.ctx.api_version
         uses_ids = version >= _TOPIC_IDS_FROM
         session = self.session
@@ -335,7 +335,7 @@ class _Fetch:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=session.id)
         topics: dict[bytes | str, FetchableTopicResponse] = {}
         endpoints: dict[int, NodeEndpoint] = {}
-        moved: list[Key] = []
+        moved: list[SessionKey] = []
         for key, entry, data in results:
             if session is not None:
                 has_records = bool(data.records)

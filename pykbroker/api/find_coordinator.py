@@ -14,7 +14,7 @@ from pykbroker.metadata.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STA
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker.serving.auto_create import ensure_topic
 from pykbroker.serving.context import BrokerContext
-from pykbroker.serving.leaders import Node, node_on_listener
+from pykbroker.serving.leaders import ReachableBroker, node_on_listener
 from pykbroker.serving.permissions import may
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -26,7 +26,7 @@ SHARE = 2
 _SEVERAL_KEYS_FROM = 4
 _SHARE_FROM = 6
 _SHARE_KEY = re.compile(r"[^:]+:[A-Za-z0-9_-]{22}:[0-9]+")
-_NOWHERE = Node(-1, "", -1, None)
+_NOWHERE = ReachableBroker(-1, "", -1, None)
 
 
 def handle(ctx: BrokerContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
@@ -60,7 +60,7 @@ def _find(ctx: BrokerContext, key_type: int, key: str) -> Coordinator:
     return found
 
 
-def _coordinator(ctx: BrokerContext, key_type: int, key: str) -> Node:
+def _coordinator(ctx: BrokerContext, key_type: int, key: str) -> ReachableBroker:
     if key_type == GROUP:
         if not may(ctx, Operation.DESCRIBE, key):
             raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)

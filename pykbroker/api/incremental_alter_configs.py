@@ -30,14 +30,14 @@ from pykbroker_wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-Verdicts = dict[ResourceKey, Verdict]
+ResourceVerdicts = dict[ResourceKey, Verdict]
 
 
 def handle(
     ctx: ControllerContext, request: IncrementalAlterConfigsRequest
 ) -> asyncio.Future[IncrementalAlterConfigsResponse]:
-    def operation(state: ControllerState, now_ms: int) -> Result[Verdicts]:
-        verdicts: Verdicts = {}
+    def operation(state: ControllerState, now_ms: int) -> Result[ResourceVerdicts]:
+        verdicts: ResourceVerdicts = {}
         changes: dict[ResourceKey, list[Alteration]] = {}
         for key, resource in sort_out(ctx, request.resources, verdicts):
             alterations = [Alteration(c.name, c.config_operation, c.value) for c in resource.configs]
@@ -111,7 +111,7 @@ def _given(alterations: list[Alteration]) -> dict[str, str]:
 # Shared with the legacy AlterConfigs.
 
 
-def sort_out(ctx: ControllerContext, resources: list[Any], verdicts: Verdicts) -> list[tuple[ResourceKey, Any]]:
+def sort_out(ctx: ControllerContext, resources: list[Any], verdicts: ResourceVerdicts) -> list[tuple[ResourceKey, Any]]:
     """Resources that are named once and are of a type that can be altered."""
     keys = [(resource.resource_type, resource.resource_name) for resource in resources]
     counts = Counter(keys)
@@ -186,7 +186,7 @@ def check_broker(
     return OK
 
 
-def authorize_all(ctx: ControllerContext, changes: dict[ResourceKey, Any], verdicts: Verdicts) -> None:
+def authorize_all(ctx: ControllerContext, changes: dict[ResourceKey, Any], verdicts: ResourceVerdicts) -> None:
     for key in list(changes):
         code = unauthorized(ctx, Operation.ALTER_CONFIGS, key)
         if code is not None:

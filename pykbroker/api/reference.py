@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from pykbroker.api import TABLE
-from pykbroker.serving.rows import Api, On
+from pykbroker.serving.rows import On, ServedApi
 from pykbroker_wire.apis import APIS
 
 PAGE = Path(__file__).parents[2] / "docs" / "apis.md"
@@ -57,7 +57,7 @@ def _versions(low: int, high: int) -> str:
     return str(low) if low == high else f"{low}-{high}"
 
 
-def _status(row: Api) -> str:
+def _status(row: ServedApi) -> str:
     """What the module's head says in its first paragraph, without the name and versions."""
     source = (_FOLDER / f"{row.module}.py").read_text(encoding="utf-8")
     # The first paragraph: a line may be too short for it.

@@ -17,7 +17,7 @@ _ERASE = "\r\x1b[K"
 _MIB = 1 << 20
 
 #: (bytes checked, bytes to check, logs left); None when there is nothing to recover
-Progress = Callable[[], tuple[int, int, int] | None]
+RecoveryProgress = Callable[[], tuple[int, int, int] | None]
 
 
 class StatusLine(logging.StreamHandler[TextIO]):
@@ -41,7 +41,7 @@ class StatusLine(logging.StreamHandler[TextIO]):
             self.stream.flush()
 
     def follow_recovery(
-        self, loop: asyncio.AbstractEventLoop, progress: Progress, is_starting: Callable[[], bool]
+        self, loop: asyncio.AbstractEventLoop, progress: RecoveryProgress, is_starting: Callable[[], bool]
     ) -> None:
         """Draw a bar until there is nothing to recover any more."""
         found = progress()

@@ -13,9 +13,7 @@ from typing import Final
 
 from pykbroker.config.dynamic import DynamicConfigs
 from pykbroker.config.group import group_values
-from pykbroker.config.kinds import PASSWORD, READ_ONLY, Key, Required, Value, format_value
-from pykbroker.config.load import LISTENER_PREFIX, Config, find_key
-from pykbroker.config.table import (
+from pykbroker.config.key_table import (
     DYNAMIC_ONLY_KEYS,
     GROUP_KEYS,
     GROUP_SYNONYMS,
@@ -24,6 +22,8 @@ from pykbroker.config.table import (
     TOPIC_SYNONYMS,
     broker_synonyms,
 )
+from pykbroker.config.kinds import PASSWORD, READ_ONLY, Key, Required, Value, format_value
+from pykbroker.config.load import LISTENER_PREFIX, Config, find_key
 from pykbroker.config.topic import resolve_topic
 
 # Resource types and config sources, as the protocol numbers them.

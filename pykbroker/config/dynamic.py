@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pykbroker.config.checks import check_cordoned
+from pykbroker.config.key_table import BROKER_KEYS, DYNAMIC_ONLY_KEYS, OWN_KEYS, broker_synonyms
 from pykbroker.config.kinds import HIDDEN, PASSWORD, PER_BROKER, READ_ONLY, ConfigError
 from pykbroker.config.load import LISTENER_PREFIX, Config, find_key
-from pykbroker.config.table import BROKER_KEYS, DYNAMIC_ONLY_KEYS, OWN_KEYS, broker_synonyms
 
 # Per-broker TLS keys that only count together with a listener: listener.name.<listener>.<key>
 LISTENER_ONLY = frozenset(

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from pykbroker.config.key_table import GROUP_KEYS, GROUP_SYNONYMS, STATIC_KEYS
 from pykbroker.config.kinds import ConfigError, Required, Value
 from pykbroker.config.load import Config
-from pykbroker.config.table import GROUP_KEYS, GROUP_SYNONYMS, STATIC_KEYS
 
 
 def _bounds() -> dict[str, tuple[str | None, str | None]]:

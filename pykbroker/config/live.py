@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable
 
 from pykbroker.config.dynamic import DynamicConfigs, without_invalid
+from pykbroker.config.key_table import DYNAMIC_ONLY_KEYS
 from pykbroker.config.load import Config
-from pykbroker.config.table import DYNAMIC_ONLY_KEYS
 
 logger = logging.getLogger(__name__)
 

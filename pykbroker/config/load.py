@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from pykbroker.config import checks
+from pykbroker.config.key_table import DYNAMIC_ONLY_KEYS, STATIC_KEYS, broker_synonyms
 from pykbroker.config.kinds import ConfigError, Key, Required, Value, parse_voter
 from pykbroker.config.listeners import Listeners
-from pykbroker.config.table import DYNAMIC_ONLY_KEYS, STATIC_KEYS, broker_synonyms
 
 LISTENER_PREFIX: Final = re.compile(r"listener\.name\.[^.]*\.(.+)")
 # What starts with these is handed to a plug-in and is no typing error.

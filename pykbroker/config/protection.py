@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from pykbroker.config.dynamic import DynamicConfigs, loggable
+from pykbroker.config.key_table import STATIC_KEYS
 from pykbroker.config.kinds import ConfigError, Required, Value, format_value
 from pykbroker.config.listeners import SERVED_PROTOCOL, security_protocol_map
 from pykbroker.config.load import Config
-from pykbroker.config.table import STATIC_KEYS
 
 _PROTOCOL_MAP: Final = "listener.security.protocol.map"
 _LISTENER_KEY: Final = re.compile(
@@ -28,7 +28,7 @@ _LISTENER_KEY: Final = re.compile(
 _LONGEST_VALUE: Final = 200
 
 
-class Promise(NamedTuple):
+class BrokenPromise(NamedTuple):
     """One setting that cannot be kept."""
 
     key: str
@@ -43,7 +43,7 @@ class Promise(NamedTuple):
 
 
 @dataclass(slots=True, frozen=True)
-class Settings:
+class GivenSettings:
     """The texts that are set, and the listeners that they are about."""
 
     texts: Mapping[str, str]
@@ -54,19 +54,21 @@ class Settings:
 
 
 @dataclass(slots=True, frozen=True)
-class Row:
+class ProtectionRow:
     """`keys` as docs/configuration.md has them; `counts` says when the row refuses, `found` finds it."""
 
     keys: tuple[str, ...]
     counts: str
     not_served: str
-    found: Callable[[Settings], Iterator[tuple[str, str, str]]]
+    found: Callable[[GivenSettings], Iterator[tuple[str, str, str]]]
 
 
-def _set(key: str, not_served: str, *, harmless: Collection[Value] = (None, "", ()), role: str | None = None) -> Row:
+def _set(
+    key: str, not_served: str, *, harmless: Collection[Value] = (None, "", ()), role: str | None = None
+) -> ProtectionRow:
     """A row of one key that counts whenever it has a value that is not harmless, on nodes with the role."""
 
-    def found(settings: Settings) -> Iterator[tuple[str, str, str]]:
+    def found(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
         if role is not None and role not in _list(settings.texts, "process.roles"):
             return
         value = _value(settings.texts, key)
@@ -75,7 +77,7 @@ def _set(key: str, not_served: str, *, harmless: Collection[Value] = (None, "", 
 
     named = [format_value(value) or "" for value in harmless if value not in (None, "", ())]
     counts = f"it is not {', '.join(named)}" if named else "it is set"
-    return Row((key,), counts if role is None else f"{counts} on a {role}", not_served, found)
+    return ProtectionRow((key,), counts if role is None else f"{counts} on a {role}", not_served, found)
 
 
 def _value(texts: Mapping[str, str], key: str) -> Value:
@@ -90,7 +92,7 @@ def _list(texts: Mapping[str, str], key: str) -> tuple[str, ...]:
     return value if isinstance(value, tuple) else ()
 
 
-def _secured_listeners(settings: Settings) -> Iterator[tuple[str, str, str]]:
+def _secured_listeners(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
     texts = settings.texts
     protocols = security_protocol_map(
         str(_value(texts, _PROTOCOL_MAP)),
@@ -106,7 +108,7 @@ def _secured_listeners(settings: Settings) -> Iterator[tuple[str, str, str]]:
             yield key, value, f"{protocol} on listener {name}"
 
 
-def _listener_keys(settings: Settings) -> Iterator[tuple[str, str, str]]:
+def _listener_keys(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
     for key, text in settings.texts.items():
         match = _LISTENER_KEY.fullmatch(key)
         if match is None:
@@ -124,15 +126,15 @@ def _listener_keys(settings: Settings) -> Iterator[tuple[str, str, str]]:
 
 _NO_TIERS: Final = "remote storage"
 
-TABLE: Final[tuple[Row, ...]] = (
-    Row(
+TABLE: Final[tuple[ProtectionRow, ...]] = (
+    ProtectionRow(
         ("listeners", "advertised.listeners", "controller.listener.names", _PROTOCOL_MAP),
         "the protocol of a listener in use, of the broker or the controller, is not PLAINTEXT",
         "TLS and SASL",
         _secured_listeners,
     ),
     _set("security.inter.broker.protocol", "TLS and SASL between brokers", harmless=(SERVED_PROTOCOL,)),
-    Row(
+    ProtectionRow(
         (
             "listener.name.<listener>.ssl.*",
             "listener.name.<listener>[.<mechanism>].sasl.*",
@@ -168,13 +170,13 @@ def refuse(texts: Mapping[str, str]) -> None:
         raise ConfigError(one_line(found))
 
 
-def one_line(found: Collection[Promise]) -> str:
+def one_line(found: Collection[BrokenPromise]) -> str:
     return f"This version does not give the protection that is set: {'; '.join(map(str, found))}"
 
 
 def promises(
     texts: Mapping[str, str], *, also_in_use: Collection[str] = (), every_listener: bool = False
-) -> list[Promise]:
+) -> list[BrokenPromise]:
     """What these settings promise and this version does not give. ConfigError for a text that is no value."""
     listeners = {name.upper(): (_PROTOCOL_MAP, name) for name in also_in_use}
     inter_broker = texts.get("inter.broker.listener.name")
@@ -185,11 +187,11 @@ def promises(
     for key in ("advertised.listeners", "listeners"):
         for entry in _list(texts, key):
             listeners[entry.partition("://")[0].upper()] = (key, entry)
-    settings = Settings(texts, listeners, every_listener)
-    return [Promise(*each) for row in TABLE for each in row.found(settings)]
+    settings = GivenSettings(texts, listeners, every_listener)
+    return [BrokenPromise(*each) for row in TABLE for each in row.found(settings)]
 
 
-def promises_of_change(config: Config, changed: Mapping[str, str], registered: Collection[str]) -> list[Promise]:
+def promises_of_change(config: Config, changed: Mapping[str, str], registered: Collection[str]) -> list[BrokenPromise]:
     """What AlterConfigs of a broker would add. `registered`: the listeners that the brokers concerned have."""
     also_in_use = registered if _PROTOCOL_MAP in changed else ()
     try:
@@ -198,11 +200,11 @@ def promises_of_change(config: Config, changed: Mapping[str, str], registered: C
         return []  # a text that is no value: the ordinary checks say so
 
 
-def promises_of_layers(config: Config, dynamic: DynamicConfigs) -> list[Promise]:
+def promises_of_layers(config: Config, dynamic: DynamicConfigs) -> list[BrokenPromise]:
     """What the metadata log has for this broker. Each setting is also judged alone: another one may be malformed."""
     static = config.overrides()
     layers = {**dynamic.cluster, **dynamic.broker}
-    found: dict[Promise, None] = {}
+    found: dict[BrokenPromise, None] = {}
     for changed in (layers, *({name: text} for name, text in layers.items())):
         try:
             found.update(dict.fromkeys(promises({**static, **changed})))
@@ -211,11 +213,11 @@ def promises_of_layers(config: Config, dynamic: DynamicConfigs) -> list[Promise]
     return list(found)
 
 
-def promises_of_topic(name: str, overrides: Mapping[str, str | None]) -> list[Promise]:
+def promises_of_topic(name: str, overrides: Mapping[str, str | None]) -> list[BrokenPromise]:
     """What the overrides of a topic promise."""
     found = []
     for key, (promising, not_served) in TOPIC_TABLE.items():
         text = overrides.get(key)
         if text is not None and text.strip().lower() == promising:
-            found.append(Promise(key, text, f"{not_served} of topic {name}"))
+            found.append(BrokenPromise(key, text, f"{not_served} of topic {name}"))
     return found

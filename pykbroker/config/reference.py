@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pykbroker.config import acting, protection
-from pykbroker.config.kinds import BOOLEAN, LIST, PASSWORD, PER_TOPIC, Key, Required, format_value
-from pykbroker.config.table import (
+from pykbroker.config.key_table import (
     BROKER_KEYS,
     DYNAMIC_ONLY_KEYS,
     GROUP_KEYS,
@@ -20,6 +19,7 @@ from pykbroker.config.table import (
     TOPIC_KEYS,
     TOPIC_SYNONYMS,
 )
+from pykbroker.config.kinds import BOOLEAN, LIST, PASSWORD, PER_TOPIC, Key, Required, format_value
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pykbroker.config import protection
+from pykbroker.config.key_table import GROUP_KEYS, TOPIC_KEYS
 from pykbroker.config.load import Config, find_key
-from pykbroker.config.table import GROUP_KEYS, TOPIC_KEYS
 
 
 def broker_keys(names: Iterable[str]) -> list[str]:

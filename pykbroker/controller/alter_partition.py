@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pykbroker.controller.elections import leader_and_isr_updates, partition_change
-from pykbroker.controller.partition import Election
+from pykbroker.controller.partition_change import Election
 from pykbroker.controller.result import Result
 from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.delta import NO_LEADER_CHANGE, merge_partition

@@ -14,7 +14,7 @@ from pykbroker.controller.elections import (
     with_broker_in_isr,
     without_leader,
 )
-from pykbroker.controller.heartbeats import BrokerState, Session
+from pykbroker.controller.heartbeats import BrokerControlState, Session
 from pykbroker.controller.result import RecordList, Result
 from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.image import DIRECTORY_RESERVED_LAST, BrokerImage
@@ -194,24 +194,26 @@ def heartbeat(
     records: list[TopLevel] = []
     if after is not before:
         match after:
-            case BrokerState.FENCED | BrokerState.SHUTDOWN_NOW:
+            case BrokerControlState.FENCED | BrokerControlState.SHUTDOWN_NOW:
                 records.extend(fence_records(state, broker))
-            case BrokerState.UNFENCED:
+            case BrokerControlState.UNFENCED:
                 records.extend(_unfence_records(state, broker))
-            case BrokerState.CONTROLLED_SHUTDOWN:
+            case BrokerControlState.CONTROLLED_SHUTDOWN:
                 records.extend(_controlled_shutdown_records(state, broker))
     state.heartbeats.touch(broker_id, after.is_fenced, request.current_metadata_offset)
-    if after is BrokerState.SHUTDOWN_NOW:
+    if after is BrokerControlState.SHUTDOWN_NOW:
         # The process is about to end, and leads nothing any more: its next start may register at once. In Apache Kafka
         # the session runs out by itself, and a broker that is quickly back is refused for up to 9 s.
         state.sessions.end(session)
     if state.metadata_version >= DIRECTORIES_FROM:
         records.extend(_directory_records(state, broker, request))
-    in_shutdown = after is BrokerState.CONTROLLED_SHUTDOWN
+    in_shutdown = after is BrokerControlState.CONTROLLED_SHUTDOWN
     if in_shutdown:
         # Kafka: where the batch ends that moves the last leadership, or where the log ends when there is none.
         state.heartbeats.begin_shutdown(broker_id, max(next_offset + len(records) - 1, 0))
-    return Result(HeartbeatReply(caught_up, after.is_fenced, in_shutdown, after is BrokerState.SHUTDOWN_NOW), records)
+    return Result(
+        HeartbeatReply(caught_up, after.is_fenced, in_shutdown, after is BrokerControlState.SHUTDOWN_NOW), records
+    )
 
 
 def fence_records(state: ControllerState, broker: BrokerImage) -> list[TopLevel]:

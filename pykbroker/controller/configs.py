@@ -20,9 +20,9 @@ from pykbroker.config.describe import (
     SOURCE_TOPIC,
 )
 from pykbroker.config.group import validate_group_overrides
+from pykbroker.config.key_table import GROUP_KEYS, TOPIC_KEYS, TOPIC_SYNONYMS
 from pykbroker.config.kinds import LIST, PASSWORD, ConfigError, Key, Required, format_value
 from pykbroker.config.load import find_key
-from pykbroker.config.table import GROUP_KEYS, TOPIC_KEYS, TOPIC_SYNONYMS
 from pykbroker.config.topic import validate_topic_overrides
 from pykbroker.controller.eligible import clear_records, forbidden_change
 from pykbroker.controller.result import OK, RecordList, Result, Verdict, failure, verdict_of

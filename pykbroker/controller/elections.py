@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from pykbroker.controller.partition import Election, PartitionChange
+from pykbroker.controller.partition_change import Election, PartitionChange
 from pykbroker.controller.result import OK, RecordList, Result, Verdict, failure
 from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.image import NO_LEADER, PartitionImage, TopicImage

@@ -57,7 +57,7 @@ class Sessions:
         return min(self._contacts.values()) + self.timeout_ms + 1 if self._contacts else None
 
 
-class BrokerState(Enum):
+class BrokerControlState(Enum):
     FENCED = "fenced"
     UNFENCED = "unfenced"
     CONTROLLED_SHUTDOWN = "controlled shutdown"
@@ -65,7 +65,7 @@ class BrokerState(Enum):
 
     @property
     def is_fenced(self) -> bool:
-        return self in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW)
+        return self in (BrokerControlState.FENCED, BrokerControlState.SHUTDOWN_NOW)
 
 
 @dataclass(slots=True)
@@ -81,10 +81,10 @@ class Heartbeat:
         return self.shutdown_offset != NEVER
 
     @property
-    def state(self) -> BrokerState:
+    def state(self) -> BrokerControlState:
         if self.shutting_down:
-            return BrokerState.CONTROLLED_SHUTDOWN
-        return BrokerState.FENCED if self.fenced else BrokerState.UNFENCED
+            return BrokerControlState.CONTROLLED_SHUTDOWN
+        return BrokerControlState.FENCED if self.fenced else BrokerControlState.UNFENCED
 
 
 class Heartbeats:
@@ -130,25 +130,27 @@ class Heartbeats:
 
     def next_state(
         self, broker_id: int, *, want_fence: bool, want_shutdown: bool, caught_up: bool, has_leaderships: bool
-    ) -> BrokerState:
+    ) -> BrokerControlState:
         """What a heartbeat with these wishes turns the broker into."""
         broker = self._brokers[broker_id]
         match broker.state:
-            case BrokerState.FENCED:
+            case BrokerControlState.FENCED:
                 if want_shutdown:
-                    return BrokerState.SHUTDOWN_NOW
-                return BrokerState.UNFENCED if not want_fence and caught_up else BrokerState.FENCED
-            case BrokerState.UNFENCED:
+                    return BrokerControlState.SHUTDOWN_NOW
+                return BrokerControlState.UNFENCED if not want_fence and caught_up else BrokerControlState.FENCED
+            case BrokerControlState.UNFENCED:
                 if want_fence:
-                    return BrokerState.SHUTDOWN_NOW if want_shutdown else BrokerState.FENCED
+                    return BrokerControlState.SHUTDOWN_NOW if want_shutdown else BrokerControlState.FENCED
                 if want_shutdown:
-                    return BrokerState.CONTROLLED_SHUTDOWN if has_leaderships else BrokerState.SHUTDOWN_NOW
-                return BrokerState.UNFENCED
+                    return (
+                        BrokerControlState.CONTROLLED_SHUTDOWN if has_leaderships else BrokerControlState.SHUTDOWN_NOW
+                    )
+                return BrokerControlState.UNFENCED
             case _:
                 if has_leaderships:
-                    return BrokerState.CONTROLLED_SHUTDOWN
+                    return BrokerControlState.CONTROLLED_SHUTDOWN
                 # Everybody who serves must know that the leaderships moved before the old leader goes away.
                 lowest = self.lowest_active_offset()
                 if lowest is None or broker.shutdown_offset <= lowest:
-                    return BrokerState.SHUTDOWN_NOW
-                return BrokerState.CONTROLLED_SHUTDOWN
+                    return BrokerControlState.SHUTDOWN_NOW
+                return BrokerControlState.CONTROLLED_SHUTDOWN

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
-from pykbroker.coordinator.result import Record, Result, TimerKey, Token
+from pykbroker.coordinator.result import CoordinatorRecord, Result, TimerKey, Token
 from pykbroker.coordinator.timers import Timers
 from pykbroker.replica.partition import Partition
 from pykbroker_log.results import ReadResult
@@ -21,7 +21,7 @@ from pykbroker_wire.errors import ErrorCode
 class Shard(Protocol):
     """The state of one partition. `at` is a log offset; `producer_id` is -1 outside transactions."""
 
-    def replay(self, record: Record, at: int, producer_id: int = -1) -> None: ...
+    def replay(self, record: CoordinatorRecord, at: int, producer_id: int = -1) -> None: ...
     def end_transaction(self, producer_id: int, *, commit: bool) -> None: ...
     def loaded(self, now_ms: int) -> Iterator[Result]: ...
     def on_timer(self, key: TimerKey, event: Any, now_ms: int) -> Result: ...
@@ -53,7 +53,7 @@ class Request:
         self.complete(self.refusal(code))
 
 
-class Replies:
+class WaitingReplies:
     """Answers that wait until the log is committed up to `offset`."""
 
     __slots__ = ("answers", "deadline", "offset")
@@ -109,7 +109,7 @@ class Host(Generic[S]):
         self.loaded_records = 0
         self.skipped_records = 0
         self.requests: dict[Token, Request] = {}
-        self.waiting: deque[Replies] = deque()
+        self.waiting: deque[WaitingReplies] = deque()
         #: (offset to be committed, effect)
         self.effects: deque[tuple[int, Any]] = deque()
         self.reply_timer: asyncio.TimerHandle | None = None

@@ -24,7 +24,7 @@ Token = int
 TimerKey = tuple[str, ...]
 
 
-class Record(NamedTuple):
+class CoordinatorRecord(NamedTuple):
     """A record of the internal topic, as messages; a value that nobody looks into as bytes. No value: a tombstone."""
 
     key: TopLevel
@@ -46,7 +46,7 @@ class Result:
     __slots__ = ("append_failed", "atomic", "collectable", "effects", "records", "replies", "timers", "transaction")
 
     def __init__(self) -> None:
-        self.records: list[Record] = []
+        self.records: list[CoordinatorRecord] = []
         self.replies: list[tuple[Token, Any]] = []
         self.timers: list[Timer] = []
         #: what the world is to do once this is committed, however late that is (`CoordinatorRuntime.on_effect`)

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 
 from pykbroker.config import protection, silent
 from pykbroker.config.dynamic import DynamicConfigs
+from pykbroker.config.key_table import TOPIC_KEYS
 from pykbroker.config.kinds import Required, format_value
 from pykbroker.config.load import Config
-from pykbroker.config.table import TOPIC_KEYS
 from pykbroker.metadata.delta import MetadataDelta
 from pykbroker.metadata.image import ConfigResource, MetadataImage
 
@@ -48,7 +48,7 @@ class ConfigWatch:
         self._name_silent(delta)
 
     def _check(self, delta: MetadataDelta, new: MetadataImage) -> None:
-        found: list[protection.Promise] = []
+        found: list[protection.BrokenPromise] = []
         changed = delta.configs_changed
         if (ConfigResource.BROKER, "") in changed or (ConfigResource.BROKER, self._own) in changed:
             layers = DynamicConfigs(

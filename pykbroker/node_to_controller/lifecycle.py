@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pykbroker.config.load import Config
 from pykbroker.metadata.features import REGISTERED
@@ -26,6 +26,7 @@ from pykbroker_wire.messages import broker_heartbeat, broker_registration, contr
 
 if TYPE_CHECKING:
     from pykbroker.metadata.delta import MetadataDelta
+    from pykbroker.quorum.channel import Channel
     from pykbroker.runtime import Runtime
 
 logger = logging.getLogger(__name__)
@@ -33,12 +34,6 @@ logger = logging.getLogger(__name__)
 _FIRST_RETRY_MS = 100
 _REQUEST_TIMEOUT_MS = 4_500
 _SHUTDOWN_POLL_MS = 50
-
-
-class Channel(Protocol):
-    """Leads to the active controller (pykbroker/quorum/channel.py)."""
-
-    def send(self, request: Any, timeout_ms: int) -> asyncio.Future[Any]: ...
 
 
 class BrokerState(IntEnum):

@@ -23,7 +23,7 @@ from pykbroker_wire.errors import ErrorCode
 
 #: Where the appends that owe a flush begin when there are none.
 NEVER = MAX_INT64
-Committed = Callable[[ErrorCode], None]
+WhenCommitted = Callable[[ErrorCode], None]
 
 
 class Commit:
@@ -36,9 +36,9 @@ class Commit:
         self.owed_from = NEVER
         #: the offset that the high watermark must not pass before that
         self.readable_to = NEVER
-        self._unflushed: list[tuple[int, Committed]] = []
+        self._unflushed: list[tuple[int, WhenCommitted]] = []
         # A heap by offset. The sequence keeps callbacks of one offset in the order in which they came.
-        self._waiting: list[tuple[int, int, Committed]] = []
+        self._waiting: list[tuple[int, int, WhenCommitted]] = []
         self._sequence = 0
 
     # -- flush --------------------------------------------------------------------------------------------------------
@@ -58,7 +58,7 @@ class Commit:
         """No flush is owed any more. `tell_flushed` says so."""
         self.owed_from = self.readable_to = NEVER
 
-    def when_flushed(self, offset: int, callback: Committed) -> None:
+    def when_flushed(self, offset: int, callback: WhenCommitted) -> None:
         """Call back once nothing before `offset` owes a flush any more (at once if so), or with why it will not be."""
         if offset <= self.owed_from:
             callback(ErrorCode.NONE)
@@ -76,7 +76,7 @@ class Commit:
 
     # -- commit -------------------------------------------------------------------------------------------------------
 
-    def when_committed(self, offset: int, callback: Committed) -> None:
+    def when_committed(self, offset: int, callback: WhenCommitted) -> None:
         """Call back once the high watermark reaches `offset`, or with why it will not. The caller has looked: it has
         not reached it yet."""
         self._sequence += 1

@@ -25,7 +25,7 @@ FINAL_EPOCH = -1
 MIN_EVICTION_SECONDS = 120.0
 
 #: topic id (or name before version 13) and partition index
-Key = tuple[bytes | str, int]
+SessionKey = tuple[bytes | str, int]
 
 
 def next_epoch(epoch: int) -> int:
@@ -35,7 +35,7 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch == 2**31 - 1 else epoch + 1
 
 
-class FetchPartition:
+class SessionPartition:
     """One partition of a fetch: what the client asks for, and what it was last told."""
 
     __slots__ = (
@@ -95,9 +95,9 @@ class FetchSession:
         self.uses_topic_ids = uses_topic_ids
         self.created = now
         self.last_used = now
-        self.partitions: dict[Key, FetchPartition] = {}
+        self.partitions: dict[SessionKey, SessionPartition] = {}
 
-    def move_to_end(self, key: Key) -> None:
+    def move_to_end(self, key: SessionKey) -> None:
         entry = self.partitions.pop(key, None)
         if entry is not None:
             self.partitions[key] = entry
@@ -141,7 +141,12 @@ class FetchSessions:
         self._sessions.pop(session_id, None)
 
     def create(
-        self, partitions: Iterable[tuple[Key, FetchPartition]], *, privileged: bool, uses_topic_ids: bool, now: float
+        self,
+        partitions: Iterable[tuple[SessionKey, SessionPartition]],
+        *,
+        privileged: bool,
+        uses_topic_ids: bool,
+        now: float,
     ) -> FetchSession | None:
         """A new session, or None when the cache is full of sessions that are worth more."""
         if self._slots <= 0:

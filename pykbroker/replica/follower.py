@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pykbroker.storage.truncations import Truncated
 
 
-class Follower:
+class PartitionFollower:
     """The role of one leader epoch."""
 
     __slots__ = ("_failed", "_handle", "_is_over", "_truncate")

@@ -13,7 +13,7 @@ from pykbroker.replica.isr import high_watermark
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
 
-class Leader:
+class PartitionLeader:
     """The role of one leader epoch."""
 
     __slots__ = ("_fetched", "_node_id", "is_alone", "isr", "replicas")

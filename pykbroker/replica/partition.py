@@ -16,9 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pykbroker.replica.commit import Commit, Committed
-from pykbroker.replica.follower import Follower
-from pykbroker.replica.leader import Leader
+from pykbroker.replica.commit import Commit, WhenCommitted
+from pykbroker.replica.follower import PartitionFollower
+from pykbroker.replica.leader import PartitionLeader
 from pykbroker_log.disk import parent_of
 from pykbroker_log.log_config import MAX_INT64, AppendOrigin, LogConfig, StorageError
 from pykbroker_log.partition_log import AppendInfo, PartitionLog, ReadResult
@@ -83,8 +83,8 @@ class Partition:
         self.index = handle.index
         self.topic_id = handle.topic_id
         self.leader_epoch = -1
-        self.leader: Leader | None = None
-        self.follower: Follower | None = None
+        self.leader: PartitionLeader | None = None
+        self.follower: PartitionFollower | None = None
         # What the metadata says since a truncation began.
         self._next: PartitionImage | None = None
         #: flush.messages is set, or what it demands is under way
@@ -190,7 +190,7 @@ class Partition:
             self.follower = None
         if leader is None or is_new_epoch:
             # A new epoch of the same leader takes nothing from a request that waits: its records stay in this log.
-            self.leader = Leader(self._shared.node_id, replicas, isr)
+            self.leader = PartitionLeader(self._shared.node_id, replicas, isr)
             if self.fetch_waiters:
                 # A parked fetch that named the epoch before is told (KIP-320); the others wait on.
                 self._shared.changed(self, ENOUGH, ENOUGH)
@@ -208,7 +208,7 @@ class Partition:
         if self.follower is None or is_new_epoch:
             if self.follower is not None:
                 self.follower.end()
-            self.follower = Follower(self.handle, self._shared.truncate, self._shared.directory_failed)
+            self.follower = PartitionFollower(self.handle, self._shared.truncate, self._shared.directory_failed)
         if leader is not None:
             self._fail_waiters(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self._shared.leadership(self, False)
@@ -221,7 +221,7 @@ class Partition:
             except StorageError as error:
                 self._shared.directory_failed(error)
 
-    def require_leader(self, current_leader_epoch: int = -1) -> Leader:
+    def require_leader(self, current_leader_epoch: int = -1) -> PartitionLeader:
         """KIP-320 and KIP-392 checks of a request that only the leader answers."""
         if self.handle.offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: its log directory is offline")
@@ -380,7 +380,7 @@ class Partition:
             log.set_high_watermark(reached)
         commit.reached(reached)
 
-    def when_committed(self, offset: int, callback: Committed) -> None:
+    def when_committed(self, offset: int, callback: WhenCommitted) -> None:
         """Call back once everything before `offset` is committed (at once if it is), or with why it will not be."""
         log = self.handle.log
         if self.leader is None:
@@ -434,7 +434,7 @@ class Partition:
         self._advance()
         self._commit.tell_flushed()
 
-    def when_flushed(self, offset: int, callback: Committed) -> None:
+    def when_flushed(self, offset: int, callback: WhenCommitted) -> None:
         """Call back once nothing before `offset` owes a flush any more (at once if so), or with why it will not be."""
         if self.handle.log is None:
             callback(ErrorCode.KAFKA_STORAGE_ERROR if self.offline else ErrorCode.NOT_LEADER_OR_FOLLOWER)

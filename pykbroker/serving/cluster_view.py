@@ -19,17 +19,17 @@ NO_LEADER_ID = -1
 KEPT_PARTITIONS = 20_000
 
 
-class Node(NamedTuple):
+class ListedBroker(NamedTuple):
     broker: BrokerImage
     endpoint: Endpoint
 
 
-def nodes(image: MetadataImage, listener: str, *, fenced: bool = False) -> Iterator[Node]:
+def nodes(image: MetadataImage, listener: str, *, fenced: bool = False) -> Iterator[ListedBroker]:
     """Brokers that can be reached over the listener; fenced ones only when asked for."""
     for broker in image.brokers.values():
         endpoint = broker.endpoints.get(listener)
         if endpoint is not None and (fenced or not broker.fenced):
-            yield Node(broker, endpoint)
+            yield ListedBroker(broker, endpoint)
 
 
 class ClusterView:

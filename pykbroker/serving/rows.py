@@ -25,7 +25,7 @@ class On(Flag):
 
 
 @dataclass(slots=True, frozen=True)
-class Api:
+class ServedApi:
     """One row. `module` is the file in this folder; it has `handle(ctx, request)`.
 
     forward: a broker listener sends the request on to the active controller in an Envelope (KIP-590), where `handle`
@@ -62,7 +62,7 @@ class Row:
         "with_throttle",
     )
 
-    def __init__(self, api: Api, module: Any, metrics: Metrics) -> None:
+    def __init__(self, api: ServedApi, module: Any, metrics: Metrics) -> None:
         wire = APIS[api.key]
         self.api = api
         self.key = int(api.key)

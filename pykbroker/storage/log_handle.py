@@ -21,7 +21,7 @@ from pykbroker_log.producers import BatchMetadata
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
 
-class State(Enum):
+class LogState(Enum):
     #: the first use opens the log
     UNOPENED = auto()
     #: an unclean stop has left the log, and it is not checked yet
@@ -35,13 +35,13 @@ class State(Enum):
     RELEASED = auto()
 
 
-_FOLLOWS: dict[State, frozenset[State]] = {
-    State.UNOPENED: frozenset({State.RECOVERING, State.OPEN, State.OFFLINE, State.RELEASED}),
-    State.RECOVERING: frozenset({State.UNOPENED, State.OFFLINE, State.RELEASED}),
-    State.OPEN: frozenset({State.TRUNCATING, State.OFFLINE, State.RELEASED}),
-    State.TRUNCATING: frozenset({State.OPEN, State.OFFLINE, State.RELEASED}),
-    State.OFFLINE: frozenset({State.OFFLINE, State.RELEASED}),
-    State.RELEASED: frozenset(),
+_FOLLOWS: dict[LogState, frozenset[LogState]] = {
+    LogState.UNOPENED: frozenset({LogState.RECOVERING, LogState.OPEN, LogState.OFFLINE, LogState.RELEASED}),
+    LogState.RECOVERING: frozenset({LogState.UNOPENED, LogState.OFFLINE, LogState.RELEASED}),
+    LogState.OPEN: frozenset({LogState.TRUNCATING, LogState.OFFLINE, LogState.RELEASED}),
+    LogState.TRUNCATING: frozenset({LogState.OPEN, LogState.OFFLINE, LogState.RELEASED}),
+    LogState.OFFLINE: frozenset({LogState.OFFLINE, LogState.RELEASED}),
+    LogState.RELEASED: frozenset(),
 }
 
 
@@ -85,7 +85,7 @@ class LogHandle:
         self.topic_id = topic_id
         #: made after this node's start
         self.is_new = is_new
-        self.state = State.UNOPENED
+        self.state = LogState.UNOPENED
         #: the log, while it is open
         self.log: PartitionLog | None = None
         self._open = open_log
@@ -116,16 +116,16 @@ class LogHandle:
         log = self.log
         if log is None:
             match self.state:
-                case State.OFFLINE:
+                case LogState.OFFLINE:
                     raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: its log directory is offline")
-                case State.RECOVERING:
+                case LogState.RECOVERING:
                     raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self}: its log is being recovered")
-                case State.TRUNCATING:
+                case LogState.TRUNCATING:
                     raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self}: its log is being truncated")
-                case State.RELEASED:
+                case LogState.RELEASED:
                     raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self}: this node no longer has it")
             log = self._open(self)
-            self._enter(State.OPEN)
+            self._enter(LogState.OPEN)
             self.log = log
             if self._batches:
                 log.producers.remember(self._batches)
@@ -136,30 +136,30 @@ class LogHandle:
     @property
     def can_be_opened(self) -> bool:
         """The log is not open, and `open` would open it."""
-        return self.state is State.UNOPENED
+        return self.state is LogState.UNOPENED
 
     @property
     def offline(self) -> bool:
-        return self.state is State.OFFLINE
+        return self.state is LogState.OFFLINE
 
     @property
     def recovering(self) -> bool:
-        return self.state is State.RECOVERING
+        return self.state is LogState.RECOVERING
 
     @property
     def truncating(self) -> bool:
-        return self.state is State.TRUNCATING
+        return self.state is LogState.TRUNCATING
 
     @property
     def comes_back(self) -> bool:
         """The log cannot be used now, and will be by itself."""
-        return self.state in (State.RECOVERING, State.TRUNCATING)
+        return self.state in (LogState.RECOVERING, LogState.TRUNCATING)
 
     # -- what happens to it -------------------------------------------------------------------------------------------
 
     def await_recovery(self) -> None:
         """Refuse to open the log before `recovered`."""
-        self._enter(State.RECOVERING)
+        self._enter(LogState.RECOVERING)
 
     def when_recovered(self, callback: Callable[[], None]) -> None:
         """Call back once the log can be opened, or is known to be lost; at once if it can. A handle that is released
@@ -172,38 +172,38 @@ class LogHandle:
     def recovered(self, batches: Mapping[int, list[BatchMetadata]] | None = None) -> None:
         """The log is as a clean stop leaves one. `batches` of producers, which only the recovery has read, are kept
         until the log is opened: a worker finishes with many logs in one turn."""
-        self._enter(State.UNOPENED)
+        self._enter(LogState.UNOPENED)
         self._batches = batches
         self._call_back()
 
     def begin_truncation(self) -> None:
         """The log is left to a truncation (truncations.py)."""
-        self._enter(State.TRUNCATING)
+        self._enter(LogState.TRUNCATING)
         self.log = None
 
     def end_truncation(self, log: PartitionLog) -> None:
         """The log is back, unless its directory failed or the replica went meanwhile."""
         if self.truncating:
-            self._enter(State.OPEN)
+            self._enter(LogState.OPEN)
             self.log = log
             self.user.log_truncated()
 
     def moved(self, log: PartitionLog) -> None:
         """The log has a new place, in another directory."""
-        assert self.state is State.OPEN, self
+        assert self.state is LogState.OPEN, self
         self.log = log
         self.user.log_moved(log)
 
     def take_offline(self) -> None:
         """The directory failed. Reads that were handed out stay valid; the log is not opened again."""
-        self._enter(State.OFFLINE)
+        self._enter(LogState.OFFLINE)
         self.log = None
         self._call_back()
         self.user.log_lost()
 
     def release(self) -> PartitionLog | None:
         """The replica is no longer this node's. Returns the log if it can be used: the caller closes it."""
-        self._enter(State.RELEASED)
+        self._enter(LogState.RELEASED)
         log, self.log = self.log, None
         self._waiting = []
         return log
@@ -213,6 +213,6 @@ class LogHandle:
         for callback in waiting:
             callback()
 
-    def _enter(self, state: State) -> None:
+    def _enter(self, state: LogState) -> None:
         assert state in _FOLLOWS[self.state], f"{self}: {state.name} after {self.state.name}"
         self.state = state

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class ClusterView(Protocol):
+class ReplicaMetadata(Protocol):
     """What the metadata says of replicas."""
 
     def exists(self, topic: str, index: int) -> bool:
@@ -62,7 +62,7 @@ class Logs:
         config: Config,
         log_dirs: list[LogDir],
         metrics: Metrics,
-        view: ClusterView,
+        view: ReplicaMetadata,
         on_directory_failure: Callable[[LogDir, StorageError], None],
         cold_reads: ColdReads | None,
         assignments: DirectoryAssignments | None,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pykbroker.config import acting
-from pykbroker.config.table import DYNAMIC_ONLY_KEYS, GROUP_KEYS, STATIC_KEYS, TOPIC_KEYS
+from pykbroker.config.key_table import DYNAMIC_ONLY_KEYS, GROUP_KEYS, STATIC_KEYS, TOPIC_KEYS
 from tests.acting import acts
 
 TESTS = Path(__file__).parents[1]

@@ -17,9 +17,9 @@ from pykbroker.config.dynamic import (
     without_invalid,
 )
 from pykbroker.config.group import resolve_group, validate_group_overrides
+from pykbroker.config.key_table import TOPIC_KEYS
 from pykbroker.config.kinds import ConfigError, Type
 from pykbroker.config.load import development_profile, load
-from pykbroker.config.table import TOPIC_KEYS
 from pykbroker.config.topic import resolve_topic, topic_defaults, validate_topic_overrides
 
 CONFIG = load(development_profile("/data"))

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pykbroker.config.key_table import STATIC_KEYS
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.listeners import EndPoint
 from pykbroker.config.load import Config, development_profile, load
-from pykbroker.config.table import STATIC_KEYS
 
 DEVELOPMENT = development_profile("/data")
 BROKER = {

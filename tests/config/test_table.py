@@ -8,8 +8,7 @@ import sys
 import pytest
 
 from pykbroker.config import acting, reference
-from pykbroker.config.kinds import Key, Required, format_value
-from pykbroker.config.table import (
+from pykbroker.config.key_table import (
     BROKER_KEYS,
     DYNAMIC_ONLY_KEYS,
     GROUP_KEYS,
@@ -20,6 +19,7 @@ from pykbroker.config.table import (
     TOPIC_SYNONYMS,
     broker_synonyms,
 )
+from pykbroker.config.kinds import Key, Required, format_value
 from pykbroker.config.texts import texts_of_scope
 
 ALL = [*STATIC_KEYS.values(), *DYNAMIC_ONLY_KEYS.values(), *TOPIC_KEYS.values(), *GROUP_KEYS.values()]

@@ -10,7 +10,7 @@ from pykbroker.controller.alter_partition import alter_partition, assign_replica
 from pykbroker.controller.brokers import fence_stale_broker, heartbeat, register_broker, unregister_broker
 from pykbroker.controller.elections import balance_leaders, elect_leaders, elect_unclean_leaders
 from pykbroker.controller.features import Update, update_features
-from pykbroker.controller.heartbeats import BrokerState
+from pykbroker.controller.heartbeats import BrokerControlState
 from pykbroker.controller.producer_ids import allocate_producer_ids
 from pykbroker.controller.topics import create_topics
 from pykbroker.metadata.features import REGISTERED
@@ -261,9 +261,9 @@ def test_unregister() -> None:
         unregister_broker(pure.state, 0)
 
 
-@pytest.mark.parametrize("state", list(BrokerState))
-def test_only_two_states_are_fenced(state: BrokerState) -> None:
-    assert state.is_fenced == (state in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW))
+@pytest.mark.parametrize("state", list(BrokerControlState))
+def test_only_two_states_are_fenced(state: BrokerControlState) -> None:
+    assert state.is_fenced == (state in (BrokerControlState.FENCED, BrokerControlState.SHUTDOWN_NOW))
 
 
 # AlterPartition.

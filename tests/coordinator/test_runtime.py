@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pykbroker.coordinator.result import Record, Result, TimerKey
-from pykbroker.coordinator.runtime import CoordinatorRuntime, Operation
+from pykbroker.coordinator.machine import CoordinatorOperation, CoordinatorRuntime
+from pykbroker.coordinator.result import CoordinatorRecord, Result, TimerKey
 from pykbroker.runtime.cold_reads import ColdReads
 from pykbroker_log.log_config import StorageError
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -37,7 +37,7 @@ class Counter:
         self.note = ""
         self.effects_of_load: list[Any] = []
 
-    def replay(self, record: Record, at: int, producer_id: int = -1) -> None:
+    def replay(self, record: CoordinatorRecord, at: int, producer_id: int = -1) -> None:
         assert isinstance(record.key, GroupMetadataKey)
         self.names.append(record.key.group)
         self.producers.append(producer_id)
@@ -58,20 +58,20 @@ class Counter:
 
 
 class Format:
-    def encode(self, record: Record) -> tuple[bytes, bytes | None]:
+    def encode(self, record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
         assert isinstance(record.key, GroupMetadataKey)
         return record.key.group.encode(), None if record.value is None else b"v"
 
-    def decode(self, key: Buffer | None, value: Buffer | None) -> Record | None:
+    def decode(self, key: Buffer | None, value: Buffer | None) -> CoordinatorRecord | None:
         assert key is not None
         return None if bytes(key) == b"unknown" else make(bytes(key).decode())
 
 
-def make(name: str) -> Record:
-    return Record(GroupMetadataKey(group=name), GroupMetadataValue())
+def make(name: str) -> CoordinatorRecord:
+    return CoordinatorRecord(GroupMetadataKey(group=name), GroupMetadataValue())
 
 
-def add(*names: str) -> Operation[Counter]:
+def add(*names: str) -> CoordinatorOperation[Counter]:
     def operation(shard: Counter, token: int, now_ms: int) -> Result:
         result = Result()
         result.records += map(make, names)
@@ -116,7 +116,7 @@ class Machine:
         self.loop.settle()
         return partition
 
-    def submit(self, operation: Operation[Counter], *, barrier: bool = True) -> Any:
+    def submit(self, operation: CoordinatorOperation[Counter], *, barrier: bool = True) -> Any:
         return self.runtime.submit(0, operation, lambda code: code, barrier=barrier)
 
 
@@ -216,7 +216,7 @@ def test_a_commit_that_takes_too_long_is_an_error_and_the_state_stays(machine: M
     assert machine.submit(read) == ["a"]
 
 
-def effect(name: str, *names: str) -> Operation[Counter]:
+def effect(name: str, *names: str) -> CoordinatorOperation[Counter]:
     def operation(shard: Counter, token: int, now_ms: int) -> Result:
         result = add(*names)(shard, token, now_ms)
         result.effects.append(name)
@@ -516,7 +516,7 @@ def test_collected_operations_become_one_batch_at_the_end_of_the_turn(machine: M
     assert machine.submit(read) == ["a", "b", "c"]
 
 
-def in_transaction(producer_id: int, epoch: int, *names: str) -> Operation[Counter]:
+def in_transaction(producer_id: int, epoch: int, *names: str) -> CoordinatorOperation[Counter]:
     def operation(shard: Counter, token: int, now_ms: int) -> Result:
         result = add(*names)(shard, token, now_ms)
         result.transaction = (producer_id, epoch)
@@ -725,7 +725,7 @@ def test_timers_are_inputs_and_may_write(machine: Machine) -> None:
 def test_moving_a_timer_ahead_costs_no_new_handle(machine: Machine) -> None:
     machine.lead()
 
-    def arm(delay_ms: int) -> Operation[Counter]:
+    def arm(delay_ms: int) -> CoordinatorOperation[Counter]:
         def operation(shard: Counter, token: int, now_ms: int) -> Result:
             result = read(shard, token, now_ms)
             result.set_timer(("t",), delay_ms)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pykbroker.coordinator.result import Record, Result, TimerKey
-from pykbroker.coordinator.runtime import TIMER_REST_MS
+from pykbroker.coordinator.machine import TIMER_REST_MS
+from pykbroker.coordinator.result import CoordinatorRecord, Result, TimerKey
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from tests.coordinator.fakes import FakePartition
 from tests.coordinator.test_runtime import Counter, Machine, add, done, end, in_transaction, make, read
@@ -114,7 +114,7 @@ def make_shards(machine: Machine, shard: type[Counter]) -> None:
 
 
 class Forgetful(Counter):
-    def replay(self, record: Record, at: int, producer_id: int = -1) -> None:
+    def replay(self, record: CoordinatorRecord, at: int, producer_id: int = -1) -> None:
         if record == make("bad"):
             raise KeyError("a bug")
         super().replay(record, at, producer_id)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from pykbroker.coordinator.transaction.markers import Job, MarkerQueue
+from pykbroker.coordinator.transaction.markers import MarkerJob, MarkerQueue
 from pykbroker.coordinator.transaction.shard import Decided, Producer
 from pykbroker_wire.errors import ErrorCode
 
 HERE = 1
 
 
-def job(partitions: int) -> Job:
+def job(partitions: int) -> MarkerJob:
     places = frozenset(("t", index) for index in range(partitions))
-    return Job(0, 0, Decided(Producer("x", 1000, 0), True, 2, places))
+    return MarkerJob(0, 0, Decided(Producer("x", 1000, 0), True, 2, places))
 
 
 def test_partitions_led_elsewhere_are_not_searched_for_among_those_led_here() -> None:
@@ -32,7 +32,7 @@ def test_partitions_led_elsewhere_are_not_searched_for_among_those_led_here() ->
             return super().__eq__(other)
 
     places = frozenset((Topic("t"), index) for index in range(400))
-    many = Job(0, 0, Decided(Producer("x", 1000, 0), True, 2, places))
+    many = MarkerJob(0, 0, Decided(Producer("x", 1000, 0), True, 2, places))
     queue = MarkerQueue(lambda partition: HERE + partition[1] % 2, HERE)
     compared = 0
     led_here = queue.add(many)

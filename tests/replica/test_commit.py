@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykbroker.replica.commit import NEVER, Commit, Committed
+from pykbroker.replica.commit import NEVER, Commit, WhenCommitted
 from pykbroker_wire.errors import ErrorCode
 
 
@@ -12,7 +12,7 @@ class Heard:
     def __init__(self) -> None:
         self.codes: list[tuple[str, ErrorCode]] = []
 
-    def as_(self, name: str) -> Committed:
+    def as_(self, name: str) -> WhenCommitted:
         return lambda code: self.codes.append((name, code))
 
     def take(self) -> list[str]:

@@ -10,10 +10,10 @@ from pykbroker.metrics.registry import Metrics
 from pykbroker.replica.fetch_sessions import (
     FINAL_EPOCH,
     MIN_EVICTION_SECONDS,
-    FetchPartition,
     FetchSession,
     FetchSessions,
-    Key,
+    SessionKey,
+    SessionPartition,
     next_epoch,
 )
 from pykbroker_wire.errors import ErrorCode
@@ -21,8 +21,8 @@ from pykbroker_wire.errors import ErrorCode
 LATER = MIN_EVICTION_SECONDS + 1
 
 
-def members(count: int) -> list[tuple[Key, FetchPartition]]:
-    return [((b"t" * 16, index), FetchPartition(None, b"t" * 16, index)) for index in range(count)]
+def members(count: int) -> list[tuple[SessionKey, SessionPartition]]:
+    return [((b"t" * 16, index), SessionPartition(None, b"t" * 16, index)) for index in range(count)]
 
 
 class Cache:

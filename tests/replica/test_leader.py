@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from pykbroker.replica.leader import Leader
+from pykbroker.replica.leader import PartitionLeader
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
 
 def test_alone_everything_that_was_written_is_committed() -> None:
-    leader = Leader(1, (1, 2), (1,))
+    leader = PartitionLeader(1, (1, 2), (1,))
     assert leader.is_alone
     assert leader.committed(3, 7) == 7
 
 
 def test_d2_what_every_in_sync_replica_has_fetched_is_committed() -> None:
-    leader = Leader(1, (1, 2, 3), (1, 2, 3))
+    leader = PartitionLeader(1, (1, 2, 3), (1, 2, 3))
     assert not leader.is_alone
     assert leader.committed(0, 7) == 0
     assert leader.note_fetched(2, 5)
@@ -27,7 +27,7 @@ def test_d2_what_every_in_sync_replica_has_fetched_is_committed() -> None:
 
 
 def test_a_follower_that_fetches_again_from_where_it_was_proves_nothing_new() -> None:
-    leader = Leader(1, (1, 2), (1, 2))
+    leader = PartitionLeader(1, (1, 2), (1, 2))
     assert leader.note_fetched(2, 5)
     assert not leader.note_fetched(2, 5)
     assert not leader.note_fetched(2, 3)
@@ -35,7 +35,7 @@ def test_a_follower_that_fetches_again_from_where_it_was_proves_nothing_new() ->
 
 
 def test_no_commit_is_taken_back() -> None:
-    leader = Leader(1, (1, 2), (1, 2))
+    leader = PartitionLeader(1, (1, 2), (1, 2))
     assert leader.committed(6, 7) == 6
 
 
@@ -43,13 +43,13 @@ def test_no_commit_is_taken_back() -> None:
     ("isr", "configured", "enough"), [((1, 2), 2, True), ((1,), 2, False), ((1, 2), 3, True), ((1,), 1, True)]
 )
 def test_acks_all_asks_for_no_more_replicas_than_there_are(isr: tuple[int, ...], configured: int, enough: bool) -> None:
-    leader = Leader(1, (1, 2), isr)
+    leader = PartitionLeader(1, (1, 2), isr)
     assert leader.has_enough_replicas(configured) is enough
     assert leader.min_isr(configured) == min(configured, 2)
 
 
 def test_only_a_replica_reads_as_one() -> None:
-    leader = Leader(1, (1, 2), (1,))
+    leader = PartitionLeader(1, (1, 2), (1,))
     leader.require_replica(2)
     with pytest.raises(KafkaError) as refused:
         leader.require_replica(3)

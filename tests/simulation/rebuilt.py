@@ -13,7 +13,7 @@ from pykbroker.coordinator.group.classic.classic_group import ClassicGroup
 from pykbroker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from pykbroker.coordinator.group.offsets import Offsets
 from pykbroker.coordinator.group.shard import GroupShard
-from pykbroker.coordinator.runtime import CoordinatorRuntime
+from pykbroker.coordinator.machine import CoordinatorRuntime
 from pykbroker.coordinator.transaction.shard import TransactionShard
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_log.producers import ProducerEntry, ProducerStates

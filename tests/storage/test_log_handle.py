@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from pykbroker.storage.log_handle import LogHandle, State
+from pykbroker.storage.log_handle import LogHandle, LogState
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_log.producers import BatchMetadata
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -121,35 +121,35 @@ def test_batches_that_only_the_recovery_has_read_go_to_the_log_when_it_is_opened
     assert cast(Log, opened.log).producers.remembered == [batches]
 
 
-@pytest.mark.parametrize("state", [State.UNOPENED, State.RECOVERING, State.OPEN])
+@pytest.mark.parametrize("state", [LogState.UNOPENED, LogState.RECOVERING, LogState.OPEN])
 def test_a_directory_that_fails_is_the_end_of_its_logs(
-    handle: LogHandle, opened: Opened, user: User, state: State
+    handle: LogHandle, opened: Opened, user: User, state: LogState
 ) -> None:
     told: list[str] = []
-    if state is State.RECOVERING:
+    if state is LogState.RECOVERING:
         handle.await_recovery()
         handle.when_recovered(lambda: told.append("recovered"))
-    elif state is State.OPEN:
+    elif state is LogState.OPEN:
         handle.open()
     handle.take_offline()
     assert (handle.log, handle.offline, handle.can_be_opened, user.heard[-1]) == (None, True, False, ("lost", None))
-    assert told == (["recovered"] if state is State.RECOVERING else [])
+    assert told == (["recovered"] if state is LogState.RECOVERING else [])
     assert refusal(handle) == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-@pytest.mark.parametrize("state", list(State)[:-1])
+@pytest.mark.parametrize("state", list(LogState)[:-1])
 def test_d2_a_handle_that_was_released_never_opens_its_log_again(
-    handle: LogHandle, opened: Opened, state: State
+    handle: LogHandle, opened: Opened, state: LogState
 ) -> None:
     told: list[str] = []
-    if state is State.RECOVERING:
+    if state is LogState.RECOVERING:
         handle.await_recovery()
         handle.when_recovered(lambda: told.append("recovered"))
-    elif state is State.OPEN:
+    elif state is LogState.OPEN:
         handle.open()
-    elif state is State.OFFLINE:
+    elif state is LogState.OFFLINE:
         handle.take_offline()
-    assert handle.release() is (opened.log if state is State.OPEN else None)
+    assert handle.release() is (opened.log if state is LogState.OPEN else None)
     assert refusal(handle) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (handle.log, handle.recovering, handle.can_be_opened, told) == (None, False, False, [])
 

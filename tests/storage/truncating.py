@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pykbroker.replica.follower import Follower
+from pykbroker.replica.follower import PartitionFollower
 from pykbroker.replica.partition import Partition
 from pykbroker_wire.errors import ErrorCode
 from tests.replica.world import NOW_MS, World, batch
@@ -51,7 +51,7 @@ class Told:
         self.codes.append(code)
 
 
-def followed(world: World, name: str = "t", records: int = 4) -> tuple[Partition, Follower]:
+def followed(world: World, name: str = "t", records: int = 4) -> tuple[Partition, PartitionFollower]:
     """A partition with records that broker 2 leads in epoch 1."""
     partition = world.create(name, replicas=(1, 2))
     for number in range(records):

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from pykbroker.coordinator.result import Record, Result, TimerKey, Token
+from pykbroker.coordinator.result import CoordinatorRecord, Result, TimerKey, Token
 from pykbroker_wire.primitives import TopLevel
 
 if TYPE_CHECKING:
@@ -122,19 +122,19 @@ class GroupKind(Generic[G]):
     group_id_of_key: Callable[[TopLevel], str]
     #: The group before a record (None: there is none of this kind) to the group after it: the only mutator of
     #: replicated state.
-    replay_record: Callable[[G | None, Record], G | None]
+    replay_record: Callable[[G | None, CoordinatorRecord], G | None]
     #: the records that delete the group, without its offsets
-    tombstones_of: Callable[[G], list[Record]]
+    tombstones_of: Callable[[G], list[CoordinatorRecord]]
     step_of: Callable[[G, GroupSettings, GroupTopics, int, Result], Step]
 
     def is_of(self, group: Group | None) -> bool:
         return isinstance(group, self.group)
 
-    def replay(self, group: Group | None, record: Record) -> Group | None:
+    def replay(self, group: Group | None, record: CoordinatorRecord) -> Group | None:
         assert group is None or isinstance(group, self.group)
         return self.replay_record(group, record)
 
-    def tombstones(self, group: Group) -> list[Record]:
+    def tombstones(self, group: Group) -> list[CoordinatorRecord]:
         assert isinstance(group, self.group)
         return self.tombstones_of(group)
 

@@ -22,13 +22,13 @@ from pykbroker.coordinator.group.consumer.consumer_group import (
     ConsumerGroup,
     ConsumerMember,
     MemberState,
-    Target,
+    TargetAssignment,
 )
 from pykbroker.coordinator.group.consumer.consumer_records import group_tombstones, whole_group
 from pykbroker.coordinator.group.contract import Group
 from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker.coordinator.group.topics import GroupTopics
-from pykbroker.coordinator.result import Record, Result
+from pykbroker.coordinator.result import CoordinatorRecord, Result
 from pykbroker_wire.errors import DecodeError, ErrorCode, KafkaError
 from pykbroker_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from pykbroker_wire.messages.consumer_protocol import (
@@ -110,7 +110,7 @@ def consumer_group_for(
 
 def _upgrade(
     group: ClassicGroup, topics: GroupTopics, settings: GroupSettings, result: Result
-) -> tuple[ConsumerGroup, list[Record]]:
+) -> tuple[ConsumerGroup, list[CoordinatorRecord]]:
     """The consumer group that this one can become. Soft state of the classic one is left alone: see `give_way`."""
     group_id = group.group_id
     if not settings.migration.upgrades:
@@ -278,7 +278,7 @@ def _classic_of(
     classic.continue_from(group.epoch)
     for member in staying:
         holder = replaced.member_id if replaced is not None and member is joining else member.member_id
-        target: Target = group.target.get(holder, {})
+        target: TargetAssignment = group.target.get(holder, {})
         written = classic.members[member.member_id]
         written.assignment = write_assignment(target.items(), topics, written.metadata(classic.protocol_name))
     return classic

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from pykbroker.coordinator.group.records import OFFSET_COMMIT_WITH_EXPIRY_VERSION, decode_offset, offset_tombstone
-from pykbroker.coordinator.result import Record
+from pykbroker.coordinator.result import CoordinatorRecord
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
@@ -28,7 +28,7 @@ NO_OFFSET: Final = -1
 NO_EXPIRY: Final = -1
 
 
-class Committed:
+class CommittedOffset:
     """One committed offset, decoded for whoever looks. `at` is where in the log."""
 
     __slots__ = ("at", "value")
@@ -143,9 +143,9 @@ class Offsets:
     def count(self) -> int:
         return sum(len(partitions) for topics in self._by_group.values() for partitions in topics.values())
 
-    def get(self, group: str, topic: str, partition: int) -> Committed | None:
+    def get(self, group: str, topic: str, partition: int) -> CommittedOffset | None:
         entry = self._by_group.get(group, {}).get(topic, {}).get(partition)
-        return None if entry is None else Committed(entry)
+        return None if entry is None else CommittedOffset(entry)
 
     def has_open_transaction(self, group: str) -> bool:
         return group in self._open
@@ -165,7 +165,7 @@ class Offsets:
             partitions: list[OffsetFetchResponsePartitions] = []
             for partition in asked.partition_indexes:
                 entry = by_partition.get(partition)
-                committed = None if entry is None else Committed(entry)
+                committed = None if entry is None else CommittedOffset(entry)
                 if require_stable and self.is_pending(group, asked.name, partition):
                     partitions.append(_unstable(partition))
                 elif committed is None or not committed.is_of(asked.topic_id):
@@ -185,7 +185,7 @@ class Offsets:
                 partitions=[
                     _unstable(partition)
                     if require_stable and self.is_pending(group, topic, partition)
-                    else _found(partition, Committed(entry))
+                    else _found(partition, CommittedOffset(entry))
                     for partition, entry in partitions.items()
                 ],
             )
@@ -194,13 +194,13 @@ class Offsets:
 
     # -- tombstones: decisions, not changes ---------------------------------------------------------------------------
 
-    def delete(self, group: str, topic: str, partition: int) -> list[Record]:
+    def delete(self, group: str, topic: str, partition: int) -> list[CoordinatorRecord]:
         known = partition in self._by_group.get(group, {}).get(topic, {})
         if not known and not self.is_pending(group, topic, partition):
             return []
         return [offset_tombstone(group, topic, partition)]
 
-    def delete_group(self, group: str) -> list[Record]:
+    def delete_group(self, group: str) -> list[CoordinatorRecord]:
         keys = [
             (topic, partition)
             for topic, partitions in self._by_group.get(group, {}).items()
@@ -210,16 +210,16 @@ class Offsets:
         keys += (key for key in self._open.get(group, ()) if key not in decided)
         return [offset_tombstone(group, topic, partition) for topic, partition in keys]
 
-    def delete_topics(self, deleted: Iterable[tuple[str, bytes]]) -> list[Record]:
+    def delete_topics(self, deleted: Iterable[tuple[str, bytes]]) -> list[CoordinatorRecord]:
         """The topics are gone. An offset that was committed for a newer topic of the same name stays."""
         ids = dict(deleted)
-        records: list[Record] = []
+        records: list[CoordinatorRecord] = []
         for group, topics in self._by_group.items():
             for topic in ids.keys() & topics.keys():
                 records += (
                     offset_tombstone(group, topic, partition)
                     for partition, entry in topics[topic].items()
-                    if Committed(entry).is_of(ids[topic])
+                    if CommittedOffset(entry).is_of(ids[topic])
                 )
         seen = {
             (record.key.group, record.key.topic, record.key.partition)
@@ -228,7 +228,7 @@ class Offsets:
         }
         for pending in self._pending.values():
             for (group, topic, partition), entry in pending.items():
-                if topic in ids and (group, topic, partition) not in seen and Committed(entry).is_of(ids[topic]):
+                if topic in ids and (group, topic, partition) not in seen and CommittedOffset(entry).is_of(ids[topic]):
                     seen.add((group, topic, partition))
                     records.append(offset_tombstone(group, topic, partition))
         return records
@@ -238,9 +238,9 @@ class Offsets:
 
     def expire(
         self, group: str, retained_from_ms: int, now_ms: int, retention_ms: int, is_subscribed: Callable[[str], bool]
-    ) -> tuple[list[Record], bool]:
+    ) -> tuple[list[CoordinatorRecord], bool]:
         """Tombstones of what has expired, and whether that is everything the group has."""
-        records: list[Record] = []
+        records: list[CoordinatorRecord] = []
         everything = not self.has_open_transaction(group)
         too_early = retained_from_ms != -1 and now_ms - retained_from_ms < retention_ms
         for topic, partitions in self._by_group.get(group, {}).items():
@@ -251,7 +251,7 @@ class Offsets:
                 if (
                     # Only values with an expiry of their own need to be looked into before the group's time has come.
                     not (too_early and entry[_AT_BYTES:_VERSION_END] != _WITH_EXPIRY)
-                    and Committed(entry).expired(retained_from_ms, now_ms, retention_ms)
+                    and CommittedOffset(entry).expired(retained_from_ms, now_ms, retention_ms)
                     and not self.is_pending(group, topic, partition)
                 ):
                     records.append(offset_tombstone(group, topic, partition))
@@ -260,7 +260,7 @@ class Offsets:
         return records, everything
 
 
-def _found(partition: int, committed: Committed) -> OffsetFetchResponsePartitions:
+def _found(partition: int, committed: CommittedOffset) -> OffsetFetchResponsePartitions:
     return OffsetFetchResponsePartitions(
         partition_index=partition,
         committed_offset=committed.value.offset,

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pykbroker.coordinator.result import Record
+from pykbroker.coordinator.result import CoordinatorRecord
 from pykbroker_wire.errors import DecodeError
 from pykbroker_wire.primitives import ZERO_UUID, Buffer, TopLevel
 from pykbroker_wire.stored.group.consumer_group_current_member_assignment import (
@@ -82,7 +82,7 @@ def offset_record(
     commit_ms: int,
     expire_ms: int,
     topic_id: bytes = ZERO_UUID,
-) -> Record:
+) -> CoordinatorRecord:
     """`expire_ms` -1: by retention, as everybody does now."""
     value = OffsetCommitValue(
         offset=offset,
@@ -93,36 +93,38 @@ def offset_record(
         topic_id=topic_id,
     )
     version = OFFSET_COMMIT_VERSION if expire_ms == -1 else OFFSET_COMMIT_WITH_EXPIRY_VERSION
-    return Record(OffsetCommitKey(group=group_id, topic=topic, partition=partition), encode_value(value, version))
+    return CoordinatorRecord(
+        OffsetCommitKey(group=group_id, topic=topic, partition=partition), encode_value(value, version)
+    )
 
 
-def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:
-    return Record(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
+def offset_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
+    return CoordinatorRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
 
 
-def encode(record: Record) -> tuple[bytes, bytes | None]:
+def encode(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
     value = record.value
     if value is not None and not isinstance(value, bytes):
         value = encode_value(value, record.value_version)
     return encode_key(record.key), value
 
 
-def decode(key: Buffer | None, value: Buffer | None) -> Record | None:
+def decode(key: Buffer | None, value: Buffer | None) -> CoordinatorRecord | None:
     """None for a type of record that is not ours to understand. Raises DecodeError."""
     if key is None or len(key) < 2:
         raise DecodeError("a record of __consumer_offsets without a key")
     record_type = key[0] << 8 | key[1]
     if record_type in (_OFFSET_COMMIT, _LEGACY_OFFSET_COMMIT):
         offset_key, _ = OffsetCommitKey.decode(key, 2, 0)
-        return Record(offset_key, None if value is None else bytes(value))
+        return CoordinatorRecord(offset_key, None if value is None else bytes(value))
     types = _TYPES.get(record_type)
     if types is None:
         return None
     message_key, _ = types[0].decode(key, 2, 0)
     if value is None:
-        return Record(message_key, None)
+        return CoordinatorRecord(message_key, None)
     version = _version(value)
-    return Record(message_key, types[1].decode(value, 2, version)[0], version)
+    return CoordinatorRecord(message_key, types[1].decode(value, 2, version)[0], version)
 
 
 def decode_offset(value: Buffer) -> OffsetCommitValue:

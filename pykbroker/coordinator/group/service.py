@@ -23,8 +23,8 @@ from pykbroker.coordinator.group.shard import GroupShard
 from pykbroker.coordinator.group.topics import GroupTopics
 from pykbroker.coordinator.group.transactional import TransactionalOffsets, Verifier, refused
 from pykbroker.coordinator.later import Later, gather, then
+from pykbroker.coordinator.machine import CoordinatorRuntime
 from pykbroker.coordinator.result import Result, Token
-from pykbroker.coordinator.runtime import CoordinatorRuntime
 from pykbroker.metadata.features import group_version
 from pykbroker.metadata.image import ConfigResource
 from pykbroker_wire.errors import ErrorCode, KafkaError

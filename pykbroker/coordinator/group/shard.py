@@ -24,14 +24,14 @@ from pykbroker.coordinator.group.classic.rebalance import Rebalance, session_tim
 from pykbroker.coordinator.group.consumer.consumer_description import describe_consumer
 from pykbroker.coordinator.group.consumer.consumer_heartbeat import ConsumerClient
 from pykbroker.coordinator.group.contract import Group, GroupKind, Step
-from pykbroker.coordinator.group.kinds import KINDS
+from pykbroker.coordinator.group.group_kinds import KINDS
 from pykbroker.coordinator.group.migration import consumer_group_for, gives_way_to_classic
 from pykbroker.coordinator.group.mixed import MixedStep
 from pykbroker.coordinator.group.offsets import NO_PRODUCER_ID, Offsets
 from pykbroker.coordinator.group.records import offset_record
 from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker.coordinator.group.topics import GroupTopics
-from pykbroker.coordinator.result import Record, Result, TimerKey, Token
+from pykbroker.coordinator.result import CoordinatorRecord, Result, TimerKey, Token
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from pykbroker_wire.messages.delete_groups import DeletableGroupResult
@@ -88,7 +88,7 @@ class GroupShard:
 
     # -- replicated state ---------------------------------------------------------------------------------------------
 
-    def replay(self, record: Record, at: int, producer_id: int = NO_PRODUCER_ID) -> None:
+    def replay(self, record: CoordinatorRecord, at: int, producer_id: int = NO_PRODUCER_ID) -> None:
         """The only mutator of replicated state: while loading, and after every append."""
         key, value = record.key, record.value
         if isinstance(key, OffsetCommitKey):
@@ -101,7 +101,7 @@ class GroupShard:
         assert kind is not None, f"no record of {type(key).__name__} is written here"
         self._replay_group(kind, kind.group_id_of_key(key), record)
 
-    def _replay_group(self, kind: GroupKind[Group], group_id: str, record: Record) -> None:
+    def _replay_group(self, kind: GroupKind[Group], group_id: str, record: CoordinatorRecord) -> None:
         """A group of another kind that has the id gives way to the first record of this one, not to a tombstone."""
         group = self.groups.get(group_id)
         if not kind.is_of(group):

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from pykbroker.coordinator.group.records import offset_record
 from pykbroker.coordinator.later import Later, and_then
+from pykbroker.coordinator.machine import CoordinatorRuntime, client_code
 from pykbroker.coordinator.result import Result, Token
-from pykbroker.coordinator.runtime import CoordinatorRuntime, client_code
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,

@@ -14,7 +14,7 @@ from typing import Final
 from pykbroker.coordinator.later import Later, then
 from pykbroker.coordinator.transaction.records import TopicPartition
 from pykbroker.coordinator.transaction.shard import Producer
-from pykbroker.coordinator.transaction.verifier import Verdicts, Verifier
+from pykbroker.coordinator.transaction.verifier import PartitionVerdicts, Verifier
 from pykbroker.replica.partition import Partition
 from pykbroker.replica.table import ReplicaTable
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -99,7 +99,7 @@ def guards_for(
     return then(verdicts, lambda found: _judged(guards, found, version))
 
 
-def _judged(guards: Guards, verdicts: Verdicts, version: int) -> Guards:
+def _judged(guards: Guards, verdicts: PartitionVerdicts, version: int) -> Guards:
     for place, code in verdicts.items():
         if code:
             guards[place] = refusal(version, code)

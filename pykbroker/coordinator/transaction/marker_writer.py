@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pykbroker.coordinator.later import Later
-from pykbroker.coordinator.runtime import CoordinatorRuntime
+from pykbroker.coordinator.machine import CoordinatorRuntime
 from pykbroker.coordinator.transaction.records import TopicPartition
 from pykbroker.metadata.topic_names import GROUP_METADATA_TOPIC
 from pykbroker_wire.errors import ErrorCode, KafkaError

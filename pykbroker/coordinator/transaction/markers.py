@@ -51,7 +51,7 @@ _PASSES: Final = frozenset(
 )
 
 
-class Job:
+class MarkerJob:
     """One decided transaction and the partitions that have no marker yet. Compared by identity."""
 
     __slots__ = ("coordinator_epoch", "decided", "index", "remaining", "told")
@@ -70,7 +70,7 @@ class Job:
 
 
 class Sending(NamedTuple):
-    job: Job
+    job: MarkerJob
     partitions: list[TopicPartition]
 
 
@@ -81,13 +81,13 @@ class MarkerQueue:
         self._leader_of = leader_of
         self._here = here
         #: by transactional id: the newest decision
-        self.jobs: dict[str, Job] = {}
-        self._queued: dict[int, dict[Job, list[TopicPartition]]] = {}
+        self.jobs: dict[str, MarkerJob] = {}
+        self._queued: dict[int, dict[MarkerJob, list[TopicPartition]]] = {}
         self._busy: set[int] = set()
-        self._leaderless: dict[Job, list[TopicPartition]] = {}
-        self._resting: dict[Job, list[TopicPartition]] = {}
-        self._refused: dict[Job, list[TopicPartition]] = {}
-        self._completed: list[Job] = []
+        self._leaderless: dict[MarkerJob, list[TopicPartition]] = {}
+        self._resting: dict[MarkerJob, list[TopicPartition]] = {}
+        self._refused: dict[MarkerJob, list[TopicPartition]] = {}
+        self._completed: list[MarkerJob] = []
 
     @property
     def waits_for_leaders(self) -> bool:
@@ -103,7 +103,7 @@ class MarkerQueue:
 
     # -- inputs -------------------------------------------------------------------------------------------------------
 
-    def add(self, job: Job) -> list[TopicPartition]:
+    def add(self, job: MarkerJob) -> list[TopicPartition]:
         """A decision, or the same one again by a coordinator of a later epoch. The partitions led on this node are
         returned instead of queued: the caller writes them now, and tells with `settle`."""
         self.jobs[job.decided.producer.transactional_id] = job
@@ -119,7 +119,9 @@ class MarkerQueue:
             self._complete(job)
         return led_here
 
-    def answered(self, broker: int, sent: list[Sending], codes: Mapping[tuple[Job, TopicPartition], ErrorCode]) -> None:
+    def answered(
+        self, broker: int, sent: list[Sending], codes: Mapping[tuple[MarkerJob, TopicPartition], ErrorCode]
+    ) -> None:
         """A broker's verdicts on what `take` gave for it."""
         self._busy.discard(broker)
         for job, partitions in sent:
@@ -130,7 +132,7 @@ class MarkerQueue:
         """No answer came: the markers may be written, and are sent again."""
         self.answered(broker, sent, {})
 
-    def settle(self, job: Job, partition: TopicPartition, code: ErrorCode) -> None:
+    def settle(self, job: MarkerJob, partition: TopicPartition, code: ErrorCode) -> None:
         """The verdict on one marker."""
         if not self._is_current(job):
             return
@@ -167,7 +169,7 @@ class MarkerQueue:
         for job, partitions in refused.items():
             self._route(job, partitions)
 
-    def discard(self, job: Job) -> None:
+    def discard(self, job: MarkerJob) -> None:
         """Its coordinator is no longer here."""
         if self._is_current(job):
             del self.jobs[job.decided.producer.transactional_id]
@@ -184,17 +186,17 @@ class MarkerQueue:
         self._busy.add(broker)
         return [Sending(job, partitions) for job, partitions in queued.items() if self._is_current(job)]
 
-    def completed(self) -> list[Job]:
+    def completed(self) -> list[MarkerJob]:
         """Jobs that have become complete since somebody asked."""
         done, self._completed = self._completed, []
         return done
 
     # -- within -------------------------------------------------------------------------------------------------------
 
-    def _is_current(self, job: Job) -> bool:
+    def _is_current(self, job: MarkerJob) -> bool:
         return self.jobs.get(job.decided.producer.transactional_id) is job
 
-    def _route(self, job: Job, partitions: list[TopicPartition]) -> None:
+    def _route(self, job: MarkerJob, partitions: list[TopicPartition]) -> None:
         if not self._is_current(job):
             return
         for partition in partitions:
@@ -207,13 +209,13 @@ class MarkerQueue:
             else:
                 self._queued.setdefault(leader, {}).setdefault(job, []).append(partition)
 
-    def _done(self, job: Job, partition: TopicPartition) -> None:
+    def _done(self, job: MarkerJob, partition: TopicPartition) -> None:
         if partition in job.remaining:
             job.remaining.discard(partition)
             if not job.remaining:
                 self._complete(job)
 
-    def _complete(self, job: Job) -> None:
+    def _complete(self, job: MarkerJob) -> None:
         if self._is_current(job):
             del self.jobs[job.decided.producer.transactional_id]
             self._completed.append(job)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final, NamedTuple
 
-from pykbroker.coordinator.result import Record
+from pykbroker.coordinator.result import CoordinatorRecord
 from pykbroker.coordinator.transaction.states import EMPTY, TransactionState
 from pykbroker_wire.errors import DecodeError
 from pykbroker_wire.primitives import Buffer, pack_int16, pack_int32, varint
@@ -55,13 +55,13 @@ class Transaction(NamedTuple):
     client_version: int
 
 
-def transaction_record(transactional_id: str, transaction: Transaction, transaction_version: int) -> Record:
+def transaction_record(transactional_id: str, transaction: Transaction, transaction_version: int) -> CoordinatorRecord:
     """`transaction_version`: what the cluster has agreed on. Values are bytes from the start, written by hand: that is
     three records in every transaction (tests/coordinator/test_transaction_records.py compares them to the generated
     writer's)."""
     version = 1 if transaction_version >= _FLEXIBLE_FROM_TRANSACTION_VERSION else 0
     value = _flexible(transaction) if version else _classic(transaction)
-    return Record(TransactionLogKey(transactional_id=transactional_id), value, version)
+    return CoordinatorRecord(TransactionLogKey(transactional_id=transactional_id), value, version)
 
 
 def remembered(transaction: Transaction, version: int) -> Transaction:
@@ -124,8 +124,8 @@ def _by_topic(partitions: frozenset[TopicPartition]) -> list[tuple[str, list[int
     return list(by_topic.items())
 
 
-def tombstone(transactional_id: str) -> Record:
-    return Record(TransactionLogKey(transactional_id=transactional_id), None)
+def tombstone(transactional_id: str) -> CoordinatorRecord:
+    return CoordinatorRecord(TransactionLogKey(transactional_id=transactional_id), None)
 
 
 def transaction_of(stored: bytes) -> Transaction:
@@ -154,18 +154,18 @@ def transaction_of(stored: bytes) -> Transaction:
     )
 
 
-def encode(record: Record) -> tuple[bytes, bytes | None]:
+def encode(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
     assert isinstance(record.key, TransactionLogKey)
     assert record.value is None or isinstance(record.value, bytes)
     name = record.key.transactional_id.encode()
     return b"\0\0" + pack_int16(len(name)) + name, record.value
 
 
-def decode(key: Buffer | None, value: Buffer | None) -> Record | None:
+def decode(key: Buffer | None, value: Buffer | None) -> CoordinatorRecord | None:
     """None for a type of record that is not ours to understand. Values stay bytes. Raises DecodeError."""
     if key is None or len(key) < 2:
         raise DecodeError("a record of __transaction_state without a key")
     if key[0] << 8 | key[1] != _KEY_TYPE:
         return None
     decoded_key, _ = TransactionLogKey.decode(key, 2, 0)
-    return Record(decoded_key, None if value is None else bytes(value))
+    return CoordinatorRecord(decoded_key, None if value is None else bytes(value))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pykbroker.coordinator.later import Later
 from pykbroker.coordinator.transaction.marker_writer import Marker
-from pykbroker.coordinator.transaction.markers import Job, LeaderOf, MarkerQueue, Sending
+from pykbroker.coordinator.transaction.markers import LeaderOf, MarkerJob, MarkerQueue, Sending
 from pykbroker.coordinator.transaction.records import TopicPartition
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.write_txn_markers import (
@@ -35,7 +35,7 @@ REST_SECONDS: Final = 0.05
 #: And this long if nobody knows why.
 REFUSED_REST_SECONDS: Final = 1.0
 
-Write = Callable[[TopicPartition, Marker], Later[ErrorCode]]
+WriteMarker = Callable[[TopicPartition, Marker], Later[ErrorCode]]
 #: To a broker, by id.
 Send = Callable[[int, Any, int], "asyncio.Future[Any]"]
 
@@ -49,11 +49,11 @@ class MarkerSender:
         runtime: Runtime,
         node_id: int,
         leader_of: LeaderOf,
-        write: Write,
+        write: WriteMarker,
         send: Send,
         *,
         is_current: Callable[[int, int], bool],
-        completed: Callable[[Job], None],
+        completed: Callable[[MarkerJob], None],
         request_timeout_ms: int,
     ) -> None:
         self._runtime = runtime
@@ -68,7 +68,7 @@ class MarkerSender:
         self._closed = False
         self.queue = MarkerQueue(leader_of, node_id)
 
-    def add(self, job: Job) -> None:
+    def add(self, job: MarkerJob) -> None:
         self._write_here(job, self.queue.add(job))
         self._pump()
 
@@ -127,7 +127,7 @@ class MarkerSender:
 
     # -- this node ----------------------------------------------------------------------------------------------------
 
-    def _write_here(self, job: Job, partitions: list[TopicPartition]) -> None:
+    def _write_here(self, job: MarkerJob, partitions: list[TopicPartition]) -> None:
         marker = _marker(job)
         for partition in partitions:
             verdict = self._write(partition, marker)
@@ -136,7 +136,7 @@ class MarkerSender:
             else:
                 self.queue.settle(job, partition, verdict)
 
-    def _written_here(self, job: Job, partition: TopicPartition, verdict: asyncio.Future[ErrorCode]) -> None:
+    def _written_here(self, job: MarkerJob, partition: TopicPartition, verdict: asyncio.Future[ErrorCode]) -> None:
         self.queue.settle(job, partition, ErrorCode.REQUEST_TIMED_OUT if verdict.cancelled() else verdict.result())
         self._pump()
 
@@ -161,7 +161,7 @@ class MarkerSender:
         self._pump()
 
 
-def _marker(job: Job) -> Marker:
+def _marker(job: MarkerJob) -> Marker:
     decided = job.decided
     return Marker(
         decided.producer.producer_id,
@@ -172,7 +172,7 @@ def _marker(job: Job) -> Marker:
     )
 
 
-def _message(job: Job, partitions: list[TopicPartition]) -> WritableTxnMarker:
+def _message(job: MarkerJob, partitions: list[TopicPartition]) -> WritableTxnMarker:
     by_topic: dict[str, list[int]] = {}
     for topic, index in partitions:
         by_topic.setdefault(topic, []).append(index)
@@ -187,10 +187,12 @@ def _message(job: Job, partitions: list[TopicPartition]) -> WritableTxnMarker:
     )
 
 
-def _verdicts(sent: list[Sending], response: WriteTxnMarkersResponse) -> dict[tuple[Job, TopicPartition], ErrorCode]:
+def _verdicts(
+    sent: list[Sending], response: WriteTxnMarkersResponse
+) -> dict[tuple[MarkerJob, TopicPartition], ErrorCode]:
     """By job: a producer id stands for one transactional id, so it names one job of a request."""
     jobs = {job.decided.producer.producer_id: job for job, _ in sent}
-    verdicts: dict[tuple[Job, TopicPartition], ErrorCode] = {}
+    verdicts: dict[tuple[MarkerJob, TopicPartition], ErrorCode] = {}
     for result in response.markers:
         job = jobs.get(result.producer_id)
         if job is None:

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pykbroker.coordinator.group.java import partition_for
 from pykbroker.coordinator.later import Later, gather, then
-from pykbroker.coordinator.runtime import CoordinatorRuntime
+from pykbroker.coordinator.machine import CoordinatorRuntime
 from pykbroker.coordinator.transaction import records
-from pykbroker.coordinator.transaction.markers import Job
+from pykbroker.coordinator.transaction.markers import MarkerJob
 from pykbroker.coordinator.transaction.records import TopicPartition, Transaction
-from pykbroker.coordinator.transaction.sender import MarkerSender, Send, Write
+from pykbroker.coordinator.transaction.sender import MarkerSender, Send, WriteMarker
 from pykbroker.coordinator.transaction.settings import TransactionSettings
 from pykbroker.coordinator.transaction.shard import (
     Decided,
@@ -62,7 +62,7 @@ class TransactionService:
         replicas: ReplicaTable,
         metadata: MetadataLoader,
         producer_ids: ProducerIds,
-        write: Write,
+        write: WriteMarker,
         send: Send,
     ) -> None:
         self.settings = TransactionSettings.from_config(config)
@@ -262,9 +262,9 @@ class TransactionService:
 
     def _decided(self, index: int, epoch: int, effect: Decided) -> None:
         """A decision is committed: only now may anybody hear of it (T8)."""
-        self.sender.add(Job(index, epoch, effect))
+        self.sender.add(MarkerJob(index, epoch, effect))
 
-    def _completed(self, job: Job) -> None:
+    def _completed(self, job: MarkerJob) -> None:
         if self._closed or not self.coordinator.has_led_since(job.index, job.coordinator_epoch):
             return
         answer: Later[ErrorCode] = self.coordinator.submit(
@@ -275,7 +275,7 @@ class TransactionService:
         else:
             self._completion(job, answer)
 
-    def _completion(self, job: Job, code: ErrorCode) -> None:
+    def _completion(self, job: MarkerJob, code: ErrorCode) -> None:
         if code is ErrorCode.NONE:
             return
         # NOT_COORDINATOR too: that is what a log says that has no room left, and whose leader this still is. If it is

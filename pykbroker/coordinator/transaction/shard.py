@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final, NamedTuple
 
-from pykbroker.coordinator.result import Record, Result, TimerKey, Token
+from pykbroker.coordinator.result import CoordinatorRecord, Result, TimerKey, Token
 from pykbroker.coordinator.transaction.records import (
     NO_EPOCH,
     NO_PARTITIONS,
@@ -106,7 +106,7 @@ class TransactionShard:
 
     # -- replicated state ---------------------------------------------------------------------------------------------
 
-    def replay(self, record: Record, at: int, producer_id: int = -1) -> None:
+    def replay(self, record: CoordinatorRecord, at: int, producer_id: int = -1) -> None:
         assert isinstance(record.key, TransactionLogKey)
         transactional_id = record.key.transactional_id
         self.ongoing.pop(transactional_id, None)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Verdicts = dict[TopicPartition, ErrorCode]
+PartitionVerdicts = dict[TopicPartition, ErrorCode]
 
 _TRANSLATION: Final = {ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH}
 
@@ -50,14 +50,14 @@ class _Question:
     __slots__ = ("add", "future", "partitions", "producer")
 
     def __init__(
-        self, producer: Producer, partitions: list[TopicPartition], add: bool, future: asyncio.Future[Verdicts]
+        self, producer: Producer, partitions: list[TopicPartition], add: bool, future: asyncio.Future[PartitionVerdicts]
     ) -> None:
         self.producer = producer
         self.partitions = partitions
         self.add = add
         self.future = future
 
-    def answer(self, verdicts: Verdicts) -> None:
+    def answer(self, verdicts: PartitionVerdicts) -> None:
         if not self.future.done():
             self.future.set_result(
                 {partition: verdicts.get(partition, ErrorCode.NETWORK_EXCEPTION) for partition in self.partitions}
@@ -101,16 +101,16 @@ class Verifier:
         partitions: list[TopicPartition],
         *,
         add: bool,
-    ) -> Later[Verdicts]:
+    ) -> Later[PartitionVerdicts]:
         """The verdict on each partition: NONE, or why its records may not be appended."""
         producer = Producer(transactional_id, producer_id, producer_epoch)
         answer = self._ask(producer, partitions, add)
         if not add or (not isinstance(answer, asyncio.Future) and not _between_transactions(answer)):
             return answer
-        outer: asyncio.Future[Verdicts] = self._runtime.loop.create_future()
+        outer: asyncio.Future[PartitionVerdicts] = self._runtime.loop.create_future()
         give_up = self._runtime.loop.time() + self._patience
 
-        def arrived(verdicts: Verdicts) -> None:
+        def arrived(verdicts: PartitionVerdicts) -> None:
             if outer.done():
                 return
             if _between_transactions(verdicts) and self._runtime.loop.time() < give_up:
@@ -136,7 +136,7 @@ class Verifier:
         verdicts = transactions.verify_partitions(producer, (partition,))
         return not isinstance(verdicts, asyncio.Future) and not verdicts[partition]
 
-    def _ask(self, producer: Producer, partitions: list[TopicPartition], add: bool) -> Later[Verdicts]:
+    def _ask(self, producer: Producer, partitions: list[TopicPartition], add: bool) -> Later[PartitionVerdicts]:
         index = self._transactions.partition_of(producer.transactional_id)
         image = self._metadata.image.topics.partition(TRANSACTION_STATE_TOPIC, index)
         if image is None or image.leader < 0:
@@ -148,7 +148,7 @@ class Verifier:
         self._send_next(image.leader)
         return question.future
 
-    def _ask_here(self, producer: Producer, partitions: list[TopicPartition], add: bool) -> Later[Verdicts]:
+    def _ask_here(self, producer: Producer, partitions: list[TopicPartition], add: bool) -> Later[PartitionVerdicts]:
         if not add:
             return then(
                 self._transactions.verify_partitions(producer, partitions),
@@ -194,7 +194,7 @@ class Verifier:
     ) -> None:
         self._busy.discard(broker)
         error = asyncio.CancelledError() if future.cancelled() else future.exception()
-        verdicts: dict[str, Verdicts] = {}
+        verdicts: dict[str, PartitionVerdicts] = {}
         code = ErrorCode.NONE
         if error is None:
             code, verdicts = _read(future.result())
@@ -211,11 +211,11 @@ class Verifier:
         self._send_next(broker)
 
 
-def _between_transactions(verdicts: Verdicts) -> bool:
+def _between_transactions(verdicts: PartitionVerdicts) -> bool:
     return ErrorCode.CONCURRENT_TRANSACTIONS in verdicts.values()
 
 
-def _when_done(value: Later[Verdicts], callback: Callable[[Verdicts], None]) -> None:
+def _when_done(value: Later[PartitionVerdicts], callback: Callable[[PartitionVerdicts], None]) -> None:
     if isinstance(value, asyncio.Future):
         value.add_done_callback(lambda done: None if done.cancelled() else callback(done.result()))
     else:
@@ -237,7 +237,7 @@ def _message(questions: list[_Question]) -> AddPartitionsToTxnTransaction:
     )
 
 
-def _read(response: AddPartitionsToTxnResponse) -> tuple[ErrorCode, dict[str, Verdicts]]:
+def _read(response: AddPartitionsToTxnResponse) -> tuple[ErrorCode, dict[str, PartitionVerdicts]]:
     if response.error_code:
         code = _code(response.error_code)
         if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:

@@ -16,7 +16,7 @@ from pykbroker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker.coordinator.group.shard import GroupShard
 from pykbroker.coordinator.group.topics import GroupTopics
-from pykbroker.coordinator.result import Record, Result, TimerKey, Token
+from pykbroker.coordinator.result import CoordinatorRecord, Result, TimerKey, Token
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.consumer_protocol import ConsumerProtocolSubscription
 from pykbroker_wire.messages.heartbeat import HeartbeatRequest
@@ -144,7 +144,7 @@ class Bench:
         for waiting, answer in result.replies:
             self._answer(waiting, answer)
 
-    def _append(self, record: Record) -> None:
+    def _append(self, record: CoordinatorRecord) -> None:
         key, value = records.encode(record)
         self.log.append((key, value))
         read_back = records.decode(key, value)

@@ -12,8 +12,8 @@ from pykbroker.coordinator.group import records
 from pykbroker.coordinator.group.bulk import BulkLoad
 from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker.coordinator.group.shard import GroupShard
-from pykbroker.coordinator.loading import Bulk
-from pykbroker.coordinator.runtime import CoordinatorRuntime
+from pykbroker.coordinator.machine import CoordinatorRuntime
+from pykbroker.coordinator.shard_loading import Bulk
 from pykbroker_wire.records.batch import build_batch
 from pykbroker_wire.records.compression import Codec
 from pykbroker_wire.records.control import end_txn_marker

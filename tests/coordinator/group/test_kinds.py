@@ -10,10 +10,10 @@ import pytest
 from pykbroker.coordinator.group import records, shard
 from pykbroker.coordinator.group.classic.joining import Client, join_refused
 from pykbroker.coordinator.group.contract import GroupKind
-from pykbroker.coordinator.group.kinds import KINDS
+from pykbroker.coordinator.group.group_kinds import KINDS
 from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker.coordinator.group.topics import GroupTopics
-from pykbroker.coordinator.result import Record, Result, TimerKey, Token
+from pykbroker.coordinator.result import CoordinatorRecord, Result, TimerKey, Token
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.heartbeat import HeartbeatRequest
 from pykbroker_wire.messages.join_group import JoinGroupRequest
@@ -103,8 +103,8 @@ class SharedStep:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
 
 
-def share_record(group_id: str, epoch: int) -> Record:
-    return Record(ShareGroupMetadataKey(group_id=group_id), ShareGroupMetadataValue(epoch=epoch))
+def share_record(group_id: str, epoch: int) -> CoordinatorRecord:
+    return CoordinatorRecord(ShareGroupMetadataKey(group_id=group_id), ShareGroupMetadataValue(epoch=epoch))
 
 
 def group_id_of(key: TopLevel) -> str:
@@ -112,7 +112,7 @@ def group_id_of(key: TopLevel) -> str:
     return key.group_id
 
 
-def replay(group: SharedGroup | None, record: Record) -> SharedGroup | None:
+def replay(group: SharedGroup | None, record: CoordinatorRecord) -> SharedGroup | None:
     if record.value is None:
         return None
     assert isinstance(record.value, ShareGroupMetadataValue)
@@ -126,7 +126,7 @@ SHARE: Final[GroupKind[SharedGroup]] = GroupKind(
     keys=(ShareGroupMetadataKey,),
     group_id_of_key=group_id_of,
     replay_record=replay,
-    tombstones_of=lambda group: [Record(ShareGroupMetadataKey(group_id=group.group_id), None)],
+    tombstones_of=lambda group: [CoordinatorRecord(ShareGroupMetadataKey(group_id=group.group_id), None)],
     step_of=SharedStep,
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykbroker.coordinator.group import records
-from pykbroker.coordinator.group.classic.classic_group import State
+from pykbroker.coordinator.group.classic.classic_group import ClassicGroupState
 from pykbroker.coordinator.group.offsets import Offsets
 from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker.coordinator.group.shard import GroupShard
@@ -56,7 +56,7 @@ def test_a_commit_makes_a_group_and_survives_a_restart() -> None:
     assert error_of(bench, bench.commit("g", {("t", 0): 5, ("t", 1): 6, ("u", 0): 7})) == 0
     later = bench.restart()
     assert later.committed("g") == {("t", 0): 5, ("t", 1): 6, ("u", 0): 7}
-    assert classic_groups(later.shard)["g"].state is State.EMPTY
+    assert classic_groups(later.shard)["g"].state is ClassicGroupState.EMPTY
     assert classic_groups(later.shard)["g"].protocol_type is None
 
 
@@ -109,7 +109,7 @@ def test_who_may_commit() -> None:
     assert error_of(bench, bench.commit("g", offsets)) == ErrorCode.UNKNOWN_MEMBER_ID
     # While the group rebalances the former generation may still commit what it has done.
     bench.new_member()
-    assert classic_groups(bench.shard)["g"].state is State.PREPARING_REBALANCE
+    assert classic_groups(bench.shard)["g"].state is ClassicGroupState.PREPARING_REBALANCE
     assert error_of(bench, bench.commit("g", {("t", 0): 2}, member, 1)) == ErrorCode.NONE
     assert bench.committed("g") == {("t", 0): 2}
 
@@ -120,7 +120,7 @@ def test_a_commit_keeps_the_session() -> None:
     for _ in range(5):
         bench.advance(9_000)
         bench.commit("g", {("t", 0): 1}, member, 1)
-    assert classic_groups(bench.shard)["g"].state is State.STABLE
+    assert classic_groups(bench.shard)["g"].state is ClassicGroupState.STABLE
 
 
 def test_metadata_that_is_too_long_is_refused_for_its_partition() -> None:

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from pykbroker.coordinator.group.offsets import NO_OFFSET, NO_PRODUCER_ID, Offsets
 from pykbroker.coordinator.group.records import encode, offset_record
-from pykbroker.coordinator.result import Record
+from pykbroker.coordinator.result import CoordinatorRecord
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.offset_fetch import OffsetFetchRequestTopics
 from pykbroker_wire.primitives import ZERO_UUID
@@ -84,12 +84,12 @@ class OffsetsAndMarkers(RuleBasedStateMachine):
     def start(self) -> None:
         self.offsets = Offsets()
         self.model = Model()
-        self.log: list[tuple[Record, int] | tuple[int, bool]] = []
+        self.log: list[tuple[CoordinatorRecord, int] | tuple[int, bool]] = []
         self.number = 0
 
     # -- what is written ----------------------------------------------------------------------------------------------
 
-    def _append(self, record: Record, producer: int) -> None:
+    def _append(self, record: CoordinatorRecord, producer: int) -> None:
         key = record.key
         assert isinstance(key, OffsetCommitKey)
         assert record.value is None or isinstance(record.value, bytes)
@@ -111,10 +111,10 @@ class OffsetsAndMarkers(RuleBasedStateMachine):
             topic_id=IDS[topic],
         )
         _, value = encode(record)
-        self._append(Record(record.key, value, record.value_version), producer)
+        self._append(CoordinatorRecord(record.key, value, record.value_version), producer)
         self.model.log.append(Entry(key, self.number, producer, committed_ms=NOW_MS - age_ms))
 
-    def _bury(self, records: list[Record], expected: set[Key]) -> None:
+    def _bury(self, records: list[CoordinatorRecord], expected: set[Key]) -> None:
         found = []
         for record in records:
             key = record.key
@@ -212,7 +212,7 @@ class OffsetsAndMarkers(RuleBasedStateMachine):
         fresh = Offsets()
         for at, entry in enumerate(self.log):
             what, second = entry
-            if isinstance(what, Record):
+            if isinstance(what, CoordinatorRecord):
                 assert isinstance(what.key, OffsetCommitKey)
                 assert what.value is None or isinstance(what.value, bytes)
                 fresh.replay(what.key, what.value, at, second)

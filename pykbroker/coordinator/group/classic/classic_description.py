@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pykbroker.coordinator.group.classic.classic_group import ClassicGroup, State
+from pykbroker.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState
 from pykbroker.coordinator.group.contract import Group
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
@@ -15,14 +15,14 @@ _MISSING_GROUP_IS_ERROR_FROM: Final = 6
 
 def describe_classic(group_id: str, group: Group | None, api_version: int) -> DescribedGroup:
     if not isinstance(group, ClassicGroup):
-        missing = DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
+        missing = DescribedGroup(group_id=group_id, group_state=ClassicGroupState.DEAD.value)
         if api_version >= _MISSING_GROUP_IS_ERROR_FROM:
             missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
             missing.error_message = (
                 f"Group {group_id} not found." if group is None else f"Group {group_id} is not a classic group."
             )
         return missing
-    stable = group.state is State.STABLE
+    stable = group.state is ClassicGroupState.STABLE
     return DescribedGroup(
         group_id=group_id,
         group_state=group.state.value,

@@ -45,7 +45,7 @@ CONSUMER = "consumer"
 Protocols = tuple[tuple[str, bytes], ...]
 
 
-class State(Enum):
+class ClassicGroupState(Enum):
     """Values are the names that ListGroups and DescribeGroups show."""
 
     EMPTY = "Empty"
@@ -55,12 +55,16 @@ class State(Enum):
     DEAD = "Dead"
 
 
-TRANSITIONS: dict[State, frozenset[State]] = {
-    State.EMPTY: frozenset({State.PREPARING_REBALANCE, State.DEAD}),
-    State.PREPARING_REBALANCE: frozenset({State.COMPLETING_REBALANCE, State.EMPTY, State.DEAD}),
-    State.COMPLETING_REBALANCE: frozenset({State.STABLE, State.PREPARING_REBALANCE, State.DEAD}),
-    State.STABLE: frozenset({State.PREPARING_REBALANCE, State.DEAD}),
-    State.DEAD: frozenset({State.DEAD}),
+TRANSITIONS: dict[ClassicGroupState, frozenset[ClassicGroupState]] = {
+    ClassicGroupState.EMPTY: frozenset({ClassicGroupState.PREPARING_REBALANCE, ClassicGroupState.DEAD}),
+    ClassicGroupState.PREPARING_REBALANCE: frozenset(
+        {ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.EMPTY, ClassicGroupState.DEAD}
+    ),
+    ClassicGroupState.COMPLETING_REBALANCE: frozenset(
+        {ClassicGroupState.STABLE, ClassicGroupState.PREPARING_REBALANCE, ClassicGroupState.DEAD}
+    ),
+    ClassicGroupState.STABLE: frozenset({ClassicGroupState.PREPARING_REBALANCE, ClassicGroupState.DEAD}),
+    ClassicGroupState.DEAD: frozenset({ClassicGroupState.DEAD}),
 }
 
 
@@ -147,8 +151,8 @@ class ClassicGroup:
     def __init__(self, group_id: str, now_ms: int) -> None:
         self.group_id = group_id
         self.stored: GroupMetadataValue | None = None
-        self.state = State.EMPTY
-        self.previous_state = State.DEAD
+        self.state = ClassicGroupState.EMPTY
+        self.previous_state = ClassicGroupState.DEAD
         #: -1 in records before version 2
         self.state_timestamp_ms = now_ms
         self.generation = 0
@@ -172,7 +176,7 @@ class ClassicGroup:
         if value is None:
             return
         self.state_timestamp_ms = value.current_state_timestamp
-        self.state = State.STABLE if value.members else State.EMPTY
+        self.state = ClassicGroupState.STABLE if value.members else ClassicGroupState.EMPTY
         self.generation = value.generation
         self.protocol_type = value.protocol_type or None
         self.protocol_name = value.protocol
@@ -219,16 +223,16 @@ class ClassicGroup:
 
     def continue_from(self, generation: int) -> None:
         """It was a consumer group (KIP-848): its members are there, and their assignments follow."""
-        assert self.state is State.EMPTY
+        assert self.state is ClassicGroupState.EMPTY
         assert self.members
         self.generation = generation
-        self.previous_state, self.state = State.PREPARING_REBALANCE, State.STABLE
+        self.previous_state, self.state = ClassicGroupState.PREPARING_REBALANCE, ClassicGroupState.STABLE
         self.protocol_name = self.select_protocol()
         self.subscribed_topics = self._read_subscriptions()
 
     # -- state --------------------------------------------------------------------------------------------------------
 
-    def move_to(self, state: State, now_ms: int) -> None:
+    def move_to(self, state: ClassicGroupState, now_ms: int) -> None:
         assert state in TRANSITIONS[self.state], (
             f"group {self.group_id}: {self.state.value} does not lead to {state.value}"
         )
@@ -242,11 +246,11 @@ class ClassicGroup:
 
     @property
     def is_empty(self) -> bool:
-        return self.state is State.EMPTY
+        return self.state is ClassicGroupState.EMPTY
 
     @property
     def can_rebalance(self) -> bool:
-        return State.PREPARING_REBALANCE in TRANSITIONS[self.state]
+        return ClassicGroupState.PREPARING_REBALANCE in TRANSITIONS[self.state]
 
     def next_generation(self, now_ms: int) -> None:
         """Everybody who takes part has joined: choose the protocol, or become empty."""
@@ -254,10 +258,10 @@ class ClassicGroup:
         self.pending_sync.clear()
         if self.members:
             self.protocol_name = self.select_protocol()
-            self.move_to(State.COMPLETING_REBALANCE, now_ms)
+            self.move_to(ClassicGroupState.COMPLETING_REBALANCE, now_ms)
         else:
             self.protocol_name = None
-            self.move_to(State.EMPTY, now_ms)
+            self.move_to(ClassicGroupState.EMPTY, now_ms)
         self.subscribed_topics = self._read_subscriptions()
 
     # -- members ------------------------------------------------------------------------------------------------------
@@ -359,7 +363,7 @@ class ClassicGroup:
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
         """Whether a member that speaks these could take part."""
         offered = set(names)
-        if self.state is State.EMPTY:
+        if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and bool(offered)
         if protocol_type != self.protocol_type:
             return False
@@ -430,16 +434,16 @@ class ClassicGroup:
         api_version: int = -1,
     ) -> None:
         """Commits are good for every partition or for none (see ConsumerGroup.check_offset_commit)."""
-        if generation < 0 and self.state is State.EMPTY:
+        if generation < 0 and self.state is ClassicGroupState.EMPTY:
             # An admin client, or a consumer that assigns its partitions itself.
             return
         if generation >= 0 or member_id or instance_id is not None:
             self.check_member(member_id, instance_id)
             if generation != self.generation:
                 raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-        elif not transactional and self.state is not State.EMPTY:
+        elif not transactional and self.state is not ClassicGroupState.EMPTY:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-        if not transactional and self.state is State.COMPLETING_REBALANCE:
+        if not transactional and self.state is ClassicGroupState.COMPLETING_REBALANCE:
             # The member knows the new generation and not yet its partitions.
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
 
@@ -447,21 +451,25 @@ class ClassicGroup:
         """Member epochs are those of consumer groups: Apache Kafka does not look at them here."""
 
     def check_offset_delete(self) -> None:
-        if self.state is not State.EMPTY and self.protocol_type != CONSUMER:
+        if self.state is not ClassicGroupState.EMPTY and self.protocol_type != CONSUMER:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def session_after_commit(self, member_id: str) -> int | None:
         """A consumer that commits is alive."""
-        if self.state in (State.STABLE, State.PREPARING_REBALANCE):
+        if self.state in (ClassicGroupState.STABLE, ClassicGroupState.PREPARING_REBALANCE):
             return self.members[member_id].session_timeout_ms
         return None
 
     def offsets_expire_from_ms(self) -> int | None:
         """When the retention of this group's offsets began: -1 at each one's commit, None never yet."""
         if self.protocol_type is not None:
-            if self.state is State.EMPTY:
+            if self.state is ClassicGroupState.EMPTY:
                 return self.state_timestamp_ms
-            if self.protocol_type == CONSUMER and self.subscribed_topics is not None and self.state is State.STABLE:
+            if (
+                self.protocol_type == CONSUMER
+                and self.subscribed_topics is not None
+                and self.state is ClassicGroupState.STABLE
+            ):
                 # Of the topics that nobody subscribes to any more.
                 return -1
             return None

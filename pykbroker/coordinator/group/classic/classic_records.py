@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from pykbroker.coordinator.group.classic.classic_group import ClassicGroup, State
-from pykbroker.coordinator.result import Record
+from pykbroker.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState
+from pykbroker.coordinator.result import CoordinatorRecord
 from pykbroker_wire.primitives import TopLevel
 from pykbroker_wire.stored.group.group_metadata import GroupMetadataKey, GroupMetadataValue
 
@@ -17,19 +17,21 @@ GROUP_METADATA_VERSION: Final = 3
 CLASSIC_KEYS: Final = (GroupMetadataKey,)
 
 
-def group_record(group: ClassicGroup, assignments: dict[str, bytes]) -> Record:
+def group_record(group: ClassicGroup, assignments: dict[str, bytes]) -> CoordinatorRecord:
     """The group in its present generation."""
-    return Record(GroupMetadataKey(group=group.group_id), group.to_stored(assignments), GROUP_METADATA_VERSION)
+    return CoordinatorRecord(
+        GroupMetadataKey(group=group.group_id), group.to_stored(assignments), GROUP_METADATA_VERSION
+    )
 
 
-def empty_group_record(group: ClassicGroup) -> Record:
+def empty_group_record(group: ClassicGroup) -> CoordinatorRecord:
     """A group before its first generation, whoever is joining it at this moment."""
     value = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=group.state_timestamp_ms)
-    return Record(GroupMetadataKey(group=group.group_id), value, GROUP_METADATA_VERSION)
+    return CoordinatorRecord(GroupMetadataKey(group=group.group_id), value, GROUP_METADATA_VERSION)
 
 
-def group_tombstone(group_id: str) -> Record:
-    return Record(GroupMetadataKey(group=group_id), None)
+def group_tombstone(group_id: str) -> CoordinatorRecord:
+    return CoordinatorRecord(GroupMetadataKey(group=group_id), None)
 
 
 def classic_group_id(key: TopLevel) -> str:
@@ -37,14 +39,14 @@ def classic_group_id(key: TopLevel) -> str:
     return key.group
 
 
-def replay_classic(group: ClassicGroup | None, record: Record) -> ClassicGroup | None:
+def replay_classic(group: ClassicGroup | None, record: CoordinatorRecord) -> ClassicGroup | None:
     """A live group is there before its record. While the log is read, its first record makes it, and soft state follows
     at the end (`ClassicGroup.take_up_stored`)."""
     key, value = record.key, record.value
     assert isinstance(key, GroupMetadataKey)
     if value is None:
         if group is not None:
-            group.move_to(State.DEAD, group.state_timestamp_ms)
+            group.move_to(ClassicGroupState.DEAD, group.state_timestamp_ms)
         return None
     assert isinstance(value, GroupMetadataValue)
     if group is None:

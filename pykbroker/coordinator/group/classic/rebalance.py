@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from pykbroker.coordinator.group.classic.classic_group import ClassicGroup, Member, Protocols, State
+from pykbroker.coordinator.group.classic.classic_group import ClassicGroup, ClassicGroupState, Member, Protocols
 from pykbroker.coordinator.group.classic.classic_records import empty_group_record, group_record
 from pykbroker.coordinator.group.classic.joining import (
     MEMBER_ID_REQUIRED_FROM,
@@ -93,7 +93,7 @@ class Rebalance:
             self._refuse(token, UNKNOWN_MEMBER, ErrorCode.GROUP_MAX_SIZE_REACHED)
             # It may have been the last that the others waited for; Apache Kafka lets them wait for the timeout.
             return self._complete_if_all_joined()
-        if group.state is State.DEAD:
+        if group.state is ClassicGroupState.DEAD:
             return self._refuse(token, member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if not group.supports(request.protocol_type, (protocol.name for protocol in request.protocols)):
             return self._refuse(token, member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -117,13 +117,13 @@ class Rebalance:
 
     def _has_room_for(self, member_id: str) -> bool:
         group = self.group
-        if group.state is State.PREPARING_REBALANCE:
+        if group.state is ClassicGroupState.PREPARING_REBALANCE:
             # Counting those who wait lets a group shrink when the limit was lowered: the last to rejoin are out.
             member = group.members.get(member_id)
             return (
                 member is not None and member.awaiting_join is not None
             ) or group.awaiting_join_count < self.settings.max_size
-        if group.state in (State.COMPLETING_REBALANCE, State.STABLE):
+        if group.state in (ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.STABLE):
             return member_id in group.members or len(group.members) < self.settings.max_size
         return True
 
@@ -142,15 +142,15 @@ class Rebalance:
             return self._refuse(token, member_id, error.code)
         member = group.members[member_id]
         state = group.state
-        if state is State.PREPARING_REBALANCE:
+        if state is ClassicGroupState.PREPARING_REBALANCE:
             return self._update(member, request, token, f"{member_id} rejoined")
-        if state is State.COMPLETING_REBALANCE:
+        if state is ClassicGroupState.COMPLETING_REBALANCE:
             if member.protocols != _protocols(request):
                 return self._update(member, request, token, f"{member_id} changed its metadata")
             # It may have missed the answer to its first JoinGroup.
             self.result.reply(token, self._joined(member))
             return False
-        if state is State.STABLE:
+        if state is ClassicGroupState.STABLE:
             if group.leader == member_id:
                 return self._update(member, request, token, f"the leader {member_id} rejoined")
             if member.protocols != _protocols(request):
@@ -163,7 +163,7 @@ class Rebalance:
         """What a member hears at the end of the join phase; the leader also hears of all others."""
         group = self.group
         members: list[JoinGroupResponseMember] = []
-        if group.leader == member.member_id and group.state is not State.STABLE:
+        if group.leader == member.member_id and group.state is not ClassicGroupState.STABLE:
             members = self._all_members()
         return JoinGroupResponse(
             generation_id=group.generation,
@@ -198,7 +198,7 @@ class Rebalance:
         )
         member.is_new = True
         member.awaiting_join = token
-        if group.state is State.PREPARING_REBALANCE and group.previous_state is State.EMPTY:
+        if group.state is ClassicGroupState.PREPARING_REBALANCE and group.previous_state is ClassicGroupState.EMPTY:
             group.member_added = True
         group.add(member, request.protocol_type)
         self._expect_new(member_id)
@@ -234,10 +234,10 @@ class Rebalance:
         self.result.cancel_timer(session_timer(group.group_id, old.member_id))
         self._expect_heartbeat(member)
         self._take_over(member, request, token)
-        if group.state is State.COMPLETING_REBALANCE:
+        if group.state is ClassicGroupState.COMPLETING_REBALANCE:
             # The leader may be assigning to the old id at this moment.
             return self._prepare(f"instance {instance_id} returned as {new_member_id}")
-        if group.state is not State.STABLE:
+        if group.state is not ClassicGroupState.STABLE:
             return self._complete_if_all_joined()
         if group.select_protocol() != group.protocol_name:
             return self._rebalance_or_complete(f"instance {instance_id} returned with other protocols")
@@ -281,7 +281,7 @@ class Rebalance:
     def _prepare(self, reason: str) -> bool:
         """Enter PreparingRebalance. True when that was over at once."""
         group = self.group
-        if group.state is State.COMPLETING_REBALANCE:
+        if group.state is ClassicGroupState.COMPLETING_REBALANCE:
             for member in group.members.values():
                 member.assignment = b""
                 if member.awaiting_sync is not None:
@@ -290,16 +290,16 @@ class Rebalance:
                     self._expect_heartbeat(member)
         group.pending_sync.clear()
         self.result.cancel_timer(sync_timer(group.group_id))
-        group.move_to(State.PREPARING_REBALANCE, self.now_ms)
+        group.move_to(ClassicGroupState.PREPARING_REBALANCE, self.now_ms)
         logger.info("Group %s: rebalance after generation %d: %s", group.group_id, group.generation, reason)
-        if group.previous_state is not State.EMPTY and group.all_joined:
+        if group.previous_state is not ClassicGroupState.EMPTY and group.all_joined:
             return self.complete_join()
         self._expect_joins()
         return False
 
     def _expect_joins(self) -> None:
         group = self.group
-        if group.previous_state is State.EMPTY:
+        if group.previous_state is ClassicGroupState.EMPTY:
             # Members that start together get one rebalance instead of one each.
             delay_ms = self.settings.initial_rebalance_delay_ms
             self._wait_for_more(delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
@@ -307,7 +307,7 @@ class Rebalance:
             self.result.set_timer(join_timer(group.group_id), group.rebalance_timeout_ms)
 
     def _join_overdue(self) -> None:
-        if self.group.state is State.PREPARING_REBALANCE:
+        if self.group.state is ClassicGroupState.PREPARING_REBALANCE:
             self.complete_join()
 
     def _wait_for_more(self, delay_ms: int, remaining_ms: int) -> None:
@@ -315,7 +315,7 @@ class Rebalance:
 
     def _initial_delay_over(self, delay_ms: int, remaining_ms: int) -> None:
         group = self.group
-        if group.state is not State.PREPARING_REBALANCE:
+        if group.state is not ClassicGroupState.PREPARING_REBALANCE:
             return
         if group.member_added and remaining_ms != 0:
             group.member_added = False
@@ -327,7 +327,11 @@ class Rebalance:
 
     def _complete_if_all_joined(self) -> bool:
         group = self.group
-        if group.state is State.PREPARING_REBALANCE and group.previous_state is not State.EMPTY and group.all_joined:
+        if (
+            group.state is ClassicGroupState.PREPARING_REBALANCE
+            and group.previous_state is not ClassicGroupState.EMPTY
+            and group.all_joined
+        ):
             return self.complete_join()
         return False
 
@@ -346,7 +350,7 @@ class Rebalance:
             self.result.set_timer(join_timer(group_id), group.rebalance_timeout_ms)
             return False
         group.next_generation(self.now_ms)
-        if group.state is State.EMPTY:
+        if group.state is ClassicGroupState.EMPTY:
             logger.info("Group %s: generation %d is empty", group_id, group.generation)
             self.result.records.append(group_record(group, {}))
             return True
@@ -370,7 +374,7 @@ class Rebalance:
 
     def sync(self, request: SyncGroupRequest, token: Token) -> None:
         group = self.group
-        if group.state is State.DEAD:
+        if group.state is ClassicGroupState.DEAD:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         group.check_member(request.member_id, request.group_instance_id)
         if request.generation_id != group.generation:
@@ -379,13 +383,13 @@ class Rebalance:
             if asked is not None and ours is not None and asked != ours:
                 raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         member = group.members[request.member_id]
-        if group.state is State.PREPARING_REBALANCE:
+        if group.state is ClassicGroupState.PREPARING_REBALANCE:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         self._synced(member)
-        if group.state is State.STABLE:
+        if group.state is ClassicGroupState.STABLE:
             self.result.reply(token, self._assignment(member))
             return
-        assert group.state is State.COMPLETING_REBALANCE
+        assert group.state is ClassicGroupState.COMPLETING_REBALANCE
         self._answer_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
         member.awaiting_sync = token
         if group.leader == member.member_id:
@@ -396,7 +400,7 @@ class Rebalance:
         assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
         # Before the state changes: the record's time is that of the end of the join phase, as in Apache Kafka.
         self.result.records.append(group_record(group, assignments))
-        group.move_to(State.STABLE, self.now_ms)
+        group.move_to(ClassicGroupState.STABLE, self.now_ms)
         for member in group.members.values():
             member.assignment = assignments[member.member_id]
             token = member.awaiting_sync
@@ -409,7 +413,7 @@ class Rebalance:
 
     def _assignment_lost(self, generation: int, error: ErrorCode) -> None:
         group = self.group
-        if group.state is State.STABLE and group.generation == generation:
+        if group.state is ClassicGroupState.STABLE and group.generation == generation:
             for member in group.members.values():
                 member.assignment = b""
             self._prepare(f"the assignment could not be written: {error.name}")
@@ -431,7 +435,7 @@ class Rebalance:
         group = self.group
         if (
             generation != group.generation
-            or group.state not in (State.COMPLETING_REBALANCE, State.STABLE)
+            or group.state not in (ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.STABLE)
             or not group.pending_sync
         ):
             return
@@ -444,13 +448,13 @@ class Rebalance:
 
     def classic_heartbeat(self, request: HeartbeatRequest, token: Token) -> None:
         group = self.group
-        if group.state is State.DEAD:
+        if group.state is ClassicGroupState.DEAD:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         group.check_member(request.member_id, request.group_instance_id)
         if request.generation_id != group.generation:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         self._expect_heartbeat(group.members[request.member_id])
-        rebalancing = group.state is State.PREPARING_REBALANCE
+        rebalancing = group.state is ClassicGroupState.PREPARING_REBALANCE
         self.result.reply(
             token, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if rebalancing else ErrorCode.NONE)
         )
@@ -467,7 +471,7 @@ class Rebalance:
         if member_id in group.pending_join:
             logger.info("Group %s: %s never joined with the id it was given", group.group_id, member_id)
             group.remove(member_id)
-            if group.state is State.PREPARING_REBALANCE and group.all_joined:
+            if group.state is ClassicGroupState.PREPARING_REBALANCE and group.all_joined:
                 self.complete_join()
             return
         member = group.members.get(member_id)
@@ -475,16 +479,16 @@ class Rebalance:
             return
         logger.info("Group %s: no heartbeat from member %s in time", group.group_id, member_id)
         self._drop(member_id, ErrorCode.UNKNOWN_MEMBER_ID)
-        if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
+        if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
             self._prepare(f"{member_id} is gone")
-        elif group.state is State.PREPARING_REBALANCE and group.all_joined:
+        elif group.state is ClassicGroupState.PREPARING_REBALANCE and group.all_joined:
             self.complete_join()
 
     # -- LeaveGroup ---------------------------------------------------------------------------------------------------
 
     def classic_leave(self, request: LeaveGroupRequest, token: Token) -> None:
         group = self.group
-        if group.state is State.DEAD:
+        if group.state is ClassicGroupState.DEAD:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         answers: list[MemberResponse] = []
         left: list[str] = []
@@ -509,9 +513,9 @@ class Rebalance:
             logger.info("Group %s: %s left: %s", group.group_id, member_id, leaver.reason or "no reason given")
         self.result.reply(token, LeaveGroupResponse(members=answers))
         if left:
-            if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
+            if group.state in (ClassicGroupState.STABLE, ClassicGroupState.COMPLETING_REBALANCE):
                 self._prepare(f"{', '.join(left)} left")
-            elif group.state is State.PREPARING_REBALANCE:
+            elif group.state is ClassicGroupState.PREPARING_REBALANCE:
                 self._complete_if_all_joined()
 
     # -- timers -------------------------------------------------------------------------------------------------------
@@ -566,7 +570,7 @@ class Rebalance:
         for member in group.members.values():
             if member.is_new:
                 self._expect_new(member.member_id)
-        if group.state is State.PREPARING_REBALANCE:
+        if group.state is ClassicGroupState.PREPARING_REBALANCE:
             self._expect_joins()
         elif group.pending_sync:
             self._expect_syncs()

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from pykbroker.coordinator.group.consumer.consumer_group import NO_TARGET, ConsumerGroup, ConsumerMember, Target
+from pykbroker.coordinator.group.consumer.consumer_group import (
+    NO_TARGET,
+    ConsumerGroup,
+    ConsumerMember,
+    TargetAssignment,
+)
 from pykbroker.coordinator.group.contract import Group
 from pykbroker.coordinator.group.topics import GroupTopics
 from pykbroker_wire.errors import ErrorCode
@@ -39,7 +44,7 @@ def describe_consumer(
     )
 
 
-def _describe_member(member: ConsumerMember, target: Target, topics: GroupTopics) -> described.Member:
+def _describe_member(member: ConsumerMember, target: TargetAssignment, topics: GroupTopics) -> described.Member:
     current: dict[bytes, list[int]] = {}
     for assigned in (member.assigned, member.revoking):
         for topic_id, partitions in assigned.items():

@@ -46,10 +46,10 @@ _COMMIT_WITH_EPOCH_FROM: Final = 9
 #: topic id -> partition -> epoch in which the member got it
 Assigned = Mapping[bytes, Mapping[int, int]]
 #: topic id -> partitions
-Target = Mapping[bytes, frozenset[int]]
+TargetAssignment = Mapping[bytes, frozenset[int]]
 
 NOTHING: Final[Assigned] = {}
-NO_TARGET: Final[Target] = {}
+NO_TARGET: Final[TargetAssignment] = {}
 
 
 class ConsumerState(Enum):
@@ -159,7 +159,7 @@ class ConsumerGroup:
         self.target_timestamp_ms = 0
         self.members: dict[str, ConsumerMember] = {}
         self.static_members: dict[str, str] = {}
-        self.target: dict[str, Target] = {}
+        self.target: dict[str, TargetAssignment] = {}
         #: topic id -> partition -> epoch of its owner
         self.partition_epochs: dict[bytes, dict[int, int]] = {}
         self.subscribers: Subscribers = {}
@@ -195,7 +195,7 @@ class ConsumerGroup:
         self.target_timestamp_ms = timestamp_ms
         self._state = None
 
-    def set_target(self, member_id: str, target: Target | None) -> None:
+    def set_target(self, member_id: str, target: TargetAssignment | None) -> None:
         if target is None:
             self.target.pop(member_id, None)
         else:
@@ -321,7 +321,7 @@ class ConsumerGroup:
         member_id = self.static_members.get(instance_id)
         return None if member_id is None else self.members[member_id]
 
-    def target_of(self, member_id: str, instance_id: str | None) -> Target:
+    def target_of(self, member_id: str, instance_id: str | None) -> TargetAssignment:
         """A static member that comes back has the target of the one that it replaces."""
         if instance_id is not None:
             previous = self.static_members.get(instance_id)

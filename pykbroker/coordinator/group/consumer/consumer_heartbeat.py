@@ -34,7 +34,7 @@ from pykbroker.coordinator.group.consumer.consumer_group import (
     ConsumerMember,
     MemberState,
     ResolvedRegex,
-    Target,
+    TargetAssignment,
     count_topics,
 )
 from pykbroker.coordinator.group.consumer.consumer_records import (
@@ -339,7 +339,9 @@ class ConsumerStep:
         self.result.records.append(epoch_record(self.group.group_id, epoch, metadata_hash))
         logger.info("Group %s: epoch %d, metadata hash %d", self.group.group_id, epoch, metadata_hash)
 
-    def update_target(self, epoch: int, member: ConsumerMember, updated: ConsumerMember) -> tuple[int, Target]:
+    def update_target(
+        self, epoch: int, member: ConsumerMember, updated: ConsumerMember
+    ) -> tuple[int, TargetAssignment]:
         """The epoch of the target assignment and what `updated` has in it."""
         group = self.group
         if group.target_epoch >= epoch or not self._may_compute_target():

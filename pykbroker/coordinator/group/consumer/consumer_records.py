@@ -16,9 +16,9 @@ from pykbroker.coordinator.group.consumer.consumer_group import (
     ConsumerMember,
     MemberState,
     ResolvedRegex,
-    Target,
+    TargetAssignment,
 )
-from pykbroker.coordinator.result import Record
+from pykbroker.coordinator.result import CoordinatorRecord
 from pykbroker_wire.stored.group.consumer_group_current_member_assignment import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -49,7 +49,7 @@ from pykbroker_wire.stored.group.consumer_group_target_assignment_metadata impor
 logger = logging.getLogger(__name__)
 
 
-def member_record(group_id: str, member: ConsumerMember) -> Record:
+def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
     """Who it is and what it subscribes to."""
     classic = member.classic
     value = ConsumerGroupMemberMetadataValue(
@@ -68,54 +68,54 @@ def member_record(group_id: str, member: ConsumerMember) -> Record:
             supported_protocols=[ClassicProtocol(name=name, metadata=metadata) for name, metadata in classic.protocols],
         ),
     )
-    return Record(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id), value)
+    return CoordinatorRecord(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id), value)
 
 
-def member_tombstone(group_id: str, member_id: str) -> Record:
-    return Record(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None)
+def member_tombstone(group_id: str, member_id: str) -> CoordinatorRecord:
+    return CoordinatorRecord(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None)
 
 
-def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> Record:
-    return Record(
+def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
+    return CoordinatorRecord(
         ConsumerGroupMetadataKey(group_id=group_id),
         ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash),
     )
 
 
-def epoch_tombstone(group_id: str) -> Record:
-    return Record(ConsumerGroupMetadataKey(group_id=group_id), None)
+def epoch_tombstone(group_id: str) -> CoordinatorRecord:
+    return CoordinatorRecord(ConsumerGroupMetadataKey(group_id=group_id), None)
 
 
-def partition_metadata_tombstone(group_id: str) -> Record:
+def partition_metadata_tombstone(group_id: str) -> CoordinatorRecord:
     """Releases before 4.1 kept the topics of a group in a record."""
-    return Record(ConsumerGroupPartitionMetadataKey(group_id=group_id), None)
+    return CoordinatorRecord(ConsumerGroupPartitionMetadataKey(group_id=group_id), None)
 
 
-def target_record(group_id: str, member_id: str, target: Target) -> Record:
+def target_record(group_id: str, member_id: str, target: TargetAssignment) -> CoordinatorRecord:
     value = ConsumerGroupTargetAssignmentMemberValue(
         topic_partitions=[
             TopicPartition(topic_id=topic_id, partitions=sorted(partitions)) for topic_id, partitions in target.items()
         ]
     )
-    return Record(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value)
+    return CoordinatorRecord(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value)
 
 
-def target_tombstone(group_id: str, member_id: str) -> Record:
-    return Record(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None)
+def target_tombstone(group_id: str, member_id: str) -> CoordinatorRecord:
+    return CoordinatorRecord(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None)
 
 
-def target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> Record:
-    return Record(
+def target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> CoordinatorRecord:
+    return CoordinatorRecord(
         ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id),
         ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms),
     )
 
 
-def target_epoch_tombstone(group_id: str) -> Record:
-    return Record(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None)
+def target_epoch_tombstone(group_id: str) -> CoordinatorRecord:
+    return CoordinatorRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None)
 
 
-def current_record(group_id: str, member: ConsumerMember) -> Record:
+def current_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
     """What the member has, and what it is still to give up."""
     value = ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
@@ -124,7 +124,9 @@ def current_record(group_id: str, member: ConsumerMember) -> Record:
         assigned_partitions=_topic_partitions(member.assigned),
         partitions_pending_revocation=_topic_partitions(member.revoking),
     )
-    return Record(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id), value)
+    return CoordinatorRecord(
+        ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id), value
+    )
 
 
 def _topic_partitions(assigned: Assigned) -> list[TopicPartitions]:
@@ -138,22 +140,22 @@ def _topic_partitions(assigned: Assigned) -> list[TopicPartitions]:
     ]
 
 
-def current_tombstone(group_id: str, member_id: str) -> Record:
-    return Record(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None)
+def current_tombstone(group_id: str, member_id: str) -> CoordinatorRecord:
+    return CoordinatorRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None)
 
 
-def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> Record:
+def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> CoordinatorRecord:
     value = ConsumerGroupRegularExpressionValue(
         topics=sorted(resolved.topics), version=resolved.metadata_offset, timestamp=resolved.timestamp_ms
     )
-    return Record(ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), value)
+    return CoordinatorRecord(ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), value)
 
 
-def regex_tombstone(group_id: str, regex: str) -> Record:
-    return Record(ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), None)
+def regex_tombstone(group_id: str, regex: str) -> CoordinatorRecord:
+    return CoordinatorRecord(ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), None)
 
 
-def removed_member(group_id: str, member_id: str) -> list[Record]:
+def removed_member(group_id: str, member_id: str) -> list[CoordinatorRecord]:
     """In this order: each kind of record is only deleted when those that build on it are."""
     return [
         current_tombstone(group_id, member_id),
@@ -162,7 +164,7 @@ def removed_member(group_id: str, member_id: str) -> list[Record]:
     ]
 
 
-def group_tombstones(group: ConsumerGroup, renamed: tuple[str, str] | None = None) -> list[Record]:
+def group_tombstones(group: ConsumerGroup, renamed: tuple[str, str] | None = None) -> list[CoordinatorRecord]:
     """Of the whole group. `renamed`: (old, new) id of a member whose old records are deleted already."""
     group_id = group.group_id
     members: Iterable[str] = list(group.members)
@@ -179,7 +181,7 @@ def group_tombstones(group: ConsumerGroup, renamed: tuple[str, str] | None = Non
     ]
 
 
-def whole_group(group: ConsumerGroup) -> list[Record]:
+def whole_group(group: ConsumerGroup) -> list[CoordinatorRecord]:
     """A group that was a classic one."""
     group_id = group.group_id
     members = group.members.values()
@@ -255,7 +257,7 @@ def without_assignment(member: ConsumerMember) -> ConsumerMember:
     return member._replace(epoch=-1, previous_epoch=-1, assigned={}, revoking={})
 
 
-def read_target(value: ConsumerGroupTargetAssignmentMemberValue) -> Target:
+def read_target(value: ConsumerGroupTargetAssignmentMemberValue) -> TargetAssignment:
     return {topic.topic_id: frozenset(topic.partitions) for topic in value.topic_partitions}
 
 

@@ -16,7 +16,7 @@ from pykbroker.coordinator.group.consumer.consumer_records import (
     with_metadata,
     without_assignment,
 )
-from pykbroker.coordinator.result import Record
+from pykbroker.coordinator.result import CoordinatorRecord
 from pykbroker_wire.primitives import TopLevel
 from pykbroker_wire.stored.group.consumer_group_current_member_assignment import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -57,7 +57,7 @@ def consumer_group_id(key: TopLevel) -> str:
     return key.group_id
 
 
-def replay_consumer(group: ConsumerGroup | None, record: Record) -> ConsumerGroup | None:
+def replay_consumer(group: ConsumerGroup | None, record: CoordinatorRecord) -> ConsumerGroup | None:
     """The group before the record to the group after it; None: there is none."""
     key, value = record.key, record.value
     assert isinstance(key, CONSUMER_KEYS)

@@ -25,7 +25,7 @@ from pykbroker.coordinator.group.consumer.consumer_group import (
     ConsumerMember,
     MemberState,
     ResolvedRegex,
-    Target,
+    TargetAssignment,
 )
 from pykbroker.coordinator.group.topics import GroupTopics
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -38,7 +38,7 @@ class Goal(NamedTuple):
     """What a member is to be reconciled with."""
 
     target_epoch: int
-    target: Target
+    target: TargetAssignment
     #: of the member, in this very request: what it no longer subscribes to goes at once
     subscription_changed: bool
 

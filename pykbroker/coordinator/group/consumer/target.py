@@ -9,21 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pykbroker.coordinator.group.consumer.assign import Assignor, Subscriber
-from pykbroker.coordinator.group.consumer.consumer_group import NO_TARGET, ConsumerGroup, ConsumerMember, Target
+from pykbroker.coordinator.group.consumer.consumer_group import (
+    NO_TARGET,
+    ConsumerGroup,
+    ConsumerMember,
+    TargetAssignment,
+)
 from pykbroker.coordinator.group.consumer.consumer_records import target_epoch_record, target_record
 from pykbroker.coordinator.group.consumer.reconcile import subscribed_topics
 from pykbroker.coordinator.group.java import hash_map_order, java_hash
 from pykbroker.coordinator.group.topics import GroupTopics
-from pykbroker.coordinator.result import Record
+from pykbroker.coordinator.result import CoordinatorRecord
 
 
 def compute_target(
     group: ConsumerGroup, epoch: int, updated: ConsumerMember, assignor: Assignor, topics: GroupTopics, now_ms: int
-) -> tuple[list[Record], Target]:
+) -> tuple[list[CoordinatorRecord], TargetAssignment]:
     """The records, and the target of `updated`, which joins, replaces the holder of its instance id or has changed."""
     subscribers, mixed = _subscribers(group, updated, topics)
     assignment = assignor(subscribers, topics, mixed=mixed)
-    records: list[Record] = []
+    records: list[CoordinatorRecord] = []
     for member_id in hash_map_order(subscribers, java_hash):
         target = {topic_id: frozenset(partitions) for topic_id, partitions in assignment.get(member_id, {}).items()}
         if group.target.get(member_id) != target:
@@ -41,7 +46,7 @@ def _subscribers(
     subscribers: dict[str, Subscriber] = {}
     ways: set[tuple[frozenset[str], str]] = set()
 
-    def add(member: ConsumerMember, target: Target) -> None:
+    def add(member: ConsumerMember, target: TargetAssignment) -> None:
         ways.add((member.topics, member.regex or ""))
         subscribers[member.member_id] = Subscriber(
             member.instance_id, member.rack_id, ids_of(subscribed_topics(member, group.resolved)), target

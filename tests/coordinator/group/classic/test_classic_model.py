@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from pykbroker.coordinator.group.classic.classic_group import State
+from pykbroker.coordinator.group.classic.classic_group import ClassicGroupState
 from pykbroker.coordinator.group.classic.classic_records import group_tombstone
 from pykbroker.coordinator.group.records import encode
 from pykbroker.coordinator.group.settings import GroupSettings
@@ -264,7 +264,7 @@ class Groups(RuleBasedStateMachine):
 
     def _is_empty(self) -> bool:
         group = classic_groups(self.bench.shard).get(GROUP)
-        return group is None or group.state is State.EMPTY
+        return group is None or group.state is ClassicGroupState.EMPTY
 
     def _forget_offsets(self) -> None:
         """The group is gone, and its offsets with it."""
@@ -350,21 +350,21 @@ class Groups(RuleBasedStateMachine):
             return
         assert (group.leader is None) == (not group.members)
         assert group.leader is None or group.leader in group.members
-        assert (group.state is State.EMPTY) <= (not group.members)
+        assert (group.state is ClassicGroupState.EMPTY) <= (not group.members)
         assert set(group.static_members.values()) == {
             member.member_id for member in group.members.values() if member.instance_id is not None
         }
         for member in group.members.values():
-            assert member.awaiting_sync is None or group.state is State.COMPLETING_REBALANCE
-            assert member.awaiting_join is None or group.state is State.PREPARING_REBALANCE
+            assert member.awaiting_sync is None or group.state is ClassicGroupState.COMPLETING_REBALANCE
+            assert member.awaiting_join is None or group.state is ClassicGroupState.PREPARING_REBALANCE
         # Everybody who may be forgotten has somebody watching, unless its request is parked here.
         watched = {key[2] for key, _ in self.bench.timers() if key[0] == "session"}
         for member in group.members.values():
             assert member.member_id in watched or member.excused_from_heartbeat
         assert group.pending_join <= watched
-        if group.state is State.PREPARING_REBALANCE:
+        if group.state is ClassicGroupState.PREPARING_REBALANCE:
             assert any(key[0] == "join" for key, _ in self.bench.timers())
-        if group.state is State.COMPLETING_REBALANCE:
+        if group.state is ClassicGroupState.COMPLETING_REBALANCE:
             assert any(key[0] == "sync" for key, _ in self.bench.timers())
 
     @invariant()
@@ -372,7 +372,7 @@ class Groups(RuleBasedStateMachine):
         for consumer in list(self.consumers):
             self._hear(consumer)
         group = classic_groups(self.bench.shard).get(GROUP)
-        if group is not None and group.state is State.STABLE:
+        if group is not None and group.state is ClassicGroupState.STABLE:
             owned = [partition for member in group.members.values() for partition in member.assignment]
             assert len(owned) == len(set(owned))
 

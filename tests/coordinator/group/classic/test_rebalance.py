@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykbroker.coordinator.group.classic.classic_group import TRANSITIONS, ClassicGroup, State
+from pykbroker.coordinator.group.classic.classic_group import TRANSITIONS, ClassicGroup, ClassicGroupState
 from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker_wire.errors import ErrorCode
 from tests.coordinator.group.harness import Bench, Refused, classic_groups, subscription
@@ -16,7 +16,7 @@ def group(bench: Bench, name: str = "g") -> ClassicGroup:
 
 def test_a_transition_outside_the_table_is_a_bug() -> None:
     for source, targets in TRANSITIONS.items():
-        for target in set(State) - targets:
+        for target in set(ClassicGroupState) - targets:
             value = ClassicGroup("g", 0)
             value.state = source
             with pytest.raises(AssertionError):
@@ -29,7 +29,7 @@ def test_members_that_start_together_share_one_rebalance() -> None:
     for _ in range(9):
         bench.advance(1_000)
         joined.append(bench.new_member())
-    assert group(bench).state is State.PREPARING_REBALANCE
+    assert group(bench).state is ClassicGroupState.PREPARING_REBALANCE
     bench.advance(6_000)
     answers = [bench.answers[token] for _, token in joined]
     assert {answer.generation_id for answer in answers} == {1}
@@ -42,9 +42,9 @@ def test_the_initial_delay_ends_at_the_rebalance_timeout() -> None:
     for _ in range(6):
         bench.advance(1_000)
         bench.new_member(rebalance_ms=7_000)
-    assert group(bench).state is State.PREPARING_REBALANCE
+    assert group(bench).state is ClassicGroupState.PREPARING_REBALANCE
     bench.advance(1_000)
-    assert group(bench).state is State.COMPLETING_REBALANCE
+    assert group(bench).state is ClassicGroupState.COMPLETING_REBALANCE
     assert group(bench).generation == 1
 
 
@@ -59,7 +59,7 @@ def test_the_first_join_writes_the_group_down() -> None:
     bench = Bench()
     bench.join()
     assert len(bench.log) == 1
-    assert classic_groups(bench.restart().shard)["g"].state is State.EMPTY
+    assert classic_groups(bench.restart().shard)["g"].state is ClassicGroupState.EMPTY
 
 
 def test_a_member_that_never_returns_with_its_id_is_forgotten() -> None:
@@ -117,7 +117,7 @@ def test_a_repeated_join_is_answered_with_the_same_generation() -> None:
     again = bench.answers[bench.join(member=follower)]
     assert (again.error_code, again.generation_id, again.members) == (0, 1, [])
     bench.join(member=leader)
-    assert group(bench).state is State.PREPARING_REBALANCE
+    assert group(bench).state is ClassicGroupState.PREPARING_REBALANCE
 
 
 def test_the_leader_that_missed_its_answer_gets_the_members_again() -> None:
@@ -126,7 +126,7 @@ def test_the_leader_that_missed_its_answer_gets_the_members_again() -> None:
     bench.advance(6_000)
     again = bench.answers[bench.join(member=joined[0][0])]
     assert [member.member_id for member in again.members] == [member for member, _ in joined]
-    assert group(bench).state is State.COMPLETING_REBALANCE
+    assert group(bench).state is ClassicGroupState.COMPLETING_REBALANCE
 
 
 def test_a_repeated_sync_is_answered_with_the_same_assignment() -> None:
@@ -167,7 +167,7 @@ def test_a_session_that_ended_while_its_sync_was_parked_is_watched_again() -> No
         bench.advance(9_000)
         bench.heartbeat("g", leader, 1)
     bench.join(member=leader, protocols={"range": b"changed"})
-    assert group(bench).state is State.PREPARING_REBALANCE
+    assert group(bench).state is ClassicGroupState.PREPARING_REBALANCE
     bench.advance(10_000)
     assert list(group(bench).members) == [leader]
 
@@ -203,15 +203,15 @@ def test_heartbeats_in_every_state() -> None:
     member, _ = bench.new_member()
     assert bench.answers[bench.heartbeat("g", member, 0)].error_code == ErrorCode.REBALANCE_IN_PROGRESS
     bench.advance(0)
-    assert group(bench).state is State.COMPLETING_REBALANCE
+    assert group(bench).state is ClassicGroupState.COMPLETING_REBALANCE
     assert bench.answers[bench.heartbeat("g", member, 1)].error_code == ErrorCode.NONE
     bench.sync("g", member, 1)
-    assert group(bench).state is State.STABLE
+    assert group(bench).state is ClassicGroupState.STABLE
     assert bench.answers[bench.heartbeat("g", member, 1)].error_code == ErrorCode.NONE
     assert bench.answers[bench.heartbeat("g", member, 0)] == Refused(ErrorCode.ILLEGAL_GENERATION)
     bench.join(member=member)
     bench.leave("g", (member, None))
-    assert group(bench).state is State.EMPTY
+    assert group(bench).state is ClassicGroupState.EMPTY
     assert bench.answers[bench.heartbeat("g", member, 1)] == unknown
 
 
@@ -223,7 +223,7 @@ def test_a_member_without_heartbeats_is_removed_after_its_session() -> None:
     bench.advance(1)
     assert list(group(bench).members) == [follower]
     assert group(bench).leader == follower
-    assert group(bench).state is State.PREPARING_REBALANCE
+    assert group(bench).state is ClassicGroupState.PREPARING_REBALANCE
     assert leader not in group(bench).members
 
 
@@ -231,10 +231,10 @@ def test_the_last_member_leaves_an_empty_group_in_the_log() -> None:
     bench = Bench()
     bench.stable(1)
     bench.advance(10_000)
-    assert group(bench).state is State.EMPTY
+    assert group(bench).state is ClassicGroupState.EMPTY
     assert (group(bench).generation, group(bench).protocol_type, group(bench).protocol_name) == (2, "consumer", None)
     later = classic_groups(bench.restart().shard)["g"]
-    assert (later.state, later.generation, later.protocol_type) == (State.EMPTY, 2, "consumer")
+    assert (later.state, later.generation, later.protocol_type) == (ClassicGroupState.EMPTY, 2, "consumer")
 
 
 def test_members_that_do_not_rejoin_in_time_are_removed() -> None:
@@ -253,9 +253,9 @@ def test_members_that_do_not_sync_in_time_are_removed() -> None:
     bench.advance(6_000)
     (leader, _), (follower, _) = joined
     bench.sync("g", leader, 1, {})
-    assert group(bench).state is State.STABLE
+    assert group(bench).state is ClassicGroupState.STABLE
     bench.advance(60_000)
-    assert group(bench).state is State.PREPARING_REBALANCE
+    assert group(bench).state is ClassicGroupState.PREPARING_REBALANCE
     assert follower not in group(bench).members
 
 
@@ -269,7 +269,7 @@ def test_static_members_keep_their_place_and_their_assignment() -> None:
     back = bench.answers[bench.join(instance="i1", version=5)]
     assert (back.error_code, back.generation_id) == (0, 1)
     assert back.member_id != members[1]
-    assert group(bench).state is State.STABLE
+    assert group(bench).state is ClassicGroupState.STABLE
     assert len(bench.log) == writes + 1
     assert bench.answers[bench.sync("g", back.member_id, 1, instance="i1")].assignment == b"mine"
     fenced = Refused(ErrorCode.FENCED_INSTANCE_ID)
@@ -333,7 +333,7 @@ def test_leave_of_many_answers_each() -> None:
     pending = bench.answers[bench.join()].member_id
     answer = bench.answers[bench.leave("g", (members[0], None), ("ghost", None), (pending, None), ("", "nobody"))]
     assert [member.error_code for member in answer.members] == [0, 25, 0, 25]
-    assert group(bench).state is State.PREPARING_REBALANCE
+    assert group(bench).state is ClassicGroupState.PREPARING_REBALANCE
     assert list(group(bench).members) == [members[1]]
 
 
@@ -343,7 +343,7 @@ def test_an_administrator_removes_a_static_member_by_its_instance() -> None:
     bench.advance(0)
     answer = bench.answers[bench.leave("g", ("", "i"))]
     assert [(member.member_id, member.error_code) for member in answer.members] == [("", 0)]
-    assert group(bench).state is State.EMPTY
+    assert group(bench).state is ClassicGroupState.EMPTY
 
 
 def test_a_full_group_refuses_members() -> None:
@@ -358,7 +358,7 @@ def test_a_group_that_is_larger_than_a_lowered_limit_shrinks_after_loading() -> 
     members = bench.stable(3, session_ms=100_000)
     bench.settings = GroupSettings(max_size=2)
     bench = bench.restart()
-    assert group(bench).state is State.PREPARING_REBALANCE
+    assert group(bench).state is ClassicGroupState.PREPARING_REBALANCE
     tokens = [bench.join(member=member) for member in members]
     assert bench.answers[tokens[2]].error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert [bench.answers[token].generation_id for token in tokens[:2]] == [2, 2]
@@ -373,7 +373,7 @@ def test_a_refused_assignment_begins_another_rebalance() -> None:
     bench.refuse_next = ErrorCode.COORDINATOR_NOT_AVAILABLE
     failed = bench.sync("g", leader, 1, {follower: b"f"})
     assert bench.answers[failed] == bench.answers[waiting] == Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    assert group(bench).state is State.PREPARING_REBALANCE
+    assert group(bench).state is ClassicGroupState.PREPARING_REBALANCE
     assert {member.assignment for member in group(bench).members.values()} == {b""}
 
 
@@ -393,11 +393,11 @@ def test_a_new_coordinator_knows_members_and_assignments() -> None:
     bench = Bench()
     members = bench.stable(2)
     later = bench.restart()
-    assert group(later).state is State.STABLE
+    assert group(later).state is ClassicGroupState.STABLE
     assert later.answers[later.sync("g", members[1], 1)].assignment == members[1].encode()
     assert later.answers[later.heartbeat("g", members[0], 1)].error_code == ErrorCode.NONE
     later.advance(10_000)
-    assert group(later).state is State.EMPTY
+    assert group(later).state is ClassicGroupState.EMPTY
     assert group(later).stored == group(later.restart()).stored
 
 

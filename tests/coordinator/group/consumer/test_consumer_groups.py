@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pykbroker.coordinator.group import records
-from pykbroker.coordinator.group.classic.classic_group import State
+from pykbroker.coordinator.group.classic.classic_group import ClassicGroupState
 from pykbroker.coordinator.group.classic.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS
 from pykbroker.coordinator.group.consumer.consumer_group import ConsumerState, MemberState
 from pykbroker.coordinator.group.consumer.timer_keys import session_timer
@@ -468,7 +468,7 @@ def test_an_empty_consumer_group_gives_way(bench: ConsumerBench) -> None:
     assert bench.answers.pop(token).error_code == ErrorCode.NONE
     assert list(classic_groups(bench.shard)["g"].members) == [member]
     later = bench.restart()
-    assert (list(consumer_groups(later.shard)), classic_groups(later.shard)["g"].state) == ([], State.EMPTY)
+    assert (list(consumer_groups(later.shard)), classic_groups(later.shard)["g"].state) == ([], ClassicGroupState.EMPTY)
 
 
 def test_upgrade_and_downgrade_with_members(bench: ConsumerBench) -> None:
@@ -500,7 +500,11 @@ def test_upgrade_and_downgrade_with_members(bench: ConsumerBench) -> None:
 
     bench.beat("new", -1)
     classic = classic_groups(bench.shard)["g"]
-    assert (consumer_groups(bench.shard), classic.generation, classic.state) == ({}, 2, State.PREPARING_REBALANCE)
+    assert (consumer_groups(bench.shard), classic.generation, classic.state) == (
+        {},
+        2,
+        ClassicGroupState.PREPARING_REBALANCE,
+    )
     for member in owned:
         assert bench.answers.pop(bench.heartbeat("g", member, 2)).error_code == ErrorCode.REBALANCE_IN_PROGRESS
     assert list(classic_groups(bench.restart().shard)["g"].members) == [first, second]
@@ -608,7 +612,7 @@ def test_a_custom_assignor_cannot_be_upgraded(bench: ConsumerBench) -> None:
     assignment = ConsumerProtocolAssignment(user_data=b"x")
     bench.sync("g", member, 1, {member: b"\0\0" + assignment.encode_bytes(0)})
     refused(bench, bench.beat("new", 0), ErrorCode.GROUP_ID_NOT_FOUND, "an unsupported custom assignor is in use")
-    assert classic_groups(bench.shard)["g"].state is State.STABLE
+    assert classic_groups(bench.shard)["g"].state is ClassicGroupState.STABLE
 
 
 def test_a_classic_member_that_does_not_rejoin_is_out(bench: ConsumerBench) -> None:

@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Generic, Protocol
 
 from pykbroker.coordinator.host import Host, S
-from pykbroker.coordinator.result import Record, Result
+from pykbroker.coordinator.result import CoordinatorRecord, Result
 from pykbroker.runtime import Runtime
 from pykbroker.runtime.cold_reads import ColdReads
 from pykbroker_log.disk import ColdRead
@@ -52,8 +52,8 @@ FIRST_REQUEST_STEPS = 64
 class RecordFormat(Protocol):
     """The topic's records as bytes: a module (group/records.py) is one."""
 
-    def encode(self, record: Record) -> tuple[bytes, bytes | None]: ...
-    def decode(self, key: Buffer | None, value: Buffer | None) -> Record | None: ...
+    def encode(self, record: CoordinatorRecord) -> tuple[bytes, bytes | None]: ...
+    def decode(self, key: Buffer | None, value: Buffer | None) -> CoordinatorRecord | None: ...
 
 
 class Bulk(Protocol):

@@ -37,9 +37,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from pykbroker.coordinator.host import Encoded, Host, Replies, Request, S
-from pykbroker.coordinator.loading import FIRST_REQUEST_STEPS, LOAD_BYTES, Bulk, Loading, RecordFormat
+from pykbroker.coordinator.host import Encoded, Host, Request, S, WaitingReplies
 from pykbroker.coordinator.result import Result, Timer, TimerKey, Token
+from pykbroker.coordinator.shard_loading import FIRST_REQUEST_STEPS, LOAD_BYTES, Bulk, Loading, RecordFormat
 from pykbroker.coordinator.timers import Timers
 from pykbroker.replica.partition import Partition
 from pykbroker.replica.table import ReplicaTable
@@ -58,7 +58,7 @@ TIMER_REST_MS = 500
 
 Answer = TypeVar("Answer")
 #: What an operation is given: the shard, its own token, the time.
-Operation = Callable[[S, Token, int], Result]
+CoordinatorOperation = Callable[[S, Token, int], Result]
 Refusal = Callable[[ErrorCode], Answer]
 #: Partition, leader epoch, and what a shard wants done.
 OnEffect = Callable[[int, int, Any], None]
@@ -128,7 +128,7 @@ class CoordinatorRuntime(Generic[S]):
     def submit(
         self,
         index: int,
-        operation: Operation[S],
+        operation: CoordinatorOperation[S],
         refusal: Refusal[Answer],
         *,
         barrier: bool = True,
@@ -389,7 +389,7 @@ class CoordinatorRuntime(Generic[S]):
                 request.complete(answer)
             return
         deadline = self._loop.time() + self._commit_timeout
-        host.waiting.append(Replies(host.written, deadline, answers))
+        host.waiting.append(WaitingReplies(host.written, deadline, answers))
         if host.reply_timer is None:
             host.reply_timer = self._loop.call_at(deadline, self._replies_overdue, host)
 

@@ -1,0 +1,204 @@
+"""The house as a whole: one name for one thing, and imports that go in no circle.
+
+`tests/log/test_house.py` has the rules for the lower layers.
+"""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = {
+    "pykbroker": ROOT / "pykbroker",
+    "pykbroker_log": ROOT / "log/pykbroker_log",
+    "pykbroker_raft": ROOT / "raft/pykbroker_raft",
+    "pykbroker_wire": ROOT / "wire/pykbroker_wire",
+}
+#: Their names are Apache Kafka's.
+GENERATED = ("pykbroker_wire.messages", "pykbroker_wire.stored")
+
+
+def modules() -> dict[str, Path]:
+    """Every module by its full name; a package is its `__init__`."""
+    found = {}
+    for package, home in PACKAGES.items():
+        for path in sorted(home.rglob("*.py")):
+            parts = path.relative_to(home).with_suffix("").parts
+            found[".".join((package, *(part for part in parts if part != "__init__")))] = path
+    return found
+
+
+MODULES = modules()
+
+
+def is_generated(module: str) -> bool:
+    return module.startswith(tuple(f"{room}." for room in GENERATED))
+
+
+def public_classes(module: str) -> Iterator[str]:
+    """Classes, and aliases that stand for a type."""
+    for node in ast.parse(MODULES[module].read_text()).body:
+        if isinstance(node, ast.ClassDef):
+            names = [node.name]
+        elif isinstance(node, ast.Assign):
+            names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names = [node.target.id]
+        else:
+            continue
+        yield from (name for name in names if len(name) > 1 and name[0].isupper() and not name.isupper())
+
+
+def twice(places: dict[str, list[str]]) -> dict[str, list[str]]:
+    return {name: found for name, found in places.items() if len(found) > 1}
+
+
+# -- one name, one thing ----------------------------------------------------------------------------------------------
+
+WIRE = "the protocol's struct of the same thing"
+#: Names that stand in several modules with one meaning.
+SAME_CLASS = {
+    "Assignment": WIRE,
+    "BrokerState": WIRE,
+    "Buffer": "what holds bytes; wire/ and log/ declare it for their own contracts",
+    "ConfigResource": WIRE,
+    "Endpoint": "where a listener is reached; raft/ knows no security protocol",
+    "IllegalTransition": "a bug: a transition that is not in the table of the states",
+    "Listener": WIRE,
+    "Member": WIRE,
+    "Node": WIRE,
+    "ProducerEntry": WIRE,
+    "RequestHeader": WIRE,
+    "Result": "what an operation has decided, in a controller and in a coordinator",
+    "TopicPartition": "a topic's name and a partition's number",
+    "TransactionState": WIRE,
+    "Verifier": "what the transaction coordinator has, and its protocol for groups, which come before it",
+}
+SAME_MODULE = {
+    "alter_partition": "the API, and the controller's decision",
+    "configs": "the configuration of resources: changed by the controller, read by a coordinator",
+    "coordination": "keys, and their texts",
+    "describe_quorum": "the API, and the quorum's answer",
+    "disk": "the contract, and the operating system's",
+    "features": "what is supported, and the controller's decision to change it",
+    "format": "the command, and what it does",
+    "group": "the configuration of groups, and the groups",
+    "metadata": "the API, and the room that it tells of",
+    "missing": "records that are gone: found in log/, told by the node",
+    "node": "the room, and its class",
+    "producer_ids": "blocks of ids: given by the controller, used by a broker",
+    "records": "records of each kind of log, and the record of a batch",
+    "reference": "a page of docs/, generated from the room's table",
+    "result": "what an operation has decided, in a controller and in a coordinator",
+    "scoped": "keys, and their texts",
+    "security": "the room, its keys, and their texts",
+    "server": "keys, and their texts",
+    "service": "one for each kind of coordinator",
+    "settings": "one for each kind of coordinator",
+    "shard": "one for each kind of coordinator",
+    "states": "a table of states and their transitions",
+    "storage": "the room, its keys, and their texts",
+    "topics": "the controller's topics, and what of them a coordinator follows",
+}
+
+
+def test_d11_no_two_classes_of_one_name_with_different_meaning() -> None:
+    written: dict[str, list[str]] = defaultdict(list)
+    generated: dict[str, list[str]] = defaultdict(list)
+    for module in MODULES:
+        for name in public_classes(module):
+            (generated if is_generated(module) else written)[name].append(module)
+    # Messages repeat the names of their structs among each other: they are Apache Kafka's.
+    everywhere = {name: found + generated.get(name, []) for name, found in written.items()}
+    unexplained = {name: found for name, found in twice(everywhere).items() if name not in SAME_CLASS}
+    assert not unexplained
+    assert not SAME_CLASS.keys() - twice(everywhere).keys(), "no longer an exception"
+
+
+def test_d11_no_two_modules_of_one_name_with_different_meaning() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for module in MODULES:
+        if not is_generated(module):
+            places[module.rpartition(".")[2]].append(module)
+    unexplained = {name: found for name, found in twice(places).items() if name not in SAME_MODULE}
+    assert not unexplained
+    assert not SAME_MODULE.keys() - twice(places).keys(), "no longer an exception"
+
+
+# -- imports ----------------------------------------------------------------------------------------------------------
+
+
+def imported(module: str) -> set[str]:
+    """The modules of ours that importing this one runs: not those for types, nor those in functions."""
+    package = module if MODULES[module].name == "__init__.py" else module.rpartition(".")[0]
+    found: set[str] = set()
+    pending: list[ast.stmt] = list(ast.parse(MODULES[module].read_text()).body)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parts = package.split(".")
+                base = ".".join([*parts[: len(parts) - node.level + 1], *([node.module] if node.module else [])])
+            found.update(f"{base}.{alias.name}" if f"{base}.{alias.name}" in MODULES else base for alias in node.names)
+        elif isinstance(node, ast.If):
+            is_for_types = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+            pending += node.orelse if is_for_types else [*node.body, *node.orelse]
+        elif isinstance(node, ast.Try):
+            pending += [*node.body, *node.orelse, *node.finalbody]
+            for handler in node.handlers:
+                pending += handler.body
+    return {name for name in found if name in MODULES and name != module}
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """The strongly connected components with more than one member (Tarjan)."""
+    order: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(name: str) -> None:
+        order[name] = low[name] = len(order)
+        stack.append(name)
+        for other in sorted(graph[name]):
+            if other not in order:
+                visit(other)
+                low[name] = min(low[name], low[other])
+            elif other in stack:
+                low[name] = min(low[name], order[other])
+        if low[name] == order[name]:
+            at = stack.index(name)
+            component = stack[at:]
+            del stack[at:]
+            if len(component) > 1:
+                found.append(sorted(component))
+
+    for name in graph:
+        if name not in order:
+            visit(name)
+    return found
+
+
+def test_d11_no_import_goes_in_a_circle_but_for_types() -> None:
+    graph = {module: imported(module) for module in MODULES}
+    assert sum(map(len, graph.values())) > 1000
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
+    assert not circles(graph)
+
+
+def test_d11_every_room_stands_in_the_contract_of_imports() -> None:
+    """A room that no contract names may be imported from anywhere."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = next(contract["layers"] for contract in contracts if contract["name"] == "Rooms of the node")
+    named = {room.strip() for layer in layers for room in layer.split(":")}
+    rooms = {name for name, path in MODULES.items() if name.count(".") == 1 and path.name == "__init__.py"}
+    rooms = {name for name in rooms if name.startswith("pykbroker.")}
+    assert rooms - named == set()
+    assert {"pykbroker.dump", "pykbroker.runtime"} <= named
