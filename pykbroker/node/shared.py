@@ -24,6 +24,7 @@ from pykbroker.quorum.channel import SocketPeers
 from pykbroker.quorum.driver import QuorumDriver
 from pykbroker.runtime import Runtime
 from pykbroker.runtime.cold_reads import ColdReads
+from pykbroker.storage.bare_directories import check_metadata
 from pykbroker.storage.directories import close
 from pykbroker.storage.format import (
     Formatted,
@@ -97,6 +98,7 @@ class SharedServer:
         config = self.config
         parts.add("log directories", self._close_directories)
         formatted = self._formatted = self._open_directories()
+        check_metadata(self.runtime.disk, config, self.log_dirs)
         await self.ports.bind(parts)
         peers = SocketPeers(self.runtime, f"raft-client-{config.node_id}", setup_timeout(config))
         quorum = self._quorum = QuorumDriver(

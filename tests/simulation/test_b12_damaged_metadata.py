@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pykbroker_log.disk import write_new
+from pykbroker_log.disk import remove_tree, write_new
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_raft.intact import CUT_AT_KEY
 from pykbroker_raft.metadata_storage import UNUSABLE, MetadataStorage, StorageConfig
@@ -255,3 +255,13 @@ def test_b12_each_file_of_the_metadata_folder_is_damaged(
         else:
             assert outcome.facts.lacks(recorded.facts) == [], f"{what} {path}"
             assert not any(name.endswith("-stray") for name in outcome.disk.list("/data")), f"{what} {path}"
+
+
+@CASES
+def test_b12_replicas_without_any_metadata_are_not_set_aside(clean: bool) -> None:
+    recorded = recording(clean)
+    disk = recorded.copy()
+    remove_tree(disk, METADATA)
+    outcome = restarted(disk)
+    assert "has no records, but there are 3 replicas: /data/first-0, /data/second-0" in outcome.refusal
+    assert not any(name.endswith("-stray") for name in outcome.disk.list("/data"))

@@ -1,0 +1,55 @@
+"""A node that finds replicas in its directories, and no metadata that knows them.
+
+Responsible for refusing that start where no other controller can have the metadata: a new cluster would begin, and set
+every replica aside. Not responsible for metadata that is there and damaged (raft/).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pykbroker.config.load import Config
+from pykbroker.storage.format import StorageFormatError
+from pykbroker_log import names
+from pykbroker_log.disk import Disk
+from pykbroker_log.log_dirs import LogDir
+from pykbroker_raft import checkpoint
+from pykbroker_raft.metadata_storage import BOOTSTRAP_VOTERS, DIRECTORY
+
+_MOST_NAMES = 10
+
+
+def check_metadata(disk: Disk, config: Config, log_dirs: Sequence[LogDir]) -> None:
+    """Raises StorageFormatError, OSError."""
+    if not _is_alone(config) or _has_records(disk, f"{config.metadata_log_dir}/{DIRECTORY}"):
+        return
+    found = sorted(f"{log_dir.path}/{topic}-{index}" for log_dir in log_dirs for topic, index in log_dir.partitions)
+    if found:
+        shown = ", ".join(found[:_MOST_NAMES]) + (", ..." if len(found) > _MOST_NAMES else "")
+        raise StorageFormatError(
+            f"The metadata log in {config.metadata_log_dir} has no records, but there are {len(found)} replicas: "
+            f"{shown}. Without metadata they would be set aside. Bring {DIRECTORY} back from a backup, or move the "
+            "replicas away to begin a new cluster"
+        )
+
+
+def _is_alone(config: Config) -> bool:
+    """Whether the quorum has no other controller that this node could fetch from."""
+    if not config.is_controller:
+        return False
+    if config.voters:
+        return set(config.voters) == {config.node_id}
+    own = {f"{point.host}:{point.port}" for point in config.listeners.advertised_controller}
+    return set(config.list("controller.quorum.bootstrap.servers")) <= own
+
+
+def _has_records(disk: Disk, folder: str) -> bool:
+    if not disk.exists(folder):
+        return False
+    for name, size in disk.scan(folder):
+        segment, snapshot = names.parse_segment_file(name), checkpoint.parse_name(name)
+        if segment is not None and segment.kind == names.LOG and size:
+            return True
+        if snapshot is not None and not snapshot.suffix and snapshot.id != BOOTSTRAP_VOTERS:
+            return True
+    return False
