@@ -14,7 +14,7 @@ from pykbroker.controller.elections import (
     with_broker_in_isr,
     without_leader,
 )
-from pykbroker.controller.heartbeats import BrokerControlState, Session
+from pykbroker.controller.heartbeats import BrokerControlState, BrokerSession
 from pykbroker.controller.result import RecordList, Result
 from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.image import DIRECTORY_RESERVED_LAST, BrokerImage
@@ -59,7 +59,7 @@ def register_broker(
     if (
         existing is not None
         and not same_incarnation
-        and state.sessions.is_valid(Session(existing.id, existing.epoch), now_ms)
+        and state.sessions.is_valid(BrokerSession(existing.id, existing.epoch), now_ms)
     ):
         raise KafkaError(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
@@ -174,7 +174,7 @@ def heartbeat(
 ) -> Result[HeartbeatReply]:
     broker_id = request.broker_id
     broker = state.check_broker_epoch(broker_id, request.broker_epoch)
-    session = Session(broker_id, broker.epoch)
+    session = BrokerSession(broker_id, broker.epoch)
     state.sessions.touch(session, now_ms)
     registered_at = state.registration_offsets.get(broker_id, -1)
     known = state.heartbeats.get(broker_id)

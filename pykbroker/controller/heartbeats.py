@@ -13,14 +13,14 @@ from typing import NamedTuple
 NEVER = -1
 
 
-class Session(NamedTuple):
+class BrokerSession(NamedTuple):
     """One incarnation of a broker. A new incarnation has a new epoch, and no session before its first heartbeat."""
 
     broker_id: int
     broker_epoch: int
 
 
-class Sessions:
+class BrokerSessions:
     """When each incarnation last sent a heartbeat, a fenced one as well (Kafka's BrokerHeartbeatTracker).
 
     So a broker that starts, and is fenced for as long as that takes, keeps its id against a second process.
@@ -28,22 +28,22 @@ class Sessions:
 
     def __init__(self, timeout_ms: int) -> None:
         self.timeout_ms = timeout_ms
-        self._contacts: dict[Session, int] = {}
+        self._contacts: dict[BrokerSession, int] = {}
 
-    def touch(self, session: Session, now_ms: int) -> None:
+    def touch(self, session: BrokerSession, now_ms: int) -> None:
         self._contacts[session] = now_ms
 
-    def end(self, session: Session) -> None:
+    def end(self, session: BrokerSession) -> None:
         self._contacts.pop(session, None)
 
     def clear(self) -> None:
         self._contacts.clear()
 
-    def is_valid(self, session: Session, now_ms: int) -> bool:
+    def is_valid(self, session: BrokerSession, now_ms: int) -> bool:
         contact_ms = self._contacts.get(session)
         return contact_ms is not None and contact_ms + self.timeout_ms >= now_ms
 
-    def expired(self, now_ms: int) -> Session | None:
+    def expired(self, now_ms: int) -> BrokerSession | None:
         """The session that has been silent longest, if it is over."""
         over = [
             (contact_ms, session)

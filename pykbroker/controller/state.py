@@ -11,7 +11,7 @@ from random import Random
 
 from pykbroker.config.dynamic import DynamicConfigs, without_invalid
 from pykbroker.config.load import Config
-from pykbroker.controller.heartbeats import Heartbeats, Session, Sessions
+from pykbroker.controller.heartbeats import BrokerSession, BrokerSessions, Heartbeats
 from pykbroker.controller.placement import UsableBroker
 from pykbroker.metadata.delta import MetadataDelta
 from pykbroker.metadata.image import (
@@ -44,7 +44,7 @@ class ControllerState:
         self.random = random
         self.image: MetadataImage = EMPTY_IMAGE
         self.heartbeats = Heartbeats()
-        self.sessions = Sessions(config.int("broker.session.timeout.ms"))
+        self.sessions = BrokerSessions(config.int("broker.session.timeout.ms"))
         #: offset of each broker's newest registration record: a broker is caught up once it has read it
         self.registration_offsets: dict[int, int] = {}
         #: normalised name -> names of topics that would share metric names with it
@@ -111,7 +111,7 @@ class ControllerState:
                 continue
             self.heartbeats.register(broker.id, broker.fenced)
             if not broker.fenced:
-                self.sessions.touch(Session(broker.id, broker.epoch), now_ms)
+                self.sessions.touch(BrokerSession(broker.id, broker.epoch), now_ms)
 
     def stop_sessions(self) -> None:
         """Another controller watches over the brokers now."""

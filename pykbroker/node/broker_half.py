@@ -1,7 +1,7 @@
 """The broker half of a node: replicas, coordinators, the lease from the controller, the listeners for clients.
 
-Made from the shared part and a channel to the controller. Responsible for wiring these parts, for the order in which
-they start, and for what a failed directory means to the broker; not responsible for what any of them does.
+Made from the shared part and channels to the active controller. Responsible for wiring these parts, for the order in
+which they start, and for what a failed directory means to the broker; not responsible for what any of them does.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from pykbroker.net.from_config import setup_timeout
 from pykbroker.node.parts import StartedParts
 from pykbroker.node.shared import SharedServer
 from pykbroker.node_to_controller.assignments import Assignments
+from pykbroker.node_to_controller.controller_channel import Channel
 from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
 from pykbroker.node_to_controller.producer_ids import ProducerIds
-from pykbroker.quorum.channel import BrokerChannels, Channel
+from pykbroker.quorum.channel import BrokerChannels
 from pykbroker.replica.fetch_sessions import FetchSessions
 from pykbroker.replica.table import ReplicaTable
 from pykbroker.serving.dispatch import Dispatcher
@@ -45,8 +46,10 @@ _LONGEST_SHUTDOWN_SECONDS = 300.0
 class BrokerHalf:
     """`start` once, when everything before it runs; `shut_down` asks to be let go before the parts are closed."""
 
-    def __init__(self, shared: SharedServer, channel: Channel, on_failure: Callable[[BaseException], None]) -> None:
-        """`on_failure`: the broker cannot go on, and the node with it."""
+    def __init__(
+        self, shared: SharedServer, channel: Callable[[str], Channel], on_failure: Callable[[BaseException], None]
+    ) -> None:
+        """`channel` makes one for a purpose. `on_failure`: the broker cannot go on, and the node with it."""
         config, runtime, loader, live = shared.config, shared.runtime, shared.loader, shared.live
         node_id = config.node_id
         data_dirs = [log_dir for log_dir in shared.log_dirs if log_dir.path in config.log_dirs]
@@ -55,7 +58,7 @@ class BrokerHalf:
         self.lifecycle = lifecycle = BrokerLifecycle(
             runtime=runtime,
             config=config,
-            channel=channel,
+            channel=channel("heartbeat"),
             metadata=loader,
             node_id=node_id,
             cluster_id=shared.cluster_id,
@@ -64,7 +67,9 @@ class BrokerHalf:
             previous_broker_epoch=_previous_broker_epoch(data_dirs),
             fatal=lambda reason: on_failure(RuntimeError(reason)),
         )
-        self.assignments = Assignments(runtime, node_id, lambda: lifecycle.broker_epoch, channel.send, loader)
+        self.assignments = Assignments(
+            runtime, node_id, lambda: lifecycle.broker_epoch, channel("directory-assignments"), loader
+        )
         replicas = ReplicaTable(
             runtime,
             live.current,
@@ -78,7 +83,8 @@ class BrokerHalf:
             move_throttle=partial(live.throttle, "replica.alter.log.dirs.io.max.bytes.per.second"),
         )
         groups = GroupService(runtime, live, node_id, replicas, loader)
-        producer_ids = ProducerIds(runtime, node_id, lambda: lifecycle.broker_epoch, channel.send)
+        forwarding = channel("forwarding")
+        producer_ids = ProducerIds(runtime, node_id, lambda: lifecycle.broker_epoch, forwarding, loader)
         self._channels = BrokerChannels(
             runtime,
             partial(_address_of, loader, config.listeners.inter_broker_name),
@@ -106,7 +112,7 @@ class BrokerHalf:
                 config.int("max.incremental.fetch.session.cache.slots"), runtime.random, shared.metrics
             ),
             producer_ids=producer_ids,
-            controller_channel=channel,
+            controller_channel=forwarding,
             lifecycle=lifecycle,
             rows=rows(On.BROKER, shared.metrics),
         )
@@ -155,7 +161,7 @@ class BrokerHalf:
 
     async def shut_down(self) -> None:
         """A controlled shutdown: the controller moves leaderships away and lets this broker go."""
-        # As long as Apache Kafka waits; a broker whose controllers are gone must end too.
+        # As long as Apache Kafka waits. The lifecycle itself gives up when no controller answers it.
         granted = self.lifecycle.begin_controlled_shutdown(self._serve_no_more)
         await asyncio.wait({granted}, timeout=_LONGEST_SHUTDOWN_SECONDS)
 

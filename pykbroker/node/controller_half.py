@@ -12,8 +12,8 @@ from pykbroker.api import rows
 from pykbroker.controller.active import ActiveController
 from pykbroker.node.parts import StartedParts
 from pykbroker.node.shared import SharedServer
-from pykbroker.node_to_controller.lifecycle import ControllerRegistration
-from pykbroker.quorum.channel import Channel
+from pykbroker.node_to_controller.controller_channel import Channel
+from pykbroker.node_to_controller.controller_lifecycle import ControllerRegistration
 from pykbroker.security.peer_session import ANONYMOUS
 from pykbroker.serving.dispatch import Dispatcher
 from pykbroker.serving.peers import LocalPeer

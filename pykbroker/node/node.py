@@ -1,8 +1,8 @@
 """A node: the shared part, a controller half, a broker half, or both (process.roles).
 
-The halves share the quorum's replica of the metadata log and exchange protocol messages over a channel: in memory when
-combined, a connection otherwise. Responsible for starting them in order and for closing in reverse what was started;
-not responsible for what they are made of.
+The halves share the quorum's replica of the metadata log and exchange protocol messages over channels to the active
+controller, which may be this node's or another's. Responsible for starting them in order and for closing in reverse
+what was started; not responsible for what they are made of.
 
 Start: directories locked and formatted -> ports bound -> quorum -> controller half -> broker half registered ->
 unfenced -> ready; logs are opened on first use, or recovered, while it serves.
@@ -25,7 +25,7 @@ from pykbroker.node.broker_half import BrokerHalf
 from pykbroker.node.controller_half import ControllerHalf
 from pykbroker.node.parts import StartedParts
 from pykbroker.node.shared import Ending, SharedServer, StartError
-from pykbroker.quorum.channel import Channel, InMemoryChannel, LeaderChannel
+from pykbroker.node_to_controller.controller_channel import ControllerChannel
 from pykbroker.runtime import Runtime
 from pykbroker.serving.services import BrokerServices
 
@@ -145,21 +145,23 @@ class Node:
         shared.load()
         if controller is not None:
             await controller.serve(parts)
-        channel = self._channel_to_controller(controller)
+            controller.register(self._channel_to_controller("registration"), parts)
         if config.is_broker:
-            self._broker = BrokerHalf(shared, channel, self._fail)
+            self._broker = BrokerHalf(shared, self._channel_to_controller, self._fail)
             await self._broker.start(parts)
-        if controller is not None:
-            controller.register(channel, parts)
         logger.info("[KafkaRaftServer nodeId=%d] Kafka Server started", config.node_id)
 
-    def _channel_to_controller(self, controller: ControllerHalf | None) -> Channel:
-        if controller is not None:
-            return InMemoryChannel(self.runtime, controller.call)
-        quorum = self.shared.quorum
-        client_id = f"broker-{self.config.node_id}"
-        channel = LeaderChannel(self.runtime, lambda: quorum.leader, client_id, setup_timeout(self.config))
-        self._parts.add("channel to the controller", channel.close)
+    def _channel_to_controller(self, purpose: str) -> ControllerChannel:
+        """One for each purpose, under Apache Kafka's names: they share no connection."""
+        channel = ControllerChannel(
+            self.runtime,
+            self.shared.quorum,
+            self.loader,
+            f"broker-{self.config.node_id}",
+            setup_timeout(self.config),
+            local=None if self._controller is None else self._controller.call,
+        )
+        self._parts.add(f"{purpose} channel to the controller", channel.close)
         return channel
 
     # -- stop ---------------------------------------------------------------------------------------------------------

@@ -36,11 +36,6 @@ def _raft_config(config: Config, formatted: Formatted, ports: Ports) -> RaftConf
     static = VoterSet.of(
         VoterNode(ReplicaKey(node_id), (Endpoint(name, host, port),)) for node_id, (host, port) in config.voters.items()
     )
-    bootstrap = (
-        []
-        if static.voters or (config.is_controller and config.is_broker)
-        else config.list("controller.quorum.bootstrap.servers")
-    )
     return RaftConfig(
         node_id=config.node_id,
         directory_id=formatted.directory_ids[config.metadata_log_dir],
@@ -49,7 +44,7 @@ def _raft_config(config: Config, formatted: Formatted, ports: Ports) -> RaftConf
         endpoints=tuple(
             Endpoint(point.listener_name, point.host, ports.port_of(point)) for point in listeners.advertised_controller
         ),
-        bootstrap=tuple(_host_and_port(address) for address in bootstrap),
+        bootstrap=tuple(_host_and_port(address) for address in config.list("controller.quorum.bootstrap.servers")),
         static_voters=static,
         is_controller=config.is_controller,
         election_timeout_ms=config.int("controller.quorum.election.timeout.ms"),

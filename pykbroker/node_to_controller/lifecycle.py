@@ -1,11 +1,12 @@
 """How a node becomes and stays a member of the cluster: registration, heartbeats, controlled shutdown.
 
-The broker's half of controller/brokers.py; the two exchange only protocol messages over a Channel. Responsible for the
-states of BrokerState and when to say what; not responsible for recovery itself: the broker half calls
-`ready_to_unfence` when the logs are open; the listeners serve after that.
+The broker's half of controller/brokers.py; the two exchange only protocol messages. Responsible for the states of
+BrokerState and when to say what; not responsible for finding the controller and trying again (controller_sender.py),
+nor for recovery itself: the broker half calls `ready_to_unfence` when the logs are open; the listeners serve after
+that.
 
 No fixed waits: whatever may change the controller's answer (a leader of the quorum, our registration in the metadata,
-being ready) sends the next message at once. At most one message is in flight.
+being ready) sends the next message at once.
 """
 
 from __future__ import annotations
@@ -14,25 +15,25 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pykbroker.config.load import Config
 from pykbroker.metadata.features import REGISTERED
 from pykbroker.metadata.image import Endpoint, MetadataImage, VersionRange
 from pykbroker.metadata.loader import MetadataLoader
-from pykbroker.metadata.snapshot import CONTROLLERS_FROM, CORDONED_FROM, DIRECTORIES_FROM
-from pykbroker_wire.errors import ErrorCode
-from pykbroker_wire.messages import broker_heartbeat, broker_registration, controller_registration
+from pykbroker.metadata.snapshot import CORDONED_FROM, DIRECTORIES_FROM
+from pykbroker.node_to_controller.controller_channel import Channel
+from pykbroker.node_to_controller.controller_sender import ControllerSender
+from pykbroker_wire.messages import broker_registration
+from pykbroker_wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from pykbroker_wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 
 if TYPE_CHECKING:
     from pykbroker.metadata.delta import MetadataDelta
-    from pykbroker.quorum.channel import Channel
     from pykbroker.runtime import Runtime
 
 logger = logging.getLogger(__name__)
 
-_FIRST_RETRY_MS = 100
-_REQUEST_TIMEOUT_MS = 4_500
 _SHUTDOWN_POLL_MS = 50
 
 
@@ -81,13 +82,12 @@ class BrokerLifecycle:
         #: nothing is led by this broker any more, or waiting for that has no sense
         self.shutdown_granted: asyncio.Future[None] = loop.create_future()
         self._runtime = runtime
-        self._channel = channel
         self._metadata = metadata
         self._features = dict(features)
         self._fatal = fatal
         self._rack = config.optional_str("broker.rack")
         self._heartbeat_ms = config.int("broker.heartbeat.interval.ms")
-        self._max_retry_ms = config.int("broker.session.timeout.ms")
+        self._session_ms = config.int("broker.session.timeout.ms")
         self._registration_timeout_ms = config.int("initial.broker.registration.timeout.ms")
         self._endpoints: list[Endpoint] = []
         self._registered = False
@@ -99,13 +99,21 @@ class BrokerLifecycle:
         self._cordoned: tuple[bytes, ...] = ()
         #: those in the heartbeat that was sent last
         self._told: tuple[bytes, ...] = ()
-        self._in_flight = False
-        self._immediately = False
-        self._failures = 0
         self._shutdown_answers = 0
         self._fenced: Callable[[], None] = lambda: None
-        self._timer: asyncio.TimerHandle | None = None
         self._registration_timer: asyncio.TimerHandle | None = None
+        self._shutdown_timer: asyncio.TimerHandle | None = None
+        # As Apache Kafka's channel "heartbeat": a request has one interval of time.
+        self._sender = ControllerSender(
+            runtime,
+            channel,
+            metadata,
+            f"[BrokerLifecycleManager id={node_id}]",
+            self._next_request,
+            self._answered,
+            timeout_ms=self._heartbeat_ms,
+            last_pause_ms=self._session_ms,
+        )
 
     # From the broker half.
 
@@ -118,14 +126,13 @@ class BrokerLifecycle:
         self._registration_timer = self._runtime.loop.call_later(
             self._registration_timeout_ms / 1000, self._registration_timed_out
         )
-        if self._metadata.leader_id is not None:
-            self._communicate()
+        self._sender.wake()
         self._log("Incarnation %s of broker in cluster %s is now STARTING.", self.incarnation_id.hex(), self.cluster_id)
 
     def ready_to_unfence(self) -> asyncio.Future[None]:
         """Recovery is over. The future is done when the broker is RUNNING."""
         self._ready = True
-        self._communicate_soon()
+        self._sender.wake()
         return self.running
 
     def begin_controlled_shutdown(self, fenced: Callable[[], None] = lambda: None) -> asyncio.Future[None]:
@@ -135,7 +142,8 @@ class BrokerLifecycle:
             self._log("Beginning controlled shutdown.")
             self._fenced = fenced
             self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
-            self._communicate_soon()
+            self._expect_controller()
+            self._sender.wake()
         elif self.state is not BrokerState.PENDING_CONTROLLED_SHUTDOWN:
             self._log("Skipping controlled shutdown because we are in state %s.", self.state.name)
             self.stop()
@@ -147,10 +155,11 @@ class BrokerLifecycle:
             return
         self._log("Transitioning from %s to SHUTTING_DOWN.", self.state.name)
         self.state = BrokerState.SHUTTING_DOWN
-        for timer in (self._timer, self._registration_timer, *self._failure_timers):
+        self._sender.close()
+        for timer in (self._registration_timer, self._shutdown_timer, *self._failure_timers):
             if timer is not None:
                 timer.cancel()
-        self._timer = self._registration_timer = None
+        self._registration_timer = self._shutdown_timer = None
         if not self.shutdown_granted.done():
             self.shutdown_granted.set_result(None)
         for future in (self.caught_up, self.running):
@@ -164,7 +173,7 @@ class BrokerLifecycle:
             timer = self._runtime.loop.call_later(delay, self._failure_untold, directory_id)
             self._failure_timers.append(timer)
         if self._registered:
-            self._communicate_soon()
+            self._sender.wake()
 
     def cordon(self, directory_ids: Iterable[bytes]) -> None:
         """Tell the controller which directories get no new replicas (KIP-1066)."""
@@ -172,7 +181,7 @@ class BrokerLifecycle:
         if cordoned != self._cordoned:
             self._cordoned = cordoned
             if self._registered:
-                self._communicate_soon()
+                self._sender.wake()
 
     def _failure_untold(self, directory_id: bytes) -> None:
         """The controller still believes in a directory that is gone: it would go on leading others to it."""
@@ -197,14 +206,15 @@ class BrokerLifecycle:
             upgraded = old.features.metadata_version < DIRECTORIES_FROM <= new.features.metadata_version
             if (self.node_id in changed and changed[self.node_id] is None) or (upgraded and old.offset >= 0):
                 self._registered = False
-                self._communicate_soon()
+                self._sender.wake()
             elif self.state is BrokerState.STARTING and new.offset >= self.broker_epoch:
-                self._communicate_soon()
+                self._sender.wake()
         self._check_running()
 
     def _leader_changed(self, leader_id: int | None, epoch: int) -> None:
-        if leader_id is not None and self.state not in (BrokerState.NOT_RUNNING, BrokerState.SHUTTING_DOWN):
-            self._communicate_soon()
+        """A new controller has not heard of this broker yet."""
+        if leader_id is not None:
+            self._sender.wake()
 
     def _check_running(self) -> None:
         is_active = self._metadata.image.broker_is_active(self.node_id)
@@ -213,61 +223,19 @@ class BrokerLifecycle:
 
     # Talking.
 
-    def _communicate_soon(self) -> None:
-        if self._in_flight:
-            self._immediately = True
+    def _next_request(self) -> BrokerRegistrationRequest | BrokerHeartbeatRequest | None:
+        if self.state in (BrokerState.NOT_RUNNING, BrokerState.SHUTTING_DOWN):
+            return None
+        return self._heartbeat() if self._registered else self._registration()
+
+    def _answered(self, response: BrokerRegistrationResponse | BrokerHeartbeatResponse) -> None:
+        if isinstance(response, BrokerRegistrationResponse):
+            self._registration_answered(response)
         else:
-            self._schedule(0)
+            self._heartbeat_answered(response)
 
-    def _schedule(self, delay_ms: int) -> None:
-        if self.state is BrokerState.SHUTTING_DOWN:
-            return
-        if self._immediately:
-            delay_ms, self._immediately = 0, False
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._runtime.loop.call_later(delay_ms / 1000, self._communicate)
-
-    def _communicate(self) -> None:
-        self._timer = None
-        if self._in_flight:
-            self._immediately = True
-            return
-        self._in_flight = True
-        if self._registered:
-            self._send(self._heartbeat(), self._heartbeat_answered)
-        else:
-            self._send(self._registration(), self._registration_answered)
-
-    def _send(self, request: Any, answered: Callable[[Any], None]) -> None:
-        def done(future: asyncio.Future[Any]) -> None:
-            self._in_flight = False
-            if self.state is BrokerState.SHUTTING_DOWN:
-                if not future.cancelled():
-                    future.exception()
-                return
-            error = None if future.cancelled() else future.exception()
-            if future.cancelled() or error is not None:
-                self._failed(f"no answer from the controller: {error!r}")
-            else:
-                answered(future.result())
-
-        self._channel.send(request, _REQUEST_TIMEOUT_MS).add_done_callback(done)
-
-    def _failed(self, reason: str) -> None:
-        delay_ms = min(self._max_retry_ms, _FIRST_RETRY_MS * 2 ** min(self._failures, 10))
-        self._failures += 1
-        logger.log(
-            logging.INFO if self._failures == 1 else logging.WARNING,
-            "[BrokerLifecycleManager id=%d] %s; trying again in %d ms",
-            self.node_id,
-            reason,
-            delay_ms,
-        )
-        self._schedule(delay_ms)
-
-    def _registration(self) -> broker_registration.BrokerRegistrationRequest:
-        return broker_registration.BrokerRegistrationRequest(
+    def _registration(self) -> BrokerRegistrationRequest:
+        return BrokerRegistrationRequest(
             broker_id=self.node_id,
             cluster_id=self.cluster_id,
             incarnation_id=self.incarnation_id,
@@ -288,11 +256,7 @@ class BrokerLifecycle:
             previous_broker_epoch=self.previous_broker_epoch,
         )
 
-    def _registration_answered(self, response: broker_registration.BrokerRegistrationResponse) -> None:
-        if response.error_code:
-            self._failed(f"Unable to register: the controller says {ErrorCode(response.error_code).name}")
-            return
-        self._failures = 0
+    def _registration_answered(self, response: BrokerRegistrationResponse) -> None:
         self.broker_epoch = response.broker_epoch
         self._registered = True
         if self._registration_timer is not None:
@@ -301,11 +265,11 @@ class BrokerLifecycle:
         self._log("Successfully registered broker %d with broker epoch %d", self.node_id, self.broker_epoch)
         caught_up = self._metadata.image.offset >= self.broker_epoch
         # Otherwise `publish` sends the heartbeat as soon as the registration is in our metadata.
-        self._schedule(0 if caught_up or self.state is not BrokerState.STARTING else self._heartbeat_ms)
+        self._sender.wake(0 if caught_up or self.state is not BrokerState.STARTING else self._heartbeat_ms)
 
-    def _heartbeat(self) -> broker_heartbeat.BrokerHeartbeatRequest:
+    def _heartbeat(self) -> BrokerHeartbeatRequest:
         self._told = tuple(self._offline)
-        return broker_heartbeat.BrokerHeartbeatRequest(
+        return BrokerHeartbeatRequest(
             broker_id=self.node_id,
             broker_epoch=self.broker_epoch,
             current_metadata_offset=self._metadata.last_offset,
@@ -317,11 +281,7 @@ class BrokerLifecycle:
             ),
         )
 
-    def _heartbeat_answered(self, response: broker_heartbeat.BrokerHeartbeatResponse) -> None:
-        if response.error_code:
-            self._failed(f"Heartbeat refused: the controller says {ErrorCode(response.error_code).name}")
-            return
-        self._failures = 0
+    def _heartbeat_answered(self, response: BrokerHeartbeatResponse) -> None:
         for directory_id in self._told:
             self._offline[directory_id] = True
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
@@ -335,7 +295,7 @@ class BrokerLifecycle:
             self._log("The broker has been unfenced. Transitioning from RECOVERY to RUNNING.")
             self.state = BrokerState.RUNNING
             self._check_running()
-        self._schedule(self._heartbeat_ms)
+        self._sender.wake(self._heartbeat_ms)
 
     def _shutdown_answered(self, granted: bool) -> None:
         if granted:
@@ -343,9 +303,26 @@ class BrokerLifecycle:
             self.stop()
             return
         self._log("The broker is in PENDING_CONTROLLED_SHUTDOWN state, still waiting for the active controller.")
+        self._expect_controller()
         # The first answer only says that leaderships are on the move: ask again at once, then less and less often.
-        self._schedule(min(self._heartbeat_ms, _SHUTDOWN_POLL_MS * self._shutdown_answers))
+        self._sender.wake(min(self._heartbeat_ms, _SHUTDOWN_POLL_MS * self._shutdown_answers))
         self._shutdown_answers += 1
+
+    def _expect_controller(self) -> None:
+        """Wait for the next answer for as long as a session lasts. When several nodes of a quorum stop at once, the
+        last has no controller any more; Apache Kafka waits five minutes for one."""
+        if self._shutdown_timer is not None:
+            self._shutdown_timer.cancel()
+        self._shutdown_timer = self._runtime.loop.call_later(self._session_ms / 1000, self._no_controller)
+
+    def _no_controller(self) -> None:
+        logger.warning(
+            "[BrokerLifecycleManager id=%d] Stopping without the controller's leave: no controller has answered for %d "
+            "ms (broker.session.timeout.ms), so the session of this broker is over.",
+            self.node_id,
+            self._session_ms,
+        )
+        self.stop()
 
     def _registration_timed_out(self) -> None:
         self._registration_timer = None
@@ -356,97 +333,3 @@ class BrokerLifecycle:
 
     def _log(self, message: str, *args: object) -> None:
         logger.info("[BrokerLifecycleManager id=%d] " + message, self.node_id, *args)
-
-
-class ControllerRegistration:
-    """A controller tells the active one where it listens and what it supports (KIP-919), once per incarnation."""
-
-    def __init__(
-        self,
-        *,
-        runtime: Runtime,
-        channel: Channel,
-        metadata: MetadataLoader,
-        node_id: int,
-        incarnation_id: bytes,
-        features: Mapping[str, VersionRange] = REGISTERED,
-    ) -> None:
-        self._runtime = runtime
-        self._channel = channel
-        self._metadata = metadata
-        self._node_id = node_id
-        self._incarnation_id = incarnation_id
-        self._features = dict(features)
-        self._endpoints: list[Endpoint] = []
-        self._in_flight = False
-        self._failures = 0
-        self._timer: asyncio.TimerHandle | None = None
-        self._stopped = False
-
-    def start(self, endpoints: Iterable[Endpoint]) -> None:
-        self._endpoints = list(endpoints)
-        self._metadata.on_leader(lambda leader_id, epoch: self._check())
-        self._metadata.add_publisher(self, catch_up=False)
-        self._check()
-
-    def stop(self) -> None:
-        self._stopped = True
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
-        self._check()
-
-    def _check(self) -> None:
-        image = self._metadata.image
-        known = image.controllers.get(self._node_id)
-        if (
-            self._stopped
-            or self._in_flight
-            or self._metadata.leader_id is None
-            or image.features.metadata_version < CONTROLLERS_FROM
-            or (known is not None and known.incarnation_id == self._incarnation_id)
-        ):
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._in_flight = True
-        request = controller_registration.ControllerRegistrationRequest(
-            controller_id=self._node_id,
-            incarnation_id=self._incarnation_id,
-            zk_migration_ready=False,
-            listeners=[
-                controller_registration.Listener(
-                    name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol
-                )
-                for e in self._endpoints
-            ],
-            features=[
-                controller_registration.Feature(
-                    name=name, min_supported_version=levels.min, max_supported_version=levels.max
-                )
-                for name, levels in self._features.items()
-            ],
-        )
-        self._channel.send(request, _REQUEST_TIMEOUT_MS).add_done_callback(self._answered)
-
-    def _check_again(self) -> None:
-        self._in_flight = False
-        self._check()
-
-    def _answered(self, future: asyncio.Future[Any]) -> None:
-        failed = future.cancelled() or future.exception() is not None or future.result().error_code
-        if self._stopped:
-            return
-        if not failed:
-            # In flight until the metadata shows it; should it never (a leader that lost it), it is sent again.
-            self._timer = self._runtime.loop.call_later(_REQUEST_TIMEOUT_MS / 1000, self._check_again)
-            return
-        self._in_flight = False
-        delay_ms = min(60_000, _FIRST_RETRY_MS * 2 ** min(self._failures, 10))
-        self._failures += 1
-        logger.info(
-            "[ControllerRegistrationManager id=%d] Not registered yet; trying again in %d ms", self._node_id, delay_ms
-        )
-        self._timer = self._runtime.loop.call_later(delay_ms / 1000, self._check)

@@ -1,51 +1,59 @@
 """Producer ids for idempotent producers: taken from blocks that the controller hands out (KIP-730).
 
 Responsible for asking for the next block before this one ends, and for giving out each id once. Not responsible for
-making blocks.
+making blocks, nor for finding the controller and asking again (controller_sender.py).
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
-from typing import Any
 
+from pykbroker.node_to_controller.controller_channel import Channel
+from pykbroker.node_to_controller.controller_sender import ControllerSender, KnownLeader
 from pykbroker.runtime import Runtime
 from pykbroker_wire.errors import ErrorCode, KafkaError
-from pykbroker_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
-
-logger = logging.getLogger(__name__)
+from pykbroker_wire.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 #: Ask for the next block when this much of the present one is left.
 PREFETCH_AT = 0.1
 REQUEST_TIMEOUT_MS = 30_000
-RETRY_SECONDS = 0.05
+#: The pause after a refusal: the first as in Apache Kafka.
+FIRST_PAUSE_MS, LAST_PAUSE_MS = 50, 1_000
 #: What an InitProducerId waits for a block at the most.
 WAIT_SECONDS = 5.0
 
 
 class ProducerIds:
-    """Gives out ids. `send` asks the controller; `broker_epoch` tells this broker's epoch when asked."""
+    """Gives out ids. `broker_epoch` tells this broker's epoch when asked."""
 
     def __init__(
         self,
         runtime: Runtime,
         broker_id: int,
         broker_epoch: Callable[[], int],
-        send: Callable[..., asyncio.Future[Any]],
+        channel: Channel,
+        leadership: KnownLeader,
     ) -> None:
         self._runtime = runtime
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
-        self._send = send
         self._next = 0
         self._end = 0
         self._reserve: tuple[int, int] | None = None
-        self._asking = False
-        self._closed = False
         self._low_water = 0
         self._waiting: dict[asyncio.Future[int], asyncio.TimerHandle] = {}
+        self._sender = ControllerSender(
+            runtime,
+            channel,
+            leadership,
+            "Producer ids:",
+            self._next_request,
+            self._answered,
+            timeout_ms=REQUEST_TIMEOUT_MS,
+            first_pause_ms=FIRST_PAUSE_MS,
+            last_pause_ms=LAST_PAUSE_MS,
+        )
 
     def take(self) -> int | asyncio.Future[int]:
         """An id now, or a future of one that raises COORDINATOR_LOAD_IN_PROGRESS, as Kafka, when no block came."""
@@ -55,17 +63,18 @@ class ProducerIds:
         if self._next < self._end:
             taken = self._next
             self._next += 1
-            if self._end - self._next <= self._low_water and self._reserve is None:
-                self._ask()
+            if self._is_low and not self._sender.in_flight:
+                self._sender.wake()
             return taken
         future: asyncio.Future[int] = self._runtime.loop.create_future()
         self._waiting[future] = self._runtime.loop.call_later(WAIT_SECONDS, self._expire, future)
         future.add_done_callback(self._waits_no_more)
-        self._ask()
+        if not self._sender.in_flight:
+            self._sender.wake()
         return future
 
     def close(self) -> None:
-        self._closed = True
+        self._sender.close()
         for future in list(self._waiting):
             future.cancel()
 
@@ -83,34 +92,25 @@ class ProducerIds:
         if not future.done():
             future.set_exception(KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "no block of producer ids in time"))
 
-    def _ask(self) -> None:
-        if self._asking or self._closed:
-            return
-        self._asking = True
-        request = AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
-        self._send(request, REQUEST_TIMEOUT_MS).add_done_callback(self._answered)
+    @property
+    def _is_low(self) -> bool:
+        return self._reserve is None and self._end - self._next <= self._low_water
 
-    def _answered(self, future: asyncio.Future[Any]) -> None:
-        self._asking = False
-        if self._closed or future.cancelled():
-            return
-        error = future.exception()
-        if error is None and future.result().error_code == ErrorCode.NONE:
-            response = future.result()
-            block = (response.producer_id_start, response.producer_id_len)
+    def _next_request(self) -> AllocateProducerIdsRequest | None:
+        if not self._waiting and not self._is_low:
+            return None
+        return AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
+
+    def _answered(self, response: AllocateProducerIdsResponse) -> None:
+        block = (response.producer_id_start, response.producer_id_len)
+        if self._next == self._end:
+            self._begin(*block)
+        else:
+            self._reserve = block
+        for waiter in self._waiting:
             if self._next == self._end:
-                self._begin(*block)
-            else:
-                self._reserve = block
-            for waiter in self._waiting:
-                if self._next == self._end:
-                    self._ask()
-                    break
-                if not waiter.done():
-                    waiter.set_result(self._next)
-                    self._next += 1
-            return
-        reason = error if error is not None else ErrorCode(future.result().error_code).name
-        logger.info("Producer ids: the controller gave no block: %s", reason)
-        if self._waiting:
-            self._runtime.loop.call_later(RETRY_SECONDS, self._ask)
+                self._sender.wake()
+                break
+            if not waiter.done():
+                waiter.set_result(self._next)
+                self._next += 1

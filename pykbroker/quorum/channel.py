@@ -1,11 +1,13 @@
-"""How requests of the protocol reach another half or another node: in memory when combined, a connection otherwise.
+"""How requests of the protocol reach another node, or the other half of this one.
 
 Responsible for carrying a request to its receiver and the answer back, nothing else: what failed is an exception of
 the future (`ConnectionError` or `TimeoutError`), and whether to try again is the caller's business.
 
-* `Channel` leads to one receiver, which may move: the active controller.
 * `Peers` lead to the nodes of the quorum, each request saying which.
 * `BrokerChannels` lead to any broker by its id.
+* `call_in_memory` calls the other half of a combined node.
+
+node_to_controller/controller_channel.py leads to the active controller.
 """
 
 from __future__ import annotations
@@ -19,12 +21,6 @@ from pykbroker.runtime import Runtime
 from pykbroker_raft.ready import Destination
 
 
-class Channel(Protocol):
-    """Leads to one receiver."""
-
-    def send(self, request: Any, timeout_ms: int) -> asyncio.Future[Any]: ...
-
-
 class Peers(Protocol):
     """Leads to every node of the quorum."""
 
@@ -33,24 +29,15 @@ class Peers(Protocol):
     def close(self) -> None: ...
 
 
-def _failed(loop: asyncio.AbstractEventLoop, error: Exception) -> asyncio.Future[Any]:
+def failed(loop: asyncio.AbstractEventLoop, error: Exception) -> asyncio.Future[Any]:
+    """The answer to a request that cannot be sent."""
     future: asyncio.Future[Any] = loop.create_future()
     future.set_exception(error)
     return future
 
 
-class InMemoryChannel:
-    """Calls a handler in this process. The answer always comes later than `send` returns, as it would from afar."""
-
-    def __init__(self, runtime: Runtime, call: Callable[[Any], Any]) -> None:
-        self._runtime = runtime
-        self._call = call
-
-    def send(self, request: Any, timeout_ms: int) -> asyncio.Future[Any]:
-        return _later(self._runtime, self._call, request, timeout_ms)
-
-
-def _later(runtime: Runtime, call: Callable[[Any], Any], request: Any, timeout_ms: int) -> asyncio.Future[Any]:
+def call_in_memory(runtime: Runtime, call: Callable[[Any], Any], request: Any, timeout_ms: int) -> asyncio.Future[Any]:
+    """Call a handler in this process. The answer always comes later than this returns, as it would from afar."""
     loop = runtime.loop
     answer: asyncio.Future[Any] = loop.create_future()
 
@@ -60,11 +47,13 @@ def _later(runtime: Runtime, call: Callable[[Any], Any], request: Any, timeout_m
 
     def arrived(result: asyncio.Future[Any]) -> None:
         timer.cancel()
+        # Looked at even when the answer comes too late: the loop reports an exception that nothing has seen.
+        error = None if result.cancelled() else result.exception()
         if answer.done():
             return
         if result.cancelled():
             answer.set_exception(ConnectionError("the receiver has stopped"))
-        elif (error := result.exception()) is not None:
+        elif error is not None:
             answer.set_exception(error)
         else:
             answer.set_result(result.result())
@@ -100,8 +89,8 @@ class InMemoryPeers:
         call = self.nodes.get((destination.host, destination.port))
         if call is None:
             error = ConnectionError(f"nobody listens on {destination.host}:{destination.port}")
-            return _failed(self._runtime.loop, error)
-        return _later(self._runtime, call, request, timeout_ms)
+            return failed(self._runtime.loop, error)
+        return call_in_memory(self._runtime, call, request, timeout_ms)
 
     def close(self) -> None:
         self.nodes.clear()
@@ -114,7 +103,7 @@ class NoPeers:
         self._runtime = runtime
 
     def send(self, destination: Destination, request: Any, timeout_ms: int) -> asyncio.Future[Any]:
-        return _failed(self._runtime.loop, ConnectionError("this node has no peers"))
+        return failed(self._runtime.loop, ConnectionError("this node has no peers"))
 
     def close(self) -> None:
         pass
@@ -145,34 +134,6 @@ class SocketPeers:
             connection.close()
 
 
-class LeaderChannel:
-    """Leads to the leader of the quorum, which is the active controller, wherever it is now.
-
-    `leader` says where: an address, or None while nobody leads. It keeps a connection of its own: a long metadata
-    fetch on the connection of the quorum would hold up everything behind it.
-    """
-
-    def __init__(
-        self,
-        runtime: Runtime,
-        leader: Callable[[], Destination | None],
-        client_id: str,
-        setup: SetupTimeout | None = None,
-    ) -> None:
-        self._runtime = runtime
-        self._leader = leader
-        self._peers = SocketPeers(runtime, client_id, setup)
-
-    def send(self, request: Any, timeout_ms: int) -> asyncio.Future[Any]:
-        destination = self._leader()
-        if destination is None:
-            return _failed(self._runtime.loop, ConnectionError("no controller is known"))
-        return self._peers.send(destination, request, timeout_ms)
-
-    def close(self) -> None:
-        self._peers.close()
-
-
 class BrokerChannels:
     """Lead to the brokers by id, over the listener on which brokers talk to each other.
 
@@ -193,7 +154,7 @@ class BrokerChannels:
     def send(self, broker_id: int, request: Any, timeout_ms: int) -> asyncio.Future[Any]:
         address = self._address(broker_id)
         if address is None:
-            return _failed(self._runtime.loop, ConnectionError(f"broker {broker_id} cannot be reached"))
+            return failed(self._runtime.loop, ConnectionError(f"broker {broker_id} cannot be reached"))
         return self._peers.connection(*address).send(request, timeout_ms)
 
     def close(self) -> None:

@@ -1,7 +1,8 @@
 """A broker passes requests of TABLE's `forward` rows on to the active controller, as it received them (KIP-590).
 
-Not responsible for finding the controller: the channel does. While there is none, or it changes, the request is tried
-again for TIMEOUT_MS, about as long as a client waits; then the connection closes, as there is no answer to give.
+Not responsible for finding the controller: the channel does, anew for each try. While there is no controller, or it
+changes, the request is tried again for TIMEOUT_MS, about as long as a client waits; then the connection closes, as
+there is no answer to give.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ def forward(row: Row, ctx: BrokerContext, frame: memoryview) -> asyncio.Future[F
 
     def send() -> None:
         if not answer.done():
-            services.controller_channel.send(envelope, TIMEOUT_MS).add_done_callback(arrived)
+            left_ms = max(1, int((deadline - loop.time()) * 1000))
+            services.controller_channel.send(envelope, left_ms).add_done_callback(arrived)
 
     def arrived(future: asyncio.Future[Any]) -> None:
         error = None if future.cancelled() else future.exception()

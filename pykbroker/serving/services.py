@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from pykbroker.coordinator.transaction.verifier import Verifier
     from pykbroker.metadata.loader import MetadataLoader
     from pykbroker.metrics.registry import Metrics
+    from pykbroker.node_to_controller.controller_channel import Channel
     from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
     from pykbroker.node_to_controller.producer_ids import ProducerIds
-    from pykbroker.quorum.channel import Channel
     from pykbroker.quorum.driver import QuorumDriver
     from pykbroker.replica.fetch_sessions import FetchSessions
     from pykbroker.replica.table import ReplicaTable

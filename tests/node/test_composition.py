@@ -18,7 +18,8 @@ from pykbroker.coordinator.transaction.service import TransactionService
 from pykbroker.net.listener import Listener
 from pykbroker.node.node import Node
 from pykbroker.node.parts import Close, StartedParts
-from pykbroker.node_to_controller.lifecycle import BrokerLifecycle, ControllerRegistration
+from pykbroker.node_to_controller.controller_lifecycle import ControllerRegistration
+from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
 from pykbroker.quorum.driver import QuorumDriver
 from pykbroker.replica.table import ReplicaTable
 from pykbroker.runtime import OsRuntime

@@ -280,7 +280,7 @@ def test_a_node_that_cannot_tell_of_a_failed_directory_stops(play: Play) -> None
         lifecycle = sim.node.services.lifecycle
         # The controller does not hear us: nothing is ever answered.
         silent: asyncio.Future[Any] = sim.world.loop.create_future()
-        lifecycle._channel = type("Silent", (), {"send": lambda self, request, timeout_ms: silent})()
+        lifecycle._sender._channel = type("Silent", (), {"send": lambda self, request, timeout_ms: silent})()
         lifecycle.directory_failed(b"d" * 16)
         await asyncio.sleep(4)
         early = sim.node.fatal is not None
@@ -782,18 +782,18 @@ def test_what_was_flushed_survives_the_power(play: Play) -> None:
 def test_a_broker_that_is_silent_is_fenced(play: Play) -> None:
     async def scenario(sim: Sim) -> tuple[int, float]:
         lifecycle = sim.node.services.lifecycle
-        channel, sent = lifecycle._channel, []
+        channel, sent = lifecycle._sender._channel, []
 
         class Counting:
             def send(self, request: Any, timeout_ms: int) -> asyncio.Future[Any]:
                 sent.append(request)
                 return channel.send(request, timeout_ms)
 
-        lifecycle._channel = Counting()
+        lifecycle._sender._channel = Counting()
         await asyncio.sleep(30)
         heartbeats = len(sent)
         silent: asyncio.Future[Any] = sim.world.loop.create_future()
-        lifecycle._channel = type("Silent", (), {"send": lambda self, request, timeout_ms: silent})()
+        lifecycle._sender._channel = type("Silent", (), {"send": lambda self, request, timeout_ms: silent})()
         started = sim.world.loop.time()
         while not sim.node.loader.image.brokers[1].fenced:
             await asyncio.sleep(0.1)

@@ -14,7 +14,7 @@ from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import development_profile, load
 from pykbroker.net.client import BrokerConnection
 from pykbroker.node.shared import StartError
-from pykbroker.quorum.channel import InMemoryChannel
+from pykbroker.quorum.channel import call_in_memory
 from pykbroker_raft.ready import Destination
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages import end_quorum_epoch, vote
@@ -205,7 +205,11 @@ def test_how_long_the_controller_may_take_to_create_a_topic(play: Play) -> None:
             tries.append(sim.world.loop.time())
             return never
 
-        sim.node.services.controller_channel = InMemoryChannel(sim.node.runtime, silent)
+        class Silent:
+            def send(self, request: Any, timeout_ms: int) -> asyncio.Future[Any]:
+                return call_in_memory(sim.node.runtime, silent, request, timeout_ms)
+
+        sim.node.services.controller_channel = Silent()
         while len(tries) < 2:
             await sim.call(MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=True))
             await asyncio.sleep(0.2)

@@ -13,13 +13,15 @@ from pykbroker.api import broker_heartbeat, broker_registration, controller_regi
 from pykbroker.controller.result import Result
 from pykbroker.controller.topics import create_topics
 from pykbroker.metadata.image import Endpoint
-from pykbroker.node_to_controller.lifecycle import BrokerLifecycle, BrokerState, ControllerRegistration
+from pykbroker.node_to_controller.controller_lifecycle import ControllerRegistration
+from pykbroker.node_to_controller.lifecycle import BrokerLifecycle, BrokerState
 from pykbroker.security.authorizer import AllowAll
 from pykbroker.security.peer_session import ANONYMOUS
 from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from tests.controller.world import CLUSTER_ID, DirectChannel, World
+from pykbroker_wire.stored.metadata import NoOpRecord
+from tests.controller.world import CLUSTER_ID, DirectChannel, World, node_config
 
 PEER: Any = SimpleNamespace(
     session=ANONYMOUS, client_host="127.0.0.1", listener_name="CONTROLLER", security_protocol="PLAINTEXT"
@@ -168,6 +170,21 @@ async def test_the_controller_registers_once() -> None:
 
 
 @pytest.mark.asyncio
+async def test_b4_a_broker_whose_controllers_are_gone_ends_its_shutdown_with_its_session() -> None:
+    """The last of several nodes that stop at once has no controller any more."""
+    world = World(node_config(broker__session__timeout__ms="300", broker__heartbeat__interval__ms="100"))
+    lifecycle = lifecycle_of(world, channel(world))
+    await world.lead()
+    lifecycle.start(ENDPOINTS)
+    await lifecycle.ready_to_unfence()
+    world.quorum.lead(None)
+    world.controller.stop()
+    await lifecycle.begin_controlled_shutdown()
+    assert int(lifecycle.state) == BrokerState.SHUTTING_DOWN
+    assert not world.loader.image.brokers[1].fenced
+
+
+@pytest.mark.asyncio
 async def test_what_was_not_committed_is_dropped_with_the_leadership() -> None:
     world = World()
     lifecycle = lifecycle_of(world, channel(world))
@@ -205,15 +222,9 @@ async def test_a_read_waits_for_what_it_shows() -> None:
     world.quorum.automatic = False
     answer = world.controller.read("read", lambda state: 1)
     assert answer.done()
-    world.controller._run("noop", lambda state, now_ms: Result(None, [_no_op()]))
+    world.controller._run("noop", lambda state, now_ms: Result(None, [NoOpRecord()]))
     answer = world.controller.read("read", lambda state: 2)
     assert not answer.done()
     world.quorum.commit()
     assert await answer == 2
     world.close()
-
-
-def _no_op() -> Any:
-    from pykbroker_wire.stored.metadata import NoOpRecord
-
-    return NoOpRecord()

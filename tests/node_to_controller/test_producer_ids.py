@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from pykbroker.node_to_controller.producer_ids import RETRY_SECONDS, WAIT_SECONDS, ProducerIds
+from pykbroker.node_to_controller.producer_ids import FIRST_PAUSE_MS, WAIT_SECONDS, ProducerIds
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.allocate_producer_ids import AllocateProducerIdsResponse
+from tests.node_to_controller.fakes import FakeLeadership
 from tests.replica.world import World
 
 LENGTH = 10
@@ -23,7 +24,7 @@ class Controller:
         self.loop = self.world.loop
         self.asked: list[asyncio.Future[Any]] = []
         self.blocks = 0
-        self.ids = ProducerIds(self.world.runtime, 1, lambda: 7, self.send)
+        self.ids = ProducerIds(self.world.runtime, 1, lambda: 7, self, FakeLeadership())
 
     def send(self, request: Any, timeout_ms: int) -> asyncio.Future[Any]:
         assert request.broker_epoch == 7
@@ -36,15 +37,17 @@ class Controller:
         self.blocks += not code
         response = AllocateProducerIdsResponse(error_code=code, producer_id_start=start, producer_id_len=LENGTH)
         future.set_result(response)
-        self.loop.settle()
+        self.loop.advance(0)
 
     def take(self) -> int:
         taken = self.ids.take()
+        self.loop.advance(0)
         assert isinstance(taken, int)
         return taken
 
     def wait(self) -> asyncio.Future[int]:
         taken = self.ids.take()
+        self.loop.advance(0)
         assert isinstance(taken, asyncio.Future)
         return taken
 
@@ -75,7 +78,7 @@ def test_more_wait_than_a_block_has(controller: Controller) -> None:
 def test_a_refusal_is_asked_again(controller: Controller) -> None:
     future = controller.wait()
     controller.answer(ErrorCode.STALE_BROKER_EPOCH)
-    controller.loop.advance(RETRY_SECONDS)
+    controller.loop.advance(FIRST_PAUSE_MS / 1000)
     controller.answer()
     assert future.result() == 0
 

@@ -125,7 +125,12 @@ class Client:
 
     async def create_topic(self, name: str, partitions: int) -> None:
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
-        answer = (await self.call(CreateTopicsRequest(topics=[topic], timeout_ms=30_000))).topics[0]
+        while True:
+            answer = (await self.call(CreateTopicsRequest(topics=[topic], timeout_ms=30_000))).topics[0]
+            if answer.error_code != ErrorCode.INVALID_REPLICATION_FACTOR:
+                break
+            # The only broker is on its way down, and gets no replicas any more.
+            await asyncio.sleep(self._runtime.random.uniform(0.01, 0.1))
         assert answer.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS), answer
         self.world.trace.note(self.name, "created", name, answer.error_code)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from tests.simulation.brokers import Quorum
 from tests.simulation.clients.base import QUIET, Trouble
 from tests.simulation.clients.member import ClassicMember, ConsumerMember, Member
 from tests.simulation.clients.reader import Offsets
@@ -55,6 +56,7 @@ async def members(stage: Stage, kinds: list[type[Member]], *, power_loss: bool =
     for kind in kinds:
         come(kind)
     await stage.together(comings_and_goings(), stage.crashes(rng.randint(0, 3), power_loss=power_loss, pause=8.0))
+    await stage.cluster.become_whole()
     # Whoever died is found out, and the others share what it had.
     await asyncio.sleep(30)
     left = [member for member, task in alive if not task.done()]
@@ -68,15 +70,15 @@ async def members(stage: Stage, kinds: list[type[Member]], *, power_loss: bool =
         insist(*of_groups(stage.history), *of_offsets(stage.history))
 
 
-def classic(seed: int, *, power_loss: bool = False, brokers: int = 1) -> Stage:
-    return _play(seed, [ClassicMember], power_loss, brokers)
+def classic(seed: int, *, power_loss: bool = False, brokers: int = 1, quorum: Quorum = Quorum.ALONE) -> Stage:
+    return _play(seed, [ClassicMember], power_loss, brokers, quorum)
 
 
-def consumer(seed: int, *, power_loss: bool = False, brokers: int = 1) -> Stage:
-    return _play(seed, [ConsumerMember], power_loss, brokers)
+def consumer(seed: int, *, power_loss: bool = False, brokers: int = 1, quorum: Quorum = Quorum.ALONE) -> Stage:
+    return _play(seed, [ConsumerMember], power_loss, brokers, quorum)
 
 
-def _play(seed: int, kinds: list[type[Member]], power_loss: bool, brokers: int) -> Stage:
-    stage = Stage(seed, brokers, FORGETFUL if seed % 3 == 0 else None)
+def _play(seed: int, kinds: list[type[Member]], power_loss: bool, brokers: int, quorum: Quorum) -> Stage:
+    stage = Stage(seed, brokers, FORGETFUL if seed % 3 == 0 else None, quorum)
     play(lambda stage: members(stage, kinds, power_loss=power_loss), stage)
     return stage

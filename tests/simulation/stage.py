@@ -13,7 +13,7 @@ from typing import Any
 from pykbroker_log.checkpoints import decode_offsets
 from pykbroker_log.disk import read_file
 from pykbroker_log.memory_disk import Survive
-from tests.simulation.brokers import Cluster, SimBroker
+from tests.simulation.brokers import Cluster, Quorum, SimBroker
 from tests.simulation.clients.base import Peer
 from tests.simulation.clients.reader import Reader
 from tests.simulation.history.events import History, Log, Place, Restarted
@@ -49,10 +49,16 @@ FORGETFUL = {**COMPACTED, "log.cleaner.delete.retention.ms": "300"}
 class Stage:
     """One run."""
 
-    def __init__(self, seed: int, brokers: int = 1, overrides: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        brokers: int = 1,
+        overrides: dict[str, str] | None = None,
+        quorum: Quorum = Quorum.ALONE,
+    ) -> None:
         self.world = World(seed)
         self.random = self.world.random
-        self.cluster = Cluster(self.world, brokers, {**OVERRIDES, **(overrides or {})})
+        self.cluster = Cluster(self.world, brokers, {**OVERRIDES, **(overrides or {})}, quorum)
         self.history = History()
         self._background: list[asyncio.Future[Any]] = []
 
@@ -101,13 +107,20 @@ class Stage:
     # -- faults -------------------------------------------------------------------------------------------------------
 
     async def crashes(self, count: int, *, power_loss: bool = False, pause: float = 2.0) -> None:
-        """Nodes are killed, or stopped, and started again."""
+        """Nodes are killed, or stopped, and started again; those of a quorum are cut off from each other as well, and
+        the one that leads it is not spared."""
         rng = self.random
+        is_quorum = self.cluster.quorum is not Quorum.ALONE
         for _ in range(count):
             await asyncio.sleep(rng.uniform(0.01, pause))
             broker = rng.choice(list(self.cluster.brokers.values()))
+            if is_quorum and rng.random() < 0.5:
+                broker = self.cluster.leader() or broker
             self.agree()
-            if rng.random() < 0.15 and len(self.cluster.brokers) == 1:
+            if is_quorum and rng.random() < 0.4:
+                await self._cut_off(broker)
+                continue
+            if rng.random() < (0.3 if is_quorum else 0.15) and (is_quorum or len(self.cluster.brokers) == 1):
                 await broker.stop()
             elif power_loss:
                 broker.kill(rng.choice([Survive.NOTHING, Survive.CHOSEN, Survive.EVERYTHING]))
@@ -118,6 +131,14 @@ class Stage:
             await broker.start()
             self.history.record(Restarted(started=started, code=0, node=broker.number))
             self.agree()
+
+    async def _cut_off(self, broker: SimBroker) -> None:
+        """Clients reach the node, the other nodes do not."""
+        seconds = self.random.uniform(0.2, 5.0)
+        self.world.trace.note("cut off", broker.number, round(seconds, 6))
+        self.world.network.cut_off(broker.machine)
+        await asyncio.sleep(seconds)
+        self.world.network.cut_off()
 
     async def full_disks(self, count: int) -> None:
         """A disk has no room for a while. The metadata log is on the same disk, which a node does not survive: only

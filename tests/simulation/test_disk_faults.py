@@ -184,26 +184,27 @@ def test_a_directory_that_fails_goes_alone(play: Play, operation: str) -> None:
 def test_a_directory_that_fails_before_the_controller_knows_what_is_in_it(play: Play) -> None:
     async def scenario(sim: Sim) -> None:
         assignments = sim.node.broker.assignments
-        send, asked = assignments._send, []
+        channel, asked = assignments._sender._channel, []
 
-        def unheard(request: Any, timeout_ms: int) -> asyncio.Future[Any]:
-            asked.append(request)
-            future: asyncio.Future[Any] = sim.world.loop.create_future()
-            future.set_exception(ConnectionError("nobody"))
-            return future
+        class Unheard:
+            def send(self, request: Any, timeout_ms: int) -> asyncio.Future[Any]:
+                asked.append(request)
+                future: asyncio.Future[Any] = sim.world.loop.create_future()
+                future.set_exception(ConnectionError("nobody"))
+                return future
 
-        assignments._send = unheard
+        assignments._sender._channel = Unheard()
         lost, kept = await in_two_dirs(sim)
         sim.disk.fail_next("pwritev", errno.EIO, path_contains="/one/", count=None)
         assert (await sim.produce(lost, sim.batch(b"never"))).error_code == STORAGE
         await asyncio.sleep(60)
         # Less and less often.
         assert 5 < len(asked) < 16
-        assignments._send = send
+        assignments._sender._channel = channel
         await asyncio.sleep(15)
         answer = await sim.call(MetadataRequest(topics=None))
         assert {topic.name: topic.partitions[0].leader_id for topic in answer.topics} == {lost: -1, kept: 1}
-        assert assignments._untold == {}
+        assert not assignments._untold
 
     play(scenario, TWO_DIRS)
 

@@ -6,10 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.simulation.brokers import Quorum
 from tests.simulation.groups import classic, consumer
 from tests.simulation.stage import Stage
 
 pytestmark = pytest.mark.slow
+
+QUORUMS = [Quorum.STATIC, Quorum.DYNAMIC]
 
 
 def each_seed(first: int, run: Callable[[int], Stage], count: int) -> int:
@@ -28,6 +31,13 @@ def test_a_classic_group_survives_its_members_and_its_coordinator(brokers: int) 
     assert each_seed(2000, lambda seed: classic(seed, brokers=brokers), 20)
 
 
+@pytest.mark.parametrize("run", [classic, consumer])
+def test_b4_a_group_on_three_combined_nodes_survives_changes_of_the_leader(run: Callable[..., Stage]) -> None:
+    """Nodes, that of the active controller among them, are killed, stopped and cut off; at the end each is registered
+    and serves again, without a word from outside."""
+    each_seed(2400, lambda seed: run(seed, brokers=3, quorum=QUORUMS[seed % 2]), 3)
+
+
 def test_a_classic_group_comes_back_after_the_power_went() -> None:
     assert each_seed(2100, lambda seed: classic(seed, power_loss=True), 10)
 
@@ -39,6 +49,13 @@ def test_a_consumer_group_survives_its_members_and_its_coordinator(brokers: int)
 
 def test_a_consumer_group_comes_back_after_the_power_went() -> None:
     assert each_seed(2300, lambda seed: consumer(seed, power_loss=True), 10)
+
+
+@pytest.mark.long(amount="50 seeds")
+@pytest.mark.parametrize("first", range(12_000, 12_200, 50))
+@pytest.mark.parametrize("run", [classic, consumer])
+def test_many_seeds_of_groups_on_a_quorum_of_three(run: Callable[..., Stage], first: int) -> None:
+    each_seed(first, lambda seed: run(seed, brokers=3, quorum=QUORUMS[seed % 2]), 50)
 
 
 @pytest.mark.long(amount="50 seeds")

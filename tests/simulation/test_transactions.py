@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.test_groups import each_seed
+from tests.simulation.test_groups import QUORUMS, each_seed
 from tests.simulation.traces import printed_twice
 from tests.simulation.transactions import run_duel, run_producers, run_transform
 
@@ -38,16 +38,33 @@ def test_a_loop_that_is_killed_and_doubled_writes_each_input_once(version: int) 
     each_seed(3900, lambda seed: run_transform(seed, version=version, brokers=1 + seed % 2), 12)
 
 
+def test_b4_transactions_on_three_combined_nodes_survive_changes_of_the_leader() -> None:
+    """The coordinators of producers, groups and partitions are on different nodes."""
+    each_seed(4000, lambda seed: run_producers(seed, brokers=3, quorum=QUORUMS[seed % 2]), 4)
+    each_seed(4020, lambda seed: run_transform(seed, brokers=3, quorum=QUORUMS[seed % 2]), 3)
+
+
 def test_a_seed_gives_the_same_trace_in_two_processes() -> None:
     program = (
         "from tests.simulation.transactions import run_producers, run_transform\n"
         "from tests.simulation.groups import consumer\n"
-        "for stage in (run_producers(5, brokers=2), run_transform(5, brokers=2), consumer(5, brokers=2)):\n"
+        "from tests.simulation.brokers import Quorum\n"
+        "for stage in (\n"
+        "    run_producers(5, brokers=2), run_transform(5, brokers=2), consumer(5, brokers=2),\n"
+        "    run_transform(6, brokers=3, quorum=Quorum.STATIC),\n"
+        "):\n"
         "    print(stage.world.trace.digest(), stage.world.trace.events)\n"
     )
     found = printed_twice(program)
     assert found[0] == found[1]
     assert all(int(line.split()[1]) > 100 for line in found[0].splitlines())
+
+
+@pytest.mark.long(amount="50 seeds, 25 transforms")
+@pytest.mark.parametrize("first", range(24_000, 24_200, 50))
+def test_many_seeds_of_transactions_on_a_quorum_of_three(first: int) -> None:
+    each_seed(first, lambda seed: run_producers(seed, brokers=3, quorum=QUORUMS[seed % 2]), 50)
+    each_seed(first, lambda seed: run_transform(seed, brokers=3, quorum=QUORUMS[seed % 2]), 25)
 
 
 @pytest.mark.long(amount="50 seeds, 25 transforms, 10 duels")

@@ -12,6 +12,7 @@ from pykbroker_wire.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from tests.simulation.brokers import Quorum
 from tests.simulation.clients.base import QUIET, Trouble
 from tests.simulation.clients.producer import Fenced, MustAbort, TransactionalProducer
 from tests.simulation.clients.reader import Offsets, Reader
@@ -104,6 +105,7 @@ async def producers(stage: Stage, version: int, *, power_loss: bool = False, ful
         plain[1].commit_now_and_then(MIXED, PLACES[0], 8),
         *faults,
     )
+    await stage.cluster.become_whole()
     await settle(stage)
     if power_loss:
         await end_hanging(stage, [*PLACES, *(("__consumer_offsets", index) for index in range(2))])
@@ -301,15 +303,21 @@ def run_duel(seed: int, *, version: int = 2, brokers: int = 2) -> Stage:
 
 
 def run_producers(
-    seed: int, *, version: int = 2, brokers: int = 1, power_loss: bool = False, full: bool = False
+    seed: int,
+    *,
+    version: int = 2,
+    brokers: int = 1,
+    power_loss: bool = False,
+    full: bool = False,
+    quorum: Quorum = Quorum.ALONE,
 ) -> Stage:
     # A cleaner that meets a full disk takes its directory offline, and the node with it.
-    stage = Stage(seed, brokers, COMPACTED if seed % 3 == 0 and not full else None)
+    stage = Stage(seed, brokers, COMPACTED if seed % 3 == 0 and not full else None, quorum)
     play(lambda stage: producers(stage, version, power_loss=power_loss, full=full), stage)
     return stage
 
 
-def run_transform(seed: int, *, version: int = 2, brokers: int = 1) -> Stage:
-    stage = Stage(seed, brokers)
+def run_transform(seed: int, *, version: int = 2, brokers: int = 1, quorum: Quorum = Quorum.ALONE) -> Stage:
+    stage = Stage(seed, brokers, quorum=quorum)
     play(lambda stage: transform(stage, version), stage)
     return stage

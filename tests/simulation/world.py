@@ -93,8 +93,9 @@ class World:
         self.trace = Trace()
         self.network = Network(self)
 
-    def runtime(self, name: str, disk: Disk) -> SimRuntime:
-        return SimRuntime(self, name, disk)
+    def runtime(self, name: str, disk: Disk, machine: str | None = None) -> SimRuntime:
+        """`machine`: where it runs, if the network between machines may break."""
+        return SimRuntime(self, name, disk, machine)
 
     def now_ms(self) -> int:
         return EPOCH_MS + int(self.loop.time() * 1000)
@@ -130,9 +131,10 @@ class NodeLoop:
 class SimRuntime:
     """What a node or a client lives in (pykbroker.runtime.Runtime)."""
 
-    def __init__(self, world: World, name: str, disk: Disk) -> None:
+    def __init__(self, world: World, name: str, disk: Disk, machine: str | None = None) -> None:
         self.world = world
         self.name = name
+        self.machine = machine
         self.loop = cast(asyncio.AbstractEventLoop, NodeLoop(world.loop, self))
         self.disk = disk
         self.random = random.Random(f"{world.seed} {name}")
@@ -212,6 +214,9 @@ class Network:
         self._listening: dict[int, SimListeningSocket] = {}
         self._connections: list[tuple[SimRuntime, SimTransport]] = []
         self._next_port = 20_000
+        #: machines that reach each other and no others; those without a machine reach everything
+        self._cut_off: frozenset[str] = frozenset()
+        self._held: list[Callable[[], None]] = []
 
     def listen(self, runtime: SimRuntime, factory: Callable[[], asyncio.BaseProtocol], port: int) -> SimListeningSocket:
         if port == 0:
@@ -232,10 +237,14 @@ class Network:
             if future.done():
                 return
             listener = self._listening.get(port)
+            if listener is not None and self.are_apart(runtime.machine, listener.runtime.machine):
+                self.hold(arrive)
+                return
             if listener is None or not listener.serving:
                 future.set_exception(ConnectionRefusedError(f"nobody listens on {port}"))
                 return
-            here, there = SimTransport(self._world, self._random), SimTransport(self._world, self._random)
+            here = SimTransport(self._world, self._random, runtime.machine)
+            there = SimTransport(self._world, self._random, listener.runtime.machine)
             here.peer, there.peer = there, here
             self._connections += [(runtime, here), (listener.runtime, there)]
             there.attach(listener.factory())
@@ -248,6 +257,21 @@ class Network:
 
     def close(self, port: int) -> None:
         self._listening.pop(port, None)
+
+    def cut_off(self, *machines: str) -> None:
+        """Nothing passes between these machines and the others, until this is called again without any: then what was
+        sent meanwhile arrives, as TCP has it."""
+        self._cut_off = frozenset(machines)
+        held, self._held = self._held, []
+        for send in held:
+            send()
+
+    def are_apart(self, one: str | None, other: str | None) -> bool:
+        return one is not None and other is not None and (one in self._cut_off) != (other in self._cut_off)
+
+    def hold(self, send: Callable[[], None]) -> None:
+        """Try again when the network has changed."""
+        self._held.append(send)
 
     def cut(self, runtime: SimRuntime) -> None:
         for port, listener in list(self._listening.items()):
@@ -279,10 +303,13 @@ class SimListeningSocket:
 class SimTransport(asyncio.Transport):
     """One end of a connection."""
 
-    def __init__(self, world: World, rng: random.Random) -> None:
+    def __init__(self, world: World, rng: random.Random, machine: str | None) -> None:
         super().__init__()
         self._world = world
         self._random = rng
+        self._machine = machine
+        #: sent while the peer could not be reached
+        self._stuck: list[Callable[[], None]] = []
         self.peer: SimTransport | None = None
         self.protocol: asyncio.BaseProtocol | None = None
         self.closed = False
@@ -321,11 +348,22 @@ class SimTransport(asyncio.Transport):
 
     def _send(self, action: Callable[[], None]) -> None:
         """In order, however late."""
+        peer, network = self.peer, self._world.network
+        if self._stuck or (peer is not None and network.are_apart(self._machine, peer._machine)):
+            if not self._stuck:
+                network.hold(self._send_stuck)
+            self._stuck.append(action)
+            return
         loop = self._world.loop
         self._arrives_at = max(self._arrives_at, loop.time() + self._random.uniform(0.00005, 0.002))
         # A queue of our own: timers of the same moment run in no order that the loop promises.
         self._in_flight.append(action)
         loop.call_at(self._arrives_at, self._arrive)
+
+    def _send_stuck(self) -> None:
+        stuck, self._stuck = self._stuck, []
+        for action in stuck:
+            self._send(action)
 
     def _arrive(self) -> None:
         self._in_flight.popleft()()

@@ -76,6 +76,8 @@ class Peer:
         self._leaders: dict[Place, int] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
         self._late: set[asyncio.Task[None]] = set()
+        #: the one broker that `anybody` asks, if it is not to choose
+        self.only: int | None = None
 
     def note(self, *event: object) -> None:
         self.world.trace.note(self.name, *event)
@@ -135,7 +137,7 @@ class Peer:
     async def anybody(self, request: Any, version: int | None = None) -> Any:
         """An answer from whichever broker gives one."""
         while True:
-            broker = self.random.choice(sorted(self.cluster.brokers))
+            broker = self.random.choice(sorted(self.cluster.brokers)) if self.only is None else self.only
             answer = await self.once(broker, request, version)
             if answer is not None:
                 return answer

@@ -1,0 +1,108 @@
+"""One way to the active controller, decided anew for each request: memory when this node leads the quorum, else a
+connection to the leader. A node never assumes that its own controller half is active.
+
+Each purpose has a channel, and so a connection, of its own, as in Apache Kafka: lifecycle, forwarding, directories (and
+later AlterPartition). A slow forwarded request holds up no heartbeat, and a heartbeat that times out ends no forwarded
+request.
+
+Responsible for carrying a request to the controller of this moment. Not responsible for trying again: what failed is an
+exception of the future (`ConnectionError` or `TimeoutError`), and an answer may say NOT_CONTROLLER.
+controller_sender.py and serving/forwarding.py try again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from pykbroker.net.client import BrokerConnection, SetupTimeout
+from pykbroker.quorum.channel import call_in_memory, failed
+from pykbroker.runtime import Runtime
+from pykbroker_raft.ready import Destination
+
+
+class Channel(Protocol):
+    """Leads to the active controller."""
+
+    def send(self, request: Any, timeout_ms: int) -> asyncio.Future[Any]: ...
+
+
+class QuorumLeader(Protocol):
+    """What the channel needs of the QuorumDriver."""
+
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def leader_id(self) -> int | None: ...
+
+    @property
+    def leader(self) -> Destination | None: ...
+
+
+class LeaderWatch(Protocol):
+    """What the channel needs of the MetadataLoader."""
+
+    def on_leader(self, callback: Callable[[int | None, int], None]) -> None: ...
+
+
+class NoController(ConnectionError):
+    """No leader of the quorum is known."""
+
+
+class ControllerChannel:
+    """Leads to the active controller. `local` calls this node's controller half, if the node has one."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        quorum: QuorumLeader,
+        watch: LeaderWatch,
+        client_id: str,
+        setup: SetupTimeout | None = None,
+        local: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self._runtime = runtime
+        self._quorum = quorum
+        self._client_id = client_id
+        self._setup = setup
+        self._local = local
+        self._connection: BrokerConnection | None = None
+        self._closed = False
+        watch.on_leader(self._leader_changed)
+
+    def send(self, request: Any, timeout_ms: int) -> asyncio.Future[Any]:
+        if self._closed:
+            return failed(self._runtime.loop, NoController("the channel to the controller is closed"))
+        if self._local is not None and self._quorum.leader_id == self._quorum.node_id:
+            return call_in_memory(self._runtime, self._local, request, timeout_ms)
+        destination = self._quorum.leader
+        if destination is None:
+            return failed(self._runtime.loop, NoController("no controller is known"))
+        connection = self._connection
+        if connection is None or not _leads_to(connection, destination):
+            self._hang_up()
+            connection = self._connection = BrokerConnection(
+                self._runtime, destination.host, destination.port, self._client_id, self._setup
+            )
+        return connection.send(request, timeout_ms)
+
+    def close(self) -> None:
+        self._closed = True
+        self._hang_up()
+
+    def _leader_changed(self, leader_id: int | None, epoch: int) -> None:
+        """A former leader may be cut off: what waits for its answer fails now, and goes to the new one."""
+        connection, destination = self._connection, self._quorum.leader
+        if connection is not None and destination is not None and not _leads_to(connection, destination):
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _leads_to(connection: BrokerConnection, destination: Destination) -> bool:
+    return (connection.host, connection.port) == (destination.host, destination.port)

@@ -1,0 +1,101 @@
+"""A controller tells the active one where it listens and what it supports (KIP-919), once per incarnation.
+
+Standby controllers do so as well. Responsible for saying it until the metadata shows it; controller_sender.py finds
+the active controller and tries again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from pykbroker.metadata.features import REGISTERED
+from pykbroker.metadata.image import Endpoint, MetadataImage, VersionRange
+from pykbroker.metadata.loader import MetadataLoader
+from pykbroker.metadata.snapshot import CONTROLLERS_FROM
+from pykbroker.node_to_controller.controller_channel import Channel
+from pykbroker.node_to_controller.controller_sender import ControllerSender
+from pykbroker_wire.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+    Feature,
+    Listener,
+)
+
+if TYPE_CHECKING:
+    from pykbroker.metadata.delta import MetadataDelta
+    from pykbroker.runtime import Runtime
+
+#: As Apache Kafka's channel "registration".
+_REQUEST_TIMEOUT_MS = 5_000
+_LAST_PAUSE_MS = 60_000
+
+
+class ControllerRegistration:
+    """`start` once, `stop` once."""
+
+    def __init__(
+        self,
+        *,
+        runtime: Runtime,
+        channel: Channel,
+        metadata: MetadataLoader,
+        node_id: int,
+        incarnation_id: bytes,
+        features: Mapping[str, VersionRange] = REGISTERED,
+    ) -> None:
+        self._metadata = metadata
+        self._node_id = node_id
+        self._incarnation_id = incarnation_id
+        self._features = dict(features)
+        self._endpoints: list[Endpoint] = []
+        self._sender = ControllerSender(
+            runtime,
+            channel,
+            metadata,
+            f"[ControllerRegistrationManager id={node_id}]",
+            self._next_request,
+            self._answered,
+            timeout_ms=_REQUEST_TIMEOUT_MS,
+            last_pause_ms=_LAST_PAUSE_MS,
+        )
+
+    def start(self, endpoints: Iterable[Endpoint]) -> None:
+        self._endpoints = list(endpoints)
+        self._metadata.add_publisher(self, catch_up=False)
+        self._metadata.on_leader(lambda leader_id, epoch: self._sender.wake())
+        self._sender.wake()
+
+    def stop(self) -> None:
+        self._sender.close()
+
+    def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
+        """Publisher of the loader. Only what may have changed the answer to `_next_request` is worth a look."""
+        node_id = self._node_id
+        if old.features is not new.features or old.controllers.get(node_id) is not new.controllers.get(node_id):
+            self._sender.wake()
+
+    def _next_request(self) -> ControllerRegistrationRequest | None:
+        image = self._metadata.image
+        known = image.controllers.get(self._node_id)
+        if image.features.metadata_version < CONTROLLERS_FROM or (
+            known is not None and known.incarnation_id == self._incarnation_id
+        ):
+            return None
+        return ControllerRegistrationRequest(
+            controller_id=self._node_id,
+            incarnation_id=self._incarnation_id,
+            zk_migration_ready=False,
+            listeners=[
+                Listener(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
+                for e in self._endpoints
+            ],
+            features=[
+                Feature(name=name, min_supported_version=levels.min, max_supported_version=levels.max)
+                for name, levels in self._features.items()
+            ],
+        )
+
+    def _answered(self, response: ControllerRegistrationResponse) -> None:
+        # The metadata will show it; should it never (a leader that lost it), it is said again.
+        self._sender.wake(_REQUEST_TIMEOUT_MS)

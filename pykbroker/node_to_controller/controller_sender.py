@@ -1,0 +1,151 @@
+"""Sends one thing after another to the active controller, each until it is answered.
+
+Responsible for one request in flight, for asking again after a failure, and for asking a new leader at once (pace.py).
+A failure is: no answer, an answer without sense, or any error code at the top of the answer. What the answer says
+otherwise is the owner's.
+
+Not responsible for what is sent: the owner builds each request when it is due, so that the newest is sent. It must bear
+being answered twice: the answer of a former leader may be lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from pykbroker.node_to_controller.controller_channel import Channel, LeaderWatch
+from pykbroker.node_to_controller.pace import Pace
+from pykbroker.runtime import Runtime
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.primitives import TopLevel
+
+logger = logging.getLogger(__name__)
+
+FIRST_PAUSE_MS = 100
+
+
+class KnownLeader(LeaderWatch, Protocol):
+    """What the sender needs of the MetadataLoader."""
+
+    leader_id: int | None
+
+
+class ControllerSender:
+    """`build` returns what to send now, or None when there is nothing; `answered` takes the answer."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        channel: Channel,
+        leadership: KnownLeader,
+        name: str,
+        build: Callable[[], TopLevel | None],
+        answered: Callable[[Any], None],
+        *,
+        timeout_ms: int,
+        last_pause_ms: int,
+        first_pause_ms: int = FIRST_PAUSE_MS,
+    ) -> None:
+        """`name` begins the log lines."""
+        self._runtime = runtime
+        self._channel = channel
+        self._name = name
+        self._build = build
+        self._take_answer = answered
+        self._timeout_ms = timeout_ms
+        self._pace = Pace(first_pause_ms, last_pause_ms)
+        self._timer: asyncio.TimerHandle | None = None
+        self._in_flight: asyncio.Future[Any] | None = None
+        #: the name of the newest request
+        self._asked = ""
+        self._closed = False
+        self._pace.leader_changed(leadership.leader_id is not None, 0)
+        leadership.on_leader(self._leader_changed)
+
+    @property
+    def in_flight(self) -> bool:
+        return self._pace.in_flight
+
+    def wake(self, delay_ms: int = 0) -> None:
+        """There is something to send, at the latest after the delay. A pause after a failure is kept."""
+        self._pace.want(self._now_ms() + delay_ms)
+        self._arm()
+
+    def close(self) -> None:
+        self._closed = True
+        self._abandon()
+        self._arm()
+
+    # Time.
+
+    def _now_ms(self) -> int:
+        return int(self._runtime.loop.time() * 1000)
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due_ms = self._pace.due_ms
+        if due_ms is not None and not self._closed:
+            delay_ms = max(0, due_ms - self._now_ms())
+            self._timer = self._runtime.loop.call_later(delay_ms / 1000, self._send)
+
+    def _leader_changed(self, leader_id: int | None, epoch: int) -> None:
+        if self._closed:
+            return
+        if leader_id is not None:
+            self._abandon()
+        self._pace.leader_changed(leader_id is not None, self._now_ms())
+        self._arm()
+
+    def _abandon(self) -> None:
+        """The answer of a former leader is not waited for: it may be cut off, and would not say so for long."""
+        future, self._in_flight = self._in_flight, None
+        if future is not None:
+            future.cancel()
+
+    # Talking.
+
+    def _send(self) -> None:
+        self._timer = None
+        request = self._build()
+        if request is None:
+            self._pace.nothing_to_send()
+            return
+        self._pace.sent()
+        self._asked = type(request).__name__.removesuffix("Request")
+        future = self._in_flight = self._channel.send(request, self._timeout_ms)
+        future.add_done_callback(self._done)
+
+    def _done(self, future: asyncio.Future[Any]) -> None:
+        if future is not self._in_flight:
+            # Abandoned. Looked at all the same: the loop reports an exception that nothing has seen.
+            if not future.cancelled():
+                future.exception()
+            return
+        self._in_flight = None
+        error = None if future.cancelled() else future.exception()
+        if future.cancelled() or error is not None:
+            self._failed(f"no answer from the controller: {error!r}")
+        elif future.result().error_code:
+            self._failed(f"the controller says {_name_of(future.result().error_code)}")
+        else:
+            self._pace.answered()
+            self._take_answer(future.result())
+        self._arm()
+
+    def _failed(self, reason: str) -> None:
+        first = self._pace.failures == 0
+        pause_ms = self._pace.failed(self._now_ms())
+        level = logging.INFO if first else logging.WARNING
+        logger.log(level, "%s %s: %s; trying again in %d ms", self._name, self._asked, reason, pause_ms)
+
+
+def _name_of(code: int) -> str:
+    """A newer controller may know codes that this version does not."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"

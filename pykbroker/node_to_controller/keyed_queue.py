@@ -1,0 +1,92 @@
+"""What is to be told to the controller about many things, one item for each: pure.
+
+The items of one request stay here until its answer has come: an item that the answer names gets its result and goes.
+All others are told again, those that the answer leaves out and those of a request that failed. The number of keys
+bounds it.
+
+What a second item for a key means is the owner's choice:
+REPLACE  the newest counts (directories of replicas); the older one will get no result, and is told so at once.
+REFUSE   it is not taken, whether the first is queued or in flight (changes of the ISR, as in Kafka's
+         AlterPartitionManager: the owner decides anew when it knows what became of the first).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from itertools import islice
+from typing import Generic, TypeVar
+
+_Key = TypeVar("_Key", bound=Hashable)
+Item = TypeVar("Item")
+Outcome = TypeVar("Outcome")
+
+
+class Second(Enum):
+    """What happens to a second item for a key."""
+
+    REPLACE = "replace"
+    REFUSE = "refuse"
+
+
+class Replaced(Enum):
+    """The result of an item that a newer one replaced."""
+
+    REPLACED = "replaced"
+
+
+REPLACED = Replaced.REPLACED
+
+
+@dataclass(slots=True, eq=False)
+class _Entry(Generic[Item, Outcome]):
+    item: Item
+    done: Callable[[Outcome | Replaced], None]
+
+
+class KeyedQueue(Generic[_Key, Item, Outcome]):
+    """`done` of each item is called exactly once, unless the queue is dropped before."""
+
+    def __init__(self, second: Second) -> None:
+        self._second = second
+        #: in the order in which they are told, those in flight included
+        self._entries: dict[_Key, _Entry[Item, Outcome]] = {}
+        self._in_flight: dict[_Key, _Entry[Item, Outcome]] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: _Key) -> bool:
+        return key in self._entries
+
+    def offer(self, key: _Key, item: Item, done: Callable[[Outcome | Replaced], None]) -> bool:
+        """Whether the item was taken."""
+        older = self._entries.get(key)
+        if older is not None and self._second is Second.REFUSE:
+            return False
+        self._entries[key] = _Entry(item, done)
+        if older is not None:
+            older.done(REPLACED)
+        return True
+
+    def take(self, limit: int) -> dict[_Key, Item]:
+        """The items of the next request. What is still in flight is told again: its request failed."""
+        self._in_flight = dict(islice(self._entries.items(), limit))
+        return {key: entry.item for key, entry in self._in_flight.items()}
+
+    def answered(self, results: Mapping[_Key, Outcome]) -> None:
+        told, self._in_flight = self._in_flight, {}
+        finished: list[tuple[_Entry[Item, Outcome], Outcome]] = []
+        for key, entry in told.items():
+            if self._entries.get(key) is not entry:
+                continue
+            del self._entries[key]
+            if key in results:
+                finished.append((entry, results[key]))
+            else:
+                # Behind the others, which may otherwise never fit into a request.
+                self._entries[key] = entry
+        # Last: an owner may offer again from within.
+        for entry, result in finished:
+            entry.done(result)
