@@ -10,13 +10,13 @@ import random
 import sys
 import time
 
-from pykbroker.cli import options
+from pykbroker.cli.options import add_arguments, default_data_dir, read
 from pykbroker.config.kinds import ConfigError
 from pykbroker_wire.primitives import random_uuid, uuid_from_str, uuid_to_str
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    options.add_arguments(parser)
+    add_arguments(parser)
     parser.add_argument("-c", "--config", metavar="FILE", help="the same as server.properties")
     parser.add_argument("-t", "--cluster-id", metavar="ID", help="the cluster id (default: a new one)")
     parser.add_argument(
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
             if options.properties is not None:
                 raise ConfigError("Name the configuration file once: with --config or without")
             options.properties = options.config
-        config = options.read(options, options.default_data_dir(), None).config
+        config = read(options, default_data_dir(), None).config
         cluster_id = options.cluster_id or uuid_to_str(random_uuid(rng))
         uuid_from_str(cluster_id)
         if config.voters and (options.standalone or options.initial_controllers is not None):

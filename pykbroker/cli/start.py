@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 
-from pykbroker.cli import options
+from pykbroker.cli.options import Settings, add_arguments, default_data_dir, read
 from pykbroker.cli.status_line import StatusLine
 from pykbroker.config.kinds import ConfigError
 
@@ -22,7 +22,7 @@ logger = logging.getLogger("pykbroker")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    options.add_arguments(parser)
+    add_arguments(parser)
     parser.add_argument("--data-dir", metavar="DIR", help="where the data is (default: $XDG_DATA_HOME/pykbroker)")
     parser.add_argument(
         "--port", type=int, metavar="N", help="port of the client listener; 0 takes a free one (default: 9092)"
@@ -56,12 +56,12 @@ def run(options: argparse.Namespace) -> int:
 
         with tempfile.TemporaryDirectory(prefix="pykbroker-") as directory:
             return _run(options, directory, status)
-    return _run(options, options.data_dir or options.default_data_dir(), status)
+    return _run(options, options.data_dir or default_data_dir(), status)
 
 
 def _run(options: argparse.Namespace, data_dir: str, status: StatusLine | None) -> int:
     try:
-        chosen = options.read(options, data_dir, options.port)
+        chosen = read(options, data_dir, options.port)
     except (ConfigError, OSError) as error:
         print(f"pykbroker: {error}", file=sys.stderr)
         return 1
@@ -103,7 +103,7 @@ def _raise_file_limit() -> None:
 
 
 async def _serve(
-    loop: asyncio.AbstractEventLoop, chosen: options.Settings, *, may_format: bool, status: StatusLine | None
+    loop: asyncio.AbstractEventLoop, chosen: Settings, *, may_format: bool, status: StatusLine | None
 ) -> int:
     from pykbroker.net import connection
     from pykbroker.node.node import Node
