@@ -190,7 +190,9 @@ def activation_of(folder: Path) -> list[tuple[str, str]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "case", [*ACTIVATED, *(pytest.param(case, marks=pytest.mark.long) for case in ALSO_ACTIVATED)], ids=str
+    "case",
+    [*ACTIVATED, *(pytest.param(case, marks=pytest.mark.long(amount="one release")) for case in ALSO_ACTIVATED)],
+    ids=str,
 )
 def test_b11_the_first_activation_writes_what_apache_kafka_writes(case: Case) -> None:
     """Whichever of the two has formatted the directory; and each goes on with what the other has begun."""

@@ -6,7 +6,7 @@ pause before it connects again. Not responsible for choosing a node or trying a 
 A request that times out ends alone: its answer is dropped when it comes. A peer answers in order, so what the others
 wait for is the oldest answer that it owes. If nothing at all has arrived for as long as that oldest request could wait,
 the peer is taken to have vanished, and the connection ends. Apache Kafka ends it with the first timeout, and with it
-every request behind a slow one; see docs/decisions/0013-timeouts-between-nodes.md.
+every request behind a slow one; see docs/decisions/0014-timeouts-between-nodes.md.
 
 Invariants
 * Only a connection that is READY sends requests; until then they wait here, and their time runs.

@@ -100,7 +100,7 @@ def test_b12_a_flip_in_every_byte_of_the_files_beside_the_log_loses_nothing(clea
 
 
 @CASES
-@pytest.mark.long
+@pytest.mark.long(amount="every bit of the metadata log flipped")
 @pytest.mark.timeout(3600)
 def test_b12_a_flip_of_every_bit_loses_nothing(clean: bool) -> None:
     recorded = recording(clean)

@@ -19,6 +19,7 @@ from pykbroker.api import (
 )
 from pykbroker.coordinator.transaction.marker_writer import MarkerWriter
 from pykbroker.net.connection import CloseConnection
+from pykbroker.net.promise import Promise
 from pykbroker.storage import opening
 from pykbroker.storage.opening import OPENED_PER_TURN
 from pykbroker_log.memory_disk import MemoryDisk
@@ -253,12 +254,12 @@ def test_a_request_that_names_many_logs_waits_until_they_are_open(half: Half, ha
         markers = MarkerWriter(half.services.runtime, half.replicas, cast(Any, None), 1_000)
         object.__setattr__(half.services, "markers", markers)
     answer = half.ask(handler, asked)
-    assert isinstance(answer, asyncio.Future)
+    assert isinstance(answer, asyncio.Future | Promise)
     assert list(turns(half.world))[: len(TURNS)] == TURNS
     half.loop.settle()
     assert codes(through_bytes(answer.result(), asked.MAX_VERSION)) == [ErrorCode.NONE] * PARTITIONS
     again = half.ask(handler, asked)
-    assert not isinstance(again, asyncio.Future)
+    assert not isinstance(again, asyncio.Future | Promise)
 
 
 def test_a_client_that_has_gone_is_not_answered(half: Half) -> None:
