@@ -674,17 +674,21 @@ def test_what_a_node_says_of_itself(play: Play) -> None:
 @pytest.mark.slow
 def test_the_metadata_log(play: Play) -> None:
     async def segments(sim: Sim) -> int:
-        root = sim.node.config.metadata_log_dir
         await asyncio.sleep(60)
         for name in ("t", "u"):
             await sim.create(name, partitions=30)
-        return len([name for name in sim.disk.list(f"{root}/__cluster_metadata-0") if name.endswith(".log")])
+        return len([name for name in sim.disk.list("/data/__cluster_metadata-0") if name.endswith(".log")])
+
+    async def directories(sim: Sim) -> list[str]:
+        return [root for root in ("/data", "/meta") if sim.disk.is_dir(f"{root}/__cluster_metadata-0")]
 
     async def end(sim: Sim) -> int:
         await asyncio.sleep(60)
         return sim.node.services.quorum.log_end_offset
 
-    assert play(segments, {"metadata.log.dir": "/meta"}) == 1
+    assert play(directories, {}) == ["/data"]
+    assert play(directories, {"metadata.log.dir": "/meta"}) == ["/meta"]
+    assert play(segments, {}) == 1
     assert play(segments, {"metadata.log.segment.ms": "20000"}) > 1
     assert play(end, {"metadata.max.idle.interval.ms": "500"}) > play(end, {"metadata.max.idle.interval.ms": "0"}) + 50
 
