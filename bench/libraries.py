@@ -1,4 +1,4 @@
-"""Hand-written parts beside the libraries that could stand in for them (docs/decisions/0015-libraries.md).
+"""Hand-written parts beside the libraries that could stand in for them (docs/decisions/0016-by-hand-or-library.md).
 
     pip install caio javaproperties && python bench/libraries.py
 

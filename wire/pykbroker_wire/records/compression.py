@@ -9,8 +9,8 @@ as its input could really expand); decompression stops with `TooLarge` as soon a
 anything that is not a whole, well-formed stream is `CompressionError`, and nothing else escapes.
 
 The library for each codec was chosen by measuring (1 KB, 100 KB and 1 MB): zstandard and lz4 beat cramjam on small
-inputs by 3 to 5 times, python-snappy is a call of cramjam's raw snappy (docs/decisions/0015-libraries.md), zlib is as
-fast as any.
+inputs by 3 to 5 times, python-snappy is a call of cramjam's raw snappy, zlib is as fast as any
+(docs/decisions/0016-by-hand-or-library.md).
 """
 
 from __future__ import annotations
