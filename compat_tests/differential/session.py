@@ -219,10 +219,10 @@ class Session:
 
     # -- preparing ----------------------------------------------------------------------------------------------------
 
-    def ask(self, request: TopLevel, version: int | None = None) -> Any:
-        """Ask without keeping it."""
+    def ask(self, request: TopLevel, version: int | None = None, *, on: str = "preparation") -> Any:
+        """Ask without keeping it. `on`: the connection, "" for that of `call`: a member of a group has one."""
         version = request.MAX_VERSION if version is None else version
-        link = self._link("preparation")
+        link = self._link(on)
         link.send(b"".join(encode_request(request.API_KEY, version, 1, CLIENT_ID, request)))
         answer = self._decode(request.API_KEY, version, link.receive(PATIENCE_S))
         if not isinstance(answer, TopLevel):

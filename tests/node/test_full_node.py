@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from tests.acting import acts
 from tests.node.processes import Process, run, write_properties
-from tests.node.test_real_disks import mount, until
+from tests.node.test_real_disks import small_disk, until
 from tests.node.wire import Wire, batch
 
 pytestmark = pytest.mark.slow
@@ -25,16 +24,8 @@ RESERVE = "__cluster_metadata-0/pykbroker.reserve"
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
-    """A tmpfs of 24 MiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a file system")
-    mounted = mount("-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder))
-    if mounted.returncode:
-        pytest.skip(f"mounting is not allowed here: {mounted.stderr.decode().strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], capture_output=True, check=False)
+    with small_disk(tmp_path / "small", "24m") as folder:
+        yield folder
 
 
 def lines(process: Process) -> list[str]:

@@ -37,18 +37,25 @@ def mount(*arguments: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(["mount", *arguments], capture_output=True, check=False)
 
 
-@pytest.fixture
-def small(tmp_path: Path) -> Iterator[Path]:
-    """A tmpfs of 4 MiB."""
-    folder = tmp_path / "small"
+@contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[Path]:
+    """A tmpfs of this size, or a skip where mounting is not allowed."""
     folder.mkdir()
     if os.geteuid() != 0:
         pytest.skip("only root can mount a file system")
-    mounted = mount("-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder))
+    mounted = mount("-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder))
     if mounted.returncode:
         pytest.skip(f"mounting is not allowed here: {mounted.stderr.decode().strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], capture_output=True, check=False)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], capture_output=True, check=False)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "small", "4m") as folder:
+        yield folder
 
 
 class Disks:

@@ -284,7 +284,7 @@ def regular_expressions(s: Session) -> None:
     one.join(None, " by pattern", subscribed_topic_regex=s.name("x-.*"))
 
     def assigned() -> bool:
-        answer = s.ask(beat(group, one.name, one.epoch))
+        answer = s.ask(beat(group, one.name, one.epoch), on="")
         if answer.error_code == 0:
             one.epoch = answer.member_epoch
             if answer.assignment is not None and answer.assignment.topic_partitions:
@@ -319,7 +319,7 @@ def names_beside_patterns(s: Session) -> None:
     by_pattern.join(None, " by pattern", subscribed_topic_regex=s.name("z-.*"))
 
     def resolved() -> bool:
-        answer = s.ask(beat(s.name("g"), by_pattern.name, by_pattern.epoch))
+        answer = s.ask(beat(s.name("g"), by_pattern.name, by_pattern.epoch), on="")
         known, by_pattern.epoch = by_pattern.epoch, answer.member_epoch
         return bool(answer.member_epoch > known)
 
@@ -363,7 +363,7 @@ def topics_under_way(s: Session) -> None:
         before = one.epoch
 
         def moved() -> bool:
-            answer = s.ask(beat(group, "one", one.epoch))
+            answer = s.ask(beat(group, "one", one.epoch), on="")
             one.epoch = answer.member_epoch
             if answer.assignment is not None:
                 one.told = [(each.topic_id, list(each.partitions)) for each in answer.assignment.topic_partitions]
