@@ -439,7 +439,7 @@ def assignment_interval(s: Session) -> None:
     def assigned() -> bool:
         found = s.ask(ConsumerGroupDescribeRequest(group_ids=[group])).groups[0]
         for each in (one, two, three):
-            s.ask(beat(group, each.name, each.epoch))
+            s.ask(beat(group, each.name, each.epoch), on="")
         return bool(found.assignment_epoch == found.group_epoch)
 
     s.until(assigned, "the group is assigned")
