@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.parsed import parsed
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 OWN = {"pykbroker", "pykbroker_wire", "pykbroker_log", "pykbroker_raft"}
@@ -38,7 +40,7 @@ def imports(folders: list[Path]) -> set[str]:
         for path in folder.rglob("*.py"):
             if path.parent.name in ("messages", "stored"):
                 continue
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for node in ast.walk(parsed(path)):
                 if isinstance(node, ast.Import):
                     found.update(alias.name for alias in node.names)
                 elif isinstance(node, ast.ImportFrom) and node.module and not node.level:

@@ -11,6 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.parsed import parsed
+
 ROOT = Path(__file__).parent.parent
 PACKAGES = {
     "pykbroker": ROOT / "pykbroker",
@@ -41,7 +43,7 @@ def is_generated(module: str) -> bool:
 
 def public_classes(module: str) -> Iterator[str]:
     """Classes, and aliases that stand for a type."""
-    for node in ast.parse(MODULES[module].read_text()).body:
+    for node in parsed(MODULES[module]).body:
         if isinstance(node, ast.ClassDef):
             names = [node.name]
         elif isinstance(node, ast.Assign):
@@ -136,7 +138,7 @@ def imported(module: str) -> set[str]:
     """The modules of ours that importing this one runs: not those for types, nor those in functions."""
     package = module if MODULES[module].name == "__init__.py" else module.rpartition(".")[0]
     found: set[str] = set()
-    pending: list[ast.stmt] = list(ast.parse(MODULES[module].read_text()).body)
+    pending: list[ast.stmt] = list(parsed(MODULES[module]).body)
     while pending:
         node = pending.pop()
         if isinstance(node, ast.Import):

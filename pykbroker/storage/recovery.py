@@ -445,7 +445,8 @@ class LogRecovery:
 
     async def ended(self) -> None:
         """After `stop`."""
-        await asyncio.gather(*self._parts, return_exceptions=True)
+        if self._parts:
+            await asyncio.gather(*self._parts, return_exceptions=True)
 
     # -- telling ------------------------------------------------------------------------------------------------------
 

@@ -96,7 +96,8 @@ class Truncations:
 
     async def ended(self) -> None:
         """The node stops: returns when no thread works on a log any more."""
-        await asyncio.gather(*self._threads.values(), return_exceptions=True)
+        if self._threads:
+            await asyncio.gather(*self._threads.values(), return_exceptions=True)
 
 
 def _code(handle: LogHandle, error: BaseException | None) -> ErrorCode:

@@ -11,6 +11,7 @@ import pytest
 from pykbroker.config import acting
 from pykbroker.config.key_table import DYNAMIC_ONLY_KEYS, GROUP_KEYS, STATIC_KEYS, TOPIC_KEYS
 from tests.acting import acts
+from tests.parsed import parsed
 
 TESTS = Path(__file__).parents[1]
 
@@ -26,7 +27,7 @@ def claims_with_paths(scope: str) -> Iterator[tuple[str, Path, str]]:
         source = path.read_text(encoding="utf-8")
         if "@acts(" not in source:
             continue
-        for node in ast.walk(ast.parse(source)):
+        for node in ast.walk(parsed(path)):
             if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 continue
             for decorator in node.decorator_list:

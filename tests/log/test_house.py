@@ -7,6 +7,8 @@ import pathlib
 
 import pytest
 
+from tests.parsed import parsed
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGES = {
     "wire": ROOT / "wire" / "pykbroker_wire",
@@ -54,7 +56,7 @@ def calls_open(tree: ast.AST) -> bool:
 @pytest.mark.parametrize("layer", sorted(PACKAGES))
 def test_lower_layers_know_neither_time_nor_chance(layer: str) -> None:
     for path in sources(layer):
-        forbidden = imported(ast.parse(path.read_text())) & NEVER
+        forbidden = imported(parsed(path)) & NEVER
         if layer == "raft":
             # Chance is handed in as a `random.Random`, which has to be named.
             forbidden -= {"random"}
@@ -66,7 +68,7 @@ def test_one_door_to_the_disk(layer: str) -> None:
     for path in sources(layer):
         if path.parent.name == DOOR:
             continue
-        tree = ast.parse(path.read_text())
+        tree = parsed(path)
         forbidden = imported(tree) & ONLY_IN_DISK
         assert not forbidden, f"{path.relative_to(ROOT)} imports {sorted(forbidden)}"
         assert not calls_open(tree), f"{path.relative_to(ROOT)} calls open()"
@@ -74,7 +76,7 @@ def test_one_door_to_the_disk(layer: str) -> None:
 
 def test_log_knows_only_wire() -> None:
     for path in sources("log"):
-        ours = {name for name in imported(ast.parse(path.read_text())) if name.startswith("pykbroker")}
+        ours = {name for name in imported(parsed(path)) if name.startswith("pykbroker")}
         assert ours <= {"pykbroker_wire", "pykbroker_log"}, path
 
 

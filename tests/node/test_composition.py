@@ -29,6 +29,7 @@ from pykbroker.storage.upkeep import Upkeep
 from pykbroker_log.log_dirs import LogDir
 from tests.net.fakes import make_listener
 from tests.node.sim import Sim
+from tests.parsed import parsed
 
 
 class FaultError(Exception):
@@ -276,7 +277,7 @@ def test_d1_nothing_is_set_on_an_object_after_it_was_made() -> None:
     modules = sorted(Path(pykbroker.node.__file__).parent.glob("*.py"))
     assert len(modules) > 5
     for module in modules:
-        for node in ast.walk(ast.parse(module.read_text())):
+        for node in ast.walk(parsed(module)):
             for target in targets_of(node):
                 if isinstance(target, ast.Attribute):
                     assert isinstance(target.value, ast.Name), f"{module.name}:{target.lineno}"

@@ -18,6 +18,7 @@ from pykbroker_wire.messages.fetch import FetchRequest
 from pykbroker_wire.messages.fetch_snapshot import FetchSnapshotRequest
 from pykbroker_wire.messages.update_raft_voter import UpdateRaftVoterRequest
 from pykbroker_wire.messages.vote import VoteRequest, VoteResponse
+from tests.parsed import parsed
 from tests.raft.test_states import node
 
 HOME = Path(pykbroker_raft.__file__).parent
@@ -57,7 +58,7 @@ def is_own(target: ast.expr) -> bool:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_d10_a_part_changes_no_attribute_of_another(part: str) -> None:
-    tree = ast.parse((HOME / f"{part}.py").read_text())
+    tree = parsed(HOME / f"{part}.py")
     foreign = [f"{part}.py:{target.lineno} {ast.unparse(target)}" for target in changed(tree) if not is_own(target)]
     assert not foreign
 

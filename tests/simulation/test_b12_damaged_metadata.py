@@ -12,6 +12,7 @@ from pykbroker_log.disk import remove_tree, write_new
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_raft.intact import CUT_AT_KEY
 from pykbroker_raft.metadata_storage import UNUSABLE, MetadataStorage, StorageConfig
+from pykbroker_raft.reserve import FILE as RESERVE
 from pykbroker_wire.records.batch import iter_batches
 from pykbroker_wire.records.record import iter_records
 from tests.acting import acts
@@ -64,6 +65,11 @@ def opened(recorded: Recorded, path: str, position: int, bit: int) -> dict[int, 
     return values_of(recorded, storage)
 
 
+def beside(recorded: Recorded) -> list[str]:
+    """The files beside the metadata log whose content means something."""
+    return [path for path in recorded.files(METADATA) if path != LOG and not path.endswith(RESERVE)]
+
+
 def flip_every_byte(recorded: Recorded, path: str, bits: list[int], step: int = 1) -> int:
     """Returns how many were refused."""
     intact = values_of(recorded, MetadataStorage.open(recorded.copy(), "/data", StorageConfig(), NOW))
@@ -94,9 +100,11 @@ def test_b12_a_flip_in_every_byte_of_the_log_loses_nothing(clean: bool) -> None:
 @pytest.mark.slow
 def test_b12_a_flip_in_every_byte_of_the_files_beside_the_log_loses_nothing(clean: bool) -> None:
     recorded = recording(clean)
-    for path in recorded.files(METADATA):
-        if path != LOG:
-            flip_every_byte(recorded, path, [0, 5])
+    for path in beside(recorded):
+        flip_every_byte(recorded, path, [0, 5])
+    # What the reserve holds means nothing: it is as good as any other of its size.
+    reserve = f"{METADATA}/{RESERVE}"
+    assert flip_every_byte(recorded, reserve, [0], step=len(contents(recorded.disk, reserve)) // 3) == 0
 
 
 @CASES
@@ -104,7 +112,7 @@ def test_b12_a_flip_in_every_byte_of_the_files_beside_the_log_loses_nothing(clea
 @pytest.mark.timeout(3600)
 def test_b12_a_flip_of_every_bit_loses_nothing(clean: bool) -> None:
     recorded = recording(clean)
-    for path in recorded.files(METADATA):
+    for path in (LOG, *beside(recorded)):
         flip_every_byte(recorded, path, list(range(8)))
 
 

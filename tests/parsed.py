@@ -1,0 +1,19 @@
+"""Python sources as trees, for tests that look at the code itself."""
+
+from __future__ import annotations
+
+import ast
+import gc
+from pathlib import Path
+
+
+def parsed(path: Path) -> ast.Module:
+    """The tree of a module. No collection of garbage runs meanwhile: a finaliser within `ast.parse` may end it with a
+    SystemError (CPython issue 106905)."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return ast.parse(path.read_text(encoding="utf-8"))
+    finally:
+        if was_enabled:
+            gc.enable()
