@@ -42,7 +42,7 @@ class Guard:
     covered: int = 0
     #: The owner of the log gives up what is lost, if the first lost offset is this one.
     given_up_from: int | None = None
-    #: All of the log can be had again from somebody else.
+    #: Another replica has all of the log.
     is_replaceable: bool = False
     #: Why a batch with a good checksum cannot stand where it stands; "" if it can. It is asked for the first batch of
     #: each segment and wherever the leader epoch changes.

@@ -152,7 +152,7 @@ class _Topic:
         self.asked = asked
         self.name = name
         self.error = _NONE
-        # Of a partition that stands there twice the last one counts.
+        # A partition may stand there twice: its last entry counts.
         listed = asked.partition_data
         self.partitions: Iterable[PartitionProduceData] = (
             listed if len(listed) == 1 else {one.index: one for one in listed}.values()

@@ -8,8 +8,8 @@ from __future__ import annotations
 from pykbroker.security.peer_session import PeerSession
 
 
-class LocalPeer:
-    """The node itself. `listener_name` and `security_protocol` are those of the listener that it would have used."""
+class _Unconnected:
+    """A peer over no connection: it has no number of one, and takes no regions of files."""
 
     __slots__ = (
         "client_host",
@@ -22,37 +22,32 @@ class LocalPeer:
         "zero_copy",
     )
 
-    def __init__(self, session: PeerSession, listener_name: str, security_protocol: str) -> None:
-        self.session = session
-        self.client_host = "127.0.0.1"
-        self.client_software_name = "pykbroker"
-        self.client_software_version = "unknown"
-        self.listener_name = listener_name
-        self.security_protocol = security_protocol
-        self.zero_copy = False
-        self.connection_number: int | None = None
-
-
-class ForwardedPeer:
-    """The client behind an Envelope."""
-
-    __slots__ = (
-        "client_host",
-        "client_software_name",
-        "client_software_version",
-        "connection_number",
-        "listener_name",
-        "security_protocol",
-        "session",
-        "zero_copy",
-    )
-
-    def __init__(self, session: PeerSession, client_host: str, listener_name: str, security_protocol: str) -> None:
+    def __init__(
+        self, session: PeerSession, client_host: str, software_name: str, listener_name: str, security_protocol: str
+    ) -> None:
         self.session = session
         self.client_host = client_host
-        self.client_software_name = "unknown"
+        self.client_software_name = software_name
         self.client_software_version = "unknown"
         self.listener_name = listener_name
         self.security_protocol = security_protocol
         self.zero_copy = False
         self.connection_number: int | None = None
+
+
+class LocalPeer(_Unconnected):
+    """The node itself. `listener_name` and `security_protocol` are those of the listener that it would have used."""
+
+    __slots__ = ()
+
+    def __init__(self, session: PeerSession, listener_name: str, security_protocol: str) -> None:
+        super().__init__(session, "127.0.0.1", "pykbroker", listener_name, security_protocol)
+
+
+class ForwardedPeer(_Unconnected):
+    """The client behind an Envelope."""
+
+    __slots__ = ()
+
+    def __init__(self, session: PeerSession, client_host: str, listener_name: str, security_protocol: str) -> None:
+        super().__init__(session, client_host, "unknown", listener_name, security_protocol)

@@ -21,7 +21,7 @@ _MOST_NAMES = 10
 
 
 class MissingRecords:
-    """Of one node."""
+    """The lines of one node about missing records."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
