@@ -8,6 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 PIPELINE_ARGS ?=
+BENCH_ARGS ?=
 
 .PHONY: install run test unit compat test-long test-env system pipeline lint bench generate schemas clean
 .DEFAULT_GOAL := install
@@ -60,7 +61,7 @@ pipeline: system $(VENV)/.pipeline
 	@PYTHONPATH=spark $(BIN)/python -m example.run $(PIPELINE_ARGS)
 
 bench: test-env $(VENV)/.bench
-	$(BIN)/python bench/run.py
+	$(BIN)/python bench/run.py $(BENCH_ARGS)
 
 # --- tests: both always run; pytest's closing line is the last thing printed ----------------------------------------
 

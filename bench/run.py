@@ -1,9 +1,12 @@
 """`make bench`: Apache Kafka and pykbroker on this machine, the same load on both, rounds interleaved.
 
 Prints both sides and their ratio for every measurement, and stores the run in bench/results/ with every round of both
-sides. Each figure is the median over the rounds. Which way is better stands with the measurement; the ratio is always
-"how many times better pykbroker is". docs/benchmarks.md and the rows of the README are made from a stored run by
-bench/report.py.
+sides, after each measurement. Each figure is the median over the rounds. Which way is better stands with the
+measurement; the ratio is always "how many times better pykbroker is". docs/benchmarks.md and the rows of the README are
+made from a stored run by bench/report.py.
+
+`--before FOLDER` measures the pykbroker of another checkout too, in the same rounds: what did a change cost?
+`--resume FILE` goes on with a run that was interrupted.
 """
 
 from __future__ import annotations
@@ -18,96 +21,142 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent / part) for part in ("", "wire", "log", "raft")]
 
 from bench.compaction import COMPACTION  # noqa: E402
 from bench.durability import DURABILITY  # noqa: E402
 from bench.groups import GROUPS  # noqa: E402
-from bench.measurements import MEASUREMENTS, Measurement, warm_up  # noqa: E402
+from bench.measurements import MEASUREMENTS, Figure, Measurement, warm_up  # noqa: E402
 from bench.reading import READING  # noqa: E402
 from bench.report import RESULTS, format_row  # noqa: E402
 from bench.returning import RETURNING  # noqa: E402
-from bench.servers import KAFKA_VERSION, ROOT, ApacheKafka, Pykbroker, Server  # noqa: E402
+from bench.servers import KAFKA_VERSION, ROOT, ApacheKafka, Pykbroker, Server, checkout  # noqa: E402
 from bench.slow_device import slow_device  # noqa: E402
 from bench.spark import SPARK  # noqa: E402
 from bench.starting import STARTING  # noqa: E402
 from bench.transactions import TRANSACTIONS  # noqa: E402
 
+KNOWN = [*MEASUREMENTS, *GROUPS, *TRANSACTIONS, *RETURNING, *STARTING, *DURABILITY, *READING, *COMPACTION, *SPARK]
 
-def run(
-    measurements: list[Measurement], rounds: int, seconds: float, warm_up_seconds: float
-) -> list[dict[str, object]]:
-    """Both brokers run side by side; a measurement takes one after the other, round by round."""
-    results: list[dict[str, object]] = []
-    sides: list[type[Server]] = [ApacheKafka, Pykbroker]
-    servers: dict[str, Server] = {}
-    try:
-        if any(not measurement.fresh for measurement in measurements):
-            for side in sides:
-                server = servers[side.name] = side()
-                server.start()
-                warm_up(server, warm_up_seconds)
-        for measurement in measurements:
-            values: dict[str, dict[str, list[float]]] = {side.name: {} for side in sides}
-            for round_number in range(rounds if measurement.repeat else 1):
-                # Alternate who goes first, so that a drift of the machine's speed meets both.
-                order = sides if round_number % 2 == 0 else sides[::-1]
-                for side in order:
-                    if measurement.fresh:
-                        server = side()
-                        try:
-                            found = measurement.measure(server, seconds)
-                        finally:
-                            server.stop()
-                    else:
-                        found = measurement.measure(servers[side.name], seconds)
-                    for name, value in found.items():
-                        values[side.name].setdefault(name, []).append(value)
-            for figure in measurement.figures:
-                theirs = values[ApacheKafka.name].get(figure.name)
-                ours = values[Pykbroker.name].get(figure.name)
-                if not theirs or not ours:
-                    continue
-                kafka, mine = statistics.median(theirs), statistics.median(ours)
-                ratio = (mine / kafka if figure.more_is_better else kafka / mine) if kafka and mine else 0.0
-                row = {
-                    "measurement": measurement.title,
-                    "figure": figure.name,
-                    "unit": figure.unit,
-                    "kafka": kafka,
-                    "pykbroker": mine,
-                    "ratio": ratio,
-                    "more_is_better": figure.more_is_better,
-                    "target": figure.target,
-                    "at_most": figure.at_most,
-                    "kafka_all": theirs,
-                    "pykbroker_all": ours,
-                }
-                results.append(row)
-                print(format_row(row), flush=True)
-            for name in sorted(set(values[Pykbroker.name]) - {figure.name for figure in measurement.figures}):
-                print(
-                    f"    {name}: {statistics.median(values[Pykbroker.name][name]):.3g}"
-                    f" (Apache Kafka {statistics.median(values[ApacheKafka.name][name]):.3g})",
-                    flush=True,
-                )
-    finally:
-        for server in servers.values():
+#: side -> figure -> the value of each round
+Values = dict[str, dict[str, list[float]]]
+
+
+class Bench:
+    """The brokers side by side; a measurement takes one after the other, round by round."""
+
+    def __init__(self, sides: list[type[Server]], rounds: int, seconds: float, warm_up_seconds: float) -> None:
+        self._sides = sides
+        self._rounds = rounds
+        self._seconds = seconds
+        self._warm_up_seconds = warm_up_seconds
+        self._running: dict[str, Server] = {}
+
+    def measure(self, measurement: Measurement) -> Values:
+        values: Values = {side.name: {} for side in self._sides}
+        for round_number in range(self._rounds if measurement.repeat else 1):
+            # Each round another side begins, so that a drift of the machine's speed meets all.
+            first = round_number % len(self._sides)
+            for side in self._sides[first:] + self._sides[:first]:
+                for name, value in self._measure_once(measurement, side).items():
+                    values[side.name].setdefault(name, []).append(value)
+        return values
+
+    def _measure_once(self, measurement: Measurement, side: type[Server]) -> dict[str, float]:
+        if not measurement.fresh:
+            return measurement.measure(self._server(side), self._seconds)
+        server = side()
+        try:
+            return measurement.measure(server, self._seconds)
+        finally:
             server.stop()
-    return results
+
+    def _server(self, side: type[Server]) -> Server:
+        """The running broker of a side; the first call starts and warms up all, so that they share the machine."""
+        if not self._running:
+            for each in self._sides:
+                server = self._running[each.name] = each()
+                server.start()
+                warm_up(server, self._warm_up_seconds)
+        return self._running[side.name]
+
+    def stop(self) -> None:
+        for server in self._running.values():
+            server.stop()
 
 
-def commit() -> str:
+def compared(title: str, figure: Figure, values: Values) -> dict[str, object] | None:
+    """The row of one figure; None where a side has no such figure."""
+    theirs = values[ApacheKafka.name].get(figure.name)
+    ours = values[Pykbroker.name].get(figure.name)
+    if not theirs or not ours:
+        return None
+    kafka, mine = statistics.median(theirs), statistics.median(ours)
+    ratio = (mine / kafka if figure.more_is_better else kafka / mine) if kafka and mine else 0.0
+    row: dict[str, object] = {
+        "measurement": title,
+        "figure": figure.name,
+        "unit": figure.unit,
+        "kafka": kafka,
+        "pykbroker": mine,
+        "ratio": ratio,
+        "more_is_better": figure.more_is_better,
+        "target": figure.target,
+        "at_most": figure.at_most,
+        "kafka_all": theirs,
+        "pykbroker_all": ours,
+    }
+    before = values.get("before", {}).get(figure.name)
+    if before:
+        row["before_all"] = before
+    return row
+
+
+def beside(measurement: Measurement, values: Values) -> dict[str, dict[str, list[float]]]:
+    """What is not compared: figure -> side -> each round."""
+    names = sorted(set(values[Pykbroker.name]) - {figure.name for figure in measurement.figures})
+    return {name: {side: values[side].get(name, []) for side in values} for name in names}
+
+
+def show(rows: list[dict[str, Any]], others: dict[str, dict[str, list[float]]]) -> None:
+    for row in rows:
+        print(format_row(row), flush=True)
+    for name, sides in others.items():
+        medians = (f"{side} {statistics.median(found):.3g}" for side, found in sides.items() if found)
+        print(f"    {name}: {', '.join(medians)}", flush=True)
+
+
+def run(bench: Bench, chosen: list[Measurement], record: dict[str, Any], store: Callable[[], None]) -> None:
+    """Measure what `record` does not have yet, and store it after each measurement."""
+    for measurement in chosen:
+        if measurement.title in record["done"]:
+            continue
+        values = bench.measure(measurement)
+        rows = [row for figure in measurement.figures if (row := compared(measurement.title, figure, values))]
+        others = beside(measurement, values)
+        show(rows, others)
+        record["results"] += rows
+        record["beside"][measurement.title] = others
+        record["done"].append(measurement.title)
+        record["whole"] = not record["fsync_ms"] and set(record["done"]) == {known.title for known in KNOWN}
+        store()
+
+
+def commit(folder: Path = ROOT) -> str:
     """The commit that is measured; `+` behind it: with changes that are not committed."""
 
     def git(*arguments: str) -> str:
-        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+        done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=False)
         return done.stdout.strip()
 
-    return (git("rev-parse", "--short=10", "HEAD") or "unknown") + ("+" if git("status", "--porcelain") else "")
+    # A stored run that is not committed yet is no change of what is measured.
+    changed = git("status", "--porcelain", "--", ".", ":!bench/results")
+    return (git("rev-parse", "--short=10", "HEAD") or "unknown") + ("+" if changed else "")
 
 
 def processor() -> str:
@@ -120,7 +169,28 @@ def processor() -> str:
     return names[0] if names else platform.machine()
 
 
-def main() -> int:
+def new_record(options: argparse.Namespace) -> dict[str, Any]:
+    """What is stored of a run, before anything is measured."""
+    return {
+        "when": time.strftime("%Y-%m-%dT%H-%M-%S"),
+        "commit": commit(),
+        "before": commit(options.before) if options.before else "",
+        "whole": False,
+        "kafka": KAFKA_VERSION,
+        "python": platform.python_version(),
+        "machine": {"processor": processor(), "cores": os.cpu_count(), "system": platform.system().lower()},
+        "rounds": options.rounds,
+        "seconds": options.seconds,
+        "warm_up_seconds": options.warm_up,
+        "fsync_ms": options.fsync_ms,
+        "only": options.only,
+        "done": [],
+        "results": [],
+        "beside": {},
+    }
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0, help="length of each load")
@@ -131,40 +201,45 @@ def main() -> int:
     parser.add_argument(
         "--fsync-ms", type=float, default=0, help="on a file system (FUSE) on which every fsync takes so long"
     )
+    parser.add_argument("--before", type=Path, help="a checkout with an environment: its pykbroker is measured too")
+    parser.add_argument("--resume", type=Path, help="a stored run of the same commit that was interrupted")
     parser.add_argument("--list", action="store_true")
-    options = parser.parse_args()
-    known = [*MEASUREMENTS, *GROUPS, *TRANSACTIONS, *RETURNING, *STARTING, *DURABILITY, *READING, *COMPACTION, *SPARK]
-    chosen = [measurement for measurement in known if re.search(options.only, measurement.title)]
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str]) -> int:
+    options = parse(arguments)
+    chosen = [measurement for measurement in KNOWN if re.search(options.only, measurement.title)]
     if options.list:
-        for measurement in chosen:
-            print(measurement.title)
+        print(*(measurement.title for measurement in chosen), sep="\n")
         return 0
-    started = time.strftime("%Y-%m-%dT%H-%M-%S")
-    measured = commit()
+    record = new_record(options)
+    path = RESULTS / f"{record['when']}-{record['commit'].rstrip('+')}.json"
+    if options.resume:
+        path, now = options.resume, record
+        record = json.loads(path.read_text(encoding="utf-8"))
+        same = ("commit", "before", "rounds", "seconds", "warm_up_seconds", "fsync_ms", "machine")
+        other = [name for name in same if record[name] != now[name]]
+        if other:
+            print(f"{path} is a run with another {', '.join(other)}", file=sys.stderr)
+            return 1
+
+    def store() -> None:
+        RESULTS.mkdir(exist_ok=True)
+        path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+    sides: list[type[Server]] = [ApacheKafka, Pykbroker]
+    if options.before:
+        sides.append(checkout(options.before.resolve()))
+    bench = Bench(sides, options.rounds, options.seconds, options.warm_up)
     with ExitStack() as stack:
         if options.fsync_ms:
             tempfile.tempdir = str(stack.enter_context(slow_device(options.fsync_ms)))
-        results = run(chosen, options.rounds, options.seconds, options.warm_up)
-    record = {
-        "when": started,
-        "commit": measured,
-        "whole": len(chosen) == len(known) and not options.fsync_ms,
-        "kafka": KAFKA_VERSION,
-        "python": platform.python_version(),
-        "machine": {"processor": processor(), "cores": os.cpu_count(), "system": platform.system().lower()},
-        "rounds": options.rounds,
-        "seconds": options.seconds,
-        "warm_up_seconds": options.warm_up,
-        "fsync_ms": options.fsync_ms,
-        "only": options.only,
-        "results": results,
-    }
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{started}-{measured.rstrip('+')}.json"
-    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    print(f"stored: {path.relative_to(ROOT)}")
+        stack.callback(bench.stop)
+        run(bench, chosen, record, store)
+    print(f"stored: {path}")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -32,6 +32,8 @@ class Server:
     """A broker process. `ready_seconds` is the time from its start to the first answered Metadata."""
 
     name = ""
+    #: where the process runs
+    root = ROOT
 
     def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="pykbroker-bench-"))
@@ -61,7 +63,7 @@ class Server:
         # An installed package has its bytecode; where this is set a start would be a compilation.
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         self.process = subprocess.Popen(
-            self.command(), stdout=log, stderr=log, cwd=ROOT, start_new_session=True, env=environment
+            self.command(), stdout=log, stderr=log, cwd=self.root, start_new_session=True, env=environment
         )
         while True:
             try:
@@ -119,10 +121,11 @@ class Server:
 
 class Pykbroker(Server):
     name = "pykbroker"
+    python = sys.executable
 
     def command(self) -> list[str]:
         return [
-            sys.executable,
+            self.python,
             "-m",
             "pykbroker",
             "start",
@@ -131,6 +134,17 @@ class Pykbroker(Server):
             "--port",
             str(self.port),
         ]
+
+
+def checkout(folder: Path) -> type[Pykbroker]:
+    """pykbroker of another checkout, in the environment of its own (`make install` there)."""
+
+    class Before(Pykbroker):
+        name = "before"
+        python = str(folder / ".venv" / "bin" / "python")
+        root = folder
+
+    return Before
 
 
 class ApacheKafka(Server):

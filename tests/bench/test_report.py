@@ -53,6 +53,17 @@ def test_each_round_has_its_ratio() -> None:
     assert report.ratios_of(row("less", [100.0, 50.0], [200.0, 200.0], more_is_better=False)) == [0.5, 0.25]
 
 
+def test_the_checkout_that_was_measured_beside_has_a_column() -> None:
+    with_before = row("one", [100.0, 100.0, 100.0], [90.0, 90.0, 90.0]) | {"before_all": [100.0, 45.0, 90.0]}
+    run = a_run(with_before, row("two", [1.0], [2.0])) | {"before": "fedcba9876"}
+    page = report.page(run, "run.json")
+    assert "| pykbroker is better by | rounds | than before by |" in page
+    assert "| one | throughput | 100 req/s | 90 req/s | 0.90x | 0.90x to 0.90x | 1.00x |" in page
+    assert "| two | throughput | 1 req/s | 2 req/s | 2.00x | one |  |" in page
+    assert "before: commit fedcba9876." in page
+    assert "before" not in report.page(a_run(row("two", [1.0], [2.0])), "run.json")
+
+
 def test_the_newest_whole_run_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "RESULTS", tmp_path)
     assert report.newest_whole() is None
