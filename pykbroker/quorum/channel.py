@@ -13,12 +13,18 @@ node_to_controller/controller_channel.py leads to the active controller.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from pykbroker.net.client import BrokerConnection, SetupTimeout
+from pykbroker.net.versions import UnsupportedVersion
 from pykbroker.runtime import Runtime
-from pykbroker_raft.ready import Destination
+from pykbroker_raft.ready import Destination, Outgoing
+from pykbroker_wire.apis import APIS
+from pykbroker_wire.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
 
 
 class Peers(Protocol):
@@ -27,6 +33,23 @@ class Peers(Protocol):
     def send(self, destination: Destination, request: Any, timeout_ms: int) -> asyncio.Future[Any]: ...
 
     def close(self) -> None: ...
+
+
+def response_to(outgoing: Outgoing, sent: asyncio.Future[Any]) -> Any | None:
+    """The response that a node of the quorum has sent, None if it sent none."""
+    if sent.cancelled():
+        return None
+    # Asked even when the response comes too late: the loop reports an exception that nothing has seen.
+    error = sent.exception()
+    if error is None:
+        return sent.result()
+    if isinstance(error, UnsupportedVersion):
+        # As Apache Kafka's channel: an older voter that knows no pre-vote, for one, has said so.
+        response: Any = APIS[outgoing.request.API_KEY].response
+        return response(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    if not isinstance(error, (ConnectionError, TimeoutError, OSError)):
+        logger.warning("Request to node %d failed", outgoing.destination.id, exc_info=error)
+    return None
 
 
 def failed(loop: asyncio.AbstractEventLoop, error: Exception) -> asyncio.Future[Any]:

@@ -20,13 +20,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from pykbroker.net.versions import UnsupportedVersion
-from pykbroker.quorum.channel import NoPeers, Peers
+from pykbroker.quorum.awaited_answers import AwaitedAnswers
+from pykbroker.quorum.blocking_calls import BlockingCalls
+from pykbroker.quorum.channel import NoPeers, Peers, response_to
 from pykbroker.quorum.describe_quorum import describe_quorum
+from pykbroker.quorum.metadata_flush import MetadataFlush
 from pykbroker.quorum.metadata_listeners import MetadataListener, MetadataListeners
+from pykbroker.quorum.metadata_room import MetadataRoom
+from pykbroker.quorum.snapshot_writing import SnapshotWriting
+from pykbroker.quorum.snapshots_due import SnapshotsDue
 from pykbroker.runtime import Runtime
 from pykbroker_log.log_config import StorageError
-from pykbroker_raft import batches
 from pykbroker_raft.intact import check_vote
 from pykbroker_raft.log_view import OffsetAndEpoch
 from pykbroker_raft.metadata_storage import MetadataStorage, StorageConfig
@@ -46,7 +50,6 @@ from pykbroker_raft.ready import (
 )
 from pykbroker_raft.states import Resigned
 from pykbroker_raft.voters import VoterSet, address
-from pykbroker_wire.apis import APIS
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest
@@ -55,7 +58,6 @@ from pykbroker_wire.messages.remove_raft_voter import RemoveRaftVoterRequest, Re
 logger = logging.getLogger(__name__)
 
 _LATEST = 32767
-_LOOK_FOR_ROOM_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,17 @@ class QuorumConfig:
     storage: StorageConfig = field(default_factory=StorageConfig)
     snapshot_bytes: int = 20 * 1024 * 1024
     snapshot_interval_ms: int = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Replica:
+    """What there is from the start on."""
+
+    node: RaftNode
+    storage: MetadataStorage
+    room: MetadataRoom
+    flush: MetadataFlush
+    snapshots: SnapshotWriting
 
 
 class QuorumDriver:
@@ -91,14 +104,12 @@ class QuorumDriver:
         self._on_failure = on_failure
         self._on_snapshot_due = on_snapshot_due
         self._on_short_of_room = on_short_of_room
-        self._told_short_of_room = False
-        self._room_timer: asyncio.TimerHandle | None = None
         self._runtime = runtime
         self._config = config
         self._peers: Peers = peers if peers is not None else NoPeers(runtime)
         self._listeners = MetadataListeners(self.node_id)
-        self._node: RaftNode | None = None
-        self._storage: MetadataStorage | None = None
+        self._calls = BlockingCalls(runtime)
+        self._started: _Replica | None = None
         self._inputs: deque[Callable[[], None]] = deque()
         # A step that blocks is under way: inputs wait.
         self._busy = False
@@ -106,33 +117,38 @@ class QuorumDriver:
         self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
-        self._flushing = False
-        self._flush_wanted = False
-        self._flush_generation = 0
-        self._next_token = 0
-        self._answers: dict[int, asyncio.Future[Any] | None] = {}
-        self._snapshotting = False
-        self._snapshot_timer: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Future[Any]] = set()
+        self._answers = AwaitedAnswers(runtime.loop)
+        self._snapshots_due = SnapshotsDue(
+            runtime,
+            self._listeners,
+            self._ask_for_snapshot,
+            snapshot_bytes=config.snapshot_bytes,
+            interval_ms=config.snapshot_interval_ms,
+        )
         # While stopping: done when the voters know that this leader is gone.
         self._handed_on: asyncio.Future[None] | None = None
 
     # What it is
 
     @property
+    def _replica(self) -> _Replica:
+        assert self._started is not None, "the quorum is not started"
+        return self._started
+
+    @property
     def node(self) -> RaftNode:
-        assert self._node is not None, "the quorum is not started"
-        return self._node
+        return self._replica.node
 
     @property
     def storage(self) -> MetadataStorage:
-        assert self._storage is not None, "the quorum is not started"
-        return self._storage
+        return self._replica.storage
 
     @property
     def leader_id(self) -> int | None:
-        node = self._node
-        return None if node is None or (node.leader_id == self.node_id and not node.is_leader) else node.leader_id
+        if self._started is None:
+            return None
+        node = self.node
+        return None if node.leader_id == self.node_id and not node.is_leader else node.leader_id
 
     @property
     def leader(self) -> Destination | None:
@@ -147,8 +163,9 @@ class QuorumDriver:
 
     @property
     def is_leader(self) -> bool:
-        node = self._node
-        return node is not None and node.is_leader and not self._busy and self.failed is None and not self._stopped
+        started = self._started
+        can_lead = not self._busy and self.failed is None and not self._stopped
+        return started is not None and started.node.is_leader and can_lead
 
     @property
     def high_watermark(self) -> int | None:
@@ -166,19 +183,11 @@ class QuorumDriver:
     @property
     def is_short_of_room(self) -> bool:
         """The disk is full: what is written now is written into the room of the reserve, until `restore_reserve`."""
-        reserve = self.storage.reserve
-        return reserve.size_bytes > 0 and not reserve.is_there
+        return self._replica.room.is_short
 
     def restore_reserve(self) -> asyncio.Future[bool]:
         """Take the reserve again; whether there was room for it."""
-
-        def restored(done: asyncio.Future[bool]) -> None:
-            if not done.cancelled() and done.exception() is None and done.result():
-                self._told_short_of_room = False
-
-        future = self._runtime.run_blocking(self.storage.make_reserve)
-        self._task(future, restored)
-        return future
+        return self._replica.room.restore_reserve()
 
     @property
     def voters(self) -> VoterSet:
@@ -203,17 +212,18 @@ class QuorumDriver:
             node = RaftNode(raft, runtime.random, view, history, stored)
             return storage, node
 
-        storage, self._node = await self._runtime.run_blocking(open_storage)
-        self._storage = storage
+        storage, node = await self._runtime.run_blocking(open_storage)
+        self._started = _Replica(
+            node,
+            storage,
+            MetadataRoom(self._runtime, self._calls, storage, self._on_short_of_room),
+            MetadataFlush(self._calls, storage.flush, lambda: node.log.end_offset, self._flushed, self._fail),
+            SnapshotWriting(self._runtime, self._calls, node, storage, self._snapshot_written, self._fail),
+        )
         self._listeners.open(storage)
-        self._arm_snapshot_timer()
+        self._snapshots_due.start()
         started: asyncio.Future[None] = self._runtime.loop.create_future()
-
-        def start() -> None:
-            assert self._node is not None
-            self._node.start(self._now())
-
-        self._input(start)
+        self._input(lambda: node.start(self._now()))
         # Behind whatever the start has to write first.
         self._input(lambda: started.set_result(None))
         await started
@@ -222,9 +232,9 @@ class QuorumDriver:
 
     async def stop(self, timeout_ms: int = 1000) -> None:
         """Hand leadership on if there is anybody to take it, write everything out, close."""
-        if self._node is None or self._stopped:
+        if self._started is None or self._stopped:
             return
-        node = self._node
+        node, storage = self.node, self.storage
         if self.failed is None:
             has_successors = node.is_leader and len(node.voters) > 1
             self._handed_on = self._runtime.loop.create_future()
@@ -234,21 +244,18 @@ class QuorumDriver:
                 await asyncio.wait([self._handed_on], timeout=timeout_ms / 1000)
             self._handed_on.cancel()
         self._stopped = True
-        for timer in (self._timer, self._snapshot_timer, self._room_timer):
-            if timer is not None:
-                timer.cancel()
-        for answer in list(self._answers.values()):
-            if answer is not None and not answer.done():
-                answer.cancel()
-        self._answers.clear()
+        self._started.room.close()
+        self._started.snapshots.close()
+        self._snapshots_due.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._answers.cancel_all()
         self._peers.close()
-        while self._tasks:
-            await asyncio.wait(set(self._tasks))
-        if self._storage is not None:
-            try:
-                await self._runtime.run_blocking(self._storage.close)
-            except StorageError as error:
-                logger.warning("The metadata log in %s could not be closed: %s", self._config.log_dir, error)
+        await self._calls.all_returned()
+        try:
+            await self._runtime.run_blocking(storage.close)
+        except StorageError as error:
+            logger.warning("The metadata log in %s could not be closed: %s", self._config.log_dir, error)
 
     # What the node above does with it
 
@@ -261,7 +268,7 @@ class QuorumDriver:
             raise NotLeader(f"node {self.node_id} does not lead the quorum")
         node = self.node
         has_room = self.storage.has_room_for(sum(map(len, records)))
-        self._look_at_reserve()
+        self._replica.room.look()
         if not has_room:
             if len(node.voters) > 1:
                 # Another voter may have room: a leader that cannot write is no use to the cluster.
@@ -291,7 +298,7 @@ class QuorumDriver:
         """Answer a request of the quorum: a response, or a future of one. `version` is that of the request as it came
         in, `listener` the name of the listener it came in on: the answer names the leader's endpoint for the same
         one."""
-        if self.failed is not None or self._stopped or self._node is None:
+        if self.failed is not None or self._stopped or self._started is None:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"node {self.node_id} is no replica of the quorum now")
         known_version = _LATEST if version is None else version
         if isinstance(request, DescribeQuorumRequest):
@@ -300,11 +307,8 @@ class QuorumDriver:
             return AddRaftVoterResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=_NO_CHANGES)
         if isinstance(request, RemoveRaftVoterRequest):
             return RemoveRaftVoterResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=_NO_CHANGES)
-        self._next_token += 1
-        token = self._next_token
+        token, answer = self._answers.open()
         inbound = Inbound(token, request, known_version, listener or self._config.raft.listener)
-        answer: asyncio.Future[Any] = self._runtime.loop.create_future()
-        self._answers[token] = answer
         self._input(lambda: self.node.receive(inbound, self._now()))
         if answer.done() and not answer.cancelled() and answer.exception() is None:
             return answer.result()
@@ -313,58 +317,13 @@ class QuorumDriver:
 
     def _abandoned(self, token: int) -> None:
         """The connection that waited is gone: a parked fetch must not outlive it."""
-        if self._answers.pop(token, None) is not None and self._node is not None:
-            self._node.forget(token)
+        if self._answers.take(token) is not None:
+            self.node.forget(token)
 
     def write_snapshot(self, offset: int, epoch: int, values: Iterable[bytes]) -> asyncio.Future[None]:
         """Write a snapshot of everything up to and including `offset`. `values` is read on a thread: it must not
         change."""
-        done: asyncio.Future[None] = self._runtime.loop.create_future()
-        node, storage = self.node, self.storage
-        snapshot = OffsetAndEpoch(offset + 1, epoch)
-        if snapshot in storage.snapshots or self._snapshotting:
-            done.set_result(None)
-            return done
-        if node.high_watermark is None or snapshot.offset > node.high_watermark:
-            raise ValueError(f"offset {offset} is not committed, the high watermark is {node.high_watermark}")
-        if snapshot.offset < node.log.start_offset or node.log.epoch_at(offset) != epoch:
-            raise ValueError(f"epoch {epoch} is not that of offset {offset} in the log")
-        self._snapshotting = True
-        voters = node.history.sets.at(offset)
-        kraft_version = node.history.versions.at(offset) or 0
-        now_ms = self._runtime.now_ms()
-        timestamp_ms = self._timestamp_at(offset)
-
-        def write() -> int:
-            return storage.write_snapshot(
-                snapshot,
-                values,
-                now_ms=now_ms,
-                last_timestamp_ms=timestamp_ms,
-                kraft_version=kraft_version,
-                voters=voters,
-            )
-
-        def written(future: asyncio.Future[int]) -> None:
-            self._snapshotting = False
-            error = None if future.cancelled() else future.exception()
-            if error is not None or self._stopped:
-                if isinstance(error, StorageError) and error.is_full:
-                    logger.warning("The snapshot %s could not be written: %s", snapshot, error)
-                elif isinstance(error, StorageError):
-                    self._fail(error)
-                elif error is not None:
-                    logger.error("The snapshot %s could not be written", snapshot, exc_info=error)
-                if not done.done():
-                    done.cancel() if error is None else done.set_exception(error)
-                return
-            self._listeners.snapshot_taken(snapshot.offset)
-            self._input(lambda: self._after_snapshot(snapshot, future.result()))
-            if not done.done():
-                done.set_result(None)
-
-        self._task(self._runtime.run_blocking(write), written)
-        return done
+        return self._replica.snapshots.write(offset, epoch, values)
 
     # Inputs, one at a time
 
@@ -377,7 +336,7 @@ class QuorumDriver:
 
     def _work(self, values: list[bytes] | None = None) -> None:
         """Work off what the node has ready, then the next input, until one has to wait for the disk."""
-        if self._busy or self._working or self._node is None:
+        if self._busy or self._working or self._started is None:
             if values is not None:
                 # An append from within a listener's call, in the middle of a Ready: its bytes go out in order after it.
                 self._execute_pending(values)
@@ -385,7 +344,7 @@ class QuorumDriver:
         self._working = True
         try:
             while not self._busy and self.failed is None:
-                ready = self._node.ready()
+                ready = self.node.ready()
                 if ready:
                     self._begin(ready, values)
                     values = None
@@ -397,11 +356,11 @@ class QuorumDriver:
             self._fail(error)
         finally:
             self._working = False
-        self._look_at_reserve()
+        self._started.room.look()
         if not self._stopped:
             self._arm_timer()
         if self._handed_on is not None and not self._handed_on.done():
-            state = self._node.state
+            state = self.node.state
             if not isinstance(state, Resigned) or not state.unacknowledged:
                 self._handed_on.set_result(None)
         self._tell()
@@ -442,7 +401,7 @@ class QuorumDriver:
                 return
             try:
                 if last is not None:
-                    self._flush_generation += 1
+                    self._replica.flush.log_was_cut()
                     self._listeners.log_restarted()
                     size, content = future.result()
                     self.node.snapshot_installed(last.id, size, content.voters, content.kraft_version, self._now())
@@ -451,7 +410,7 @@ class QuorumDriver:
                 self._fail(execute_error)
             self._work()
 
-        self._task(self._runtime.run_blocking(persist), persisted)
+        self._calls.run(persist, persisted)
 
     def _execute(self, ready: Ready, values: list[bytes] | None, done: int = 0) -> None:
         """Do the steps of a Ready behind the first `done` of its log."""
@@ -468,7 +427,7 @@ class QuorumDriver:
                     return
                 self._listeners.appended(step.records, values)
             elif isinstance(step, Truncate):
-                self._flush_generation += 1
+                self._replica.flush.log_was_cut()
                 storage.truncate(step.offset)
                 self._listeners.truncated(step.offset)
             elif not step.last:
@@ -478,7 +437,7 @@ class QuorumDriver:
         for reply in ready.replies:
             self._reply(reply)
         if ready.flush:
-            self._flush()
+            self._replica.flush.begin()
         if ready.high_watermark is not None:
             storage.set_high_watermark(ready.high_watermark)
             self._listeners.advance(ready.high_watermark)
@@ -492,7 +451,6 @@ class QuorumDriver:
         self._busy = True
 
         def again() -> None:
-            self._room_timer = None
             self._busy = False
             if self.failed is not None:
                 return
@@ -502,7 +460,7 @@ class QuorumDriver:
                 self._fail(error)
             self._work()
 
-        self._room_timer = self._runtime.loop.call_later(_LOOK_FOR_ROOM_S, again)
+        self._replica.room.wait(again)
 
     def _log_leader(self, ready: Ready) -> None:
         assert ready.leader is not None
@@ -519,29 +477,17 @@ class QuorumDriver:
             return
 
         def answered(future: asyncio.Future[Any]) -> None:
-            response = None
-            # Looked at even when nobody cares any more: an exception that nobody has seen is reported by the loop.
-            error = None if future.cancelled() else future.exception()
-            if self._stopped:
-                return
-            if not future.cancelled():
-                if error is None:
-                    response = future.result()
-                elif isinstance(error, UnsupportedVersion):
-                    # As Apache Kafka's channel: an older voter that knows no pre-vote, for one, has said so.
-                    answer: Any = APIS[outgoing.request.API_KEY].response
-                    response = answer(error_code=ErrorCode.UNSUPPORTED_VERSION)
-                elif not isinstance(error, (ConnectionError, TimeoutError, OSError)):
-                    logger.warning("Request to node %d failed", outgoing.destination.id, exc_info=error)
-            self._input(
-                lambda: self.node.response(outgoing.correlation_id, outgoing.destination, response, self._now())
-            )
+            response = response_to(outgoing, future)
+            if not self._stopped:
+                self._input(
+                    lambda: self.node.response(outgoing.correlation_id, outgoing.destination, response, self._now())
+                )
 
         sent = self._peers.send(outgoing.destination, outgoing.request, outgoing.timeout_ms)
         sent.add_done_callback(answered)
 
     def _reply(self, reply: Reply) -> None:
-        answer = self._answers.pop(reply.token, None)
+        answer = self._answers.take(reply.token)
         if answer is None or answer.done():
             return
         response = reply.response
@@ -555,53 +501,23 @@ class QuorumDriver:
 
     # The disk
 
-    def _flush(self) -> None:
-        """Fsync what is written by now. One at a time: what is appended meanwhile waits for the next."""
-        if self._flushing:
-            self._flush_wanted = True
+    def _flushed(self, durable: int) -> None:
+        try:
+            self.storage.note_flushed(durable)
+        except StorageError as error:
+            self._fail(error)
             return
-        self._flushing = True
-        generation = self._flush_generation
-        end_offset = self.node.log.end_offset
+        self._input(lambda: self.node.flushed(durable, self._now()))
 
-        def flushed(future: asyncio.Future[int]) -> None:
-            self._flushing = False
-            error = None if future.cancelled() else future.exception()
-            if error is not None:
-                # What is in the page cache now is anybody's guess; a second fsync would lie.
-                self._fail(error)
-                return
-            wanted, self._flush_wanted = self._flush_wanted, False
-            if generation != self._flush_generation:
-                # The log was cut meanwhile: the offsets may name other records now.
-                wanted = True
-            else:
-                durable = min(end_offset, future.result())
-                try:
-                    self.storage.note_flushed(durable)
-                except StorageError as note_error:
-                    self._fail(note_error)
-                    return
-                self._input(lambda: self.node.flushed(durable, self._now()))
-            if wanted and self.failed is None:
-                self._flush()
+    def _snapshot_written(self, snapshot: OffsetAndEpoch, size: int) -> None:
+        def clean() -> None:
+            self.node.snapshot_created(snapshot, size)
+            start = self.storage.clean(self._runtime.now_ms())
+            if start is not None:
+                self.node.log_start_moved(start)
 
-        self._task(self._runtime.run_blocking(self.storage.flush), flushed)
-
-    def _timestamp_at(self, offset: int) -> int:
-        data = self.storage.read(offset, 1, self.node.log.end_offset)
-        return next((batch.timestamp_ms for batch in batches.intact(data)), 0)
-
-    def _after_snapshot(self, snapshot: OffsetAndEpoch, size: int) -> None:
-        self.node.snapshot_created(snapshot, size)
-        start = self.storage.clean(self._runtime.now_ms())
-        if start is not None:
-            self.node.log_start_moved(start)
-
-    def _look_at_reserve(self) -> None:
-        if not self._told_short_of_room and self._storage is not None and self.is_short_of_room:
-            self._told_short_of_room = True
-            self._on_short_of_room()
+        self._listeners.snapshot_taken(snapshot.offset)
+        self._input(clean)
 
     def _fail(self, error: BaseException) -> None:
         if self.failed is not None:
@@ -615,26 +531,15 @@ class QuorumDriver:
             # Where a disk failed is in the message; anything else is a bug.
             exc_info=None if isinstance(error, (StorageError, OSError)) else error,
         )
-        for answer in list(self._answers.values()):
-            if answer is not None and not answer.done():
-                answer.set_exception(error)
-        self._answers.clear()
+        self._answers.fail_all(error)
         self._inputs.clear()
         if self._timer is not None:
             self._timer.cancel()
-        if self._node is not None:
-            self._listeners.leader_changed(LeaderChange(None, self._node.epoch))
+        if self._started is not None:
+            self._started.flush.close()
+            self._listeners.leader_changed(LeaderChange(None, self.epoch))
             self._runtime.loop.call_soon(self._listeners.tell)
         self._on_failure(error)
-
-    def _task(self, future: asyncio.Future[Any], done: Callable[[asyncio.Future[Any]], None]) -> None:
-        self._tasks.add(future)
-
-        def finished(finished_future: asyncio.Future[Any]) -> None:
-            self._tasks.discard(finished_future)
-            done(finished_future)
-
-        future.add_done_callback(finished)
 
     # Time and listeners
 
@@ -655,18 +560,19 @@ class QuorumDriver:
         self._input(lambda: self.node.tick(self._now()))
 
     def _tell(self) -> None:
-        if self._working or self._storage is None or self._busy:
+        if self._working or self._started is None or self._busy:
             return
         try:
             self._listeners.tell()
         except Exception as error:  # noqa: BLE001  # listeners' own errors do not come here: this is the log
             self._fail(error)
             return
-        if self._listeners.bytes_since_snapshot >= self._config.snapshot_bytes:
-            self._ask_for_snapshot()
+        self._snapshots_due.look()
 
     def _ask_for_snapshot(self) -> None:
-        if self._on_snapshot_due is None or self._snapshotting or self.failed is not None or self._stopped:
+        if self._on_snapshot_due is None or self.failed is not None or self._stopped:
+            return
+        if self._replica.snapshots.is_under_way:
             return
         # Counted anew whether or not the answer is a snapshot: a state machine inside a transaction may pass.
         self._listeners.bytes_since_snapshot = 0
@@ -674,16 +580,6 @@ class QuorumDriver:
             self._on_snapshot_due(self)
         except Exception:
             logger.exception("No snapshot could be taken")
-
-    def _arm_snapshot_timer(self) -> None:
-        interval = self._config.snapshot_interval_ms
-        if interval > 0:
-            self._snapshot_timer = self._runtime.loop.call_later(interval / 1000, self._snapshot_interval_over)
-
-    def _snapshot_interval_over(self) -> None:
-        self._arm_snapshot_timer()
-        if self._listeners.bytes_since_snapshot > 0:
-            self._ask_for_snapshot()
 
 
 _NO_CHANGES = "This version of pykbroker cannot change the voters of a quorum."

@@ -15,7 +15,7 @@ from pykbroker.coordinator.group.classic.classic_records import (
     group_tombstone,
     replay_classic,
 )
-from pykbroker.coordinator.group.classic.rebalance import Rebalance
+from pykbroker.coordinator.group.classic.classic_step import ClassicStep
 from pykbroker.coordinator.group.consumer.consumer_group import CONSUMER, ConsumerGroup
 from pykbroker.coordinator.group.consumer.consumer_records import group_tombstones
 from pykbroker.coordinator.group.consumer.consumer_replay import CONSUMER_KEYS, consumer_group_id, replay_consumer
@@ -28,7 +28,7 @@ _CLASSIC: Final[GroupKind[ClassicGroup]] = GroupKind(
     group_id_of_key=classic_group_id,
     replay_record=replay_classic,
     tombstones_of=lambda group: [group_tombstone(group.group_id)],
-    step_of=lambda group, settings, _topics, now_ms, result: Rebalance(group, settings, now_ms, result),
+    step_of=lambda group, settings, _topics, now_ms, result: ClassicStep(group, settings, now_ms, result),
 )
 _CONSUMER: Final[GroupKind[ConsumerGroup]] = GroupKind(
     group=ConsumerGroup,

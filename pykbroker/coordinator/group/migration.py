@@ -240,7 +240,7 @@ def to_classic(
     later = Rebalance(classic, settings, now_ms, result)
     later.expect_heartbeats()
     if rebalance:
-        later.rebalance(f"downgraded from epoch {group.epoch}")
+        later.prepare(f"downgraded from epoch {group.epoch}")
     logger.info("Group %s: the consumer group becomes a classic group", group_id)
     return classic
 

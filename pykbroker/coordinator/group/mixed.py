@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from pykbroker.coordinator.group.classic.joining import MEMBER_ID_REQUIRED_FROM, UNKNOWN_MEMBER, Client, join_refused
 from pykbroker.coordinator.group.consumer.consumer_group import CONSUMER, ClassicMetadata, ConsumerMember, MemberState
-from pykbroker.coordinator.group.consumer.consumer_heartbeat import ConsumerClient, ConsumerStep
+from pykbroker.coordinator.group.consumer.consumer_heartbeat import ConsumerStep
 from pykbroker.coordinator.group.consumer.reconcile import Goal, Owned
 from pykbroker.coordinator.group.consumer.timer_keys import rejoin_timer, resync_timer, session_timer
 from pykbroker.coordinator.group.migration import can_downgrade, read_subscription, to_classic, write_assignment
@@ -80,7 +80,7 @@ class MixedStep(ConsumerStep):
         updated = _updated(member, request, subscription, client)
         changed = self.write_member(member, updated)
         # The regular expressions of others, should they be due, are resolved for whoever asked last.
-        regex = self.update_regex(member, updated, _as_consumer(client))
+        regex = self.regexes.update(member, updated, client.may_describe)
         changed = changed or regex.changed
         epoch = group.epoch
         if changed or group.topics_are_stale(self.now_ms):
@@ -102,7 +102,7 @@ class MixedStep(ConsumerStep):
             group.rejoin_timers.discard(updated.member_id)
             self.result.set_timer(session_timer(group_id, updated.member_id), request.session_timeout_ms)
             self.result.set_timer(resync_timer(group_id, updated.member_id), request.rebalance_timeout_ms)
-            self.start_resolving()
+            self.regexes.start()
         self.result.reply(
             token,
             JoinGroupResponse(
@@ -241,7 +241,3 @@ def _updated(
             tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
         ),
     )
-
-
-def _as_consumer(client: Client) -> ConsumerClient:
-    return ConsumerClient(client.client_id, client.client_host, client.member_suffix, client.may_describe)

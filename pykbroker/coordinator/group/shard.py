@@ -19,6 +19,7 @@ from typing import Final
 
 from pykbroker.coordinator.group.classic.classic_description import describe_classic
 from pykbroker.coordinator.group.classic.classic_group import ClassicGroup
+from pykbroker.coordinator.group.classic.classic_step import ClassicStep
 from pykbroker.coordinator.group.classic.joining import UNKNOWN_MEMBER, Client, join_refused
 from pykbroker.coordinator.group.classic.rebalance import Rebalance, session_timer
 from pykbroker.coordinator.group.consumer.consumer_description import describe_consumer
@@ -263,7 +264,7 @@ class GroupShard:
         else:
             logger.info("Group %s: the empty consumer group becomes a classic group", group_id)
             result.records += KINDS[before.kind].tombstones(before)
-        Rebalance(group, self.settings, now_ms, result).join_new_group(request, client, token)
+        ClassicStep(group, self.settings, now_ms, result).join_new_group(request, client, token)
         if before is not None:
             self._await_record(group, result)
         return result

@@ -1,6 +1,6 @@
 """What JoinGroup says of a client, and its refusal: what groups of every kind with classic members use.
 
-Responsible for the values alone. Not responsible for what a JoinGroup does (rebalance.py, mixed.py).
+Responsible for the values alone. Not responsible for what a JoinGroup does (classic_step.py, mixed.py).
 """
 
 from __future__ import annotations

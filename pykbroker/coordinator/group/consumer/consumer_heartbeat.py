@@ -2,8 +2,8 @@
 
 Responsible for the order of one input: which checks in which order, which records in which order, what is answered.
 Pure: requests and timers come in as values, `Result` goes out. Not responsible for members of the classic protocol
-(mixed.py), for turning groups into groups of the other kind (migration.py), nor for checks that need no group
-(service.py).
+(mixed.py), for turning groups into groups of the other kind (migration.py), for finding the topics of regular
+expressions (resolving.py), nor for checks that need no group (service.py).
 
 Beyond Apache Kafka: the first heartbeat of a member on another connection than the one that its last assignment was
 answered on is answered with its whole assignment.
@@ -14,14 +14,12 @@ not more often than group.consumer.assignment.interval.ms); the member's next st
 
 Everything is decided on the group as it is, and changed by replaying the records. Timers and `refresh_…` are soft:
 they run ahead of the log, and a refused append leaves them so that the next heartbeat decides the same again.
-
-Regular expressions are resolved after the answer, by a timer of no delay: topics are found at the next heartbeat.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pykbroker.coordinator.group.consumer.assign import ASSIGNORS
@@ -33,26 +31,22 @@ from pykbroker.coordinator.group.consumer.consumer_group import (
     ConsumerGroup,
     ConsumerMember,
     MemberState,
-    ResolvedRegex,
     TargetAssignment,
-    count_topics,
 )
 from pykbroker.coordinator.group.consumer.consumer_records import (
     current_record,
     epoch_record,
     member_record,
     partition_metadata_tombstone,
-    regex_record,
     regex_tombstone,
     removed_member,
     target_record,
 )
 from pykbroker.coordinator.group.consumer.reconcile import Goal, Owned, next_step
-from pykbroker.coordinator.group.consumer.regex import compile_pattern, resolve_in_slices
+from pykbroker.coordinator.group.consumer.resolving import FoundTopics, RegexResolving
 from pykbroker.coordinator.group.consumer.target import compute_target
 from pykbroker.coordinator.group.consumer.timer_keys import (
     rebalance_timer,
-    regex_timer,
     rejoin_timer,
     resync_timer,
     session_timer,
@@ -75,8 +69,6 @@ logger = logging.getLogger(__name__)
 
 #: How long a group may go without looking at its topics when nobody says that they changed.
 _TOPICS_REFRESH_MS: Final = 2**31 - 1
-#: Regular expressions of a group are resolved at most this often.
-_REGEX_MIN_INTERVAL_MS: Final = 10_000
 _RETRY_MS: Final = 500
 
 
@@ -95,20 +87,10 @@ class ConsumerClient(NamedTuple):
     connection: int | None = None
 
 
-#: The work, in slices, and which topics may be seen.
-_Resolution = tuple[Generator[None, None, dict[str, frozenset[str]]], Callable[[str], bool]]
-
-
-class _RegexChange(NamedTuple):
-    changed: bool = False
-    #: what the new one stands for is known: it may count at once
-    resolved: bool = False
-
-
 class ConsumerStep:
     """One input to one consumer group (a `Step`, with mixed.py). Holds what the input needs; lives as long as it."""
 
-    __slots__ = ("_resolution", "becomes", "group", "now_ms", "result", "settings", "topics")
+    __slots__ = ("becomes", "group", "now_ms", "regexes", "result", "settings", "topics")
 
     def __init__(
         self, group: ConsumerGroup, settings: GroupSettings, topics: GroupTopics, now_ms: int, result: Result
@@ -120,8 +102,7 @@ class ConsumerStep:
         self.result = result
         #: the classic group that this one is once the records of this input are replayed (mixed.py)
         self.becomes: ClassicGroup | None = None
-        #: regular expressions are to be resolved, once nothing of this input can be refused any more
-        self._resolution: _Resolution | None = None
+        self.regexes = RegexResolving(group, settings, topics, now_ms, result)
 
     # -- join and heartbeat -------------------------------------------------------------------------------------------
 
@@ -144,7 +125,7 @@ class ConsumerStep:
             )
         updated = _updated(member, request, client)
         changed = self.write_member(member, updated)
-        regex = self.update_regex(member, updated, client)
+        regex = self.regexes.update(member, updated, client.may_describe)
         epoch = group.epoch
         if changed or regex.resolved or group.topics_are_stale(self.now_ms):
             epoch = self.refresh_epoch(member, updated, bump=changed or regex.resolved)
@@ -152,7 +133,7 @@ class ConsumerStep:
         updated = self.reconcile(updated, Goal(target_epoch, target, changed or regex.changed), owned)
         config = self.settings.consumer_config(group_id)
         self.result.set_timer(session_timer(group_id, updated.member_id), config.session_timeout_ms)
-        self.start_resolving()
+        self.regexes.start()
         response = ConsumerGroupHeartbeatResponse(
             member_id=updated.member_id,
             member_epoch=updated.epoch,
@@ -275,52 +256,6 @@ class ConsumerStep:
         self.result.records.append(member_record(self.group.group_id, updated))
         return updated.topics != member.topics
 
-    def update_regex(self, member: ConsumerMember, updated: ConsumerMember, client: ConsumerClient) -> _RegexChange:
-        group = self.group
-        old, new = member.regex, updated.regex
-        change = _RegexChange()
-        due = False
-        if old != new:
-            change = _RegexChange(changed=True)
-            if old and group.regexes.get(old) == 1:
-                self.result.records.append(regex_tombstone(group.group_id, old))
-            if new:
-                if new not in group.regexes:
-                    compile_pattern(new)
-                    due = True
-                elif new in group.resolved:
-                    change = _RegexChange(changed=True, resolved=True)
-            elif old:
-                change = _RegexChange(changed=True, resolved=True)
-        if (not due and not group.regexes) or group.resolving:
-            return change
-        last = next(iter(group.resolved.values()), None)
-        if last is not None and self.now_ms <= last.timestamp_ms + _REGEX_MIN_INTERVAL_MS:
-            return change
-        wanted = dict(group.regexes)
-        if old:
-            wanted[old] = wanted.get(old, 0) - 1
-        if new:
-            wanted[new] = wanted.get(new, 0) + 1
-        regexes = [regex for regex, count in wanted.items() if count > 0]
-        due = (
-            due
-            or len(regexes) != len(group.resolved)
-            or last is None
-            or last.metadata_offset < self.topics.new_topics_offset
-            or self.now_ms > last.timestamp_ms + self.settings.consumer_regex_refresh_interval_ms
-        )
-        if due and regexes:
-            self._resolution = resolve_in_slices(regexes, list(self.topics.names())), client.may_describe
-        return change
-
-    def start_resolving(self) -> None:
-        """What `update_regex` found due. The last step of an input: were it refused after this, the timer would be lost
-        and `resolving` would stay."""
-        if self._resolution is not None:
-            self.result.set_timer(regex_timer(self.group.group_id), 0, self._resolution)
-            self.group.resolving = True
-
     def refresh_epoch(self, member: ConsumerMember, updated: ConsumerMember, *, bump: bool) -> int:
         """The group epoch, which rises if the subscription changed (`bump`) or the topics did."""
         group = self.group
@@ -329,11 +264,14 @@ class ConsumerStep:
         if bump or metadata_hash != group.metadata_hash:
             epoch += 1
             self._write_epoch(epoch, metadata_hash)
-        group.refresh_deadline_ms = self.now_ms + _TOPICS_REFRESH_MS
-        group.refresh_epoch = epoch
+        self._topics_are_fresh(epoch)
         if group.has_partition_metadata:
             self.result.records.append(partition_metadata_tombstone(group.group_id))
         return epoch
+
+    def _topics_are_fresh(self, epoch: int) -> None:
+        self.group.refresh_deadline_ms = self.now_ms + _TOPICS_REFRESH_MS
+        self.group.refresh_epoch = epoch
 
     def _write_epoch(self, epoch: int, metadata_hash: int) -> None:
         self.result.records.append(epoch_record(self.group.group_id, epoch, metadata_hash))
@@ -455,7 +393,9 @@ class ConsumerStep:
         kind = key[0]
         if kind == "regex":
             assert isinstance(event, tuple)
-            self._resolve(*event)
+            found = self.regexes.resolve(*event)
+            if found is not None:
+                self._topics_found(found)
             return
         if len(key) != 3:
             # Of the classic group that this one was.
@@ -468,41 +408,12 @@ class ConsumerStep:
         self.fence([member])
         self.result.append_failed = _again(key, event, self.result.append_failed)
 
-    def _resolve(
-        self, slices: Generator[None, None, dict[str, frozenset[str]]], may_describe: Callable[[str], bool]
-    ) -> None:
-        """One slice of the work, or what came of it all."""
-        group = self.group
-        try:
-            next(slices)
-        except StopIteration as end:
-            group.resolving = False
-            self._resolved(end.value, may_describe)
-        else:
-            self.result.set_timer(regex_timer(group.group_id), 0, (slices, may_describe))
-
-    def _resolved(self, found: dict[str, frozenset[str]], may_describe: Callable[[str], bool]) -> None:
-        group = self.group
-        subscribers = dict(group.subscribers)
-        bump = False
-        for regex, names in found.items():
-            if regex not in group.regexes:
-                continue
-            topics = frozenset(name for name in names if may_describe(name))
-            before = group.resolved.get(regex)
-            known = frozenset() if before is None else before.topics
-            if topics != known:
-                bump = True
-                count_topics(subscribers, known, by_regex=-1)
-                count_topics(subscribers, topics, by_regex=1)
-            resolved = ResolvedRegex(topics, self.topics.offset, self.now_ms)
-            self.result.records.append(regex_record(group.group_id, regex, resolved))
-        metadata_hash = self.topics.metadata_hash(subscribers)
-        if bump or metadata_hash != group.metadata_hash:
-            epoch = group.epoch + 1
+    def _topics_found(self, found: FoundTopics) -> None:
+        metadata_hash = self.topics.metadata_hash(found.subscribers)
+        if found.changed or metadata_hash != self.group.metadata_hash:
+            epoch = self.group.epoch + 1
             self._write_epoch(epoch, metadata_hash)
-            group.refresh_deadline_ms = self.now_ms + _TOPICS_REFRESH_MS
-            group.refresh_epoch = epoch
+            self._topics_are_fresh(epoch)
 
     # -- failover -----------------------------------------------------------------------------------------------------
 

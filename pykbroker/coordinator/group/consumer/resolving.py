@@ -1,0 +1,138 @@
+"""The regular expressions of a consumer group: which topics they stand for, found beside its heartbeats (KIP-848).
+
+Responsible for when they are resolved, for what a member may see of the topics, and for the records about both. Not
+responsible for what a pattern matches (regex.py), nor for the group epoch (consumer_heartbeat.py).
+
+They are resolved after the answer, in slices, each by a timer of no delay: the next heartbeat finds the topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Final, NamedTuple
+
+from pykbroker.coordinator.group.consumer.consumer_group import (
+    ConsumerGroup,
+    ConsumerMember,
+    ResolvedRegex,
+    Subscribers,
+    count_topics,
+)
+from pykbroker.coordinator.group.consumer.consumer_records import regex_record, regex_tombstone
+from pykbroker.coordinator.group.consumer.regex import compile_pattern, resolve_in_slices
+from pykbroker.coordinator.group.consumer.timer_keys import regex_timer
+from pykbroker.coordinator.group.settings import GroupSettings
+from pykbroker.coordinator.group.topics import GroupTopics
+from pykbroker.coordinator.result import Result
+
+#: Regular expressions of a group are resolved at most this often.
+_MIN_INTERVAL_MS: Final = 10_000
+
+Slices = Generator[None, None, dict[str, frozenset[str]]]
+
+
+class RegexChange(NamedTuple):
+    changed: bool = False
+    #: what the new one stands for is known: it may count at once
+    resolved: bool = False
+
+
+class FoundTopics(NamedTuple):
+    #: how many members subscribe to each topic, with what was found
+    subscribers: Subscribers
+    changed: bool
+
+
+class RegexResolving:
+    """The regular expressions of one group at one input. Lives as long as the input."""
+
+    __slots__ = ("_due", "_group", "_now_ms", "_result", "_settings", "_topics")
+
+    def __init__(
+        self, group: ConsumerGroup, settings: GroupSettings, topics: GroupTopics, now_ms: int, result: Result
+    ) -> None:
+        self._group = group
+        self._settings = settings
+        self._topics = topics
+        self._now_ms = now_ms
+        self._result = result
+        #: the work, and which topics may be seen; it starts once nothing of this input can be refused any more
+        self._due: tuple[Slices, Callable[[str], bool]] | None = None
+
+    def update(
+        self, member: ConsumerMember, updated: ConsumerMember, may_describe: Callable[[str], bool]
+    ) -> RegexChange:
+        """The member becomes `updated`, which may have another regular expression; all of them may be due again."""
+        group = self._group
+        old, new = member.regex, updated.regex
+        change = RegexChange()
+        due = False
+        if old != new:
+            change = RegexChange(changed=True)
+            if old and group.regexes.get(old) == 1:
+                self._result.records.append(regex_tombstone(group.group_id, old))
+            if new:
+                if new not in group.regexes:
+                    compile_pattern(new)
+                    due = True
+                elif new in group.resolved:
+                    change = RegexChange(changed=True, resolved=True)
+            elif old:
+                change = RegexChange(changed=True, resolved=True)
+        if (not due and not group.regexes) or group.resolving:
+            return change
+        last = next(iter(group.resolved.values()), None)
+        if last is not None and self._now_ms <= last.timestamp_ms + _MIN_INTERVAL_MS:
+            return change
+        wanted = dict(group.regexes)
+        if old:
+            wanted[old] = wanted.get(old, 0) - 1
+        if new:
+            wanted[new] = wanted.get(new, 0) + 1
+        regexes = [regex for regex, count in wanted.items() if count > 0]
+        due = (
+            due
+            or len(regexes) != len(group.resolved)
+            or last is None
+            or last.metadata_offset < self._topics.new_topics_offset
+            or self._now_ms > last.timestamp_ms + self._settings.consumer_regex_refresh_interval_ms
+        )
+        if due and regexes:
+            self._due = resolve_in_slices(regexes, list(self._topics.names())), may_describe
+        return change
+
+    def start(self) -> None:
+        """What `update` found due. The last step of an input: were it refused after this, the timer would be lost
+        and `resolving` would stay."""
+        if self._due is not None:
+            self._result.set_timer(regex_timer(self._group.group_id), 0, self._due)
+            self._group.resolving = True
+
+    def resolve(self, slices: Slices, may_describe: Callable[[str], bool]) -> FoundTopics | None:
+        """Do one slice of the work. Return what all of it has found, once it is done."""
+        group = self._group
+        try:
+            next(slices)
+        except StopIteration as end:
+            group.resolving = False
+            return self._resolved(end.value, may_describe)
+        self._result.set_timer(regex_timer(group.group_id), 0, (slices, may_describe))
+        return None
+
+    def _resolved(self, found: dict[str, frozenset[str]], may_describe: Callable[[str], bool]) -> FoundTopics:
+        group = self._group
+        subscribers = dict(group.subscribers)
+        bump = False
+        for regex, names in found.items():
+            if regex not in group.regexes:
+                continue
+            topics = frozenset(name for name in names if may_describe(name))
+            before = group.resolved.get(regex)
+            known = frozenset() if before is None else before.topics
+            if topics != known:
+                bump = True
+                count_topics(subscribers, known, by_regex=-1)
+                count_topics(subscribers, topics, by_regex=1)
+            resolved = ResolvedRegex(topics, self._topics.offset, self._now_ms)
+            self._result.records.append(regex_record(group.group_id, regex, resolved))
+        return FoundTopics(subscribers, bump)

@@ -1,0 +1,39 @@
+"""Requests of the quorum that wait for the replica's answer, each under a token.
+
+Responsible for answering each at most once, and all of them at the end. Not responsible for what an answer says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+
+class AwaitedAnswers:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._next_token = 0
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+
+    def open(self) -> tuple[int, asyncio.Future[Any]]:
+        self._next_token += 1
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._waiting[self._next_token] = answer
+        return self._next_token, answer
+
+    def take(self, token: int) -> asyncio.Future[Any] | None:
+        """What waits under the token, and waits there no more; None when it was answered or given up."""
+        return self._waiting.pop(token, None)
+
+    def cancel_all(self) -> None:
+        for answer in self._take_all():
+            answer.cancel()
+
+    def fail_all(self, error: BaseException) -> None:
+        for answer in self._take_all():
+            answer.set_exception(error)
+
+    def _take_all(self) -> list[asyncio.Future[Any]]:
+        waiting = [answer for answer in self._waiting.values() if not answer.done()]
+        self._waiting.clear()
+        return waiting
