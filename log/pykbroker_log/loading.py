@@ -1,8 +1,8 @@
 """Opening a partition's folder: what a crash or a stop has left, made into a log again.
 
-Responsible for Apache Kafka's start-up algorithm over one folder: leftovers of deletion and compaction, orphan
-files, the scan after an unclean stop, leader epochs and producer state. Not responsible for when:
-PartitionLog.open calls it, or a worker process does (recovery.py), to which it yields how far it is.
+Responsible for Apache Kafka's start-up algorithm over one folder: orphan files, the scan after an unclean stop,
+leader epochs and producer state. Not responsible for what a deletion or a compaction left behind (leftovers.py), nor
+for when: PartitionLog.open calls it, or a worker process does (recovery_job.py), to which it yields how far it is.
 
 Invariants:
 * After a clean stop no batch is read beyond the last index entry, and no file of a sealed segment is opened: one look
@@ -26,6 +26,7 @@ from pykbroker_log.checkpoints import MalformedFile, decode_epochs
 from pykbroker_log.disk import Disk, read_file, write_new
 from pykbroker_log.epochs import LeaderEpochs
 from pykbroker_log.guard import DamagedLog, Guard
+from pykbroker_log.leftovers import Found, finish_leftovers, is_leftover, parse_names, unlink_segment
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.missing import Left, missing_records
 from pykbroker_log.offset_index import OffsetIndex
@@ -132,9 +133,8 @@ class Loader:
     def steps(self) -> Generator[int, None, Loaded]:
         """Yields the bytes that were checked since it last did."""
         found = [] if self.is_new else self._list()
-        if any(self._is_leftover(name, parsed) for name, parsed in found):
-            self._finish_deletions(found)
-            self._finish_swaps(self._list())
+        if any(is_leftover(name, parsed) for name, parsed in found):
+            self.work.notes += finish_leftovers(self.disk, self.path, found)
             found = self._list()
         self._open_segments([parsed for _, parsed in found if parsed])
         epochs, epochs_lost = self._load_epochs()
@@ -186,80 +186,9 @@ class Loader:
 
     # -- files
 
-    def _list(self) -> list[tuple[str, names.SegmentName | None]]:
+    def _list(self) -> list[Found]:
         self.sizes = dict(self.disk.scan(self.path))
-        return [(name, names.parse_segment_file(name)) for name in self.sizes]
-
-    @staticmethod
-    def _is_leftover(name: str, parsed: names.SegmentName | None) -> bool:
-        return bool(parsed.state) if parsed else name.endswith((names.DELETED, names.UNFINISHED))
-
-    def _finish_deletions(self, parsed: list[tuple[str, names.SegmentName | None]]) -> None:
-        """`.deleted` files go; so does all of a compaction that had not got as far as its swap."""
-        cleaned = [found.base_offset for _, found in parsed if found and found.state == names.CLEANED]
-        for name, found in parsed:
-            if found is None:
-                if self._is_leftover(name, None):
-                    self.disk.unlink(f"{self.path}/{name}")
-            elif found.state in (names.DELETED, names.CLEANED) or (
-                # A split writes several outputs; if one is unfinished, those behind it do not count either.
-                found.state == names.SWAP and cleaned and found.base_offset >= min(cleaned)
-            ):
-                self.disk.unlink(f"{self.path}/{name}")
-
-    def _finish_swaps(self, parsed: list[tuple[str, names.SegmentName | None]]) -> None:
-        """A complete `.swap` replaces the segments whose offsets it covers."""
-        swaps = [(name, found) for name, found in parsed if found and found.state == names.SWAP]
-        if not swaps:
-            return
-        ends = {
-            found.base_offset: self._end_of_swap(name, found.base_offset)
-            for name, found in swaps
-            if found.kind == names.LOG
-        }
-        for base in sorted({found.base_offset for _, found in parsed if found and found.state != names.SWAP}):
-            # It was made from whole segments: one that begins within it is one of them, wherever that ends.
-            if any(first <= base < end or base == first for first, end in ends.items()):
-                self._unlink_segment(base)
-        for name, found in swaps:
-            if found.base_offset not in ends:
-                # Of an earlier start, or of a compaction that was called off: nobody knows whether the segment under
-                # that name is the one that it belongs to.
-                self.disk.unlink(f"{self.path}/{name}")
-                self._unlink_indexes(found.base_offset)
-        # Or the power takes the new names and brings back the old ones, behind what covers them.
-        self.disk.fsync_dir(self.path)
-        for name, found in swaps:
-            if found.base_offset in ends:
-                self.disk.rename(f"{self.path}/{name}", f"{self.path}/{name.removesuffix(names.SWAP)}")
-        self.disk.fsync_dir(self.path)
-        self.work.notes += [f"finished the replacement of segments {base} to {end}" for base, end in ends.items()]
-
-    def _end_of_swap(self, name: str, base: int) -> int:
-        file = self.disk.open(f"{self.path}/{name}")
-        try:
-            position, end, next_offset = 0, file.size(), base
-            while position < end:
-                header = BatchHeader.parse(file.pread(61, position))
-                next_offset = header.next_offset
-                position += header.size_in_bytes
-            return next_offset
-        except CorruptBatch:
-            return next_offset
-        finally:
-            file.close()
-
-    def _unlink_segment(self, base: int) -> None:
-        self._unlink_indexes(base)
-        path = f"{self.path}/{names.segment_file(base, names.LOG)}"
-        if self.disk.exists(path):
-            self.disk.unlink(path)
-
-    def _unlink_indexes(self, base: int) -> None:
-        for suffix in (names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX):
-            path = f"{self.path}/{names.segment_file(base, suffix)}"
-            if self.disk.exists(path):
-                self.disk.unlink(path)
+        return parse_names(self.sizes)
 
     def _open_segments(self, found: list[names.SegmentName]) -> None:
         bases = sorted(entry.base_offset for entry in found if entry.kind == names.LOG)
@@ -277,7 +206,7 @@ class Loader:
         self.snapshots.sort()
         while len(bases) > 1 and bases[1] <= self.log_start_offset:
             # Retention was about to take it.
-            self._unlink_segment(bases.pop(0))
+            unlink_segment(self.disk, self.path, bases.pop(0))
         self.missing_index = known - (indexed & timed)
         if not bases and self.guard is not None:
             # Before a file is made.
@@ -300,7 +229,7 @@ class Loader:
     def _start_empty(self, offset: int) -> int:
         for segment in self.segments:
             segment.close()
-            self._unlink_segment(segment.base_offset)
+            unlink_segment(self.disk, self.path, segment.base_offset)
             self.sizes.pop(names.segment_file(segment.base_offset, names.LOG), None)
         self.producers.clear(offset)
         self.segments = [self._segment(offset)]
@@ -483,7 +412,7 @@ class Loader:
                 aside = quarantine_name(segment.base_offset, 0, self.now_ms)
                 self.disk.rename(segment.path(names.LOG), f"{self.path}/{aside}")
                 kept.append(aside)
-            self._unlink_segment(segment.base_offset)
+            unlink_segment(self.disk, self.path, segment.base_offset)
         self.work.notes.append(f"removed {len(removed)} segments from offset {removed[0].base_offset} on")
         if kept:
             others = " and others of that ending" if len(kept) > 1 else ""

@@ -1,0 +1,104 @@
+"""What a deletion or a compaction that a crash cut short has left in a partition's folder: finished, or taken back.
+
+Responsible for files in the state `.deleted`, `.cleaned` or `.swap`, and for unfinished writes; and for unlinking a
+segment with its indexes. Not responsible for what is in the segments (loading.py), nor for how a compaction puts its
+output in place while the log is open (replacement.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pykbroker_log import names
+from pykbroker_log.disk import Disk
+from pykbroker_wire.records.batch import BatchHeader, CorruptBatch
+
+#: A file of the folder, and what its name says if it belongs to a segment.
+Found = tuple[str, names.SegmentName | None]
+
+
+def parse_names(files: Iterable[str]) -> list[Found]:
+    return [(name, names.parse_segment_file(name)) for name in files]
+
+
+def is_leftover(name: str, parsed: names.SegmentName | None) -> bool:
+    return bool(parsed.state) if parsed else name.endswith((names.DELETED, names.UNFINISHED))
+
+
+def finish_leftovers(disk: Disk, path: str, found: Sequence[Found]) -> list[str]:
+    """Finish every deletion, and every compaction that had got as far as its swap. Return notes for the operator."""
+    _finish_deletions(disk, path, found)
+    return _finish_swaps(disk, path)
+
+
+def _finish_deletions(disk: Disk, path: str, parsed: Sequence[Found]) -> None:
+    """`.deleted` files go; so does all of a compaction that had not got as far as its swap."""
+    cleaned = [found.base_offset for _, found in parsed if found and found.state == names.CLEANED]
+    for name, found in parsed:
+        if found is None:
+            if is_leftover(name, None):
+                disk.unlink(f"{path}/{name}")
+        elif found.state in (names.DELETED, names.CLEANED) or (
+            # A split writes several outputs; if one is unfinished, those behind it do not count either.
+            found.state == names.SWAP and cleaned and found.base_offset >= min(cleaned)
+        ):
+            disk.unlink(f"{path}/{name}")
+
+
+def _finish_swaps(disk: Disk, path: str) -> list[str]:
+    """A complete `.swap` replaces the segments whose offsets it covers."""
+    parsed = parse_names(name for name, _ in disk.scan(path))
+    swaps = [(name, found) for name, found in parsed if found and found.state == names.SWAP]
+    if not swaps:
+        return []
+    ends = {
+        found.base_offset: _end_of_swap(disk, path, name, found.base_offset)
+        for name, found in swaps
+        if found.kind == names.LOG
+    }
+    for base in sorted({found.base_offset for _, found in parsed if found and found.state != names.SWAP}):
+        # It was made from whole segments: one that begins within it is one of them, wherever that ends.
+        if any(first <= base < end or base == first for first, end in ends.items()):
+            unlink_segment(disk, path, base)
+    for name, found in swaps:
+        if found.base_offset not in ends:
+            # Of an earlier start, or of a compaction that was called off: nobody knows whether the segment under
+            # that name is the one that it belongs to.
+            disk.unlink(f"{path}/{name}")
+            _unlink_indexes(disk, path, found.base_offset)
+    # Or the power takes the new names and brings back the old ones, behind what covers them.
+    disk.fsync_dir(path)
+    for name, found in swaps:
+        if found.base_offset in ends:
+            disk.rename(f"{path}/{name}", f"{path}/{name.removesuffix(names.SWAP)}")
+    disk.fsync_dir(path)
+    return [f"finished the replacement of segments {base} to {end}" for base, end in ends.items()]
+
+
+def _end_of_swap(disk: Disk, path: str, name: str, base: int) -> int:
+    file = disk.open(f"{path}/{name}")
+    try:
+        position, end, next_offset = 0, file.size(), base
+        while position < end:
+            header = BatchHeader.parse(file.pread(61, position))
+            next_offset = header.next_offset
+            position += header.size_in_bytes
+        return next_offset
+    except CorruptBatch:
+        return next_offset
+    finally:
+        file.close()
+
+
+def unlink_segment(disk: Disk, folder: str, base: int) -> None:
+    _unlink_indexes(disk, folder, base)
+    path = f"{folder}/{names.segment_file(base, names.LOG)}"
+    if disk.exists(path):
+        disk.unlink(path)
+
+
+def _unlink_indexes(disk: Disk, folder: str, base: int) -> None:
+    for suffix in (names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX):
+        path = f"{folder}/{names.segment_file(base, suffix)}"
+        if disk.exists(path):
+            disk.unlink(path)
