@@ -14,10 +14,10 @@ from pykbroker_log.disk import Disk
 from pykbroker_wire.records.batch import BatchHeader, CorruptBatch
 
 #: A file of the folder, and what its name says if it belongs to a segment.
-Found = tuple[str, names.SegmentName | None]
+ParsedName = tuple[str, names.SegmentName | None]
 
 
-def parse_names(files: Iterable[str]) -> list[Found]:
+def parse_names(files: Iterable[str]) -> list[ParsedName]:
     return [(name, names.parse_segment_file(name)) for name in files]
 
 
@@ -25,13 +25,13 @@ def is_leftover(name: str, parsed: names.SegmentName | None) -> bool:
     return bool(parsed.state) if parsed else name.endswith((names.DELETED, names.UNFINISHED))
 
 
-def finish_leftovers(disk: Disk, path: str, found: Sequence[Found]) -> list[str]:
+def finish_leftovers(disk: Disk, path: str, found: Sequence[ParsedName]) -> list[str]:
     """Finish every deletion, and every compaction that had got as far as its swap. Return notes for the operator."""
     _finish_deletions(disk, path, found)
     return _finish_swaps(disk, path)
 
 
-def _finish_deletions(disk: Disk, path: str, parsed: Sequence[Found]) -> None:
+def _finish_deletions(disk: Disk, path: str, parsed: Sequence[ParsedName]) -> None:
     """`.deleted` files go; so does all of a compaction that had not got as far as its swap."""
     cleaned = [found.base_offset for _, found in parsed if found and found.state == names.CLEANED]
     for name, found in parsed:

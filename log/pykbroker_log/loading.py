@@ -26,7 +26,7 @@ from pykbroker_log.checkpoints import MalformedFile, decode_epochs
 from pykbroker_log.disk import Disk, read_file, write_new
 from pykbroker_log.epochs import LeaderEpochs
 from pykbroker_log.guard import DamagedLog, Guard
-from pykbroker_log.leftovers import Found, finish_leftovers, is_leftover, parse_names, unlink_segment
+from pykbroker_log.leftovers import ParsedName, finish_leftovers, is_leftover, parse_names, unlink_segment
 from pykbroker_log.log_config import LogConfig
 from pykbroker_log.missing import Left, missing_records
 from pykbroker_log.offset_index import OffsetIndex
@@ -186,7 +186,7 @@ class Loader:
 
     # -- files
 
-    def _list(self) -> list[Found]:
+    def _list(self) -> list[ParsedName]:
         self.sizes = dict(self.disk.scan(self.path))
         return parse_names(self.sizes)
 

@@ -28,9 +28,8 @@ from pykbroker_wire.messages.assign_replicas_to_dirs import (
     RequestTopicData,
 )
 
-#: As Apache Kafka: partitions in one request, its time, and the longest pause between two tries that failed.
+#: As Apache Kafka: partitions in one request, and the longest pause between two tries that failed.
 REQUEST_PARTITIONS = 2_250
-REQUEST_TIMEOUT_MS = 30_000
 LAST_PAUSE_MS = 10_000
 
 #: Topic id and partition.
@@ -61,7 +60,6 @@ class Assignments:
             "Directories of replicas:",
             self._next_request,
             self._answered,
-            timeout_ms=REQUEST_TIMEOUT_MS,
             last_pause_ms=LAST_PAUSE_MS,
         )
 

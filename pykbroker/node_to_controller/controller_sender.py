@@ -23,6 +23,8 @@ from pykbroker_wire.primitives import TopLevel
 
 logger = logging.getLogger(__name__)
 
+#: As Apache Kafka's: what a request may take, and the first pause after a failure.
+REQUEST_TIMEOUT_MS = 30_000
 FIRST_PAUSE_MS = 100
 
 
@@ -44,8 +46,8 @@ class ControllerSender:
         build: Callable[[], TopLevel | None],
         answered: Callable[[Any], None],
         *,
-        timeout_ms: int,
         last_pause_ms: int,
+        timeout_ms: int = REQUEST_TIMEOUT_MS,
         first_pause_ms: int = FIRST_PAUSE_MS,
     ) -> None:
         """`name` begins the log lines."""

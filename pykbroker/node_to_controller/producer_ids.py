@@ -17,7 +17,6 @@ from pykbroker_wire.messages.allocate_producer_ids import AllocateProducerIdsReq
 
 #: Ask for the next block when this much of the present one is left.
 PREFETCH_AT = 0.1
-REQUEST_TIMEOUT_MS = 30_000
 #: The pause after a refusal: the first as in Apache Kafka.
 FIRST_PAUSE_MS, LAST_PAUSE_MS = 50, 1_000
 #: What an InitProducerId waits for a block at the most.
@@ -50,7 +49,6 @@ class ProducerIds:
             "Producer ids:",
             self._next_request,
             self._answered,
-            timeout_ms=REQUEST_TIMEOUT_MS,
             first_pause_ms=FIRST_PAUSE_MS,
             last_pause_ms=LAST_PAUSE_MS,
         )

@@ -54,16 +54,14 @@ class Elections:
     def handle_vote_request(self, inbound: Inbound, now: Now) -> None:
         request = inbound.request
         partition = rpc.one_partition(request.topics)
-        if not self._news.is_our_cluster(request.cluster_id):
-            return self._outbox.reply(inbound.token, rpc.vote_error(ErrorCode.INCONSISTENT_CLUSTER_ID))
-        if partition is None:
-            return self._outbox.reply(inbound.token, rpc.vote_error(ErrorCode.INVALID_REQUEST))
+        error = self._news.check_request(request.cluster_id, partition)
+        if error is not ErrorCode.NONE or partition is None:
+            return self._outbox.reply(inbound.token, rpc.vote_error(error))
         candidate = ReplicaKey(partition.replica_id, bytes(partition.replica_directory_id))
         epoch, pre_vote = partition.replica_epoch, partition.pre_vote
         end = OffsetAndEpoch(partition.last_offset, partition.last_offset_epoch)
         # A candidate has raised its epoch above that of its log, a pre-candidate has not.
         illegal = end.epoch > epoch if pre_vote else end.epoch >= epoch
-        error = ErrorCode.NONE
         granted = False
         if end.offset < 0 or end.epoch < 0 or illegal or candidate.id == self._config.node_id:
             error = ErrorCode.INVALID_REQUEST
@@ -91,19 +89,13 @@ class Elections:
             # A voter that knows no pre-vote: elect as before KIP-996.
             self._roles.become_candidate(now)
             return True
-        partition = rpc.one_partition(response.topics)
-        if response.error_code != ErrorCode.NONE or partition is None:
-            return False
-        endpoints = rpc.endpoints_from(response.node_endpoints, partition.leader_id, self._config.listener)
-        error = ErrorCode(partition.error_code)
         state = self._roles.state
-        handled = self._news.take(error, partition.leader_id, partition.leader_epoch, endpoints, now)
+        handled = self._news.take_voter_response(response, now)
         if handled is not None:
             return handled
-        if error is not ErrorCode.NONE:
-            return False
         if self._roles.state is state and isinstance(state, (Candidate, Prospective)):
-            self._roles.count_vote(state, source.id, partition.vote_granted, now)
+            vote = rpc.one_partition(response.topics)
+            self._roles.count_vote(state, source.id, vote is not None and vote.vote_granted, now)
         return True
 
     def _send_votes(self, state: Candidate | Prospective, now: Now) -> int:

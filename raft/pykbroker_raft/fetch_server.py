@@ -54,11 +54,10 @@ class FetchServer:
 
     def handle_request(self, inbound: Inbound, now: Now) -> None:
         request = inbound.request
-        if not self._news.is_our_cluster(request.cluster_id):
-            return self._outbox.reply(inbound.token, rpc.fetch_error(ErrorCode.INCONSISTENT_CLUSTER_ID))
         partition = rpc.one_fetch_partition(request.topics)
-        if partition is None:
-            return self._outbox.reply(inbound.token, rpc.fetch_error(ErrorCode.INVALID_REQUEST))
+        error = self._news.check_request(request.cluster_id, partition)
+        if error is not ErrorCode.NONE or partition is None:
+            return self._outbox.reply(inbound.token, rpc.fetch_error(error))
         replica_id = request.replica_state.replica_id if inbound.version >= 15 else request.replica_id
         replica = ReplicaKey(replica_id, bytes(partition.replica_directory_id))
         parked = Parked(

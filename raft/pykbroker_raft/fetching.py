@@ -51,17 +51,12 @@ class Fetching:
         self._voter_changes = voter_changes
 
     def handle_response(self, source: Destination, response: Any, now: Now) -> bool:
-        partition = rpc.one_fetch_partition(response.responses) if response.error_code == ErrorCode.NONE else None
-        if partition is None:
-            return False
-        leader_id, epoch = partition.current_leader.leader_id, partition.current_leader.leader_epoch
-        endpoints = rpc.endpoints_from(response.node_endpoints, leader_id, self._config.listener)
-        error = ErrorCode(partition.error_code)
-        handled = self._news.take(error, leader_id, epoch, endpoints, now)
-        if handled is not None:
-            return handled
+        partition = rpc.one_fetch_partition(response.responses)
+        handled = self._news.take_response(response, partition, now)
+        if handled is not None or partition is None:
+            return bool(handled)
         follower = self._roles.state
-        if error is not ErrorCode.NONE or not isinstance(follower, Follower):
+        if partition.error_code != ErrorCode.NONE or not isinstance(follower, Follower):
             return False
         diverging, snapshot = partition.diverging_epoch, partition.snapshot_id
         if diverging.epoch >= 0:

@@ -6,6 +6,9 @@ any message. Asks `roles` for the transition; knows nothing of any one message.
 
 from __future__ import annotations
 
+from typing import Any
+
+from pykbroker_raft import rpc
 from pykbroker_raft.identity import RaftConfig
 from pykbroker_raft.ready import Now
 from pykbroker_raft.replica_log import ReplicaLog
@@ -26,6 +29,12 @@ class LeaderNews:
     def is_our_cluster(self, cluster_id: str | None) -> bool:
         """A request may leave the cluster id out; a wrong one is refused."""
         return cluster_id is None or cluster_id == self._config.cluster_id
+
+    def check_request(self, cluster_id: str | None, partition: Any | None) -> ErrorCode:
+        """Whether a request is one of our cluster, about the metadata partition and nothing else."""
+        if not self.is_our_cluster(cluster_id):
+            return ErrorCode.INCONSISTENT_CLUSTER_ID
+        return ErrorCode.INVALID_REQUEST if partition is None else ErrorCode.NONE
 
     def check_leader_request(self, epoch: int) -> ErrorCode:
         """Whether a request that only a leader answers, sent in `epoch`, may be answered here."""
@@ -88,6 +97,23 @@ class LeaderNews:
         elif epoch == self._roles.epoch and reachable and self._tells_more(leader_id, endpoints):
             self._roles.become_follower(epoch, leader_id, endpoints, now)
         return True
+
+    def take_response(self, response: Any, partition: Any | None, now: Now) -> bool | None:
+        """As `take`, of a response about the metadata partition; one that is not has failed."""
+        if response.error_code != ErrorCode.NONE or partition is None:
+            return False
+        leader_id, epoch = rpc.leader_of(partition)
+        endpoints = rpc.endpoints_from(response.node_endpoints, leader_id, self._config.listener)
+        return self.take(ErrorCode(partition.error_code), leader_id, epoch, endpoints, now)
+
+    def take_voter_response(self, response: Any, now: Now) -> bool | None:
+        """As `take_response`, of a voter's response to Vote, BeginQuorumEpoch or EndQuorumEpoch. With any error the
+        request has failed."""
+        partition = rpc.one_partition(response.topics)
+        handled = self.take_response(response, partition, now)
+        if handled is None and partition is not None and partition.error_code != ErrorCode.NONE:
+            return False
+        return handled
 
     def take(self, error: ErrorCode, leader_id: int, epoch: int, endpoints: Endpoints, now: Now) -> bool | None:
         """What every response has to say besides its matter. None: go on with the matter; else whether the request

@@ -5,6 +5,7 @@ Responsible for the timers of a leader and of one that has resigned. Not respons
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from pykbroker_raft import rpc
@@ -29,43 +30,40 @@ class QuorumEpochs:
         self._outbox = outbox
         self._news = news
 
+    def _follow_sender(self, request: Any, partition: Any, now: Now) -> ErrorCode:
+        """Both requests come from a leader: follow what it says about itself."""
+        leader_id, epoch = rpc.leader_of(partition)
+        error = self._news.check_voter_request(leader_id, epoch)
+        if error is not ErrorCode.NONE:
+            return error
+        endpoints = rpc.endpoints_from_request(request.leader_endpoints) or self._log.voters.endpoints(leader_id)
+        is_followed = self._news.follow(leader_id, epoch, endpoints, now)
+        return ErrorCode.NONE if is_followed else ErrorCode.INVALID_REQUEST
+
+    def _reply(self, inbound: Inbound, build: Callable[..., Any], error: ErrorCode) -> None:
+        roles = self._roles
+        endpoint = roles.leader_endpoint_for(inbound.listener)
+        response = build(inbound.version, error, roles.leader_id_or_none_known, roles.epoch, endpoint)
+        self._outbox.reply(inbound.token, response)
+
     # BeginQuorumEpoch
 
     def handle_begin_request(self, inbound: Inbound, now: Now) -> None:
         request = inbound.request
         partition = rpc.one_partition(request.topics)
-        if not self._news.is_our_cluster(request.cluster_id):
-            return self._outbox.reply(inbound.token, rpc.begin_error(ErrorCode.INCONSISTENT_CLUSTER_ID))
-        if partition is None:
-            return self._outbox.reply(inbound.token, rpc.begin_error(ErrorCode.INVALID_REQUEST))
-        error = self._news.check_voter_request(partition.leader_id, partition.leader_epoch)
-        if error is ErrorCode.NONE:
-            endpoints = rpc.endpoints_from_request(request.leader_endpoints) or self._log.voters.endpoints(
-                partition.leader_id
-            )
-            if not self._news.follow(partition.leader_id, partition.leader_epoch, endpoints, now):
-                error = ErrorCode.INVALID_REQUEST
-            elif not self._news.is_for_this_replica(request.voter_id, partition.voter_directory_id):
-                error = ErrorCode.INVALID_VOTER_KEY
-        endpoint = self._roles.leader_endpoint_for(inbound.listener)
-        self._outbox.reply(
-            inbound.token,
-            rpc.begin_response(
-                inbound.version, error, self._roles.leader_id_or_none_known, self._roles.epoch, endpoint
-            ),
-        )
+        error = self._news.check_request(request.cluster_id, partition)
+        if error is not ErrorCode.NONE or partition is None:
+            return self._outbox.reply(inbound.token, rpc.begin_error(error))
+        error = self._follow_sender(request, partition, now)
+        is_ours = self._news.is_for_this_replica(request.voter_id, partition.voter_directory_id)
+        if error is ErrorCode.NONE and not is_ours:
+            error = ErrorCode.INVALID_VOTER_KEY
+        self._reply(inbound, rpc.begin_response, error)
 
     def handle_begin_response(self, source: Destination, response: Any, now: Now) -> bool:
-        partition = rpc.one_partition(response.topics)
-        if response.error_code != ErrorCode.NONE or partition is None:
-            return False
-        endpoints = rpc.endpoints_from(response.node_endpoints, partition.leader_id, self._config.listener)
-        error = ErrorCode(partition.error_code)
-        handled = self._news.take(error, partition.leader_id, partition.leader_epoch, endpoints, now)
+        handled = self._news.take_voter_response(response, now)
         if handled is not None:
             return handled
-        if error is not ErrorCode.NONE:
-            return False
         if isinstance(self._roles.state, Leader):
             self._roles.state.voter_acknowledged(source.id)
         return True
@@ -116,28 +114,18 @@ class QuorumEpochs:
     def handle_end_request(self, inbound: Inbound, now: Now) -> None:
         request = inbound.request
         partition = rpc.one_partition(request.topics)
-        if not self._news.is_our_cluster(request.cluster_id):
-            return self._outbox.reply(inbound.token, rpc.end_error(ErrorCode.INCONSISTENT_CLUSTER_ID))
-        if partition is None:
-            return self._outbox.reply(inbound.token, rpc.end_error(ErrorCode.INVALID_REQUEST))
-        error = self._news.check_voter_request(partition.leader_id, partition.leader_epoch)
-        if error is ErrorCode.NONE:
-            endpoints = rpc.endpoints_from_request(request.leader_endpoints) or self._log.voters.endpoints(
-                partition.leader_id
-            )
-            if not self._news.follow(partition.leader_id, partition.leader_epoch, endpoints, now):
-                error = ErrorCode.INVALID_REQUEST
-            elif isinstance(self._roles.state, Follower) and self._roles.state.leader_id == partition.leader_id:
-                successors = [
-                    ReplicaKey(candidate.candidate_id, bytes(candidate.candidate_directory_id))
-                    for candidate in partition.preferred_candidates
-                ] or [ReplicaKey(successor) for successor in partition.preferred_successors]
-                self._roles.state.leader_left(now.steady_ms + self._succession_delay_ms(successors))
-        endpoint = self._roles.leader_endpoint_for(inbound.listener)
-        self._outbox.reply(
-            inbound.token,
-            rpc.end_response(inbound.version, error, self._roles.leader_id_or_none_known, self._roles.epoch, endpoint),
-        )
+        error = self._news.check_request(request.cluster_id, partition)
+        if error is not ErrorCode.NONE or partition is None:
+            return self._outbox.reply(inbound.token, rpc.end_error(error))
+        error = self._follow_sender(request, partition, now)
+        state = self._roles.state
+        if error is ErrorCode.NONE and isinstance(state, Follower) and state.leader_id == partition.leader_id:
+            successors = [
+                ReplicaKey(candidate.candidate_id, bytes(candidate.candidate_directory_id))
+                for candidate in partition.preferred_candidates
+            ] or [ReplicaKey(successor) for successor in partition.preferred_successors]
+            state.leader_left(now.steady_ms + self._succession_delay_ms(successors))
+        self._reply(inbound, rpc.end_response, error)
 
     def _succession_delay_ms(self, successors: list[ReplicaKey]) -> int:
         """The first in line stands at once, the others the later the farther back they are."""
@@ -153,16 +141,9 @@ class QuorumEpochs:
         return min(longest, (longest >> (len(successors) - 1)) << (position - 1))
 
     def handle_end_response(self, source: Destination, response: Any, now: Now) -> bool:
-        partition = rpc.one_partition(response.topics)
-        if response.error_code != ErrorCode.NONE or partition is None:
-            return False
-        endpoints = rpc.endpoints_from(response.node_endpoints, partition.leader_id, self._config.listener)
-        error = ErrorCode(partition.error_code)
-        handled = self._news.take(error, partition.leader_id, partition.leader_epoch, endpoints, now)
+        handled = self._news.take_voter_response(response, now)
         if handled is not None:
             return handled
-        if error is not ErrorCode.NONE:
-            return False
         if isinstance(self._roles.state, Resigned):
             self._roles.state.voter_acknowledged(source.id)
         return True

@@ -58,6 +58,12 @@ def one_snapshot_partition(topics: Any) -> Any | None:
     return partition if index == PARTITION else None
 
 
+def leader_of(partition: Any) -> tuple[int, int]:
+    """The leader and its epoch, as the partition of a response names them."""
+    named = getattr(partition, "current_leader", partition)
+    return named.leader_id, named.leader_epoch
+
+
 def endpoints_from(nodes: Any, leader_id: int, listener: str) -> Endpoints:
     """The leader's endpoint out of a response's node endpoints: it is the one for the listener that was asked."""
     return tuple(Endpoint(listener, node.host, node.port) for node in nodes or () if node.node_id == leader_id)

@@ -91,15 +91,11 @@ class Snapshotting:
         )
 
     def handle_response(self, source: Destination, response: Any, now: Now) -> bool:
-        partition = rpc.one_snapshot_partition(response.topics) if response.error_code == ErrorCode.NONE else None
-        if partition is None:
-            return False
-        leader_id, epoch = partition.current_leader.leader_id, partition.current_leader.leader_epoch
-        endpoints = rpc.endpoints_from(response.node_endpoints, leader_id, self._config.listener)
+        partition = rpc.one_snapshot_partition(response.topics)
+        handled = self._news.take_response(response, partition, now)
+        if handled is not None or partition is None:
+            return bool(handled)
         error = ErrorCode(partition.error_code)
-        handled = self._news.take(error, leader_id, epoch, endpoints, now)
-        if handled is not None:
-            return handled
         follower = self._roles.state
         if not isinstance(follower, Follower) or follower.download is None:
             return False
