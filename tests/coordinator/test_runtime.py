@@ -2,134 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
-from pykbroker.coordinator.machine import CoordinatorOperation, CoordinatorRuntime
-from pykbroker.coordinator.result import CoordinatorRecord, Result, TimerKey
-from pykbroker.runtime.cold_reads import ColdReads
-from pykbroker_log.log_config import StorageError
+from pykbroker.coordinator.machine import CoordinatorOperation
+from pykbroker.coordinator.result import Result
 from pykbroker_wire.errors import ErrorCode, KafkaError
-from pykbroker_wire.primitives import Buffer
 from pykbroker_wire.records.batch import build_batch
 from pykbroker_wire.records.compression import Codec
-from pykbroker_wire.records.control import end_txn_marker
 from pykbroker_wire.records.record import iter_records
-from pykbroker_wire.stored.group.group_metadata import GroupMetadataKey, GroupMetadataValue
-from tests.coordinator.fakes import TOPIC, FakePartition, Log, Replicas, World, as_replicas, as_runtime
-
-TIMEOUT_MS = 5_000
-
-
-class Counter:
-    """Replicated: names in order. Soft: a note."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self.producers: list[int] = []
-        self.offsets: list[int] = []
-        self.ended: list[tuple[int, bool]] = []
-        self.fired: list[tuple[TimerKey, Any]] = []
-        self.is_loaded = False
-        self.note = ""
-        self.effects_of_load: list[Any] = []
-
-    def replay(self, record: CoordinatorRecord, at: int, producer_id: int = -1) -> None:
-        assert isinstance(record.key, GroupMetadataKey)
-        self.names.append(record.key.group)
-        self.producers.append(producer_id)
-        self.offsets.append(at)
-
-    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        self.ended.append((producer_id, commit))
-
-    def loaded(self, now_ms: int) -> Iterator[Result]:
-        self.is_loaded = True
-        result = Result()
-        result.effects += self.effects_of_load
-        yield result
-
-    def on_timer(self, key: TimerKey, event: Any, now_ms: int) -> Result:
-        self.fired.append((key, event))
-        return add(*(event or ()))(self, 0, now_ms)
-
-
-class Format:
-    def encode(self, record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
-        assert isinstance(record.key, GroupMetadataKey)
-        return record.key.group.encode(), None if record.value is None else b"v"
-
-    def decode(self, key: Buffer | None, value: Buffer | None) -> CoordinatorRecord | None:
-        assert key is not None
-        return None if bytes(key) == b"unknown" else make(bytes(key).decode())
-
-
-def make(name: str) -> CoordinatorRecord:
-    return CoordinatorRecord(GroupMetadataKey(group=name), GroupMetadataValue())
-
-
-def add(*names: str) -> CoordinatorOperation[Counter]:
-    def operation(shard: Counter, token: int, now_ms: int) -> Result:
-        result = Result()
-        result.records += map(make, names)
-        if token:
-            result.reply(token, f"{len(shard.names)} before")
-        return result
-
-    return operation
-
-
-def read(shard: Counter, token: int, now_ms: int) -> Result:
-    result = Result()
-    result.reply(token, list(shard.names))
-    return result
-
-
-class Machine:
-    def __init__(self) -> None:
-        self.world = World()
-        self.loop = self.world.loop
-        self.replicas = Replicas()
-        self.shards: list[Counter] = []
-        self.effects: list[Any] = []
-        self.effects_of_load: list[Any] = []
-        self.runtime: CoordinatorRuntime[Counter] = CoordinatorRuntime(
-            TOPIC,
-            as_runtime(self.world),
-            as_replicas(self.replicas),
-            self._make_shard,
-            Format(),
-            commit_timeout_ms=TIMEOUT_MS,
-            on_effect=lambda index, epoch, effect: self.effects.append((index, epoch, effect)),
-        )
-
-    def _make_shard(self, index: int) -> Counter:
-        self.shards.append(Counter())
-        self.shards[-1].effects_of_load = self.effects_of_load
-        return self.shards[-1]
-
-    def lead(self) -> FakePartition:
-        partition = self.replicas.lead()
-        self.loop.settle()
-        return partition
-
-    def submit(self, operation: CoordinatorOperation[Counter], *, barrier: bool = True) -> Any:
-        return self.runtime.submit(0, operation, lambda code: code, barrier=barrier)
-
-
-@pytest.fixture
-def machine() -> Machine:
-    return Machine()
-
-
-def done(value: Any) -> Any:
-    if isinstance(value, asyncio.Future):
-        assert value.done()
-        return value.result()
-    return value
+from tests.coordinator.counter import (
+    TIMEOUT_MS,
+    Counter,
+    Machine,
+    add,
+    done,
+    effect,
+    end,
+    in_transaction,
+    read,
+)
 
 
 def test_an_operation_that_commits_at_once_is_answered_in_the_same_call(machine: Machine) -> None:
@@ -216,15 +107,6 @@ def test_a_commit_that_takes_too_long_is_an_error_and_the_state_stays(machine: M
     assert machine.submit(read) == ["a"]
 
 
-def effect(name: str, *names: str) -> CoordinatorOperation[Counter]:
-    def operation(shard: Counter, token: int, now_ms: int) -> Result:
-        result = add(*names)(shard, token, now_ms)
-        result.effects.append(name)
-        return result
-
-    return operation
-
-
 def test_effects_wait_for_the_commit_however_late_it_is(machine: Machine) -> None:
     partition = machine.lead()
     machine.submit(effect("at once", "a"))
@@ -287,17 +169,6 @@ def test_losing_the_lead_ends_every_request_and_timer(machine: Machine) -> None:
     assert machine.shards[0].fired == []
 
 
-def test_the_next_leader_loads_what_is_in_the_log(machine: Machine) -> None:
-    machine.lead()
-    machine.submit(add("a", "b"))
-    machine.submit(add("c"))
-    machine.replicas.lose()
-    machine.lead()
-    assert machine.shards[1].is_loaded
-    assert machine.submit(read) == ["a", "b", "c"]
-    assert machine.shards[1].offsets == [0, 1, 2]
-
-
 def test_b9_a_new_epoch_of_the_same_leader_disturbs_nothing(machine: Machine) -> None:
     """As Apache Kafka's CoordinatorRuntime: an active coordinator only notes the epoch."""
     partition = machine.lead()
@@ -358,154 +229,6 @@ def test_b9_a_coordinator_that_could_not_be_loaded_is_loaded_in_the_next_epoch(m
     assert machine.submit(read) == ["a"]
 
 
-def test_a_small_log_is_loaded_by_the_first_request(machine: Machine) -> None:
-    machine.lead()
-    machine.submit(add("a"))
-    machine.replicas.lose()
-    machine.replicas.lead()
-    assert machine.submit(read) == ["a"]
-
-
-def reload_cold(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> tuple[Log, list[asyncio.Future[None]]]:
-    """A log of three batches whose next reading waits for a device; the future of each load."""
-    partition = machine.lead()
-    for name in ("a", "b", "c"):
-        machine.submit(add(name))
-    machine.replicas.lose()
-    loads: list[asyncio.Future[None]] = []
-
-    def run_blocking(function: Any, *arguments: Any) -> asyncio.Future[None]:
-        loads.append(machine.loop.create_future())
-        loads[-1].add_done_callback(lambda done: setattr(partition.log, "is_cold", False))
-        return loads[-1]
-
-    monkeypatch.setattr(as_runtime(machine.world), "run_blocking", run_blocking, raising=False)
-    machine.replicas.cold_reads = ColdReads(as_runtime(machine.world))
-    machine.runtime._loading._cold_reads = machine.replicas.cold_reads
-    partition.log.is_cold = True
-    machine.replicas.lead()
-    return partition.log, loads
-
-
-def test_a_log_that_is_not_in_memory_is_loaded_without_waiting_for_it(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log, loads = reload_cold(machine, monkeypatch)
-    machine.loop.settle()
-    assert len(loads) == 1
-    assert machine.submit(read) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert log.waits == 0
-    loads[0].set_result(None)
-    machine.loop.settle()
-    assert machine.submit(read) == ["a", "b", "c"]
-    assert log.waits == 0
-
-
-def test_a_leadership_that_is_lost_while_its_log_is_read_loads_no_more(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, loads = reload_cold(machine, monkeypatch)
-    machine.loop.settle()
-    machine.replicas.lose()
-    loads[0].set_result(None)
-    machine.loop.settle()
-    assert machine.shards[-1].names == []
-    machine.lead()
-    assert machine.submit(read) == ["a", "b", "c"]
-
-
-def test_a_log_that_cannot_be_read_is_told_as_ever(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    log, loads = reload_cold(machine, monkeypatch)
-    machine.loop.settle()
-    log.fails = StorageError("d0", OSError(5, "broken"))
-    loads[0].set_result(None)
-    machine.loop.settle()
-    assert "cannot be loaded" in caplog.text
-    assert machine.submit(read) is not None
-    assert not machine.shards[-1].is_loaded
-
-
-def test_what_was_not_committed_before_loading_is_not_shown_until_it_is(machine: Machine) -> None:
-    machine.lead().hold = True
-    machine.submit(add("a"))
-    machine.replicas.lose()
-    partition = machine.replicas.lead()
-    partition.high_watermark = 0
-    machine.loop.settle()
-    reading = machine.submit(read)
-    assert not reading.done()
-    partition.commit()
-    assert done(reading) == ["a"]
-
-
-def test_loading_takes_turns(machine: Machine) -> None:
-    log = machine.lead().log
-    for start in range(0, 2_000, 200):
-        log.append(build_batch([(f"n{number}".encode(), b"v", (), 0) for number in range(start, start + 200)]))
-    machine.replicas.lose()
-    machine.loop.cost_per_look = 0.001
-    machine.replicas.lead()
-    assert machine.submit(read) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    turns = 0
-    while not machine.shards[1].is_loaded:
-        before = machine.loop.now
-        machine.loop.turn()
-        assert machine.loop.now - before < 0.006
-        turns += 1
-    assert turns > 10
-    machine.loop.settle()
-    assert machine.submit(read) == [f"n{number}" for number in range(2_000)]
-
-
-@pytest.mark.parametrize(("busy_seconds", "turns"), [(0.0, 2_000), (0.010, 40), (10.0, 4)])
-def test_a_busy_loop_loads_more_in_a_turn(machine: Machine, busy_seconds: float, turns: int) -> None:
-    log = machine.lead().log
-    for number in range(2_000):
-        log.append(build_batch([(f"n{number}".encode(), b"v", (), 0)]))
-    machine.replicas.lose()
-    machine.replicas.lead()
-    count = 0
-    while not machine.shards[1].is_loaded:
-        machine.loop.now += busy_seconds
-        machine.loop.turn()
-        count += 1
-    # What reads the log has turns of its own.
-    assert turns <= count < 1.2 * turns + 2
-
-
-def test_losing_the_lead_while_loading_ends_it(machine: Machine) -> None:
-    machine.lead()
-    machine.submit(add("a"))
-    machine.replicas.lose()
-    machine.replicas.lead()
-    machine.replicas.lose()
-    machine.loop.settle()
-    assert not machine.shards[1].is_loaded
-    assert machine.submit(read) is ErrorCode.NOT_COORDINATOR
-
-
-def test_a_log_that_cannot_be_read_is_no_coordinator(machine: Machine) -> None:
-    log = machine.lead().log
-    log.append(build_batch([(b"\xff\xfe", b"v", (), 0)]))
-    machine.replicas.lose()
-    machine.lead()
-    assert machine.submit(read) is ErrorCode.NOT_COORDINATOR
-    assert machine.runtime.led() == []
-
-
-def test_unknown_records_are_skipped_and_markers_are_heard(machine: Machine) -> None:
-    log = machine.lead().log
-    log.append(build_batch([(b"a", b"v", (), 0), (b"unknown", b"v", (), 0)]))
-    log.append(end_txn_marker(commit=True, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp=0))
-    log.append(end_txn_marker(commit=False, producer_id=8, producer_epoch=0, coordinator_epoch=0, timestamp=0))
-    machine.replicas.lose()
-    machine.lead()
-    assert machine.submit(read) == ["a"]
-    assert machine.shards[1].ended == [(7, True), (8, False)]
-
-
 def test_collected_operations_become_one_batch_at_the_end_of_the_turn(machine: Machine) -> None:
     partition = machine.lead()
     answers = [machine.submit(add(name), barrier=False) for name in "abc"]
@@ -514,27 +237,6 @@ def test_collected_operations_become_one_batch_at_the_end_of_the_turn(machine: M
     assert [header.record_count for header in partition.log.headers()] == [3]
     assert [done(answer) for answer in answers] == ["0 before"] * 3
     assert machine.submit(read) == ["a", "b", "c"]
-
-
-def in_transaction(producer_id: int, epoch: int, *names: str) -> CoordinatorOperation[Counter]:
-    def operation(shard: Counter, token: int, now_ms: int) -> Result:
-        result = add(*names)(shard, token, now_ms)
-        result.transaction = (producer_id, epoch)
-        return result
-
-    return operation
-
-
-def end(machine: Machine, producer_id: int = 7, *, commit: bool = True) -> Any:
-    return machine.runtime.end_transaction(
-        0,
-        producer_id=producer_id,
-        producer_epoch=1,
-        commit=commit,
-        coordinator_epoch=3,
-        transaction_version=2,
-        refusal=lambda code: code,
-    )
 
 
 def test_a_transactional_result_is_one_batch_of_its_producer(machine: Machine) -> None:
@@ -599,37 +301,6 @@ def test_a_marker_that_cannot_be_written_changes_nothing(machine: Machine) -> No
     late, lost = end(machine, 8), end(machine, 9, commit=False)
     machine.replicas.lose()
     assert {done(late), done(lost)} == {ErrorCode.NOT_COORDINATOR}
-
-
-def test_loading_waits_for_a_log_that_is_being_recovered(machine: Machine) -> None:
-    log = machine.lead().log
-    log.append(build_batch([(b"n", b"v", (), 0)]))
-    machine.replicas.lose()
-    partition = machine.replicas.lead(recovering=True)
-    machine.loop.settle()
-    assert machine.submit(read) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert end(machine) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    partition.recovered()
-    machine.loop.settle()
-    assert machine.submit(read) == ["n"]
-
-
-def test_a_leadership_that_ends_before_the_log_is_recovered(machine: Machine) -> None:
-    partition = machine.replicas.lead(recovering=True)
-    machine.replicas.lose()
-    partition.recovered()
-    machine.loop.settle()
-    assert machine.submit(read) is ErrorCode.NOT_COORDINATOR
-
-
-def test_no_marker_while_the_log_is_loaded(machine: Machine) -> None:
-    log = machine.lead().log
-    log.append(build_batch([(f"n{number}".encode(), b"v", (), 0) for number in range(2_000)]))
-    machine.replicas.lose()
-    machine.loop.cost_per_look = 0.001
-    machine.replicas.lead()
-    assert end(machine) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert len(log.batches) == 1
 
 
 def test_other_operations_see_what_was_collected(machine: Machine) -> None:

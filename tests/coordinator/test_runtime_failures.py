@@ -11,13 +11,8 @@ import pytest
 from pykbroker.coordinator.machine import TIMER_REST_MS
 from pykbroker.coordinator.result import CoordinatorRecord, Result, TimerKey
 from pykbroker_wire.errors import ErrorCode, KafkaError
+from tests.coordinator.counter import Counter, Machine, add, done, end, in_transaction, make, read
 from tests.coordinator.fakes import FakePartition
-from tests.coordinator.test_runtime import Counter, Machine, add, done, end, in_transaction, make, read
-
-
-@pytest.fixture
-def machine() -> Machine:
-    return Machine()
 
 
 def failing(machine: Machine) -> tuple[FakePartition, list[Any]]:

@@ -166,3 +166,7 @@ class Sim(Client):
                 return found
             found += headers
             offset = headers[-1].next_offset
+
+
+#: `play(scenario, {key: value})` runs it on a node of its own.
+Play = Callable[[Callable[[Sim], Awaitable[Any]], dict[str, str]], Any]

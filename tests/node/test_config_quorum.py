@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -26,10 +26,9 @@ from pykbroker_wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from tests.acting import acts
-from tests.node.sim import Sim
+from tests.node.sim import Play, Sim
 
 T = TypeVar("T")
-Play = Callable[[Callable[[Sim], Awaitable[Any]], dict[str, str]], Any]
 OBSERVER = {
     "process.roles": "broker",
     "listeners": "PLAINTEXT://localhost:9092",
@@ -37,20 +36,6 @@ OBSERVER = {
     "controller.quorum.bootstrap.servers": "localhost:19999",
 }
 VOTER = {"controller.quorum.voters": "1@localhost:9093,2@localhost:19999", "controller.quorum.bootstrap.servers": ""}
-
-
-@pytest.fixture
-def play() -> Iterator[Callable[..., Any]]:
-    """`play(scenario, {key: value})` on a node of its own."""
-    made: list[Sim] = []
-
-    def run(scenario: Callable[[Sim], Awaitable[T]], config: dict[str, str] | None = None) -> T:
-        made.append(Sim(config))
-        return made[-1].run(scenario)
-
-    yield run
-    for sim in made:
-        sim.close()
 
 
 class Scripted:

@@ -10,14 +10,14 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from pykbroker.coordinator.group.configs import ConsumerGroupConfig
-from pykbroker.coordinator.group.consumer.consumer_group import ConsumerGroup
+from pykbroker.coordinator.group.consumer.consumer_group import ConsumerGroup, ConsumerState
 from pykbroker.coordinator.group.consumer.consumer_heartbeat import ConsumerClient
 from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker.coordinator.group.shard import GroupShard
 from pykbroker.coordinator.group.topics import GroupTopics
 from pykbroker.coordinator.result import Result, Token
 from pykbroker.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage, TopicsImage
-from pykbroker_wire.errors import KafkaError
+from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -204,3 +204,33 @@ def embedded(*topics: str, owned: Partitions = frozenset(), version: int = 1) ->
 
 
 __all__ = ["ConsumerBench", "GroupTopics", "Partitions", "embedded", "given", "settings", "topic_id", "topic_name"]
+
+
+ALL = {("t", index) for index in range(4)}
+
+
+def refused(bench: ConsumerBench, answer: Any, code: ErrorCode, words: str = "") -> None:
+    assert answer == Refused(code), answer
+    assert bench.last_error is not None
+    assert words in bench.last_error.message
+
+
+def epoch(answer: ConsumerGroupHeartbeatResponse | Refused) -> int:
+    assert not isinstance(answer, Refused), answer
+    return answer.member_epoch
+
+
+def pair(bench: ConsumerBench) -> tuple[Partitions, Partitions]:
+    """Two members that share the topic, reconciled; what each has."""
+    first = bench.enter("m1")
+    bench.enter("m2")
+    told = bench.beat("m1", epoch(first), owned=ALL)
+    kept = given(told)
+    assert kept is not None
+    third = bench.beat("m1", epoch(told), owned=kept)
+    second = bench.beat("m2", 3)
+    theirs = given(second)
+    assert theirs is not None
+    assert (epoch(third), epoch(second)) == (3, 3)
+    assert bench.group().state is ConsumerState.STABLE
+    return kept, theirs

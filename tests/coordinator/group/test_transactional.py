@@ -36,9 +36,9 @@ from pykbroker_wire.primitives import uuid_from_str
 from pykbroker_wire.records.batch import BatchHeader, build_batch
 from pykbroker_wire.records.control import ControlType, end_txn_marker, parse_control
 from pykbroker_wire.records.record import iter_records
+from tests.coordinator.counter import done
 from tests.coordinator.fakes import TOPIC, FakePartition, Log, Replicas, World, as_loop, as_replicas, as_runtime
 from tests.coordinator.group.harness import classic_groups
-from tests.coordinator.test_runtime import done
 
 OLD_TOPIC_ID = uuid_from_str("AAAAAAAAAAAAAAAAAAAAEA")
 RETENTION_MS = GroupSettings().offsets_retention_ms

@@ -1,0 +1,12 @@
+"""A machine around a counter."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.coordinator.counter import Machine
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return Machine()
