@@ -13,6 +13,7 @@ import pytest
 
 from pykbroker_log.disk import File, Fsyncs
 from pykbroker_log.os_disk import disk_sync
+from pykbroker_log.os_disk import files as os_files
 from pykbroker_log.os_disk.disk import OsDisk
 
 
@@ -30,22 +31,61 @@ def disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> OsD
     return OsDisk(max_open_files=20)
 
 
+@pytest.fixture
+def fsynced(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files that the kernel is asked to fsync, together or one by one."""
+    names: list[str] = []
+
+    def note(descriptor: int) -> None:
+        inode = os.fstat(descriptor).st_ino
+        names.extend(path.name for path in tmp_path.iterdir() if path.stat().st_ino == inode)
+
+    together, alone = disk_sync.Context.fsync, os_files._sync
+
+    def all_at_once(context: disk_sync.Context, descriptors: Sequence[int], *, folders: bool = False) -> list[int]:
+        results = together(context, descriptors, folders=folders)
+        for descriptor, result in zip(descriptors, results, strict=True):
+            if result == 0:
+                note(descriptor)
+        return results
+
+    def one(descriptor: int) -> None:
+        alone(descriptor)
+        note(descriptor)
+
+    monkeypatch.setattr(disk_sync.Context, "fsync", all_at_once)
+    monkeypatch.setattr(os_files, "_sync", one)
+    return names
+
+
 @pytest.mark.parametrize("count", [0, 1, 2, 150])
-def test_files_are_fsynced_however_many(disk: OsDisk, tmp_path: pathlib.Path, count: int) -> None:
+def test_f4_files_are_fsynced_however_many(
+    disk: OsDisk, tmp_path: pathlib.Path, fsynced: list[str], count: int
+) -> None:
     files = some_files(disk, tmp_path, count)
-    disk.fsync_files(files)
-    disk.fsync_files(files)
+    names = sorted(map(str, range(count)))
+    for _ in range(2):
+        disk.fsync_files(files)
+        assert sorted(fsynced) == names
+        fsynced.clear()
     assert all(file.pread(300, 0) == b"x" * 300 for file in files)
 
 
-def test_closed_files_are_left_out(disk: OsDisk, tmp_path: pathlib.Path) -> None:
-    files = some_files(disk, tmp_path, 5)
+def test_f4_closed_files_are_left_out(disk: OsDisk, tmp_path: pathlib.Path, fsynced: list[str]) -> None:
+    made = some_files(disk, tmp_path, 5)
     for number in (0, 3):
-        files[number].close()
-    disk.fsync_files(files)
-    for file in files:
+        made[number].close()
+    disk.fsync_files(made)
+    assert sorted(fsynced) == ["1", "2", "4"]
+    fsynced.clear()
+    made[2].close()
+    disk.fsync_files(made)
+    assert sorted(fsynced) == ["1", "4"]
+    fsynced.clear()
+    for file in made:
         file.close()
-    disk.fsync_files(files)
+    disk.fsync_files(made)
+    assert fsynced == []
 
 
 def test_a_file_that_vanished_is_an_error(disk: OsDisk, tmp_path: pathlib.Path) -> None:
@@ -82,17 +122,22 @@ def test_what_the_kernel_does_not_take_is_fsynced_otherwise(
     assert otherwise == [f"{tmp_path}/1", f"{tmp_path}/2"]
 
 
-def test_no_more_contexts_is_no_failure(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_f4_no_more_contexts_is_no_failure(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, fsynced: list[str]
+) -> None:
     disk = OsDisk()
     files = some_files(disk, tmp_path, 3)
 
     def none_left(*arguments: object) -> int:
         raise BlockingIOError(errno.EAGAIN, "aio-max-nr")
 
-    monkeypatch.setattr(disk_sync.Context, "_call", none_left)
+    with monkeypatch.context() as patch:
+        patch.setattr(disk_sync.Context, "_call", none_left)
+        disk.fsync_files(files)
+    assert sorted(fsynced) == ["0", "1", "2"]
+    fsynced.clear()
     disk.fsync_files(files)
-    monkeypatch.undo()
-    disk.fsync_files(files)
+    assert sorted(fsynced) == ["0", "1", "2"]
 
 
 def test_threads_do_not_share_results(tmp_path: pathlib.Path) -> None:

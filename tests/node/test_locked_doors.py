@@ -230,7 +230,9 @@ def test_a1_one_line_names_everything(tmp_path: Path) -> None:
 )
 def test_a1_what_promises_nothing_here_does_not_stop_the_start(texts: dict[str, str], tmp_path: Path) -> None:
     """Apache Kafka ignores ssl.* and sasl.* beside plain listeners, too."""
-    protection.refuse({**development_profile(str(tmp_path), 0), **texts})
+    config = {**development_profile(str(tmp_path), 0), **texts}
+    assert not protection.promises(config)
+    protection.refuse(config)
 
 
 def test_a1_the_name_of_a_listener_may_have_dots(tmp_path: Path) -> None:
