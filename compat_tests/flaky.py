@@ -1,11 +1,21 @@
 """A proxy in front of a broker that loses the answer to a Produce request and closes the connection: what a client sees
-when the network fails at the worst moment. Its broker advertises the proxy's address, so every request passes here."""
+when the network fails at the worst moment. Or it answers itself that the broker leads no partition, as a broker does
+that has just started. Its broker advertises the proxy's address, so every request passes here."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
 import threading
+
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.headers import RequestHeader, encode_response
+from pykbroker_wire.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
 
 PRODUCE = 0
 
@@ -25,8 +35,28 @@ def read_frame(source: socket.socket) -> bytes:
     return head + read_exactly(source, int.from_bytes(head, "big"))
 
 
+def refusal(frame: bytes) -> bytes:
+    """The answer to a Produce request that no partition of it is led here."""
+    header, pos = RequestHeader.decode(frame, 4)
+    request, _ = ProduceRequest.decode(frame, pos, header.version)
+    refused = [
+        TopicProduceResponse(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partition_responses=[
+                PartitionProduceResponse(index=part.index, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                for part in topic.partition_data
+            ],
+        )
+        for topic in request.topic_data
+    ]
+    body = ProduceResponse(responses=refused).encode(header.version)
+    return b"".join(encode_response(header.correlation_id, PRODUCE, header.version, body))
+
+
 class FlakyProxy:
-    """`lose(n)`: the answers to the next n Produce requests that arrive are lost, each with its connection."""
+    """`lose(n)`: the answers to the next n Produce requests that arrive are lost, each with its connection.
+    `refuse(n)`: the next n Produce requests do not reach the broker and are answered with an error."""
 
     def __init__(self, broker_port: int) -> None:
         self._broker_port = broker_port
@@ -35,11 +65,16 @@ class FlakyProxy:
         self._lock = threading.Lock()
         self._to_lose = 0
         self.lost = 0
+        self._to_refuse = 0
         threading.Thread(target=self._accept, name="flaky proxy", daemon=True).start()
 
     def lose(self, count: int) -> None:
         with self._lock:
             self._to_lose, self.lost = count, 0
+
+    def refuse(self, count: int) -> None:
+        with self._lock:
+            self._to_refuse = count
 
     def close(self) -> None:
         self._listening.close()
@@ -67,6 +102,10 @@ class FlakyProxy:
             frame = read_frame(client)
             if int.from_bytes(frame[4:6], "big") == PRODUCE:
                 with self._lock:
+                    if self._to_refuse:
+                        self._to_refuse -= 1
+                        client.sendall(refusal(frame))
+                        continue
                     if self._to_lose:
                         self._to_lose -= 1
                         doomed.add(frame[8:12])

@@ -14,10 +14,14 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from compat_tests.torture.attempts import SAYS_ITS_REQUESTS, listening
 from compat_tests.torture.journal import Found, Journal, Transaction, value_of
 
 #: Longer than any of these runs: no record is given up because the broker was away.
 _FOR_EVER_MS = 2**31 - 1
+#: For a producer that is not idempotent: a request that its client gave up may still be appended behind later ones.
+#: These are librdkafka's highest values, longer than anything here waits.
+_NEVER_GIVEN_UP = {"request.timeout.ms": 900_000, "socket.timeout.ms": 300_000}
 _QUICK = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20, "log_level": 4}
 #: Written and not answered, of one writer.
 _MAX_WAITING = 400
@@ -77,11 +81,18 @@ class Writer(Client):
             **settings,
         }
         self.written = journal.writer(name, exactly_once="enable.idempotence" in settings, keys=keys)
+        if not self.written.exactly_once:
+            self._settings |= {**_NEVER_GIVEN_UP, **SAYS_ITS_REQUESTS}
         self._rng = random.Random(f"{seed} {name}")
 
     @property
     def progress(self) -> int:
         return len(self.written.acknowledged)
+
+    def _producer(self) -> Producer:
+        if self.written.exactly_once:
+            return Producer(self._settings)
+        return Producer(self._settings, logger=listening(self.name, self.written.account))
 
     def _delivered(self, number: int) -> Callable[[KafkaError | None, Any], None]:
         def report(error: KafkaError | None, message: Any) -> None:
@@ -107,7 +118,7 @@ class Writer(Client):
             )
 
     def work(self, stopping: Callable[[], bool]) -> None:
-        producer = Producer(self._settings)
+        producer = self._producer()
         while not stopping():
             if len(producer) < _MAX_WAITING:
                 self._send(producer, self._rng.choice([1, 1, 1, 5, 20, 40]))
@@ -265,10 +276,11 @@ class Group(Client):
             self.committed = offset
 
     def fetch_committed(self) -> int:
-        """What the broker says; asked by another client than the member."""
+        """What the broker says, asked by another client than the member; -1: nothing."""
         consumer = Consumer({**self._settings, "session.timeout.ms": 45_000})
         try:
-            return int(consumer.committed([TopicPartition(self.topic, 0)], timeout=ANSWER_S)[0].offset)
+            # Where nothing was committed librdkafka answers with a large negative number.
+            return max(-1, int(consumer.committed([TopicPartition(self.topic, 0)], timeout=ANSWER_S)[0].offset))
         finally:
             consumer.close()
 

@@ -4,11 +4,14 @@ Pure and not thread-safe: who shares a journal holds its `lock`. A record's valu
 the rest of it follows from that, so a record that nobody sent cannot pass.
 
 What must hold when processes are killed and the page cache is not (no power was lost):
-* Every acknowledged record is there, unless retention was told to take it: exactly once for idempotent producers, at
-  least once for the others, in the order in which its producer sent it.
+* Every acknowledged record is there, at the offset that was acknowledged, unless retention was told to take it.
+* The records of an idempotent producer are there once, in their order.
+* A producer that is not idempotent may send records again, also behind later ones (attempts.py). Its log holds whole
+  requests in the order in which its client sent them: each request that was acknowledged, none that was refused, and
+  no request more often than it was sent.
 * An offset that was read once reads the same for ever, or not at all once the log begins behind it.
 * Offsets have no holes, but where a topic is compacted or transactional.
-* Of a compacted topic each key's newest acknowledged value is there, or a newer one.
+* In a compacted topic each key's acknowledged value with the highest offset is there, or one behind it.
 * Of a transaction either everything is seen or nothing, as its producer was told.
 """
 
@@ -16,9 +19,11 @@ from __future__ import annotations
 
 import threading
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from compat_tests.torture.attempts import Account, Attempt, Fate
 
 _FILLER = bytes(range(256)) * 24
 
@@ -29,6 +34,13 @@ class Found(NamedTuple):
     offset: int
     key: bytes | None
     value: bytes | None
+
+
+class Numbered(NamedTuple):
+    """A writer's record and where it is."""
+
+    number: int
+    offset: int
 
 
 class Violation(AssertionError):
@@ -60,6 +72,8 @@ class Written:
     acknowledged: dict[int, int] = field(default_factory=dict)
     #: for a compacted topic: how many keys it takes turns with
     keys: int = 0
+    #: the client's requests; kept for a writer that is not idempotent
+    account: Account = field(default_factory=Account)
 
     def key(self, number: int) -> bytes | None:
         return b"%s-%d" % (self.name.encode(), number % self.keys) if self.keys else None
@@ -86,7 +100,7 @@ class Journal:
     lock: threading.Lock = field(default_factory=threading.Lock)
     writers: dict[str, Written] = field(default_factory=dict)
     transactions: dict[str, list[Transaction]] = field(default_factory=dict)
-    #: records that their producer itself sent behind later ones
+    #: records that stand behind later ones, since their client sent them so
     sent_later: int = 0
     _read: dict[int, int] = field(default_factory=dict)
 
@@ -133,57 +147,73 @@ class Journal:
         """All that a consumer gets from the beginning to the end. Raises Violation."""
         records = list(records)
         self.see_window(records, start, end)
-        numbers: dict[str, list[int]] = {name: [] for name in self.writers}
-        placed: dict[str, dict[int, int]] = {name: {} for name in self.writers}
+        found: dict[str, list[Numbered]] = {name: [] for name in self.writers}
         for record in records:
             name, number = author_of(record.value or b"")
-            numbers[name].append(number)
-            placed[name].setdefault(number, record.offset)
+            found[name].append(Numbered(number, record.offset))
         for name, writer in self.writers.items():
-            self._judge_order(writer, numbers[name])
-            if self.transactional:
-                self._judge_transactions(name, set(numbers[name]))
-            elif self.compacted:
-                self._judge_keys(writer, numbers[name])
+            if writer.exactly_once:
+                self._judge_order(writer, found[name])
             else:
-                self._judge_acknowledged(writer, numbers[name], start)
+                self._judge_attempts(writer, [number for number, _ in found[name]])
+            if self.transactional:
+                self._judge_transactions(name, {number for number, _ in found[name]})
+            elif self.compacted:
+                self._judge_keys(writer, found[name])
+            else:
+                self._judge_acknowledged(writer, found[name], start)
 
-    def _judge_order(self, writer: Written, numbers: list[int]) -> None:
-        # With one request in flight the answers come in the order of the requests. librdkafka may put a batch that is
-        # to be sent again behind the next one (its issue 1092, and its followers): then its own reports say so.
-        told = {number: place for place, number in enumerate(writer.acknowledged)}
+    def _judge_order(self, writer: Written, found: list[Numbered]) -> None:
         newest = -1
-        known: set[int] = set()
-        for number in numbers:
-            if number > newest:
-                newest = number
-            elif writer.exactly_once:
+        for number, _ in found:
+            if number <= newest:
                 raise self.violated(f"{writer.name}'s record {number} comes after {newest}, or twice")
-            elif number not in known and not self.compacted:
-                if number not in told or newest not in told or told[number] < told[newest]:
-                    raise self.violated(f"{writer.name}'s record {number} comes for the first time after {newest}")
-                self.sent_later += 1
-            known.add(number)
+            newest = number
 
-    def _judge_acknowledged(self, writer: Written, numbers: list[int], start: int) -> None:
-        there = set(numbers)
+    def _judge_attempts(self, writer: Written, numbers: list[int]) -> None:
+        attempts = writer.account.attempts
+        if self.compacted:
+            at = _unexplained_in_compacted(attempts, numbers)
+        else:
+            at = _unexplained(attempts, numbers, front_may_be_gone=self.shrinks)
+        if at is not None:
+            raise self.violated(
+                f"{writer.name}'s requests do not explain its records {numbers[at : at + 10]}, number {at} of "
+                f"{len(numbers)}, behind {numbers[max(0, at - 5) : at]}"
+            )
+        newest = -1
+        for number in dict.fromkeys(numbers):
+            self.sent_later += number < newest
+            newest = max(newest, number)
+
+    def _judge_acknowledged(self, writer: Written, found: list[Numbered], start: int) -> None:
+        there = {number for number, _ in found}
+        placed = set(found)
         first = min(there, default=0)
         for number, offset in writer.acknowledged.items():
             # Without an offset: what is in front of the first that is left may have been taken with it.
             is_gone = offset < start if offset >= 0 else number < first
-            if number not in there and not (self.shrinks and is_gone):
+            is_there = Numbered(number, offset) in placed if offset >= 0 else number in there
+            if not is_there and not (self.shrinks and is_gone):
                 raise self.violated(f"{writer.name}'s record {number} was acknowledged at {offset} and is gone")
         if writer.exactly_once and there:
             holes = set(range(first, max(there))) - there
             if holes:
                 raise self.violated(f"{writer.name}'s records {sorted(holes)[:10]} are missing between its others")
 
-    def _judge_keys(self, writer: Written, numbers: list[int]) -> None:
-        for key in range(writer.keys):
-            wanted = max((number for number in writer.acknowledged if number % writer.keys == key), default=-1)
-            found = [number for number in numbers if number % writer.keys == key]
-            if wanted >= 0 and max(found, default=-1) < wanted:
-                raise self.violated(f"{writer.name}'s record {wanted}, its key's newest, was acknowledged and is gone")
+    def _judge_keys(self, writer: Written, found: list[Numbered]) -> None:
+        newest: dict[int, Numbered] = {}
+        for number, offset in writer.acknowledged.items():
+            key = number % writer.keys
+            newest[key] = max(newest.get(key, Numbered(-1, -2)), Numbered(number, offset), key=lambda one: one.offset)
+        last = {number % writer.keys: Numbered(number, offset) for number, offset in found}
+        for key, wanted in newest.items():
+            left = last.get(key, Numbered(-1, -1))
+            is_there = left.offset >= wanted.offset if wanted.offset >= 0 else left.number >= wanted.number
+            if not is_there:
+                raise self.violated(
+                    f"{writer.name}'s record {wanted.number}, its key's newest, was acknowledged and is gone"
+                )
 
     def _judge_transactions(self, name: str, there: set[int]) -> None:
         for transaction in self.transactions.get(name, ()):
@@ -199,3 +229,31 @@ class Journal:
             there -= parts
         if there:
             raise self.violated(f"{name}'s records {sorted(there)[:10]} are seen and belong to no transaction")
+
+
+def _unexplained(attempts: Sequence[Attempt], numbers: list[int], *, front_may_be_gone: bool) -> int | None:
+    """Where a log begins to differ from these requests; None where it fits. It holds whole requests in their order:
+    every one that was acknowledged, none that was refused. One without an answer is there or is not, so several
+    explanations are followed side by side."""
+    reached = {0}
+    furthest = 0
+    for attempt in attempts:
+        if attempt.fate is Fate.REFUSED:
+            continue
+        width = len(attempt.numbers)
+        after = {at + width for at in reached if numbers[at : at + width] == list(attempt.numbers)}
+        if attempt.fate is Fate.UNKNOWN:
+            after |= reached
+        elif front_may_be_gone and 0 in reached:
+            after.add(0)
+        if not after:
+            return furthest
+        reached = after
+        furthest = max(reached)
+    return None if len(numbers) in reached else furthest
+
+
+def _unexplained_in_compacted(attempts: Sequence[Attempt], numbers: list[int]) -> int | None:
+    """The same for a compacted log, from which any record may have gone."""
+    sent = (number for attempt in attempts if attempt.fate is not Fate.REFUSED for number in attempt.numbers)
+    return next((at for at, number in enumerate(numbers) if number not in sent), None)

@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
+from compat_tests.torture.attempts import Account, Attempt, Fate
 from compat_tests.torture.journal import Found, Journal, Transaction, Violation, value_of
 
 History = tuple[Journal, list[Found]]
 
 
 def plain(*, exactly_once: bool = True, **kind: bool) -> History:
-    """Two writers took turns, ten records each, all acknowledged."""
+    """Two writers took turns, ten records each, one in a request, all acknowledged."""
     journal = Journal("t-0", **kind)
     found = []
     for name in ("a", "b"):
@@ -22,6 +23,7 @@ def plain(*, exactly_once: bool = True, **kind: bool) -> History:
         for name in ("a", "b"):
             writer = journal.writers[name]
             writer.acknowledged[number] = len(found)
+            writer.account.attempts.append(Attempt((number,), Fate.DELIVERED))
             found.append(Found(len(found), writer.key(number), value_of(name, number)))
     return journal, found
 
@@ -29,6 +31,50 @@ def plain(*, exactly_once: bool = True, **kind: bool) -> History:
 def judge(history: History) -> None:
     journal, found = history
     journal.judge(found, found[0].offset, found[-1].offset + 1)
+
+
+def requests(*sent: Attempt, **kind: bool) -> History:
+    """One writer that is not idempotent; every request but those that were refused is in the log."""
+    journal = Journal("t-0", **kind)
+    writer = journal.writer("a", exactly_once=False, keys=3 if journal.compacted else 0)
+    writer.account.attempts += sent
+    found: list[Found] = []
+    for attempt in sent:
+        for number in attempt.numbers:
+            writer.sent = max(writer.sent, number + 1)
+            if attempt.fate is Fate.REFUSED:
+                continue
+            if attempt.fate is Fate.DELIVERED:
+                writer.acknowledged[number] = len(found)
+            found.append(Found(len(found), writer.key(number), value_of("a", number)))
+    return journal, found
+
+
+def delivered(*numbers: int) -> Attempt:
+    return Attempt(numbers, Fate.DELIVERED)
+
+
+def refused(*numbers: int) -> Attempt:
+    return Attempt(numbers, Fate.REFUSED)
+
+
+def unanswered(*numbers: int) -> Attempt:
+    return Attempt(numbers, Fate.UNKNOWN)
+
+
+def sent_behind(**kind: bool) -> History:
+    """The broker refused the first request, and took the second before the first came again."""
+    return requests(refused(0, 1), delivered(2, 3), delivered(0, 1), delivered(4, 5), **kind)
+
+
+def sent_twice() -> History:
+    """The first request lost its answer, was sent again, and is there twice."""
+    return requests(unanswered(0, 1), delivered(0, 1), delivered(2, 3))
+
+
+def renumbered(found: list[Found], *order: int) -> None:
+    """The records of these offsets, in this order, from offset 0."""
+    found[:] = [found[old]._replace(offset=new) for new, old in enumerate(order)]
 
 
 def transactions() -> History:
@@ -46,23 +92,36 @@ def test_what_is_right_passes() -> None:
 
 
 def test_a_writer_that_is_not_idempotent_may_repeat_itself() -> None:
-    journal, found = plain(exactly_once=False)
-    again = [Found(offset, None, value_of("a", offset - 12)) for offset in (20, 21)]
-    journal.judge([*found, *again], 0, 22)
-
-
-def test_what_its_producer_itself_sent_later_may_stand_behind() -> None:
-    journal, found = plain(exactly_once=False)
-    reports = journal.writers["a"].acknowledged
-    reports[1] = reports.pop(1)  # it was told of the last
-    found[2:5] = [Found(2, *found[4][1:]), found[3], Found(4, *found[2][1:])]
+    judge(sent_twice())
+    journal, found = sent_twice()
+    # The broker was killed before it had appended the first.
+    renumbered(found, 2, 3, 4, 5)
+    journal.writers["a"].acknowledged = {0: 0, 1: 1, 2: 2, 3: 3}
     judge((journal, found))
-    assert journal.sent_later == 1
+    assert journal.sent_later == 0
+
+
+def test_f3_what_its_client_sent_later_stands_behind() -> None:
+    for history in (sent_behind(), sent_behind(shrinks=True), sent_behind(compacted=True)):
+        judge(history)
+        assert history[0].sent_later == 2
+
+
+def test_f3_compaction_keeps_what_was_appended_last() -> None:
+    """Of key 0 record 3 was sent before record 0, which the broker had refused."""
+    journal, found = sent_behind(compacted=True)
+    journal.judge(found[2:], 0, 6)
 
 
 def test_retention_may_take_the_front() -> None:
     journal, found = plain(shrinks=True)
     journal.judge(found[7:], 7, 20)
+
+
+def test_f3_retention_may_take_requests_that_are_not_idempotent() -> None:
+    journal, found = sent_behind(shrinks=True)
+    journal.judge(found[2:], 2, 6)
+    journal.judge([], 6, 6)
 
 
 def test_compaction_may_take_old_values() -> None:
@@ -110,10 +169,72 @@ PLANTED: dict[str, tuple[Callable[[], History], Callable[[Journal, list[Found]],
         lambda journal, found: (journal.see(found[3]), found.__setitem__(3, found[1]._replace(offset=3))),
         "something else before",
     ),
-    "out of order without idempotence": (
-        lambda: plain(exactly_once=False),
-        lambda _, found: found.__setitem__(slice(2, 5), [Found(2, *found[4][1:]), found[3], Found(4, *found[2][1:])]),
-        "for the first time after",
+    "f3: two requests change places": (
+        lambda: requests(delivered(0, 1), unanswered(2, 3), delivered(4)),
+        lambda _, found: renumbered(found, 2, 3, 0, 1, 4),
+        "do not explain",
+    ),
+    "f3: two requests without an answer change places": (
+        lambda: requests(unanswered(0, 1), unanswered(2, 3)),
+        lambda _, found: renumbered(found, 2, 3, 0, 1),
+        "do not explain",
+    ),
+    "f3: a request that was refused is there": (
+        sent_behind,
+        lambda _, found: found.__setitem__(
+            slice(0, None), [Found(i, None, value_of("a", n)) for i, n in enumerate([0, 1, 2, 3, 0, 1, 4, 5])]
+        ),
+        "do not explain",
+    ),
+    "f3: a request is there more often than it was sent": (
+        sent_twice,
+        lambda _, found: renumbered(found, 0, 1, 2, 3, 4, 5, 0, 1),
+        "do not explain",
+    ),
+    "f3: a part of a request is there": (
+        lambda: requests(delivered(0, 1), unanswered(2, 3)),
+        lambda _, found: renumbered(found, 0, 1, 2),
+        "do not explain",
+    ),
+    "f3: the records of a request change places": (
+        lambda: requests(unanswered(0, 1)),
+        lambda _, found: renumbered(found, 1, 0),
+        "do not explain",
+    ),
+    "f3: an acknowledged request is lost": (
+        lambda: requests(delivered(0, 1), delivered(2, 3), unanswered(4)),
+        lambda _, found: renumbered(found, 2, 3, 4),
+        "do not explain",
+    ),
+    "f3: the last acknowledged request is lost": (
+        lambda: requests(delivered(0, 1), delivered(2, 3)),
+        lambda _, found: renumbered(found, 0, 1),
+        "do not explain",
+    ),
+    "f3: all is lost": (
+        lambda: requests(unanswered(0), delivered(0), delivered(1)),
+        lambda _, found: renumbered(found, 0, 2),
+        "was acknowledged at 1 and is gone",
+    ),
+    "f3: a record is where it was not acknowledged": (
+        sent_twice,
+        lambda journal, _: journal.writers["a"].acknowledged.__setitem__(0, 4),
+        "record 0 was acknowledged at 4 and is gone",
+    ),
+    "f3: a compacted log in another order": (
+        lambda: requests(delivered(0, 1), delivered(2, 3), compacted=True),
+        lambda _, found: renumbered(found, 2, 3, 0, 1),
+        "do not explain",
+    ),
+    "f3: what was appended last is gone from a compacted log": (
+        lambda: sent_behind(compacted=True),
+        lambda _, found: found.__delitem__(2),
+        "record 0, its key's newest, was acknowledged and is gone",
+    ),
+    "f3: its client never sent it": (
+        lambda: requests(delivered(0, 1)),
+        lambda journal, _: journal.writers["a"].account.attempts.clear(),
+        "do not explain",
     ),
     "a key's newest value is gone": (
         lambda: plain(compacted=True),
@@ -132,6 +253,34 @@ PLANTED: dict[str, tuple[Callable[[], History], Callable[[Journal, list[Found]],
         "in part",
     ),
 }
+
+
+LINE = "PRODUCE [rdkafka#producer-1] [thrd:localhost:9092/1]: localhost:9092/1: t [0]: "
+
+
+def test_f3_the_account_of_a_client() -> None:
+    """Two requests are built; the first is refused, and comes again behind the second, with new records behind it."""
+    account = Account()
+    for said in (
+        "No more space in current MessageSet (2 message(s), 282 bytes)",
+        "Produce MessageSet with 2 message(s) (231 bytes, ApiVersion 10, MsgVersion 2, MsgId 0, uncompressed)",
+        "Produce MessageSet with 1 message(s) (131 bytes, ApiVersion 10, MsgVersion 2, MsgId 0, uncompressed)",
+        "MessageSet with 2 message(s) (MsgId 0, BaseSeq -1) encountered error: Broker: Not leader for partition "
+        "(actions Refresh,MsgNotPersisted)",
+        "MessageSet with 1 message(s) (MsgId 0, BaseSeq -1) delivered",
+        "Produce MessageSet with 3 message(s) (331 bytes, ApiVersion 10, MsgVersion 2, MsgId 0, uncompressed)",
+        "MessageSet with 3 message(s) (MsgId 0, BaseSeq -1) encountered error: Local: Broker transport failure "
+        "(actions Refresh,MsgPossiblyPersisted)",
+        "Produce MessageSet with 3 message(s) (331 bytes, ApiVersion 10, MsgVersion 2, MsgId 0, uncompressed)",
+        "MessageSet with 3 message(s) (MsgId 0, BaseSeq -1) delivered",
+    ):
+        account.hear(LINE + said)
+    assert [(list(attempt.numbers), attempt.fate) for attempt in account.attempts] == [
+        ([0, 1], Fate.REFUSED),
+        ([2], Fate.DELIVERED),
+        ([0, 1, 3], Fate.UNKNOWN),
+        ([0, 1, 3], Fate.DELIVERED),
+    ]
 
 
 @pytest.mark.parametrize("what", PLANTED)

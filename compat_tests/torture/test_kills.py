@@ -19,6 +19,7 @@ import pytest
 
 from compat_tests import needs
 from compat_tests.clients import wait_until
+from compat_tests.differential.session import Session
 from compat_tests.node import Pykbroker
 from compat_tests.oracle.kafka import kafka_libs, run_tool
 from compat_tests.ports import steady_port
@@ -26,6 +27,7 @@ from compat_tests.topics import Topics
 from compat_tests.torture.clients import ANSWER_S, Client, Group, Reader, TransactionalWriter, Window, Writer
 from compat_tests.torture.journal import Journal
 from compat_tests.torture.kills import Kills
+from pykbroker_wire.messages.api_versions import ApiVersionsRequest
 
 # Everything that is done from time to time is done all the time.
 BUSY = {
@@ -194,6 +196,23 @@ class Torture:
         for group in self.groups:
             assert group.committed > 0
             assert group.fetch_committed() >= group.committed
+        self._check_leaders()
+
+    def _check_leaders(self) -> None:
+        """Each partition has its leader back, with eligible leader replicas on and one replica (Apache Kafka 4.3.1
+        leaves some without, for good)."""
+        session = Session("torture", self.node.bootstrap, {})
+        try:
+            asked = ApiVersionsRequest(client_software_name="torture", client_software_version="1")
+            levels = {one.name: one.max_version_level for one in session.ask(asked).finalized_features}
+        finally:
+            session.close()
+        assert levels["eligible.leader.replicas.version"] == 1
+        topics = Topics(self.node.bootstrap)
+        listed = topics.admin.list_topics(timeout=30).topics
+        assert {"__consumer_offsets", "__transaction_state", *self.topics.values()} <= set(listed)
+        for name, topic in listed.items():
+            assert topics.led(name, len(topic.partitions)), f"{name} is without a leader"
 
     def _judge(self, window: Window, kind: str, journal: Journal) -> None:
         start, end = window.bounds(self.topics[kind])
@@ -203,7 +222,7 @@ class Torture:
             start, end = window.bounds(self.topics[kind])
             found = window.read(self.topics[kind], start, end)
         journal.judge(found, start, end)
-        late = f", {journal.sent_later} sent behind later ones by their producer" if journal.sent_later else ""
+        late = f", {journal.sent_later} behind later ones, as their client sent them" if journal.sent_later else ""
         print(f"{kind}: {start} to {end}, {len(found)} records, all as they must be{late}")
 
 
