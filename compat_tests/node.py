@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from compat_tests.oracle.kafka import ApacheKafka
+from compat_tests.ports import steady_port
 
 ADDRESS = re.compile(rb"([A-Za-z0-9_.-]+|\[[0-9a-fA-F:]+\]):(\d{2,5})\b")
 
@@ -147,4 +148,17 @@ def make_node(against: str, config: Mapping[str, str] | None = None, *, port: in
     """A node of the kind that is under test, not started yet."""
     if against == "apache-kafka":
         return ApacheKafka(config, port=port)
+    return Pykbroker(config, port=port)
+
+
+def make_killable_node(against: str, config: Mapping[str, str]) -> Node:
+    """The same for a node that is killed often. Its port stays its own."""
+    port = steady_port()
+    if against == "apache-kafka":
+        # Apache Kafka 4.3.1 with eligible leader replicas and one replica: after some SIGKILLs its partitions stay
+        # without a leader, for good. What is tested with it does not need them. pykbroker has them, as by default.
+        without = ["--feature", "eligible.leader.replicas.version=0"]
+        # A killed one waits until its own last session is over.
+        quick = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
+        return ApacheKafka({**config, **quick}, port=port, format_args=without)
     return Pykbroker(config, port=port)

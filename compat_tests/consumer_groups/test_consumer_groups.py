@@ -14,8 +14,7 @@ from compat_tests.clients import Record, wait_until
 from compat_tests.conftest import FreshBroker
 from compat_tests.consumer_groups.clients import FAMILIES, Party, Programs, await_shared, values
 from compat_tests.consumer_groups.conftest import QUICK
-from compat_tests.node import Node
-from compat_tests.ports import steady_port
+from compat_tests.node import Node, make_killable_node
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.suite import NOW_MS
 from compat_tests.topics import Topics
@@ -195,9 +194,9 @@ def test_members_of_all_families_share_a_group(party: Party, quick: Node, quick_
     await_shared(topic, 9, *members)
 
 
-def test_a_group_outlives_its_coordinator(programs: Programs, fresh_broker: FreshBroker, against: str) -> None:
+def test_a_group_outlives_its_coordinator(programs: Programs, against: str) -> None:
     """The broker is killed and comes back: the same members with the same partitions, and no record read twice."""
-    node = fresh_broker(QUICK, port=steady_port())
+    node = make_killable_node(against, QUICK).start()
     topic = Topics(node.bootstrap).create(partitions=6)
     writer = Writer(node.bootstrap, topic, 6)
     party = Party(programs, node.bootstrap)
@@ -207,16 +206,14 @@ def test_a_group_outlives_its_coordinator(programs: Programs, fresh_broker: Fres
         before = [member.assignment() for member in members]
         writer.write(60)
         wait_until(lambda: sorted(values(*members)) == sorted(writer.written), "each record is read once")
-        if against == "apache-kafka":
-            node.stop()  # killed, its partitions may be left without a leader
-        else:
-            node.kill()
+        node.kill()
         node.start()
         writer.write(60)
         wait_until(lambda: sorted(values(*members)) == sorted(writer.written), "each record is read once")
         assert [member.assignment() for member in members] == before
     finally:
         party.close()
+        node.close()
 
 
 def test_c_a_member_whose_answer_was_lost_goes_on(programs: Programs, fresh_broker: FreshBroker, against: str) -> None:

@@ -6,9 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from compat_tests.node import Node, Pykbroker
-from compat_tests.oracle.kafka import ApacheKafka
-from compat_tests.ports import steady_port
+from compat_tests.node import Node, make_killable_node
 
 # Who was killed is missed after two seconds, in both group protocols, and a transaction whose time is over ends soon.
 QUICK = {
@@ -24,13 +22,7 @@ QUICK = {
 @pytest.fixture
 def killable(against: str) -> Iterator[Node]:
     """A running node of one's own, on a port that it keeps."""
-    # Apache Kafka 4.3.1 with eligible leader replicas and one replica: after some SIGKILLs its partitions stay without
-    # a leader, for good. What is tested here does not need them.
-    without = ["--feature", "eligible.leader.replicas.version=0"]
-    port = steady_port()
-    node: Node = (
-        ApacheKafka(QUICK, port=port, format_args=without) if against == "apache-kafka" else Pykbroker(QUICK, port=port)
-    )
+    node = make_killable_node(against, QUICK)
     try:
         yield node.start()
     finally:

@@ -11,10 +11,9 @@ import random
 import time
 from collections.abc import Callable, Sequence
 
-from compat_tests.clients import wait_until
+from compat_tests.exactly_once.hanging import wait_with_mending
 from compat_tests.exactly_once.workers import Slot
 from compat_tests.node import Node
-from compat_tests.oracle.kafka import ApacheKafka
 
 
 class Kills:
@@ -51,7 +50,8 @@ class Kills:
             self.tend()
             return progress() - before >= least
 
-        wait_until(grew, f"{least} more after {before} (killed: {' '.join(self.done)})", timeout_s=timeout_s)
+        why = f"{least} more after {before} (killed: {' '.join(self.done)})"
+        wait_with_mending(self._node, grew, why, timeout_s=timeout_s)
 
     def _note(self, victim: str) -> None:
         self.done.append(f"{victim}@{time.monotonic() - self._began:.1f}s")
@@ -59,10 +59,7 @@ class Kills:
     def _kill(self) -> None:
         if self._random.random() < self._broker_share:
             self._note("broker")
-            # Apache Kafka 4.3.1 alone, after a SIGKILL: a transaction that its coordinator says is CompleteAbort stays
-            # open in a partition of data (no marker; the last stable offset stands still for good), within some ten
-            # kills. It judges the tests with a clean stop in that place.
-            self._node.stop() if isinstance(self._node, ApacheKafka) else self._node.kill()
+            self._node.kill()
             self._node.start()
         else:
             slot = self._random.choice(self._slots)

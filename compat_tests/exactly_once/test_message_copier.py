@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.clients import wait_until
+from compat_tests.clients import PATIENCE_S, wait_until
 from compat_tests.exactly_once import reading
+from compat_tests.exactly_once.hanging import wait_with_mending
 from compat_tests.exactly_once.kills import Kills
 from compat_tests.exactly_once.workers import Event, Slot
 from compat_tests.node import Node
@@ -91,7 +92,7 @@ class Copy:
             now = reading.values(self.node.bootstrap, self.target)
             return sum(map(len, now.values())) >= total
 
-        wait_until(whole, f"all {total} records are copied", timeout_s=90)
+        wait_with_mending(self.node, whole, f"all {total} records are copied", timeout_s=90)
         for slot in self.copiers:
             slot.close()
         target = reading.placed(self.node.bootstrap, self.target)
@@ -109,7 +110,8 @@ class Copy:
             read = [event for event in list(self.watcher.events) if event["name"] == "record_data"]
             return {(e["partition"], e["offset"]): e["value"].encode() for e in read}
 
-        wait_until(lambda: len(watched()) >= total, "the consumer beside it has seen the whole output")
+        why = "the consumer beside it has seen the whole output"
+        wait_with_mending(self.node, lambda: len(watched()) >= total, why, timeout_s=PATIENCE_S)
         assert watched() == everything
         print(
             f"{total} records copied; copiers ended by themselves {sum(len(slot.ends) for slot in self.copiers)} times"

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from compat_tests.built import java_classes
-from compat_tests.clients import NOW_MS, Record, wait_until
+from compat_tests.clients import NOW_MS, Record
 from compat_tests.exactly_once import reading
+from compat_tests.exactly_once.hanging import wait_with_mending
 from compat_tests.exactly_once.kills import Kills
 from compat_tests.exactly_once.workers import Slot
 from compat_tests.node import Node
@@ -77,7 +78,7 @@ class WordCount:
                 slot.tend()
             return sum(map(len, self.counts().values())) >= self.written.total()
 
-        wait_until(whole, f"all {self.written.total()} words are counted", timeout_s=90)
+        wait_with_mending(self.node, whole, f"all {self.written.total()} words are counted", timeout_s=90)
         found = self.counts()
         assert {word: counts[-1] for word, counts in found.items()} == dict(self.written)
         for word, counts in found.items():

@@ -1,0 +1,41 @@
+"""What the judge is helped with after a SIGKILL, and pykbroker is not: a transaction that hangs."""
+
+from __future__ import annotations
+
+import pytest
+
+from compat_tests import needs
+from compat_tests.clients import NOW_MS, Record
+from compat_tests.conftest import FreshBroker
+from compat_tests.differential.scripts import asking
+from compat_tests.differential.session import Session
+from compat_tests.exactly_once import reading
+from compat_tests.exactly_once.hanging import wait_with_mending
+from compat_tests.python.confluent_client import ConfluentClient
+
+
+def test_f3_only_apache_kafka_is_helped_when_a_transaction_hangs(fresh_broker: FreshBroker, against: str) -> None:
+    """Without verification a batch may begin a transaction that its coordinator knows nothing of. pykbroker that waits
+    for it has failed the test; Apache Kafka goes on, and readers see nothing of the transaction."""
+    needs.java()
+    node = fresh_broker({"transaction.partition.verification.enable": "false"})
+    session = Session("hanging", node.bootstrap, {})
+    try:
+        asking.until_coordinator(session)
+        topic = session.make_topic("data")
+        producer = asking.producer(session)
+        batch = asking.batch(producer, values=[b"lost"])
+        answer = session.ask(asking.write(session, producer, topic, (0, batch)), 9)
+        assert answer.responses[0].partition_responses[0].error_code == 0
+    finally:
+        session.close()
+    ConfluentClient().produce(node.bootstrap, topic, [Record(None, b"behind", (), NOW_MS, 0)])
+
+    def is_seen() -> bool:
+        return reading.values(node.bootstrap, topic) == {0: [b"behind"]}
+
+    if against == "apache-kafka":
+        wait_with_mending(node, is_seen, "what is behind it can be read", timeout_s=3)
+        return
+    with pytest.raises(AssertionError, match="what is behind it can be read"):
+        wait_with_mending(node, is_seen, "what is behind it can be read", timeout_s=0)
