@@ -172,6 +172,8 @@ class Journal:
 
     def _judge_attempts(self, writer: Written, numbers: list[int]) -> None:
         attempts = writer.account.attempts
+        if writer.account.broken:
+            raise self.violated(f"{writer.name} has lost count of its requests at {writer.account.broken!r}")
         if self.compacted:
             at = _unexplained_in_compacted(attempts, numbers)
         else:
@@ -179,7 +181,7 @@ class Journal:
         if at is not None:
             raise self.violated(
                 f"{writer.name}'s requests do not explain its records {numbers[at : at + 10]}, number {at} of "
-                f"{len(numbers)}, behind {numbers[max(0, at - 5) : at]}"
+                f"{len(numbers)}, behind {numbers[max(0, at - 5) : at]}; sent were {_around(attempts, numbers[at:])}"
             )
         newest = -1
         for number in dict.fromkeys(numbers):
@@ -257,3 +259,12 @@ def _unexplained_in_compacted(attempts: Sequence[Attempt], numbers: list[int]) -
     """The same for a compacted log, from which any record may have gone."""
     sent = (number for attempt in attempts if attempt.fate is not Fate.REFUSED for number in attempt.numbers)
     return next((at for at, number in enumerate(numbers) if number not in sent), None)
+
+
+def _around(attempts: Sequence[Attempt], numbers: list[int]) -> str:
+    """The requests near the first of these records, for a message."""
+    near = [at for at, attempt in enumerate(attempts) if numbers[:1] and numbers[0] in attempt.numbers]
+    if not near:
+        return "none with it"
+    some = attempts[max(0, near[0] - 3) : near[-1] + 4][:30]
+    return ", ".join(f"{one.numbers[0]} to {one.numbers[-1]} {one.fate.value}" for one in some)

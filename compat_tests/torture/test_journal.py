@@ -231,6 +231,11 @@ PLANTED: dict[str, tuple[Callable[[], History], Callable[[Journal, list[Found]],
         lambda _, found: found.__delitem__(2),
         "record 0, its key's newest, was acknowledged and is gone",
     ),
+    "f3: its client's account is broken": (
+        lambda: requests(delivered(0, 1)),
+        lambda journal, _: journal.writers["a"].account.hear(LINE + "MessageSet with 2 message(s) (MsgId 0) delivered"),
+        "has lost count of its requests",
+    ),
     "f3: its client never sent it": (
         lambda: requests(delivered(0, 1)),
         lambda journal, _: journal.writers["a"].account.attempts.clear(),
