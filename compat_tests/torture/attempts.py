@@ -36,7 +36,7 @@ class Fate(enum.Enum):
     UNKNOWN = "unknown"
     #: acknowledged
     DELIVERED = "delivered"
-    #: the broker answered that it has not appended the records
+    #: the broker answered with an error after which the client believes that nothing was appended
     REFUSED = "refused"
 
 

@@ -7,8 +7,8 @@ What must hold when processes are killed and the page cache is not (no power was
 * Every acknowledged record is there, at the offset that was acknowledged, unless retention was told to take it.
 * The records of an idempotent producer are there once, in their order.
 * A producer that is not idempotent may send records again, also behind later ones (attempts.py). Its log holds whole
-  requests in the order in which its client sent them: each request that was acknowledged, none that was refused, and
-  no request more often than it was sent.
+  requests in the order in which its client sent them: each that was acknowledged, and none more often than it was
+  sent. One that was answered with an error may be there: a leader that goes away while an answer waits has appended.
 * An offset that was read once reads the same for ever, or not at all once the log begins behind it.
 * Offsets have no holes, but where a topic is compacted or transactional.
 * In a compacted topic each key's acknowledged value with the highest offset is there, or one behind it.
@@ -235,16 +235,13 @@ class Journal:
 
 def _unexplained(attempts: Sequence[Attempt], numbers: list[int], *, front_may_be_gone: bool) -> int | None:
     """Where a log begins to differ from these requests; None where it fits. It holds whole requests in their order:
-    every one that was acknowledged, none that was refused. One without an answer is there or is not, so several
-    explanations are followed side by side."""
+    every one that was acknowledged. Any other is there or is not, so several explanations are followed side by side."""
     reached = {0}
     furthest = 0
     for attempt in attempts:
-        if attempt.fate is Fate.REFUSED:
-            continue
         width = len(attempt.numbers)
         after = {at + width for at in reached if numbers[at : at + width] == list(attempt.numbers)}
-        if attempt.fate is Fate.UNKNOWN:
+        if attempt.fate is not Fate.DELIVERED:
             after |= reached
         elif front_may_be_gone and 0 in reached:
             after.add(0)
@@ -257,7 +254,7 @@ def _unexplained(attempts: Sequence[Attempt], numbers: list[int], *, front_may_b
 
 def _unexplained_in_compacted(attempts: Sequence[Attempt], numbers: list[int]) -> int | None:
     """The same for a compacted log, from which any record may have gone."""
-    sent = (number for attempt in attempts if attempt.fate is not Fate.REFUSED for number in attempt.numbers)
+    sent = (number for attempt in attempts for number in attempt.numbers)
     return next((at for at, number in enumerate(numbers) if number not in sent), None)
 
 

@@ -101,6 +101,14 @@ def test_a_writer_that_is_not_idempotent_may_repeat_itself() -> None:
     assert journal.sent_later == 0
 
 
+def test_f3_a_request_that_was_refused_may_be_there() -> None:
+    """Its leader went away while the answer waited."""
+    journal, found = requests(unanswered(0, 1), unanswered(2, 3), delivered(0, 1), delivered(2, 3))
+    for attempt in journal.writers["a"].account.attempts[:2]:
+        attempt.fate = Fate.REFUSED
+    judge((journal, found))
+
+
 def test_f3_what_its_client_sent_later_stands_behind() -> None:
     for history in (sent_behind(), sent_behind(shrinks=True), sent_behind(compacted=True)):
         judge(history)
@@ -179,11 +187,9 @@ PLANTED: dict[str, tuple[Callable[[], History], Callable[[Journal, list[Found]],
         lambda _, found: renumbered(found, 2, 3, 0, 1),
         "do not explain",
     ),
-    "f3: a request that was refused is there": (
-        sent_behind,
-        lambda _, found: found.__setitem__(
-            slice(0, None), [Found(i, None, value_of("a", n)) for i, n in enumerate([0, 1, 2, 3, 0, 1, 4, 5])]
-        ),
+    "f3: a request that was refused is there behind the next": (
+        lambda: requests(refused(0, 1), unanswered(2, 3)),
+        lambda _, found: found.extend(Found(i, None, value_of("a", n)) for i, n in ((2, 0), (3, 1))),
         "do not explain",
     ),
     "f3: a request is there more often than it was sent": (
