@@ -131,6 +131,9 @@ class LogHandle:
                 log.producers.remember(self._batches)
                 self._batches = None
             self.user.log_opened(log)
+            if self.log is None:
+                # What the user wrote at once has met a directory that fails.
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: its log directory is offline")
         return log
 
     @property

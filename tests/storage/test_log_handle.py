@@ -175,3 +175,13 @@ def test_d2_what_the_table_of_states_does_not_have_is_a_bug(handle: LogHandle) -
 def test_a_handle_has_one_user(handle: LogHandle, user: User) -> None:
     with pytest.raises(AssertionError):
         handle.attach(user)
+
+
+def test_a_directory_that_fails_while_its_user_is_told_gives_no_log(handle: LogHandle, user: User) -> None:
+    def fails(log: PartitionLog) -> None:
+        handle.take_offline()
+
+    user.log_opened = fails  # type: ignore[method-assign]
+    assert refusal(handle) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert handle.offline
+    assert handle.log is None
