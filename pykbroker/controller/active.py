@@ -25,10 +25,10 @@ from pykbroker.controller.brokers import fence_stale_broker, stale_broker
 from pykbroker.controller.elections import balance_leaders, elect_unclean_leaders
 from pykbroker.controller.eligible import cluster_min_isr
 from pykbroker.controller.result import Result
-from pykbroker.controller.state import ControllerState
+from pykbroker.controller.state import Checkpoint, ControllerState
 from pykbroker.metadata.delta import MetadataDelta
 from pykbroker.metadata.features import ELR_VERSION, METADATA_VERSION, METADATA_VERSION_LATEST
-from pykbroker.metadata.image import EMPTY_IMAGE, MetadataImage
+from pykbroker.metadata.image import EMPTY_IMAGE
 from pykbroker.metadata.records import decode_record, encode_records
 from pykbroker_log.log_config import StorageError
 from pykbroker_raft.raft_node import NotLeader
@@ -74,10 +74,10 @@ class Quorum(Protocol):
 
 @dataclass(slots=True)
 class _Pending:
-    """An operation that waits for `offset` to be committed. `image` is the state with it."""
+    """An operation that waits for `offset` to be committed. `state` is the one with it."""
 
     offset: int
-    image: MetadataImage
+    state: Checkpoint
     future: asyncio.Future[Any]
     response: Any
 
@@ -115,7 +115,8 @@ class ActiveController:
         self._node_id = node_id
         #: last offset in `state`
         self._replayed_offset = -1
-        self._committed_image: MetadataImage = EMPTY_IMAGE
+        # What is left of `state` when leadership goes.
+        self._committed = Checkpoint(EMPTY_IMAGE)
         self._pending: deque[_Pending] = deque()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._last_append_ms = 0
@@ -162,7 +163,7 @@ class ActiveController:
         if self.committed_offset >= self._replayed_offset:
             future.set_result(result.response)
         else:
-            self._pending.append(_Pending(self._replayed_offset, self.state.image, future, result.response))
+            self._pending.append(_Pending(self._replayed_offset, self.state.checkpoint(), future, result.response))
         self._arm_session_timer()
         return future
 
@@ -201,11 +202,11 @@ class ActiveController:
         if last_offset > self._replayed_offset:
             self.state.replay([decode_record(value) for value in values], base_offset, epoch)
             self._replayed_offset = last_offset
-            self._committed_image = self.state.image
+            self._committed = self.state.checkpoint()
         self.committed_offset = max(self.committed_offset, last_offset)
         while self._pending and self._pending[0].offset <= last_offset:
             pending = self._pending.popleft()
-            self._committed_image = pending.image
+            self._committed = pending.state
             if not pending.future.done():
                 pending.future.set_result(pending.response)
 
@@ -213,9 +214,9 @@ class ActiveController:
         delta = MetadataDelta(EMPTY_IMAGE)
         for value in values:
             delta.replay(decode_record(value))
-        self._committed_image = delta.apply(offset, epoch)
+        self._committed = Checkpoint(delta.apply(offset, epoch))
         self.state.registration_offsets.clear()
-        self.state.reset(self._committed_image)
+        self.state.reset(self._committed)
         self._replayed_offset = self.committed_offset = offset
 
     def handle_leader(self, leader_id: int | None, epoch: int) -> None:
@@ -250,8 +251,9 @@ class ActiveController:
         self.is_active = False
         self._stop_timers()
         pending, self._pending = self._pending, deque()
-        # Everything above what is committed may be overwritten by the next leader.
-        self.state.reset(self._committed_image)
+        # Everything above what is committed may be overwritten by the next leader. A metadata transaction that is
+        # committed so far and has no end stays open: the next leader aborts it, and that may be this node.
+        self.state.reset(self._committed)
         self.state.stop_sessions()
         self._replayed_offset = self.committed_offset
         for waiting in pending:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from random import Random
+from typing import NamedTuple
 
 from pykbroker.config.dynamic import DynamicConfigs, without_invalid
 from pykbroker.config.load import Config
@@ -36,6 +37,14 @@ from pykbroker_wire.stored.metadata import (
 )
 
 
+class Checkpoint(NamedTuple):
+    """The replicated state at one offset. `unfinished`: batches of a metadata transaction that has not ended by then,
+    from its BeginTransaction on (records, base offset, epoch); `image` is without it."""
+
+    image: MetadataImage
+    unfinished: tuple[tuple[Sequence[TopLevel], int, int], ...] = ()
+
+
 class ControllerState:
     def __init__(self, node_id: int, cluster_id: str, config: Config, random: Random) -> None:
         self.node_id = node_id
@@ -51,6 +60,7 @@ class ControllerState:
         self.collisions: dict[str, set[str]] = {}
         # Without what an open metadata transaction has changed; `image` has that too.
         self._whole: MetadataImage = EMPTY_IMAGE
+        self._unfinished: tuple[tuple[Sequence[TopLevel], int, int], ...] = ()
         self._replay = MetadataReplay()
         self._effective: tuple[DynamicConfigs, Config] = (DynamicConfigs(), config)
 
@@ -79,14 +89,28 @@ class ControllerState:
             self._install(change)
         if replay.unfinished is not None:
             self._show(replay.unfinished.apply(base_offset + len(records) - 1, epoch))
-        elif was_open or replay.aborted != aborted:
-            self._show(self._whole)
+            if replay.begun_at >= base_offset:
+                records = records[replay.begun_at - base_offset :]
+                self._unfinished = ((records, replay.begun_at, epoch),)
+            else:
+                self._unfinished += ((records, base_offset, epoch),)
+        else:
+            self._unfinished = ()
+            if was_open or replay.aborted != aborted:
+                self._show(self._whole)
 
-    def reset(self, image: MetadataImage) -> None:
-        """Start over from a whole image: a snapshot, or what is committed."""
+    def checkpoint(self) -> Checkpoint:
+        """Return what `reset` can come back to."""
+        return Checkpoint(self._whole, self._unfinished)
+
+    def reset(self, checkpoint: Checkpoint) -> None:
+        """Start over: from a snapshot, or from what is committed."""
         self._replay.restart()
-        self._whole = image
-        self._show(image)
+        self._unfinished = ()
+        self._whole = checkpoint.image
+        self._show(checkpoint.image)
+        for records, base_offset, epoch in checkpoint.unfinished:
+            self.replay(records, base_offset, epoch)
 
     def _show(self, image: MetadataImage) -> None:
         """Another image, not by one delta from the last."""

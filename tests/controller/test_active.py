@@ -10,10 +10,11 @@ import pytest
 from pykbroker.controller.brokers import heartbeat
 from pykbroker.controller.result import Result
 from pykbroker.metadata.features import group_version, transaction_version
-from pykbroker.metadata.records import decode_record
+from pykbroker.metadata.records import decode_record, encode_records
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from pykbroker_wire.stored.metadata import (
+    AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
@@ -169,8 +170,6 @@ def test_a_transaction_that_a_leader_left_open_is_aborted() -> None:
         await clock.advance(0.1)
         world.quorum.lead(2)
         values = [BeginTransactionRecord(name="half"), TopicRecord(name="t", topic_id=b"t" * 16)]
-        from pykbroker.metadata.records import encode_records
-
         world.quorum.append(encode_records(values, 30))
         await clock.advance(0.1)
         assert "t" in world.controller.state.image.topics.by_name
@@ -180,6 +179,47 @@ def test_a_transaction_that_a_leader_left_open_is_aborted() -> None:
         assert kinds(world)[-1] == "AbortTransactionRecord"
         assert "t" not in world.controller.state.image.topics.by_name
         assert "t" not in world.loader.image.topics.by_name
+        world.close()
+
+    run(main)
+
+
+@pytest.mark.parametrize("next_leader", [1, 2])
+def test_a_transaction_left_open_is_aborted_after_the_first_abort_was_lost(next_leader: int) -> None:
+    """A node that renounced once forgot the transaction, took half of it for whole, and never aborted it: from then on
+    no node would have published any metadata."""
+    topic = [BeginTransactionRecord(name="half"), TopicRecord(name="half", topic_id=b"t" * 16)]
+
+    async def main(clock: Clock) -> None:
+        world = World()
+        await world.lead()
+        await clock.advance(0.1)
+        world.quorum.lead(2)
+        world.quorum.append(encode_records([TopicRecord(name="before", topic_id=b"b" * 16), *topic], 30))
+        world.quorum.append(encode_records([TopicRecord(name="more", topic_id=b"m" * 16)], 30))
+        await clock.advance(0.1)
+        world.quorum.automatic = False
+        await world.lead()
+        await clock.advance(0.1)
+        assert kinds(world)[-1] == "AbortTransactionRecord"
+        assert list(world.controller.state.image.topics.by_name) == ["before"]
+        # The leadership goes before the abort is committed.
+        world.quorum.lose_uncommitted()
+        world.quorum.lead(2)
+        assert kinds(world)[-1] == "TopicRecord"
+        assert list(world.controller.state.image.topics.by_name) == ["before", "half", "more"]
+        world.quorum.automatic = True
+        if next_leader == 1:
+            await world.lead()
+        else:
+            world.quorum.append(encode_records([AbortTransactionRecord(reason="failover")], 30))
+        await clock.advance(0.1)
+        assert kinds(world)[-1] == "AbortTransactionRecord"
+        world.quorum.append(encode_records([TopicRecord(name="after", topic_id=b"a" * 16)], 30))
+        await clock.advance(0.1)
+        if next_leader == 2:
+            assert list(world.controller.state.image.topics.by_name) == ["before", "after"]
+        assert list(world.loader.image.topics.by_name) == ["before", "after"]
         world.close()
 
     run(main)

@@ -6,6 +6,7 @@ import pytest
 
 from pykbroker.controller.configs import Alteration, AlterOperation, incremental_alter, legacy_alter
 from pykbroker.controller.features import Update, update_features
+from pykbroker.controller.state import Checkpoint
 from pykbroker.controller.topics import create_topics
 from pykbroker.metadata.delta import MetadataDelta
 from pykbroker.metadata.features import ELR_VERSION
@@ -229,7 +230,7 @@ def test_b2_a_controller_that_takes_over_from_a_snapshot_knows_of_no_eligible_re
     delta = MetadataDelta(EMPTY_IMAGE)
     for record in image_records(pure.state.image):
         delta.replay(record)
-    pure.state.reset(delta.apply(pure.offset, 1))
+    pure.state.reset(Checkpoint(delta.apply(pure.offset, 1)))
     assert in_sync_and_eligible(partition(pure)) == ((1,), ())
     lose(pure, 1)
     beat(pure, 2)
