@@ -208,7 +208,9 @@ class Partition:
         if self.follower is None or is_new_epoch:
             if self.follower is not None:
                 self.follower.end()
-            self.follower = PartitionFollower(self.handle, self._shared.truncate, self._shared.directory_failed)
+            self.follower = PartitionFollower(
+                self.handle, self._shared.truncate, self._shared.directory_failed, self._shared.space
+            )
         if leader is not None:
             self._fail_waiters(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self._shared.leadership(self, False)
@@ -269,7 +271,7 @@ class Partition:
         leader = self.leader or self.require_leader()
         log = self.handle.log or self.handle.open()
         if self._shared.space.short:
-            self._require_room(log)
+            self._shared.space.require_room(parent_of(log.path), self)
         if required_acks == -1 and not leader.has_enough_replicas(log.config.min_insync_replicas):
             least = leader.min_isr(log.config.min_insync_replicas)
             raise KafkaError(
@@ -295,13 +297,6 @@ class Partition:
             shared.bytes_in.value += size
             self._advance(size)
         return info
-
-    def _require_room(self, log: PartitionLog) -> None:
-        """The room that is left on a full disk is the metadata log's."""
-        space, log_dir = self._shared.space, parent_of(log.path)
-        if log_dir in space.short:
-            space.ran_out(log_dir)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: the disk is full")
 
     def append_marker(
         self,

@@ -2,7 +2,7 @@
 
 Responsible for one line when a directory's disk is full, at most one a minute while writes are refused, one when there
 is room again; and for `short`, the directories whose appends are refused without a try because the room that is left is
-the metadata log's (its reserve was given up). Not responsible for the verdict on a request that found no room.
+the metadata log's (its reserve was given up). Not responsible for the verdict on a request whose write found no room.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pykbroker.runtime import Runtime
+from pykbroker_wire.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +79,13 @@ class DiskSpace:
             )
         full.refused += 1
         self._arm()
+
+    def require_room(self, log_dir: str, log: object) -> None:
+        """Raise KAFKA_STORAGE_ERROR when the room that is left under this directory is the metadata log's. Ask while
+        `short` is not empty; `log` is named in the error."""
+        if log_dir in self.short:
+            self.ran_out(log_dir)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log}: the disk is full")
 
     def reserve_given_up(self) -> None:
         """Metadata writes into the reserve now: appends must not take that room."""

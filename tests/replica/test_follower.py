@@ -8,6 +8,7 @@ import pytest
 
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from tests.replica.world import NOW_MS, World, batch
+from tests.storage.test_space import RESERVE, Owner
 from tests.storage.truncating import Threads, Told, followed
 
 
@@ -41,6 +42,24 @@ def test_a_disk_that_fails_under_an_append_takes_its_directory_offline(world: Wo
     with refused(ErrorCode.KAFKA_STORAGE_ERROR):
         follower.append(sent, now_ms=NOW_MS)
     assert partition.offline
+
+
+def test_b14_a_follower_leaves_the_room_of_the_metadata_log_alone(world: World) -> None:
+    """As a leader does: what is left on a full disk is the metadata log's."""
+    partition, follower = followed(world)
+    owner = Owner(world)
+    world.disk.capacity_bytes = world.disk._used + RESERVE
+    world.space.keep_reserve(owner, ["d0"], RESERVE)
+    owner.is_short_of_room = True
+    world.space.reserve_given_up()
+    sent = batch(b"from the leader")
+    sent[0:8] = (4).to_bytes(8, "big")
+    with refused(ErrorCode.KAFKA_STORAGE_ERROR):
+        follower.append(sent, now_ms=NOW_MS)
+    assert (partition.log.log_end_offset, partition.offline) == (4, False)
+    world.disk.capacity_bytes += 4 * RESERVE
+    world.loop.advance(2)
+    assert follower.append(sent, now_ms=NOW_MS).last_offset == 4
 
 
 def test_a_role_that_is_over_changes_nothing(world: World) -> None:

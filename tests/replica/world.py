@@ -16,6 +16,7 @@ from pykbroker.replica.table import ReplicaTable
 from pykbroker.runtime import Ended, Runtime, when_done
 from pykbroker.runtime.workers import Job, finish
 from pykbroker.storage.moves import DirectoryAssignments
+from pykbroker.storage.space import DiskSpace
 from pykbroker.storage.upkeep import Upkeep
 from pykbroker_log.disk import File
 from pykbroker_log.log_config import StorageError
@@ -88,6 +89,7 @@ class World:
         self.runtime = cast(Runtime, FakeRuntime(self.loop, self.disk))
         self.config = self.config_with(config or {})
         self.metrics = Metrics()
+        self.space = DiskSpace(self.runtime)
         self.log_dirs = []
         for number in range(len(disk.list(".")) if disk is not None else directories):
             self.disk.make_dirs(f"d{number}")
@@ -102,6 +104,7 @@ class World:
             self.metrics,
             lambda log_dir, error: self.failures.append((log_dir, error)),
             assignments=assignments,
+            space=self.space,
         )
         if disk is None:
             self.replicas.start()
