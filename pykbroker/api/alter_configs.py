@@ -9,14 +9,21 @@ import asyncio
 from collections.abc import Mapping
 from functools import partial
 
-from pykbroker.api.incremental_alter_configs import ResourceVerdicts, authorize_all, check_broker, check_keys, sort_out
+from pykbroker.api.incremental_alter_configs import (
+    ResourceVerdicts,
+    authorize_all,
+    check_broker,
+    check_keys,
+    key_of,
+    sort_out,
+)
 from pykbroker.controller.configs import ResourceKey, legacy_alter
-from pykbroker.controller.result import Result, Verdict, failure, verdict_of
+from pykbroker.controller.result import Result, Verdict, failure
 from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.image import ConfigResource
 from pykbroker.serving.context import ControllerContext
 from pykbroker.serving.on_controller import respond
-from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -28,7 +35,7 @@ def handle(ctx: ControllerContext, request: AlterConfigsRequest) -> asyncio.Futu
     def operation(state: ControllerState, now_ms: int) -> Result[ResourceVerdicts]:
         verdicts: ResourceVerdicts = {}
         changes: dict[ResourceKey, dict[str, str | None]] = {}
-        for key, resource in sort_out(ctx, request.resources, verdicts):
+        for key, resource in sort_out(request.resources, verdicts):
             wanted = {config.name: config.value for config in resource.configs}
             if key[0] == ConfigResource.BROKER_LOGGER:
                 # KIP-412 left the old API without them.
@@ -47,25 +54,38 @@ def handle(ctx: ControllerContext, request: AlterConfigsRequest) -> asyncio.Futu
         return Result({**verdicts, **result.response}, result.records)
 
     def answer(verdicts: Mapping[ResourceKey, Verdict]) -> AlterConfigsResponse:
-        responses = []
-        for resource in request.resources:
-            key = (resource.resource_type, resource.resource_name)
-            verdict = verdicts[key]
-            responses.append(
-                AlterConfigsResourceResponse(
-                    error_code=verdict.code,
-                    error_message=verdict.message,
-                    resource_type=key[0],
-                    resource_name=key[1],
-                )
-            )
-        return AlterConfigsResponse(responses=responses)
+        return AlterConfigsResponse(
+            responses=[
+                _response(resource.resource_type, resource.resource_name, *verdicts[key_of(resource)])
+                for resource in request.resources
+            ]
+        )
 
-    def refuse(error: KafkaError) -> AlterConfigsResponse:
-        verdict = verdict_of(error)
-        return answer({(r.resource_type, r.resource_name): verdict for r in request.resources})
+    return respond(
+        ctx,
+        ctx.services.controller.submit("AlterConfigs", operation),
+        answer,
+        lambda error: refused(request, ctx.api_version, error.code, error.message),
+    )
 
-    return respond(ctx, ctx.services.controller.submit("AlterConfigs", operation), answer, refuse)
+
+def refused(
+    request: AlterConfigsRequest, version: int, code: ErrorCode, message: str | None = None
+) -> AlterConfigsResponse:
+    """The answer to a request that failed as a whole."""
+    return AlterConfigsResponse(
+        responses=[
+            _response(resource.resource_type, resource.resource_name, code, message) for resource in request.resources
+        ]
+    )
+
+
+def _response(
+    resource_type: int, resource_name: str, code: ErrorCode, message: str | None
+) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=code, error_message=message, resource_type=resource_type, resource_name=resource_name
+    )
 
 
 def _replace(wanted: Mapping[str, str | None], layer: dict[str, str]) -> None:

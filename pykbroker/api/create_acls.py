@@ -19,10 +19,16 @@ def check(request: CreateAclsRequest) -> None:
 
 
 def handle(ctx: ControllerContext, request: CreateAclsRequest) -> CreateAclsResponse:
-    code, message = ErrorCode.SECURITY_DISABLED, "No Authorizer is configured."
     if not ctx.authorize(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        message = code.message
+        return refused(request, ctx.api_version, code, code.message)
+    return refused(request, ctx.api_version, ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+
+
+def refused(
+    request: CreateAclsRequest, version: int, code: ErrorCode, message: str | None = None
+) -> CreateAclsResponse:
+    """The answer to a request that failed as a whole."""
     return CreateAclsResponse(
         results=[AclCreationResult(error_code=code, error_message=message) for _ in request.creations]
     )

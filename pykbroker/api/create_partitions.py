@@ -45,10 +45,17 @@ def handle(ctx: ControllerContext, request: CreatePartitionsRequest) -> asyncio.
             takes_room=True,
         ),
         lambda made: CreatePartitionsResponse(results=[*results, *made]),
-        lambda error: CreatePartitionsResponse(
-            results=[
-                CreatePartitionsTopicResult(name=name, error_code=error.code, error_message=error.message)
-                for name in names
-            ]
-        ),
+        lambda error: refused(request, ctx.api_version, error.code, error.message),
+    )
+
+
+def refused(
+    request: CreatePartitionsRequest, version: int, code: ErrorCode, message: str | None = None
+) -> CreatePartitionsResponse:
+    """The answer to a request that failed as a whole."""
+    return CreatePartitionsResponse(
+        results=[
+            CreatePartitionsTopicResult(name=topic.name, error_code=code, error_message=message)
+            for topic in request.topics
+        ]
     )

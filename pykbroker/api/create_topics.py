@@ -15,7 +15,7 @@ from pykbroker.metadata.topic_names import METADATA_TOPIC
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker.serving.context import ControllerContext
 from pykbroker.serving.on_controller import respond
-from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 
 
@@ -51,11 +51,20 @@ def handle(ctx: ControllerContext, request: CreateTopicsRequest) -> asyncio.Futu
                 response.topics.append(_failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, message))
         return response
 
-    def refuse(error: KafkaError) -> CreateTopicsResponse:
-        return CreateTopicsResponse(topics=[_failed(name, error.code, error.message) for name in names])
+    return respond(
+        ctx,
+        ctx.services.controller.submit("CreateTopics", operation, takes_room=True),
+        answer,
+        lambda error: refused(request, ctx.api_version, error.code, error.message),
+    )
 
-    return respond(ctx, ctx.services.controller.submit("CreateTopics", operation, takes_room=True), answer, refuse)
+
+def refused(
+    request: CreateTopicsRequest, version: int, code: ErrorCode, message: str | None = None
+) -> CreateTopicsResponse:
+    """The answer to a request that failed as a whole."""
+    return CreateTopicsResponse(topics=[_failed(topic.name, code, message) for topic in request.topics])
 
 
-def _failed(name: str, code: ErrorCode, message: str) -> CreatableTopicResult:
+def _failed(name: str, code: ErrorCode, message: str | None) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=code, error_message=message)

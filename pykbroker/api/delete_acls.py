@@ -19,10 +19,16 @@ def check(request: DeleteAclsRequest) -> None:
 
 
 def handle(ctx: ControllerContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    code, message = ErrorCode.SECURITY_DISABLED, "No Authorizer is configured."
     if not ctx.authorize(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        message = code.message
+        return refused(request, ctx.api_version, code, code.message)
+    return refused(request, ctx.api_version, ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+
+
+def refused(
+    request: DeleteAclsRequest, version: int, code: ErrorCode, message: str | None = None
+) -> DeleteAclsResponse:
+    """The answer to a request that failed as a whole."""
     return DeleteAclsResponse(
         filter_results=[DeleteAclsFilterResult(error_code=code, error_message=message) for _ in request.filters]
     )

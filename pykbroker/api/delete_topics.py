@@ -12,7 +12,7 @@ from pykbroker.metadata.image import ZERO_UUID
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker.serving.context import ControllerContext
 from pykbroker.serving.on_controller import immediately, respond
-from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
 Results = list[DeletableTopicResult]
@@ -22,7 +22,7 @@ def handle(ctx: ControllerContext, request: DeleteTopicsRequest) -> asyncio.Futu
     if not ctx.services.config.bool("delete.topic.enable"):
         old = ctx.api_version < 3
         code = ErrorCode.INVALID_REQUEST if old else ErrorCode.TOPIC_DELETION_DISABLED
-        return immediately(_refused(request, KafkaError(code, "Topic deletion is disabled." if old else None)))
+        return immediately(refused(request, ctx.api_version, code))
     results: Results = []
     names, ids = _wanted(request, results)
 
@@ -38,7 +38,7 @@ def handle(ctx: ControllerContext, request: DeleteTopicsRequest) -> asyncio.Futu
         ctx,
         ctx.services.controller.submit("DeleteTopics", operation),
         lambda found: DeleteTopicsResponse(responses=found),
-        lambda error: _refused(request, error),
+        lambda error: refused(request, ctx.api_version, error.code),
     )
 
 
@@ -104,11 +104,10 @@ def _invalid(name: str | None, topic_id: bytes, message: str) -> DeletableTopicR
     return _result(name, topic_id, failure(ErrorCode.INVALID_REQUEST, message))
 
 
-def _refused(request: DeleteTopicsRequest, error: KafkaError) -> DeleteTopicsResponse:
+def refused(request: DeleteTopicsRequest, version: int, code: ErrorCode) -> DeleteTopicsResponse:
+    """The answer to a request that failed as a whole. It has no messages, as in Apache Kafka."""
     wanted = [(topic.name, topic.topic_id) for topic in request.topics]
     wanted += [(name, ZERO_UUID) for name in request.topic_names]
     return DeleteTopicsResponse(
-        responses=[
-            DeletableTopicResult(name=name, topic_id=topic_id, error_code=error.code) for name, topic_id in wanted
-        ]
+        responses=[DeletableTopicResult(name=name, topic_id=topic_id, error_code=code) for name, topic_id in wanted]
     )

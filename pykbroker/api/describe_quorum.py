@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker.serving.context import ControllerContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 
 
-def handle(ctx: ControllerContext, request: DescribeQuorumRequest) -> Any:
+def handle(ctx: ControllerContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     if not ctx.authorize(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
         return DescribeQuorumResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return ctx.services.quorum.handle(request, ctx.api_version, ctx.listener_name)
+
+
+def refused(request: DescribeQuorumRequest, version: int, code: ErrorCode) -> DescribeQuorumResponse:
+    """The answer to a request that failed as a whole."""
+    return DescribeQuorumResponse(error_code=code, error_message=code.message if version >= 2 else None)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Protocol, TypeVar
 
 from pykbroker.config.dynamic import DynamicConfigs, validate_broker_overrides
 from pykbroker.config.kinds import ConfigError
@@ -31,6 +31,26 @@ from pykbroker_wire.messages.incremental_alter_configs import (
 )
 
 ResourceVerdicts = dict[ResourceKey, Verdict]
+T = TypeVar("T")
+
+
+class Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+class AlteredResource(Protocol):
+    """What AlterConfigs and IncrementalAlterConfigs have in common."""
+
+    @property
+    def resource_type(self) -> int: ...
+    @property
+    def resource_name(self) -> str: ...
+    @property
+    def configs(self) -> Sequence[Named]: ...
+
+
+R = TypeVar("R", bound=AlteredResource)
 
 
 def handle(
@@ -39,7 +59,7 @@ def handle(
     def operation(state: ControllerState, now_ms: int) -> Result[ResourceVerdicts]:
         verdicts: ResourceVerdicts = {}
         changes: dict[ResourceKey, list[Alteration]] = {}
-        for key, resource in sort_out(ctx, request.resources, verdicts):
+        for key, resource in sort_out(request.resources, verdicts):
             alterations = [Alteration(c.name, c.config_operation, c.value) for c in resource.configs]
             if key[0] == ConfigResource.BROKER_LOGGER:
                 verdicts[key] = _change_loggers(ctx, state, resource, alterations, request.validate_only)
@@ -57,29 +77,46 @@ def handle(
         return Result({**verdicts, **result.response}, result.records)
 
     def answer(verdicts: Mapping[ResourceKey, Verdict]) -> IncrementalAlterConfigsResponse:
-        responses = []
-        for resource in request.resources:
-            key = (resource.resource_type, resource.resource_name)
-            verdict = verdicts[key]
-            responses.append(
-                AlterConfigsResourceResponse(
-                    error_code=verdict.code,
-                    error_message=verdict.message,
-                    resource_type=key[0],
-                    resource_name=key[1],
-                )
-            )
-        return IncrementalAlterConfigsResponse(responses=responses)
+        return IncrementalAlterConfigsResponse(
+            responses=[
+                _response(resource.resource_type, resource.resource_name, *verdicts[key_of(resource)])
+                for resource in request.resources
+            ]
+        )
 
-    def refuse(error: KafkaError) -> IncrementalAlterConfigsResponse:
-        verdict = verdict_of(error)
-        return answer({(r.resource_type, r.resource_name): verdict for r in request.resources})
+    return respond(
+        ctx,
+        ctx.services.controller.submit("IncrementalAlterConfigs", operation),
+        answer,
+        lambda error: refused(request, ctx.api_version, error.code, error.message),
+    )
 
-    return respond(ctx, ctx.services.controller.submit("IncrementalAlterConfigs", operation), answer, refuse)
+
+def refused(
+    request: IncrementalAlterConfigsRequest, version: int, code: ErrorCode, message: str | None = None
+) -> IncrementalAlterConfigsResponse:
+    """The answer to a request that failed as a whole."""
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            _response(resource.resource_type, resource.resource_name, code, message) for resource in request.resources
+        ]
+    )
+
+
+def _response(
+    resource_type: int, resource_name: str, code: ErrorCode, message: str | None
+) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=code, error_message=message, resource_type=resource_type, resource_name=resource_name
+    )
 
 
 def _change_loggers(
-    ctx: ControllerContext, state: ControllerState, resource: Any, alterations: list[Alteration], validate_only: bool
+    ctx: ControllerContext,
+    state: ControllerState,
+    resource: AlteredResource,
+    alterations: list[Alteration],
+    validate_only: bool,
 ) -> Verdict:
     nulls = [a.key for a in alterations if a.value is None and a.operation != AlterOperation.DELETE]
     verdict = check_keys(resource, nulls)
@@ -111,9 +148,13 @@ def _given(alterations: list[Alteration]) -> dict[str, str]:
 # Shared with the legacy AlterConfigs.
 
 
-def sort_out(ctx: ControllerContext, resources: list[Any], verdicts: ResourceVerdicts) -> list[tuple[ResourceKey, Any]]:
-    """Resources that are named once and are of a type that can be altered."""
-    keys = [(resource.resource_type, resource.resource_name) for resource in resources]
+def key_of(resource: AlteredResource) -> ResourceKey:
+    return resource.resource_type, resource.resource_name
+
+
+def sort_out(resources: Sequence[R], verdicts: ResourceVerdicts) -> list[tuple[ResourceKey, R]]:
+    """Resources that are named once."""
+    keys = [key_of(resource) for resource in resources]
     counts = Counter(keys)
     found = []
     for key, resource in zip(keys, resources, strict=True):
@@ -133,7 +174,7 @@ _ALTERABLE = (
 )
 
 
-def check_keys(resource: Any, nulls: list[str]) -> Verdict:
+def check_keys(resource: AlteredResource, nulls: list[str]) -> Verdict:
     """What a broker checks before it asks the controller."""
     names = [config.name for config in resource.configs]
     if len(set(names)) != len(names):
@@ -186,7 +227,7 @@ def check_broker(
     return OK
 
 
-def authorize_all(ctx: ControllerContext, changes: dict[ResourceKey, Any], verdicts: ResourceVerdicts) -> None:
+def authorize_all(ctx: ControllerContext, changes: dict[ResourceKey, T], verdicts: ResourceVerdicts) -> None:
     for key in list(changes):
         code = unauthorized(ctx, Operation.ALTER_CONFIGS, key)
         if code is not None:

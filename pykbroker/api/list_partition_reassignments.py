@@ -8,10 +8,12 @@ from pykbroker.controller.reassignment import list_reassignments
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker.serving.context import ControllerContext
 from pykbroker.serving.on_controller import immediately, respond
-from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
 )
 
 
@@ -19,16 +21,27 @@ def handle(
     ctx: ControllerContext, request: ListPartitionReassignmentsRequest
 ) -> asyncio.Future[ListPartitionReassignmentsResponse]:
     if not ctx.authorize(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
-        return immediately(_refused(KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)))
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return immediately(refused(request, ctx.api_version, code, code.message))
     if request.topics is not None and not request.topics:
         return immediately(ListPartitionReassignmentsResponse(error_message=None))
     return respond(
         ctx,
         ctx.services.controller.read("ListPartitionReassignments", lambda state: list_reassignments(state, request)),
         lambda response: response,
-        _refused,
+        lambda error: refused(request, ctx.api_version, error.code, error.message),
     )
 
 
-def _refused(error: KafkaError) -> ListPartitionReassignmentsResponse:
-    return ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message)
+def refused(
+    request: ListPartitionReassignmentsRequest, version: int, code: ErrorCode, message: str | None = None
+) -> ListPartitionReassignmentsResponse:
+    """The answer to a request that failed as a whole. It names what was asked for, as in Apache Kafka."""
+    topics = [
+        OngoingTopicReassignment(
+            name=topic.name,
+            partitions=[OngoingPartitionReassignment(partition_index=index) for index in topic.partition_indexes],
+        )
+        for topic in request.topics or ()
+    ]
+    return ListPartitionReassignmentsResponse(error_code=code, error_message=message, topics=topics)

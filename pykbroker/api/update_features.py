@@ -9,7 +9,7 @@ from pykbroker.controller.result import Verdict
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker.serving.context import ControllerContext
 from pykbroker.serving.on_controller import immediately, respond
-from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.update_features import (
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
@@ -19,7 +19,8 @@ from pykbroker_wire.messages.update_features import (
 
 def handle(ctx: ControllerContext, request: UpdateFeaturesRequest) -> asyncio.Future[UpdateFeaturesResponse]:
     if not ctx.authorize(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
-        return immediately(_refused(KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)))
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return immediately(refused(request, ctx.api_version, code, code.message))
     controller = ctx.services.controller
     updates = {
         update.feature: Update(update.max_version_level, _upgrade_type(ctx.api_version, update))
@@ -48,7 +49,7 @@ def handle(ctx: ControllerContext, request: UpdateFeaturesRequest) -> asyncio.Fu
             ),
         ),
         answer,
-        _refused,
+        lambda error: refused(request, ctx.api_version, error.code, error.message),
     )
 
 
@@ -59,5 +60,8 @@ def _upgrade_type(version: int, update: object) -> int:
     return int(getattr(update, "upgrade_type", UpgradeType.UNKNOWN))
 
 
-def _refused(error: KafkaError) -> UpdateFeaturesResponse:
-    return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
+def refused(
+    request: UpdateFeaturesRequest, version: int, code: ErrorCode, message: str | None = None
+) -> UpdateFeaturesResponse:
+    """The answer to a request that failed as a whole."""
+    return UpdateFeaturesResponse(error_code=code, error_message=message)

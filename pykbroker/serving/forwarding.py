@@ -1,8 +1,10 @@
 """A broker passes requests of TABLE's `forward` rows on to the active controller, as it received them (KIP-590).
 
 Not responsible for finding the controller: the channel does, anew for each try. While there is no controller, or it
-changes, the request is tried again for TIMEOUT_MS, about as long as a client waits; then the connection closes, as
-there is no answer to give.
+changes, or it stays silent, the request is tried again for TIMEOUT_MS, and then answered with REQUEST_TIMED_OUT. A
+controller that serves no Envelope, or answers one with an error, is answered with UNKNOWN_SERVER_ERROR: the client can
+do nothing about it, and the log says what it was. An Envelope of which the controller does not know the version inside
+ends the connection, so that the client asks for versions again. All as in Apache Kafka (ForwardingManager).
 """
 
 from __future__ import annotations
@@ -13,17 +15,21 @@ import logging
 from typing import Any
 
 from pykbroker.net.connection import CloseConnection
+from pykbroker.net.versions import UnsupportedVersion
 from pykbroker.serving.context import BrokerContext
 from pykbroker.serving.dispatch import ForwardedResponse
 from pykbroker.serving.principals import encode_principal
 from pykbroker.serving.rows import Row
 from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.headers import RequestHeader
 from pykbroker_wire.messages.envelope import EnvelopeRequest
 
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.05
-TIMEOUT_MS = 30_000
+#: As Apache Kafka's brokers: the whole (retryTimeoutMs), and one try (the default of controller.socket.timeout.ms).
+TIMEOUT_MS = 60_000
+TRY_MS = 30_000
 
 
 def packed_address(host: str) -> bytes:
@@ -34,8 +40,9 @@ def packed_address(host: str) -> bytes:
         return b"\x7f\x00\x00\x01"
 
 
-def forward(row: Row, ctx: BrokerContext, frame: memoryview) -> asyncio.Future[ForwardedResponse]:
-    """Send it on. The frame is copied: it is only valid during dispatch."""
+def forward(row: Row, ctx: BrokerContext, frame: memoryview) -> asyncio.Future[Any]:
+    """Send it on: the answer is a ForwardedResponse, or what the row answers when there is none. The frame is copied:
+    it is only valid during dispatch."""
     services = ctx.services
     loop = services.runtime.loop
     envelope = EnvelopeRequest(
@@ -43,13 +50,17 @@ def forward(row: Row, ctx: BrokerContext, frame: memoryview) -> asyncio.Future[F
         request_principal=encode_principal(ctx.principal),
         client_host_address=packed_address(ctx.client_host),
     )
-    answer: asyncio.Future[ForwardedResponse] = loop.create_future()
+    answer: asyncio.Future[Any] = loop.create_future()
     deadline = loop.time() + TIMEOUT_MS / 1000
 
     def send() -> None:
         if not answer.done():
             left_ms = max(1, int((deadline - loop.time()) * 1000))
-            services.controller_channel.send(envelope, left_ms).add_done_callback(arrived)
+            services.controller_channel.send(envelope, min(left_ms, TRY_MS)).add_done_callback(arrived)
+
+    def refuse(code: ErrorCode, reason: str) -> None:
+        logger.warning("%s request from %s is answered with %s: %s", row.name, ctx.client_host, code.name, reason)
+        answer.set_result(row.refused(_decoded(row, envelope.request_data), ctx.api_version, code))
 
     def arrived(future: asyncio.Future[Any]) -> None:
         error = None if future.cancelled() else future.exception()
@@ -57,6 +68,9 @@ def forward(row: Row, ctx: BrokerContext, frame: memoryview) -> asyncio.Future[F
             return
         if future.cancelled():
             answer.cancel()
+            return
+        if isinstance(error, UnsupportedVersion):
+            refuse(ErrorCode.UNKNOWN_SERVER_ERROR, f"the controller: {error}")
             return
         if error is not None and not isinstance(error, ConnectionError | TimeoutError):
             logger.error("%s request from %s failed at the controller", row.name, ctx.client_host, exc_info=error)
@@ -66,12 +80,24 @@ def forward(row: Row, ctx: BrokerContext, frame: memoryview) -> asyncio.Future[F
         code: int = ErrorCode.NONE if error is not None else future.result().error_code
         if error is None and code == ErrorCode.NONE:
             answer.set_result(ForwardedResponse(future.result().response_data))
-        elif (error is not None or code == ErrorCode.NOT_CONTROLLER) and loop.time() < deadline:
-            loop.call_later(RETRY_SECONDS, send)
-        else:
+        elif error is not None or code == ErrorCode.NOT_CONTROLLER:
+            if loop.time() < deadline:
+                loop.call_later(RETRY_SECONDS, send)
+            else:
+                refuse(ErrorCode.REQUEST_TIMED_OUT, f"the controller has not answered: {error or 'it has moved'}")
+        elif code == ErrorCode.UNSUPPORTED_VERSION:
             answer.set_exception(
-                CloseConnection(f"the controller did not answer a {row.name} request: {error or f'error {code}'}")
+                CloseConnection(f"the controller does not serve version {ctx.api_version} of {row.name}")
             )
+        else:
+            refuse(ErrorCode.UNKNOWN_SERVER_ERROR, f"the controller answered the Envelope with error {code}")
 
     send()
     return answer
+
+
+def _decoded(row: Row, frame: bytes) -> Any:
+    """The request again: it was decoded once, when it came."""
+    view = memoryview(frame)
+    header, position = RequestHeader.decode(view)
+    return row.decode(view, position, header.version)[0]

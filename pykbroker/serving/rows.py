@@ -13,6 +13,7 @@ from typing import Any
 from pykbroker.metrics.registry import Counter, Metrics
 from pykbroker.serving.context import AnyContext
 from pykbroker_wire.apis import APIS, ApiKey
+from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.api_versions import ApiVersion
 
 
@@ -29,7 +30,8 @@ class ServedApi:
     """One row. `module` is the file in this folder; it has `handle(ctx, request)`.
 
     forward: a broker listener sends the request on to the active controller in an Envelope (KIP-590), where `handle`
-    runs. advertised_min: what ApiVersions says when that is not the lowest version served.
+    runs; the module also has `refused`, which makes the answer when the controller gave none. advertised_min: what
+    ApiVersions says when that is not the lowest version served.
     """
 
     key: ApiKey
@@ -56,6 +58,7 @@ class Row:
         "max_version",
         "min_version",
         "name",
+        "refused",
         "request_bytes",
         "requests",
         "total_time_ms",
@@ -84,6 +87,8 @@ class Row:
         self.handle_frame: Callable[[AnyContext, memoryview, int], Any] | None = getattr(module, "handle_frame", None)
         #: a frame that `handle_frame` encoded, with a throttle time in it
         self.with_throttle: Callable[[bytes, int], bytes] = getattr(module, "with_throttle", _has_no_frames)
+        #: `(request, version, code)`: what a broker answers to a request that it could not forward
+        self.refused: Callable[[Any, int, ErrorCode], Any] = module.refused if api.forward else _is_not_forwarded
         #: what a broker refuses before it forwards a request: raises CloseConnection
         self.check: Callable[[Any], None] | None = getattr(module, "check", None)
         self.requests: Counter = metrics.counter(
@@ -95,6 +100,10 @@ class Row:
         self.total_time_ms: Counter = metrics.counter(
             f"kafka.network:type=RequestMetrics,name=TotalTimeMs,request={self.name}"
         )
+
+
+def _is_not_forwarded(request: Any, version: int, code: ErrorCode) -> Any:
+    raise AssertionError("an API that is not forwarded")
 
 
 def _has_no_frames(frame: bytes, throttle_ms: int) -> bytes:

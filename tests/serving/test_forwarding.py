@@ -4,22 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
-from pykbroker.api import rows
+from pykbroker.api import TABLE, rows
 from pykbroker.net.client import Disconnected
 from pykbroker.net.connection import CloseConnection
+from pykbroker.net.versions import UnsupportedVersion
 from pykbroker.serving import forwarding
 from pykbroker.serving.dispatch import Dispatcher, ForwardedResponse
 from pykbroker.serving.rows import On
+from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
-from pykbroker_wire.headers import encode_request
+from pykbroker_wire.headers import decode_response, encode_request
+from pykbroker_wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest
-from pykbroker_wire.messages.create_topics import CreateTopicsRequest
+from pykbroker_wire.messages.create_acls import AclCreation, CreateAclsRequest
+from pykbroker_wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from pykbroker_wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from pykbroker_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest
+from pykbroker_wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from pykbroker_wire.messages.envelope import EnvelopeResponse
+from pykbroker_wire.messages.incremental_alter_configs import AlterConfigsResource as IncrementalResource
+from pykbroker_wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from pykbroker_wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
+from pykbroker_wire.messages.update_features import UpdateFeaturesRequest
+from pykbroker_wire.primitives import TopLevel
 from tests.api.broker_half import Half
+
+ACL = AclCreation(resource_type=2, resource_pattern_type=3, operation=3, permission_type=3)
+ACL_FILTER = DeleteAclsFilter(resource_type_filter=2, pattern_type_filter=3, operation=3, permission_type=3)
 
 
 class Wire:
@@ -48,9 +69,11 @@ class Channel:
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
         self.sent: list[asyncio.Future[Any]] = []
+        self.timeouts_ms: list[int] = []
         wire.half.services.controller_channel = cast(Any, self)
 
     def send(self, request: Any, timeout_ms: int) -> asyncio.Future[Any]:
+        self.timeouts_ms.append(timeout_ms)
         self.sent.append(self.wire.half.services.runtime.loop.create_future())
         return self.sent[-1]
 
@@ -81,6 +104,144 @@ def test_while_the_controller_moves_it_is_asked_again(wire: Wire, channel: Chann
     channel.sent[-1].set_result(EnvelopeResponse(response_data=b"\x00\x00\x00\x09"))
     wire.half.loop.settle()
     assert isinstance(pending.future.result(), ForwardedResponse)
+
+
+class NoController:
+    """Every request fails at once."""
+
+    def __init__(self, wire: Wire, error: Exception) -> None:
+        self.wire = wire
+        self.error = error
+        self.count = 0
+        wire.half.services.controller_channel = cast(Any, self)
+
+    def send(self, request: Any, timeout_ms: int) -> asyncio.Future[Any]:
+        self.count += 1
+        future: asyncio.Future[Any] = self.wire.half.services.runtime.loop.create_future()
+        future.set_exception(self.error)
+        return future
+
+
+def answered(pending: Any, version: int) -> Any:
+    """The answer, brought through its bytes."""
+    frame = memoryview(b"".join(pending.encode(pending.future.result())))
+    return decode_response(pending._row.key, version, frame[4:])[1]
+
+
+def test_without_a_controller_a_request_times_out_after_a_minute_as_in_apache_kafka(wire: Wire) -> None:
+    """It closed the connection, and no client knew why."""
+    channel = NoController(wire, Disconnected("no controller is known"))
+    pending = wire.send(CreateTopicsRequest(topics=[CreatableTopic(name="t"), CreatableTopic(name="u")]))
+    wire.half.loop.advance(forwarding.TIMEOUT_MS / 1000 - 1)
+    assert not pending.future.done()
+    assert channel.count > 100
+    wire.half.loop.advance(1.1)
+    found = [(topic.name, topic.error_code, topic.error_message) for topic in answered(pending, 7).topics]
+    assert found == [("t", ErrorCode.REQUEST_TIMED_OUT, None), ("u", ErrorCode.REQUEST_TIMED_OUT, None)]
+
+
+def test_a_silent_controller_is_asked_again_after_half_of_the_time(wire: Wire, channel: Channel) -> None:
+    pending = wire.send(CreateTopicsRequest(topics=[CreatableTopic(name="t")]))
+    assert channel.timeouts_ms == [30_000]
+    wire.half.loop.advance(30)
+    channel.sent[0].set_exception(TimeoutError("no answer"))
+    wire.half.loop.advance(forwarding.RETRY_SECONDS)
+    assert 29_000 < channel.timeouts_ms[1] < 30_000
+    wire.half.loop.advance(30)
+    channel.sent[1].set_exception(TimeoutError("no answer"))
+    wire.half.loop.settle()
+    assert answered(pending, 7).topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_a_controller_without_envelopes_is_a_server_error(wire: Wire, caplog: pytest.LogCaptureFixture) -> None:
+    channel = NoController(wire, UnsupportedVersion("Envelope is not served"))
+    pending = wire.send(CreateTopicsRequest(topics=[CreatableTopic(name="t")]))
+    wire.half.loop.settle()
+    assert answered(pending, 7).topics[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert channel.count == 1
+    assert "Envelope is not served" in caplog.text
+
+
+def test_a_refused_envelope_is_a_server_error(wire: Wire, channel: Channel, caplog: pytest.LogCaptureFixture) -> None:
+    pending = wire.send(CreateTopicsRequest(topics=[CreatableTopic(name="t")]))
+    channel.sent[0].set_result(EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+    wire.half.loop.settle()
+    assert answered(pending, 7).topics[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "error 31" in caplog.text
+
+
+def test_a_version_that_the_controller_does_not_serve_ends_the_connection(wire: Wire, channel: Channel) -> None:
+    """The client asks for versions again then."""
+    pending = wire.send(CreateTopicsRequest(topics=[CreatableTopic(name="t")]))
+    channel.sent[0].set_result(EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
+    wire.half.loop.settle()
+    assert isinstance(pending.future.exception(), CloseConnection)
+
+
+#: A request that names two things wherever it can name any, and where the codes stand in the answer.
+REFUSED: dict[int, tuple[TopLevel, Callable[[Any], list[int]]]] = {
+    ApiKey.CREATE_TOPICS: (
+        CreateTopicsRequest(topics=[CreatableTopic(name="t"), CreatableTopic(name="u")]),
+        lambda answer: [topic.error_code for topic in answer.topics],
+    ),
+    ApiKey.DELETE_TOPICS: (
+        DeleteTopicsRequest(topic_names=["t", "u"], topics=[DeleteTopicState(name="t"), DeleteTopicState(name="u")]),
+        lambda answer: [topic.error_code for topic in answer.responses],
+    ),
+    ApiKey.CREATE_ACLS: (
+        CreateAclsRequest(creations=2 * [ACL]),
+        lambda answer: [result.error_code for result in answer.results],
+    ),
+    ApiKey.DELETE_ACLS: (
+        DeleteAclsRequest(filters=2 * [ACL_FILTER]),
+        lambda answer: [result.error_code for result in answer.filter_results],
+    ),
+    ApiKey.ALTER_CONFIGS: (
+        AlterConfigsRequest(resources=[AlterConfigsResource(resource_type=2, resource_name=name) for name in "tu"]),
+        lambda answer: [result.error_code for result in answer.responses],
+    ),
+    ApiKey.CREATE_PARTITIONS: (
+        CreatePartitionsRequest(topics=[CreatePartitionsTopic(name=name, assignments=None) for name in "tu"]),
+        lambda answer: [result.error_code for result in answer.results],
+    ),
+    ApiKey.ELECT_LEADERS: (
+        ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="t", partitions=[0, 1])]),
+        lambda answer: [one.error_code for one in answer.replica_election_results[0].partition_result],
+    ),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (
+        IncrementalAlterConfigsRequest(
+            resources=[IncrementalResource(resource_type=2, resource_name=name) for name in "tu"]
+        ),
+        lambda answer: [result.error_code for result in answer.responses],
+    ),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: (
+        ListPartitionReassignmentsRequest(
+            topics=[ListPartitionReassignmentsTopics(name="t", partition_indexes=[0, 1])]
+        ),
+        lambda answer: len(answer.topics[0].partitions) * [answer.error_code],
+    ),
+    ApiKey.DESCRIBE_QUORUM: (DescribeQuorumRequest(), lambda answer: 2 * [answer.error_code]),
+    ApiKey.UPDATE_FEATURES: (UpdateFeaturesRequest(), lambda answer: 2 * [answer.error_code]),
+}
+
+
+@pytest.mark.parametrize("key", [api.key for api in TABLE if api.forward], ids=lambda key: key.name)
+def test_each_request_that_is_forwarded_has_an_answer_without_a_controller(wire: Wire, key: ApiKey) -> None:
+    request, codes = REFUSED[key]
+    NoController(wire, UnsupportedVersion("no"))
+    for version in range(request.MIN_VERSION, request.MAX_VERSION + 1):
+        pending = wire.send(_in(request, version), version)
+        wire.half.loop.settle()
+        assert codes(answered(pending, version)) == 2 * [ErrorCode.UNKNOWN_SERVER_ERROR], version
+
+
+def _in(request: TopLevel, version: int) -> TopLevel:
+    """Without the fields that this version does not have."""
+    if isinstance(request, DeleteTopicsRequest):
+        return DeleteTopicsRequest(
+            topic_names=request.topic_names if version < 6 else [], topics=request.topics if version >= 6 else []
+        )
+    return request
 
 
 def test_a_bug_of_the_controller_is_not_asked_for_again(
