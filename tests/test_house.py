@@ -150,6 +150,30 @@ def test_d11_no_two_modules_of_one_name_with_different_meaning() -> None:
     assert not SAME_MODULE.keys() - twice(places).keys(), "no longer an exception"
 
 
+# -- typed handlers ---------------------------------------------------------------------------------------------------
+
+UNTYPED = {"Any", "cast"}
+
+
+def untyped(tree: ast.Module) -> list[int]:
+    """The lines that give a type up."""
+    names = [
+        node
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Name) and node.id in UNTYPED)
+        or (isinstance(node, ast.Attribute) and node.attr in UNTYPED)
+        or (isinstance(node, ast.alias) and node.name in UNTYPED)
+    ]
+    return sorted(node.lineno for node in names)
+
+
+def test_d3_no_handler_gives_a_type_up() -> None:
+    assert untyped(ast.parse("from typing import Any\nimport typing as t\nx: t.Any = t.cast(int, 1)")) == [1, 3, 3]
+    handlers = [path for module, path in MODULES.items() if module.startswith("pykbroker.api.")]
+    assert len(handlers) > 60
+    assert not {path.name: lines for path in handlers if (lines := untyped(parsed(path)))}
+
+
 # -- imports ----------------------------------------------------------------------------------------------------------
 
 

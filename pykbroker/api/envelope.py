@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from typing import Any
 
 from pykbroker.coordinator.later import judged
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
@@ -19,7 +18,7 @@ from pykbroker.serving.principals import decode_principal
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.headers import RequestHeader, encode_response
 from pykbroker_wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from pykbroker_wire.primitives import DecodeError
+from pykbroker_wire.primitives import DecodeError, TopLevel
 
 
 def handle(ctx: ControllerContext, request: EnvelopeRequest) -> EnvelopeResponse | asyncio.Future[EnvelopeResponse]:
@@ -55,7 +54,7 @@ def handle(ctx: ControllerContext, request: EnvelopeRequest) -> EnvelopeResponse
     )
 
 
-def _wrap(ctx: ControllerContext, response: Any) -> EnvelopeResponse:
+def _wrap(ctx: ControllerContext, response: TopLevel) -> EnvelopeResponse:
     frame = b"".join(
         encode_response(ctx.correlation_id, ctx.api_key, ctx.api_version, response.encode(ctx.api_version))
     )

@@ -374,7 +374,4 @@ def _read_metadata_log(ctx: AnyContext, request: FetchRequest) -> FetchResponse 
     """On a controller listener only the metadata log is read; the quorum knows everything else."""
     if not ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
         return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    answer: FetchResponse | asyncio.Future[FetchResponse] = ctx.services.quorum.handle(
-        request, ctx.api_version, ctx.listener_name
-    )
-    return answer
+    return ctx.services.quorum.handle(request, ctx.api_version, ctx.listener_name)

@@ -5,15 +5,14 @@ With configured voters (kraft.version 0) it is acknowledged and changes nothing.
 
 from __future__ import annotations
 
-from typing import Any
-
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker.serving.context import ControllerContext
+from pykbroker.serving.quorum_requests import NowOrLater
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 
 
-def handle(ctx: ControllerContext, request: UpdateRaftVoterRequest) -> Any:
+def handle(ctx: ControllerContext, request: UpdateRaftVoterRequest) -> NowOrLater[UpdateRaftVoterResponse]:
     if not ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
         return UpdateRaftVoterResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return ctx.services.quorum.handle(request, ctx.api_version, ctx.listener_name)

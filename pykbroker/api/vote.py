@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker.serving.context import ControllerContext
+from pykbroker.serving.quorum_requests import NowOrLater
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.vote import VoteRequest, VoteResponse
 
 
-def handle(ctx: ControllerContext, request: VoteRequest) -> Any:
+def handle(ctx: ControllerContext, request: VoteRequest) -> NowOrLater[VoteResponse]:
     if not ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
         return VoteResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return ctx.services.quorum.handle(request, ctx.api_version, ctx.listener_name)

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from pykbroker.node_to_controller.controller_channel import Channel
     from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
     from pykbroker.node_to_controller.producer_ids import ProducerIds
-    from pykbroker.quorum.driver import QuorumDriver
     from pykbroker.replica.fetch_sessions import FetchSessions
     from pykbroker.replica.table import ReplicaTable
     from pykbroker.runtime import Runtime
+    from pykbroker.serving.quorum_requests import QuorumRequests
     from pykbroker.serving.rows import Row
 
 
@@ -40,7 +40,7 @@ class Services:
     runtime: Runtime
     node_id: int
     cluster_id: str
-    quorum: QuorumDriver
+    quorum: QuorumRequests
     metadata: MetadataLoader
     metrics: Metrics
     authorizer: Authorizer = field(default_factory=AllowAll)

@@ -89,7 +89,7 @@ def test_the_metadata_log(play: Play) -> None:
 
     async def end(sim: Sim) -> int:
         await asyncio.sleep(60)
-        return sim.node.services.quorum.log_end_offset
+        return sim.node.shared.quorum.log_end_offset
 
     assert play(directories, {}) == ["/data"]
     assert play(directories, {"metadata.log.dir": "/meta"}) == ["/meta"]

@@ -1,0 +1,50 @@
+"""What handlers ask of the quorum: each request with its response, or a future of it.
+
+Not responsible for the answers: the quorum's driver gives them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol, TypeAlias, TypeVar, overload
+
+from pykbroker_wire.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from pykbroker_wire.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+from pykbroker_wire.messages.fetch import FetchRequest, FetchResponse
+from pykbroker_wire.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+from pykbroker_wire.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
+from pykbroker_wire.messages.vote import VoteRequest, VoteResponse
+
+R = TypeVar("R")
+NowOrLater: TypeAlias = R | asyncio.Future[R]
+
+
+class QuorumRequests(Protocol):
+    """`version` is that of the request as it came in, `listener` the name of the listener on which it came in."""
+
+    @property
+    def kraft_version(self) -> int: ...
+
+    @overload
+    def handle(self, request: VoteRequest, version: int, listener: str) -> NowOrLater[VoteResponse]: ...
+    @overload
+    def handle(
+        self, request: BeginQuorumEpochRequest, version: int, listener: str
+    ) -> NowOrLater[BeginQuorumEpochResponse]: ...
+    @overload
+    def handle(
+        self, request: EndQuorumEpochRequest, version: int, listener: str
+    ) -> NowOrLater[EndQuorumEpochResponse]: ...
+    @overload
+    def handle(self, request: DescribeQuorumRequest, version: int, listener: str) -> DescribeQuorumResponse: ...
+    @overload
+    def handle(self, request: FetchRequest, version: int, listener: str) -> NowOrLater[FetchResponse]: ...
+    @overload
+    def handle(
+        self, request: FetchSnapshotRequest, version: int, listener: str
+    ) -> NowOrLater[FetchSnapshotResponse]: ...
+    @overload
+    def handle(
+        self, request: UpdateRaftVoterRequest, version: int, listener: str
+    ) -> NowOrLater[UpdateRaftVoterResponse]: ...
