@@ -150,6 +150,44 @@ def test_d11_no_two_modules_of_one_name_with_different_meaning() -> None:
     assert not SAME_MODULE.keys() - twice(places).keys(), "no longer an exception"
 
 
+# -- one definition ---------------------------------------------------------------------------------------------------
+
+
+def defined(module: str) -> set[str]:
+    """The constants that a module defines itself, without an underscore before the name."""
+    names: set[str] = set()
+    for node in parsed(MODULES[module]).body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+            names.add(node.target.id)
+        elif isinstance(node, ast.Assign):
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return {name.lstrip("_") for name in names if name.isupper()}
+
+
+def zero_uuids(module: str) -> list[int]:
+    """The lines that say `bytes(16)`."""
+    return [
+        node.lineno
+        for node in ast.walk(parsed(MODULES[module]))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "bytes"
+        and [ast.unparse(argument) for argument in node.args] == ["16"]
+    ]
+
+
+def test_d11_the_layout_of_a_batch_and_the_zero_uuid_are_defined_once() -> None:
+    layout = "pykbroker_wire.records.layout"
+    once = dict.fromkeys(defined(layout), layout) | {"ZERO_UUID": "pykbroker_wire.primitives"}
+    assert {"HEADER_SIZE", "MAGIC_AT", "CRC_START", "CONTROL"} <= once.keys()
+    written = [module for module in MODULES if not is_generated(module)]
+    again = {
+        f"{module}: {name}" for module in written for name in defined(module) & once.keys() if once[name] != module
+    }
+    assert not again
+    assert [module for module in written if zero_uuids(module)] == ["pykbroker_wire.primitives"]
+
+
 # -- typed handlers ---------------------------------------------------------------------------------------------------
 
 UNTYPED = {"Any", "cast"}

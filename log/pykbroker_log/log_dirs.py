@@ -38,6 +38,7 @@ from pykbroker_log.log_config import LogConfig, StorageError
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_log.producers import DEFAULT_EXPIRATION_MS
 from pykbroker_log.recovery_job import Unrecovered
+from pykbroker_wire.primitives import ZERO_UUID
 
 logger = logging.getLogger(__name__)
 
@@ -131,7 +132,7 @@ class LogDir:
     @classmethod
     def out_of_order(cls, disk: Disk, path: str) -> LogDir:
         """A directory that could not be opened: offline from the start, and nobody knows what is in it."""
-        log_dir = cls(disk, path, bytes(16), None)
+        log_dir = cls(disk, path, ZERO_UUID, None)
         log_dir.offline = True
         return log_dir
 
@@ -289,7 +290,7 @@ class LogDir:
 
     def _set_aside(self, topic: str, partition: int, topic_id: bytes | None, why: str) -> None:
         name = names.partition_dir(topic, partition)
-        target = self._marked(topic, partition, topic_id or bytes(16), names.STRAY_DIR)
+        target = self._marked(topic, partition, topic_id or ZERO_UUID, names.STRAY_DIR)
         self.disk.rename(f"{self.path}/{name}", f"{self.path}/{target}")
         self._forget((topic, partition))
         logger.warning("%s/%s %s: it is now %s", self.path, name, why, target)
@@ -446,7 +447,7 @@ class LogDir:
         parsed = names.parse_partition_dir(name)
         if parsed is None or not self.disk.exists(f"{self.path}/{name}"):
             return None
-        target = self._marked(parsed.topic, parsed.partition, bytes(16), names.DELETE_DIR)
+        target = self._marked(parsed.topic, parsed.partition, ZERO_UUID, names.DELETE_DIR)
         self._rename(name, target)
         self._doomed.append(target)
         return target
@@ -469,7 +470,7 @@ class LogDir:
             topic_id = log.topic_id if log is not None else self._topic_id(f"{self.path}/{name}")
             if log is not None:
                 log.close(clean=False)
-            target = self._marked(topic, partition, topic_id or bytes(16), names.DELETE_DIR)
+            target = self._marked(topic, partition, topic_id or ZERO_UUID, names.DELETE_DIR)
             self.disk.rename(f"{self.path}/{name}", f"{self.path}/{target}")
         except OSError as error:
             raise self._failed(error) from error

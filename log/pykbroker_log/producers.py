@@ -27,7 +27,7 @@ from pykbroker_log.open_transactions import OpenTransactions
 from pykbroker_log.txn_index import AbortedTxn
 from pykbroker_log.verification import Verifications
 from pykbroker_wire.errors import ErrorCode, KafkaError
-from pykbroker_wire.records.batch import CONTROL, MAX_INT32, TRANSACTIONAL, BatchHeader
+from pykbroker_wire.records.batch import CONTROL, MAX_INT32, NO_SEQUENCE, TRANSACTIONAL, BatchHeader
 from pykbroker_wire.records.control import ControlRecord, ControlType, parse_control
 from pykbroker_wire.records.crc import crc32c
 from pykbroker_wire.records.record import iter_records
@@ -36,7 +36,6 @@ KEPT_BATCHES = 5
 DEFAULT_EXPIRATION_MS = 86_400_000
 
 _NO_EPOCH = -1
-_NO_SEQUENCE = -1
 _LAST_EPOCH = 32767
 #: From this transaction.version on, every transaction ends with an epoch of its own (KIP-890).
 _EPOCH_PER_TRANSACTION = 2
@@ -89,7 +88,7 @@ class ProducerEntry:
 
     @property
     def last_sequence(self) -> int:
-        return self.batches[-1].last_sequence if self.batches else _NO_SEQUENCE
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     @property
     def last_offset(self) -> int:

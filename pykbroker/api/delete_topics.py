@@ -8,12 +8,12 @@ from collections import Counter
 from pykbroker.controller.result import Result, Verdict, failure
 from pykbroker.controller.state import ControllerState
 from pykbroker.controller.topics import delete_topics
-from pykbroker.metadata.image import ZERO_UUID
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker.serving.context import ControllerContext
 from pykbroker.serving.on_controller import immediately, respond
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from pykbroker_wire.primitives import ZERO_UUID
 
 Results = list[DeletableTopicResult]
 

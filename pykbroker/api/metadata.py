@@ -6,7 +6,7 @@ UNKNOWN_TOPIC_OR_PARTITION at once, as Apache Kafka does, and the client asks ag
 
 from __future__ import annotations
 
-from pykbroker.metadata.image import ZERO_UUID, PartitionImage, TopicImage
+from pykbroker.metadata.image import PartitionImage, TopicImage
 from pykbroker.metadata.topic_names import INTERNAL_TOPICS, topic_name_problem
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker.serving.auto_create import create_missing
@@ -20,6 +20,7 @@ from pykbroker_wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from pykbroker_wire.primitives import ZERO_UUID
 
 
 def handle(ctx: BrokerContext, request: MetadataRequest) -> MetadataResponse:

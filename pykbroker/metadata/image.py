@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-ZERO_UUID = bytes(16)
+from pykbroker_wire.primitives import ZERO_UUID
 
 #: Topic id of `__cluster_metadata`: AAAAAAAAAAAAAAAAAAAAAQ.
 METADATA_TOPIC_ID = bytes(15) + b"\x01"

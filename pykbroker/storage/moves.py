@@ -29,6 +29,7 @@ from pykbroker_log.log_config import MAX_INT64, LogConfig, StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from pykbroker.metrics.registry import Metrics
@@ -189,7 +190,7 @@ class Moves:
 
     def alter(self, topic: str, index: int, path: str) -> ErrorCode:
         """AlterReplicaLogDirs of one replica, checked in Apache Kafka's order."""
-        if len(f"{topic}-{index}.{bytes(16).hex()}{names.FUTURE_DIR}") > names.MAX_NAME:
+        if len(f"{topic}-{index}.{ZERO_UUID.hex()}{names.FUTURE_DIR}") > names.MAX_NAME:
             # The name would be cut, and nobody could tell whose copy it is.
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         directories = self._directories

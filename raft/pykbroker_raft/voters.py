@@ -14,8 +14,9 @@ from typing import Generic, TypeVar
 
 from pykbroker_wire.messages.voters_record import Endpoint as EndpointRecord
 from pykbroker_wire.messages.voters_record import KRaftVersionFeature, Voter, VotersRecord
+from pykbroker_wire.primitives import ZERO_UUID
 
-NO_DIRECTORY = bytes(16)
+NO_DIRECTORY = ZERO_UUID
 
 T = TypeVar("T")
 

@@ -22,22 +22,60 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pykbroker_wire.records.compression import Codec, compress
 from pykbroker_wire.records.crc import crc32c
+from pykbroker_wire.records.layout import (
+    ATTRIBUTES_AT as ATTRIBUTES_AT,
+)
+from pykbroker_wire.records.layout import (
+    CODEC_MASK as CODEC_MASK,
+)
+from pykbroker_wire.records.layout import (
+    CONTROL as CONTROL,
+)
+from pykbroker_wire.records.layout import (
+    CRC_AT,
+    LEADER_EPOCH_AT,
+    MAX_TIMESTAMP_AT,
+)
+from pykbroker_wire.records.layout import (
+    CRC_START as CRC_START,
+)
+from pykbroker_wire.records.layout import (
+    DELETE_HORIZON as DELETE_HORIZON,
+)
+from pykbroker_wire.records.layout import (
+    HEADER_SIZE as HEADER_SIZE,
+)
+from pykbroker_wire.records.layout import (
+    LENGTH_AT as LENGTH_AT,
+)
+from pykbroker_wire.records.layout import (
+    LOG_APPEND_TIME as LOG_APPEND_TIME,
+)
+from pykbroker_wire.records.layout import (
+    LOG_OVERHEAD as LOG_OVERHEAD,
+)
+from pykbroker_wire.records.layout import (
+    MAGIC as MAGIC,
+)
+from pykbroker_wire.records.layout import (
+    MAGIC_AT as MAGIC_AT,
+)
+from pykbroker_wire.records.layout import (
+    MIN_BATCH_LENGTH as MIN_BATCH_LENGTH,
+)
+from pykbroker_wire.records.layout import (
+    PRODUCER_AT as PRODUCER_AT,
+)
+from pykbroker_wire.records.layout import (
+    TRANSACTIONAL as TRANSACTIONAL,
+)
+from pykbroker_wire.records.layout import (
+    UP_TO_MAGIC as UP_TO_MAGIC,
+)
 from pykbroker_wire.records.record import Headers, encode_record
 
 if TYPE_CHECKING:
     from pykbroker_wire.primitives import Buffer
-
-HEADER_SIZE = 61
-LOG_OVERHEAD = 12
-"""Base offset and batch length: what `batch_length` does not count."""
-MIN_BATCH_LENGTH = HEADER_SIZE - LOG_OVERHEAD
-MAGIC = 2
-
-CODEC_MASK = 0x07
-LOG_APPEND_TIME = 0x08
-TRANSACTIONAL = 0x10
-CONTROL = 0x20
-DELETE_HORIZON = 0x40
 
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
@@ -54,15 +92,6 @@ _INT64 = Struct(">q")
 _INT32 = Struct(">i")
 _INT16 = Struct(">h")
 _UINT32 = Struct(">I")
-LENGTH_AT = 8
-"""Where the length stands, which counts what follows it; so up to here in every format."""
-MAGIC_AT = 16
-UP_TO_MAGIC = 17
-CRC_START = 21
-"""Where what the CRC covers begins: the attributes."""
-ATTRIBUTES_AT = 22
-"""The low byte of the attributes, which holds all that are defined: the codec in CODEC_MASK, and the flags."""
-PRODUCER_AT = 43
 PRODUCER = Struct(">qhi")
 """Producer id, producer epoch, base sequence."""
 
@@ -177,7 +206,7 @@ def verify_crc(buf: Buffer, pos: int, header: BatchHeader) -> bool:
 def stamp(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch: int) -> None:
     """Write what a leader assigns; the CRC does not cover it."""
     _INT64.pack_into(buf, pos, base_offset)
-    _INT32.pack_into(buf, pos + 12, leader_epoch)
+    _INT32.pack_into(buf, pos + LEADER_EPOCH_AT, leader_epoch)
 
 
 def restamp_timestamp(
@@ -189,9 +218,9 @@ def restamp_timestamp(
     if flag == header.attributes & LOG_APPEND_TIME and max_timestamp == header.max_timestamp:
         return
     attributes = header.attributes & (CODEC_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON) | flag
-    _INT16.pack_into(buf, pos + 21, attributes)
-    _INT64.pack_into(buf, pos + 35, max_timestamp)
-    _UINT32.pack_into(buf, pos + 17, crc32c(memoryview(buf)[pos + CRC_START : pos + header.size_in_bytes]))
+    _INT16.pack_into(buf, pos + CRC_START, attributes)
+    _INT64.pack_into(buf, pos + MAX_TIMESTAMP_AT, max_timestamp)
+    _UINT32.pack_into(buf, pos + CRC_AT, crc32c(memoryview(buf)[pos + CRC_START : pos + header.size_in_bytes]))
 
 
 # --- building ---------------------------------------------------------------------------------------------------------

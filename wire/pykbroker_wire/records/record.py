@@ -17,15 +17,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from pykbroker_wire.records.compression import DEFAULT_LIMIT, decompress
+from pykbroker_wire.records.layout import HEADER_SIZE, LOG_APPEND_TIME
 
 if TYPE_CHECKING:
     from pykbroker_wire.primitives import Buffer
     from pykbroker_wire.records.batch import BatchHeader
 
 Headers: TypeAlias = Iterable[tuple[str, bytes | None]]
-
-_HEADER_SIZE = 61
-_LOG_APPEND_TIME = 0x08
 
 
 class InvalidRecord(ValueError):
@@ -145,12 +143,12 @@ def iter_records(buf: Buffer, position: int, header: BatchHeader, *, limit: int 
     Nothing is read before the first `next`. A compressed batch is decompressed whole then, at most to `limit` bytes,
     because the records are views of the result.
     """
-    payload = memoryview(buf)[position + _HEADER_SIZE : position + header.size_in_bytes]
-    if len(payload) != header.size_in_bytes - _HEADER_SIZE:
+    payload = memoryview(buf)[position + HEADER_SIZE : position + header.size_in_bytes]
+    if len(payload) != header.size_in_bytes - HEADER_SIZE:
         raise InvalidRecord("the buffer ends inside the batch")
     codec = header.attributes & 7
     data: Buffer = decompress(codec, payload, limit) if codec else payload
-    append_time = header.max_timestamp if header.attributes & _LOG_APPEND_TIME else None
+    append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
     yield from iter_encoded(data, header.record_count, header.base_offset, header.base_timestamp, append_time)
 
 

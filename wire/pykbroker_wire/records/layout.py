@@ -1,0 +1,32 @@
+"""Where the fields of a batch's header stand (format v2), and the bits of its attributes: declared here and nowhere
+else.
+
+Not responsible for reading or writing them (batch.py, record.py).
+"""
+
+from __future__ import annotations
+
+HEADER_SIZE = 61
+LOG_OVERHEAD = 12
+"""Base offset and batch length: what `batch_length` does not count."""
+MIN_BATCH_LENGTH = HEADER_SIZE - LOG_OVERHEAD
+MAGIC = 2
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+DELETE_HORIZON = 0x40
+
+LENGTH_AT = 8
+"""Where the length stands, which counts what follows it; so up to here in every format."""
+LEADER_EPOCH_AT = 12
+MAGIC_AT = 16
+UP_TO_MAGIC = 17
+CRC_AT = 17
+CRC_START = 21
+"""Where what the CRC covers begins: the attributes."""
+ATTRIBUTES_AT = 22
+"""The low byte of the attributes, which holds all that are defined: the codec in CODEC_MASK, and the flags."""
+MAX_TIMESTAMP_AT = 35
+PRODUCER_AT = 43
