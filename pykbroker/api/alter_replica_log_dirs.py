@@ -30,7 +30,9 @@ def handle(ctx: BrokerContext, request: AlterReplicaLogDirsRequest) -> AlterRepl
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
     for (topic, index), path in wanted.items():
         code = (
-            ctx.services.replicas.moves.alter(topic, index, path) if allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            ctx.services.replicas.logs.moves.alter(topic, index, path)
+            if allowed
+            else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         )
         result = results.setdefault(topic, AlterReplicaLogDirTopicResult(topic_name=topic))
         result.partitions.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))

@@ -21,7 +21,7 @@ def handle(ctx: BrokerContext, request: DescribeLogDirsRequest) -> DescribeLogDi
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     results = []
-    for description in ctx.services.replicas.directories.describe(wanted):
+    for description in ctx.services.replicas.logs.directories.describe(wanted):
         topics: dict[str, DescribeLogDirsTopic] = {}
         for replica in description.replicas:
             topics.setdefault(replica.topic, DescribeLogDirsTopic(name=replica.topic)).partitions.append(

@@ -185,7 +185,7 @@ class _Fetch:
         try:
             return self._read(final, wait=False)
         except ColdRead as cold:
-            return self.services.replicas.cold_reads.retry(cold, lambda wait: self._read(final, wait))
+            return self.services.replicas.logs.cold_reads.retry(cold, lambda wait: self._read(final, wait))
 
     def _read(self, final: bool, wait: bool) -> FetchResponse | int:
         """Raises ColdRead unless `wait`; nothing has changed then."""

@@ -46,7 +46,7 @@ def _respond_when_read(ctx: BrokerContext, request: ListOffsetsRequest) -> Later
     try:
         return _respond(ctx, request, wait=False)
     except ColdRead as cold:
-        return ctx.services.replicas.cold_reads.retry(cold, lambda wait: _respond(ctx, request, wait))
+        return ctx.services.replicas.logs.cold_reads.retry(cold, lambda wait: _respond(ctx, request, wait))
 
 
 def _respond(ctx: BrokerContext, request: ListOffsetsRequest, wait: bool) -> ListOffsetsResponse:

@@ -114,7 +114,7 @@ class CoordinatorRuntime(Generic[S]):
             runtime,
             record_format,
             load_bytes,
-            replicas.cold_reads,
+            replicas.logs.cold_reads,
             bulk=bulk,
             carry_out=self._carry_out,
             finished=self._loaded,

@@ -145,8 +145,8 @@ class BrokerHalf:
         # clients are served; those that an unclean stop has left come back one by one.
         parts.add("replicas", partial(_stop, replicas))
         replicas.start()
-        parts.add("moves between directories", replicas.moves.close)
-        replicas.moves.start()
+        parts.add("moves between directories", replicas.logs.moves.close)
+        replicas.logs.moves.start()
         upkeep = Upkeep(shared.runtime, shared.config, replicas.logs, lambda: replicas.bytes_in.value)
         parts.add("upkeep", upkeep.stop)
         upkeep.start()
@@ -157,7 +157,7 @@ class BrokerHalf:
         services.transactions.start()
         await lifecycle.ready_to_unfence()
         await shared.ports.serve(shared.config.listeners.broker, dispatcher, parts)
-        replicas.opener.serve()
+        replicas.logs.opener.serve()
 
     async def shut_down(self) -> None:
         """A controlled shutdown: the controller moves leaderships away and lets this broker go."""

@@ -85,7 +85,7 @@ class Node:
 
     def recovery_progress(self) -> tuple[int, int, int] | None:
         """(bytes checked, bytes to check, logs left) while logs of an unclean stop are recovered."""
-        return None if self._broker is None else self._broker.services.replicas.recovery.progress()
+        return None if self._broker is None else self._broker.services.replicas.logs.recovery.progress()
 
     def on_fatal(self, callback: Callable[[], None]) -> None:
         """`callback` when the node cannot go on; `fatal` says why. Once."""

@@ -68,12 +68,6 @@ class ReplicaTable:
             move_throttle,
             space,
         )
-        self.directories = self.logs.directories
-        self.moves = self.logs.moves
-        self.recovery = self.logs.recovery
-        self.opener = self.logs.opener
-        #: where requests wait for what is not in memory
-        self.cold_reads = self.logs.cold_reads
         #: of the fetches that are parked here
         self.deadlines = Deadlines(runtime.loop)
         self.fetch_max_bytes = config.int("fetch.max.bytes")

@@ -20,7 +20,7 @@ def unopened(ctx: BrokerContext, asked: Iterable[tuple[str, int]]) -> asyncio.Fu
     and indexes, of which this node need not know any."""
     replicas = ctx.services.replicas
     found = (replicas.find(topic, index) for topic, index in asked)
-    return replicas.opener.when_open(partition.handle for partition in found if partition is not None)
+    return replicas.logs.opener.when_open(partition.handle for partition in found if partition is not None)
 
 
 def when_open(ctx: BrokerContext, asked: Iterable[tuple[str, int]], answer: Callable[[], Later[T]]) -> Later[T]:

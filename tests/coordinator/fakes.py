@@ -7,6 +7,7 @@ import heapq
 import random
 from collections.abc import Callable
 from contextvars import Context
+from types import SimpleNamespace
 from typing import Any, cast
 
 from pykbroker.replica.partition import Partition
@@ -274,9 +275,9 @@ class Replicas:
 
     def __init__(self, topic: str = TOPIC) -> None:
         self.topic = topic
-        #: where loading waits for what is not in memory
-        self.cold_reads: Any = None
-        self.logs: dict[int, Log] = {}
+        #: `cold_reads`: where loading waits for what is not in memory
+        self.logs: Any = SimpleNamespace(cold_reads=None)
+        self.stored: dict[int, Log] = {}
         self.partitions: dict[int, FakePartition] = {}
         self.epoch = 0
         self._callbacks: list[Callable[[Partition, bool, int], None]] = []
@@ -289,7 +290,7 @@ class Replicas:
         return self.partitions[index]
 
     def lead(self, index: int = 0, *, recovering: bool = False) -> FakePartition:
-        partition = FakePartition(index, self.logs.setdefault(index, Log()))
+        partition = FakePartition(index, self.stored.setdefault(index, Log()))
         partition.recovering = recovering
         partition.topic = self.topic
         self.partitions[index] = partition

@@ -55,8 +55,8 @@ def reload_cold(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> tuple[Log,
         return loads[-1]
 
     monkeypatch.setattr(as_runtime(machine.world), "run_blocking", run_blocking, raising=False)
-    machine.replicas.cold_reads = ColdReads(as_runtime(machine.world))
-    machine.runtime._loading._cold_reads = machine.replicas.cold_reads
+    machine.replicas.logs.cold_reads = ColdReads(as_runtime(machine.world))
+    machine.runtime._loading._cold_reads = machine.replicas.logs.cold_reads
     partition.log.is_cold = True
     machine.replicas.lead()
     return partition.log, loads

@@ -112,7 +112,7 @@ class TransactionBench:
         self.ids.loop = self.loop
         self.replicas = Replicas(TOPIC)
         if previous is not None:
-            self.replicas.logs = previous.replicas.logs
+            self.replicas.stored = previous.replicas.stored
             self.replicas.epoch = previous.replicas.epoch
         #: markers that were written on this node, and what writing the next one answers
         self.written: list[tuple[TopicPartition, Marker]] = []

@@ -109,7 +109,7 @@ def test_a_failed_directory_takes_its_partitions_alone() -> None:
     for partition in partitions:
         if partition not in held:
             append(partition)
-    described = world.replicas.directories.describe(None)
+    described = world.replicas.logs.directories.describe(None)
     assert [one.error for one in described] == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
     assert [len(one.replicas) for one in described] == [0, 2]
 
@@ -146,7 +146,7 @@ def test_a_replica_that_can_be_made_nowhere_is_tried_again_when_somebody_asks() 
 def test_a_replica_that_was_to_be_made_in_a_full_directory_is_made_in_no_other() -> None:
     world = World(directories=2)
     world.disk.fail_next("make_dir", errno.ENOSPC, path_contains="d1/t-0", count=1)
-    world.replicas.directories.prefer("t", 0, world.log_dirs[1])
+    world.replicas.logs.directories.prefer("t", 0, world.log_dirs[1])
     partition = world.create("t")
     assert partition.log_if_open is None
     assert world.folders("d0") == world.folders("d1") == []
@@ -154,9 +154,9 @@ def test_a_replica_that_was_to_be_made_in_a_full_directory_is_made_in_no_other()
 
 def test_directories_describe_what_is_asked_for(world: World) -> None:
     world.create("t", 2)
-    (described,) = world.replicas.directories.describe({("t", 1), ("t", 5), ("unknown", 0)})
+    (described,) = world.replicas.logs.directories.describe({("t", 1), ("t", 5), ("unknown", 0)})
     assert [(one.topic, one.index) for one in described.replicas] == [("t", 1)]
-    (described,) = world.replicas.directories.describe({("unknown", 0)})
+    (described,) = world.replicas.logs.directories.describe({("unknown", 0)})
     assert (described.error, described.replicas) == (ErrorCode.NONE, [])
     assert described.total_bytes > 0
 

@@ -85,7 +85,7 @@ async def settled(sim: Sim) -> None:
     """No replica is on its way."""
     for _ in range(1000):
         await asyncio.sleep(0.1)
-        if not sim.node.services.replicas.moves._moves:
+        if not sim.node.services.replicas.logs.moves._moves:
             return
     raise AssertionError("it never ends")
 
@@ -101,7 +101,7 @@ def test_a_replica_moves(play: Play) -> None:
         await asyncio.sleep(2)
         assert folders(sim, "t") == ["/two/t-0"]
         image = sim.node.loader.image.topics.partition("t", 0)
-        two = next(log_dir for log_dir in sim.node.services.replicas.directories if log_dir.path == "/two")
+        two = next(log_dir for log_dir in sim.node.services.replicas.logs.directories if log_dir.path == "/two")
         assert image is not None
         assert image.directory(1) == two.directory_id
         await sim.send("t", b"after")
@@ -205,7 +205,7 @@ def test_so_many_replicas_are_copied_at_once(play: Play) -> None:
             await alter(sim, f"t{number}", "/one")
             await sim.create(f"t{number}")
             await sim.send(f"t{number}", b"x" * 3_000)
-        copying = sim.node.services.replicas.moves
+        copying = sim.node.services.replicas.logs.moves
         step, most = copying._copy, 0
 
         def watched(*args: Any) -> None:
@@ -287,7 +287,7 @@ def test_what_is_refused(play: Play) -> None:
         long = "x" * 230
         await sim.create(long)
         assert await alter(sim, long, "/two") == ErrorCode.INVALID_TOPIC_EXCEPTION
-        sim.node.services.replicas.directories._log_dirs[2].offline = True
+        sim.node.services.replicas.logs.directories._log_dirs[2].offline = True
         assert await alter(sim, "t", "/three") == STORAGE
         # A copy may lie where nobody can look.
         assert await alter(sim, "t", "/two") == STORAGE

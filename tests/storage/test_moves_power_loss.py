@@ -46,7 +46,7 @@ class Recording:
         self.promised = 0
         self.assigned = 0
         self.moments: list[Moment] = []
-        self.replicas.moves.start()
+        self.replicas.logs.moves.start()
         self.partition = self.world.create("t", 1, (1,), 0, **CONFIG)
         self.assigned = int(self.partition.log.path[1])
 
@@ -97,7 +97,7 @@ class Recording:
             self.step()
         for _ in range(2):
             target = f"d{1 - int(self.partition.log.path[1])}"
-            assert not self.replicas.moves.alter("t", 0, target)
+            assert not self.replicas.logs.moves.alter("t", 0, target)
             for _ in range(30):
                 self.step()
                 if self.partition.log.path == f"{target}/t-0":
@@ -129,7 +129,7 @@ def start_again(disk: MemoryDisk, assigned: int) -> tuple[World, PartitionLog]:
     world.publish(PartitionChangeRecord(partition_id=0, topic_id=topic_id("t"), directories=[directory_id(assigned)]))
     world.replicas.start()
     world.loop.settle()
-    world.replicas.moves.start()
+    world.replicas.logs.moves.start()
     return world, world.replicas.get("t", 0).log
 
 
@@ -163,7 +163,7 @@ def check(recording: Recording, calls: int, disk: MemoryDisk, survive: Survive, 
         partition.append(batch(b"after"), required_acks=-1, now_ms=NOW_MS)
         for _ in range(20):
             world.loop.advance(1)
-        assert not world.replicas.moves._moves, what
+        assert not world.replicas.logs.moves._moves, what
         assert list(values(partition.log).values()) == [*found.values(), b"after"], what
         assert not any("future" in name for log_dir in world.log_dirs for name in after.list(log_dir.path)), what
         assert not world.failures, what

@@ -88,20 +88,20 @@ def turns(world: World) -> Iterator[int]:
 
 
 def test_who_asks_many_logs_has_them_opened_some_a_turn(world: World) -> None:
-    opened = world.replicas.opener.when_open(world.replicas.logs)
+    opened = world.replicas.logs.opener.when_open(world.replicas.logs)
     assert opened is not None
     assert list(turns(world)) == TURNS
     assert opened.done()
-    assert world.replicas.opener.when_open(world.replicas.logs) is None
+    assert world.replicas.logs.opener.when_open(world.replicas.logs) is None
 
 
 def test_who_asks_few_opens_them_himself(world: World) -> None:
-    assert world.replicas.opener.when_open(list(world.replicas.logs)[:OPENED_PER_TURN]) is None
+    assert world.replicas.logs.opener.when_open(list(world.replicas.logs)[:OPENED_PER_TURN]) is None
     assert open_in(world) == 0
 
 
 def test_many_who_ask_have_no_more_opened_in_a_turn_than_one(world: World) -> None:
-    waiting = [world.replicas.opener.when_open(reversed(list(world.replicas.logs))) for _ in range(5)]
+    waiting = [world.replicas.logs.opener.when_open(reversed(list(world.replicas.logs))) for _ in range(5)]
     assert list(turns(world)) == TURNS
     world.loop.settle()
     assert all(opened is not None and opened.done() for opened in waiting)
@@ -110,11 +110,11 @@ def test_many_who_ask_have_no_more_opened_in_a_turn_than_one(world: World) -> No
 def test_the_rest_is_opened_when_clients_are_served_and_whoever_asks_comes_first(world: World) -> None:
     world.loop.advance(1)
     assert open_in(world) == 0
-    world.replicas.opener.serve()
+    world.replicas.logs.opener.serve()
     world.loop.turn()
     assert open_in(world) == 1
     last = list(world.replicas.logs)[-OPENED_PER_TURN - 1 :]
-    opened = world.replicas.opener.when_open(last)
+    opened = world.replicas.logs.opener.when_open(last)
     assert opened is not None
     while not opened.done():
         world.loop.advance(opening.PAUSE_SECONDS)
@@ -133,7 +133,7 @@ def test_a_partition_that_was_just_made_is_opened_before_it_is_used(world: World
 
 def test_a_deleted_topic_is_not_opened_any_more(world: World) -> None:
     held = list(world.replicas.logs)
-    opened = world.replicas.opener.when_open(held)
+    opened = world.replicas.logs.opener.when_open(held)
     assert opened is not None
     world.delete("t")
     world.loop.settle()
@@ -142,8 +142,8 @@ def test_a_deleted_topic_is_not_opened_any_more(world: World) -> None:
 
 
 def test_a_node_that_stops_opens_nothing_and_lets_nobody_wait(world: World) -> None:
-    world.replicas.opener.serve()
-    opened = world.replicas.opener.when_open(world.replicas.logs)
+    world.replicas.logs.opener.serve()
+    opened = world.replicas.logs.opener.when_open(world.replicas.logs)
     assert opened is not None
     world.replicas.stop()
     world.loop.advance(1)
@@ -161,7 +161,7 @@ def test_what_is_not_in_memory_is_read_by_a_thread_first(world: World, monkeypat
 
     monkeypatch.setattr(world.runtime, "run_blocking", run_blocking)
     world.disk.make_cold()
-    assert world.replicas.opener.when_open(world.replicas.logs) is not None
+    assert world.replicas.logs.opener.when_open(world.replicas.logs) is not None
     world.loop.settle()
     assert [len(folders) for folders in cold_reads] == [OPENED_PER_TURN] * 5
     assert open_in(world) == PARTITIONS

@@ -284,7 +284,7 @@ def test_a_stop_waits_for_the_thread_that_recovers(monkeypatch: pytest.MonkeyPat
     threads = Threads(world, monkeypatch)
     workers.end("large-0", WorkerDied("killed"))
     world.replicas.stop()
-    ended = asyncio.Task(world.replicas.recovery.ended(), loop=as_loop(world.loop))
+    ended = asyncio.Task(world.replicas.logs.recovery.ended(), loop=as_loop(world.loop))
     world.loop.settle()
     assert not ended.done()
     threads.end_one()
@@ -303,10 +303,10 @@ def test_a_thread_looks_how_much_there_is_to_check(monkeypatch: pytest.MonkeyPat
     before = len(world.disk.calls)
     world.loop.settle()
     assert len(world.disk.calls) == before
-    assert world.replicas.recovery.progress() is None
+    assert world.replicas.logs.recovery.progress() is None
     world.delete("middle")
     threads.end_one()
-    assert world.replicas.recovery.progress() is not None
+    assert world.replicas.logs.recovery.progress() is not None
     assert {name: world.replicas.get(name, 0).recovering for name in ("tiny", "small", "large")} == {
         "tiny": True,
         "small": True,
@@ -379,7 +379,7 @@ def test_progress_is_told_and_measured(caplog: pytest.LogCaptureFixture) -> None
     caplog.set_level(logging.INFO)
     world, workers = restarted(killed())
     total = sum(size for name in SIZES for _, size in world.disk.scan(f"d0/{name}-0") if _.endswith(".log"))
-    assert world.replicas.recovery.progress() == (0, total, 4)
+    assert world.replicas.logs.recovery.progress() == (0, total, 4)
     gauges = {name: value for name, value in world.metrics.snapshot().items() if name.startswith(GAUGES)}
     assert gauges == {
         f"{GAUGES}LogsToRecover,dir=d0": 4,
@@ -393,10 +393,10 @@ def test_progress_is_told_and_measured(caplog: pytest.LogCaptureFixture) -> None
     lines = [message for message in caplog.messages if "logs left" in message]
     assert len(lines) >= 5
     assert lines[0].startswith("Recovering the logs in d0: 4 logs left, ")
-    assert world.replicas.recovery.progress() == (1000, total, 4)
+    assert world.replicas.logs.recovery.progress() == (1000, total, 4)
     for name in ("tiny-0", "large-0", "small-0", "middle-0"):
         workers.end(name)
-    assert world.replicas.recovery.progress() is None
+    assert world.replicas.logs.recovery.progress() is None
     assert not [name for name in world.metrics.snapshot() if name.startswith(GAUGES)]
     caplog.clear()
     world.loop.advance(10)
@@ -432,15 +432,15 @@ def test_logs_of_a_clean_stop_are_opened_on_first_use_and_then_one_by_one() -> N
     assert not workers.jobs
     partitions = [world.replicas.get(name, 0) for name in SIZES]
     assert not [partition for partition in partitions if partition.log_if_open]
-    described = world.replicas.directories.describe(None)[0].replicas
+    described = world.replicas.logs.directories.describe(None)[0].replicas
     assert {replica.topic: replica.size_bytes > 0 for replica in described} == dict.fromkeys(SIZES, True)
     use(partitions[2])
-    world.replicas.opener.serve()
+    world.replicas.logs.opener.serve()
     world.loop.turn()
     assert [partition.log_if_open is not None for partition in partitions] == [True, False, True, False]
     world.loop.advance(1)
     assert all(partition.log_if_open for partition in partitions)
-    assert world.replicas.directories.describe(None)[0].replicas
+    assert world.replicas.logs.directories.describe(None)[0].replicas
 
 
 # -- the stop ---------------------------------------------------------------------------------------------------------
@@ -519,7 +519,7 @@ def test_small_logs_share_a_job(many: dict[str, int]) -> None:
 
 def test_what_was_recovered_is_opened_when_nobody_asks(many: dict[str, int]) -> None:
     world, workers = restarted(killed(many), list(many))
-    world.replicas.opener.serve()
+    world.replicas.logs.opener.serve()
     while workers.running:
         workers.end(workers.running[0])
         world.loop.advance(1)

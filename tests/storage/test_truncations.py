@@ -123,13 +123,13 @@ def test_d9_a_topic_that_is_made_again_waits_for_its_name(world: World, threads:
 
 def test_a_move_waits_for_a_truncation_and_begins_anew(world: World, threads: Threads) -> None:
     partition, follower = followed(world)
-    world.replicas.moves.start()
+    world.replicas.logs.moves.start()
     source = partition.log.path.split("/")[0]
     target = "d1" if source == "d0" else "d0"
-    assert not world.replicas.moves.alter("t", 0, target)
+    assert not world.replicas.logs.moves.alter("t", 0, target)
     follower.truncate_to(2, Told())
     world.loop.advance(5)
-    assert partition.handle in world.replicas.moves
+    assert partition.handle in world.replicas.logs.moves
     threads.run()
     world.loop.advance(5)
     assert (partition.log.path, partition.log.log_end_offset) == (f"{target}/t-0", 2)

@@ -30,7 +30,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 def load(log: Log, *, fast: bool) -> tuple[GroupShard | None, list[int]]:
     """The shard that a new leader has, None when it cannot be loaded; and how many records were read and skipped."""
     world, replicas = World(), Replicas()
-    replicas.logs[0] = log
+    replicas.stored[0] = log
     shards: list[GroupShard] = []
 
     def make(index: int) -> GroupShard:
@@ -182,7 +182,7 @@ def test_what_was_removed_and_committed_again_is_there() -> None:
 
 def test_the_collector_hears_of_what_stays() -> None:
     world, replicas = World(), Replicas()
-    log = replicas.logs[0] = Log()
+    log = replicas.stored[0] = Log()
     for _ in range(100):
         log.append(build_batch([(*commit("g", "t", index, index), (), 1) for index in range(100)]))
     runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
@@ -203,8 +203,8 @@ def test_the_collector_hears_of_what_stays() -> None:
 def test_whoever_lost_the_lead_is_freed_without_a_collector() -> None:
     """A collector that was told to leave it alone would keep it for ever."""
     world, replicas = World(), Replicas()
-    replicas.logs[0] = Log()
-    replicas.logs[0].append(build_batch([(*commit("g", "t", 0, 5), (), 1)]))
+    replicas.stored[0] = Log()
+    replicas.stored[0].append(build_batch([(*commit("g", "t", 0, 5), (), 1)]))
     freed: list[int] = []
 
     class Watched(GroupShard):

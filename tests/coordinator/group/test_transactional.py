@@ -430,6 +430,6 @@ def test_a_log_of_apache_kafka_is_loaded(machine: Machine) -> None:
     for text in GOLDEN:
         log.append(bytes.fromhex(text))
     machine.replicas.lose()
-    machine.replicas.logs[0] = log
+    machine.replicas.stored[0] = log
     machine.lead()
     assert machine.fetch("t", 0, 1, stable=True) == [10, 11]
