@@ -57,7 +57,7 @@ class Transaction(NamedTuple):
 
 def transaction_record(transactional_id: str, transaction: Transaction, transaction_version: int) -> CoordinatorRecord:
     """`transaction_version`: what the cluster has agreed on. Values are bytes from the start, written by hand: that is
-    three records in every transaction (tests/coordinator/test_transaction_records.py compares them to the generated
+    three records in every transaction (tests/coordinator/transaction/test_records.py compares them to the generated
     writer's)."""
     version = 1 if transaction_version >= _FLEXIBLE_FROM_TRANSACTION_VERSION else 0
     value = _flexible(transaction) if version else _classic(transaction)

@@ -23,7 +23,7 @@ from pykbroker.metadata.features import TRANSACTION_VERSION
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.records.batch import iter_batches
 from pykbroker_wire.records.record import iter_records
-from tests.coordinator.transaction_bench import TransactionBench
+from tests.coordinator.transaction.transaction_bench import TransactionBench
 
 pytestmark = pytest.mark.slow
 

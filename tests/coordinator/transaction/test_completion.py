@@ -7,7 +7,7 @@ import pytest
 from pykbroker.coordinator.transaction.shard import Identity, Producer
 from pykbroker.coordinator.transaction.states import COMPLETE_COMMIT, PREPARE_COMMIT, TransactionState
 from pykbroker_wire.errors import ErrorCode
-from tests.coordinator.transaction_bench import TransactionBench
+from tests.coordinator.transaction.transaction_bench import TransactionBench
 
 PLACE = ("t", 0)
 ELSEWHERE = 2

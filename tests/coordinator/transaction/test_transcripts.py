@@ -3,7 +3,7 @@
 The files are tests/transcripts/transactions/*.txt. A line that begins with "> " is a command, one with "#" a remark;
 all else is what came of the command above it. After a change that you can explain:
 
-    REWRITE_TRANSCRIPTS=1 python -m pytest tests/coordinator/test_transaction_transcripts.py
+    REWRITE_TRANSCRIPTS=1 python -m pytest tests/coordinator/transaction/test_transcripts.py
 
     > init ID [timeout=MS] [from=PID/EPOCH]
     > add ID PID/EPOCH TOPIC-PARTITION … [v=VERSION]
@@ -43,9 +43,9 @@ from pykbroker.metadata.features import TRANSACTION_VERSION
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.stored.transaction.transaction_log import TransactionLogKey, TransactionLogValue
 from pykbroker_wire.stored_framing import decode_value
-from tests.coordinator.transaction_bench import TransactionBench
+from tests.coordinator.transaction.transaction_bench import TransactionBench
 
-FOLDER = Path(__file__).parent.parent / "transcripts" / "transactions"
+FOLDER = Path(__file__).parents[2] / "transcripts" / "transactions"
 START_MS = 1_000_000
 
 

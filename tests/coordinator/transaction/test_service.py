@@ -14,7 +14,7 @@ from pykbroker.coordinator.transaction.states import (
     check_transition,
 )
 from pykbroker_wire.errors import ErrorCode
-from tests.coordinator.transaction_bench import TransactionBench
+from tests.coordinator.transaction.transaction_bench import TransactionBench
 
 
 def state(bench: TransactionBench) -> TransactionState:

@@ -17,7 +17,7 @@ from pykbroker_wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
 )
 from tests.coordinator.fakes import as_runtime
-from tests.coordinator.transaction_bench import HERE, TOPIC, TransactionBench
+from tests.coordinator.transaction.transaction_bench import HERE, TOPIC, TransactionBench
 
 THERE = 2
 T0, T1 = ("t", 0), ("t", 1)
