@@ -385,7 +385,7 @@ class _Cleaner:
 
 class _Chunk(NamedTuple):
     position: int
-    data: bytes
+    data: Buffer
     size: int
     """Of the whole batches in it."""
     batches: list[tuple[int, BatchHeader]]
@@ -397,8 +397,11 @@ def _read(segment: Segment, position: int, buffer_bytes: int) -> Iterator[_Chunk
     unpack, make = HEADER.unpack_from, BatchHeader._make
     least = max(buffer_bytes, HEADER_SIZE)
     wanted = least
+    reader = segment.file.reader()
     while position < segment.size:
-        data = segment.file.pread(min(wanted, segment.size - position), position)
+        data = reader.pread(min(wanted, segment.size - position), position)
+        if len(data) < min(wanted, segment.size - position):
+            raise segment.is_shorter()
         batches: list[tuple[int, BatchHeader]] = []
         at, wanted = 0, least
         while at + HEADER_SIZE <= len(data):
@@ -423,7 +426,10 @@ def _read(segment: Segment, position: int, buffer_bytes: int) -> Iterator[_Chunk
         position += at
 
 
-def _damaged(segment: Segment, position: int, what: object) -> Uncleanable:
+def _damaged(segment: Segment, position: int, what: object) -> Uncleanable | OSError:
+    if segment.file.size() < segment.size:
+        # Behind its end a map shows zeros up to the end of a page.
+        return segment.is_shorter()
     return Uncleanable(f"{segment.path(names.LOG)} at position {position}: {what}")
 
 
@@ -432,7 +438,7 @@ class _Output:
 
     __slots__ = ("_end", "_parts", "_start", "_view", "marks", "messages", "size")
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: Buffer) -> None:
         self._view = memoryview(data)
         self._parts: list[Buffer] = []
         self._start = self._end = 0

@@ -53,8 +53,20 @@ class FileClosed(FileNotFoundError):
     """A call on a file that its owner has closed."""
 
 
+class Reader(Protocol):
+    """A file for a scan. What `pread` returns may be a view of a map: a worker process may die of touching it."""
+
+    def pread(self, size: int, offset: int) -> Buffer: ...
+
+    def size(self) -> int: ...
+
+
 class File(Protocol):
     def pread(self, size: int, offset: int) -> bytes: ...
+
+    def reader(self) -> Reader:
+        """Through a map where the disk maps files, else this file itself."""
+        ...
 
     def pwritev(self, buffers: Sequence[Buffer], offset: int) -> int: ...
 

@@ -21,6 +21,8 @@ from typing import ClassVar
 
 from pykbroker_log.disk import Disk, File
 
+#: Entries that an index keeps in memory at most before they are written.
+MAX_PENDING_ENTRIES = 512
 # What one read takes in: a wrong guess costs one more, or some.
 _PAGE_BYTES = 4096
 

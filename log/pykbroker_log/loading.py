@@ -32,7 +32,8 @@ from pykbroker_log.missing import Left, missing_records
 from pykbroker_log.offset_index import OffsetIndex
 from pykbroker_log.producers import CorruptProducerSnapshot, ProducerStates
 from pykbroker_log.quarantine import find_batch, keep_aside, quarantine_name
-from pykbroker_log.segment import Scanned, Segment
+from pykbroker_log.scan import Scanned
+from pykbroker_log.segment import Segment
 from pykbroker_log.time_index import TimeIndex
 from pykbroker_wire.records.batch import CONTROL, BatchHeader, CorruptBatch
 

@@ -468,6 +468,9 @@ class MemoryFile:
             raise ColdRead(self, offset, size)
         return bytes(self._node.data[offset : offset + size])
 
+    def reader(self) -> MemoryFile:
+        return self
+
     def pwritev(self, buffers: Sequence[Buffer], offset: int) -> int:
         data = b"".join(buffers)
         try:

@@ -1,7 +1,7 @@
-"""One `.log` file and its indexes: append, find, read boundaries, truncate, recover.
+"""One `.log` file and its indexes: append, find, read boundaries, truncate.
 
 Responsible for positions and offsets within the segment. Not responsible for what may be appended or read
-(partition_log.py), nor for producers and epochs, which recovery only shows each batch.
+(partition_log.py), nor for what a scan after a crash takes for a batch (scan.py).
 
 Invariants:
 * `size` is what has been written and may be read; bytes behind it belong to nobody (a write that failed).
@@ -20,11 +20,12 @@ from typing import NamedTuple
 
 from pykbroker_log import names
 from pykbroker_log.disk import Buffer, Disk, File
+from pykbroker_log.index import MAX_PENDING_ENTRIES
 from pykbroker_log.offset_index import OffsetIndex
+from pykbroker_log.scan import Scanned, Visit, scan
 from pykbroker_log.time_index import TimeIndex
 from pykbroker_log.txn_index import TxnIndex
 from pykbroker_wire.records.batch import (
-    CRC_START,
     HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -33,15 +34,11 @@ from pykbroker_wire.records.batch import (
     BatchHeader,
     CorruptBatch,
 )
-from pykbroker_wire.records.crc import crc32c
 
 logger = logging.getLogger(__name__)
 
 # Headers are read in chunks: one pread covers what lies between two index entries.
 _WALK_BYTES = 8 * 1024
-_RECOVERY_BYTES = 1024 * 1024
-# Entries that an index keeps in memory at most before they are written.
-_MAX_PENDING_ENTRIES = 512
 MAX_RELATIVE_OFFSET = (1 << 31) - 1
 _UNKNOWN = -2
 # The beginning of a batch header, as HEADER, and of the rest only the last offset delta.
@@ -54,16 +51,6 @@ class Mark(NamedTuple):
     size: int
     last_offset: int
     max_timestamp: int
-
-
-class Scanned(NamedTuple):
-    """What a scan has found: whole batches up to the segment's `size`, and behind them what is none."""
-
-    next_offset: int
-    batches: int
-    excess_bytes: int
-    reason: str
-    """Why the scan ended before the file."""
 
 
 class Segment:
@@ -214,6 +201,10 @@ class Segment:
         suffixes = (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX)
         return [path for path in map(self.path, suffixes) if self.disk.exists(path)]
 
+    def is_shorter(self) -> OSError:
+        """What to raise when bytes below `size` are not in the file."""
+        return OSError(errno.EIO, "segment is shorter than it was", self.path(names.LOG))
+
     # -- timestamps
 
     @property
@@ -261,7 +252,7 @@ class Segment:
         offset_index, file = self._offset_index, self._file
         if offset_index is None:
             offset_index = self.offset_index
-        if offset_index.pending >= _MAX_PENDING_ENTRIES:
+        if offset_index.pending >= MAX_PENDING_ENTRIES:
             # Before the data: if the disk refuses, nothing has been appended yet.
             self.write_indexes()
         position = self.size
@@ -275,7 +266,7 @@ class Segment:
 
     def append(self, buffers: Sequence[Buffer], byte_count: int, marks: Sequence[tuple[int, int, int]]) -> None:
         """Write behind the end. When this raises, nothing of it counts."""
-        if self.offset_index.pending >= _MAX_PENDING_ENTRIES:
+        if self.offset_index.pending >= MAX_PENDING_ENTRIES:
             # Before the data: if the disk refuses, nothing has been appended yet.
             self.write_indexes()
         position = self.size
@@ -382,7 +373,7 @@ class Segment:
                 chunk_start, at = position, 0
                 chunk = self.file.pread(min(step, end - position), position)
                 if len(chunk) < HEADER_SIZE:
-                    raise OSError(errno.EIO, "segment is shorter than it was", self.path(names.LOG))
+                    raise self.is_shorter()
             fields = unpack(chunk, at)
             length = fields[1]
             if fields[3] != MAGIC or length < MIN_BATCH_LENGTH:
@@ -489,7 +480,7 @@ class Segment:
     def read_batch(self, position: int, header: BatchHeader) -> bytes:
         data = self.file.pread(header.size_in_bytes, position)
         if len(data) != header.size_in_bytes:
-            raise OSError(errno.EIO, "segment is shorter than it was", self.path(names.LOG))
+            raise self.is_shorter()
         return data
 
     # -- change
@@ -532,80 +523,17 @@ class Segment:
         self.file.truncate(self.size)
         self.txn_index.drop_tail(next_offset)
 
-    def recover(
-        self, visit: Callable[[BatchHeader, memoryview], str], *, is_gapless: bool = False
-    ) -> Generator[int, None, Scanned]:
+    def recover(self, visit: Visit, *, is_gapless: bool = False) -> Generator[int, None, Scanned]:
         """Check every batch up to the first thing that is none, and rebuild the indexes; yields the bytes that were
-        looked at. The caller decides about what is left, and then calls `end_at`.
-
-        `visit(header, batch)` sees every batch of a producer, and the first one of each leader epoch; it adds to the
-        transaction index, which it can tell from the producers only, and returns why the batch cannot stand here, ""
-        if it can. `is_gapless`: each batch begins where the one before it ends.
-        """
-        size = self.file.size()
+        looked at. The caller decides about what is left, and then calls `end_at`. `visit` adds to the transaction
+        index, which it can tell from the producers only. See scan.py."""
         self._empty_indexes()
         self.txn_index.reset()
-        offset_index, time_index, interval = self.offset_index, self.time_index, self.index_interval_bytes
-        highest = self.base_offset + MAX_RELATIVE_OFFSET
-        next_offset = newest_offset = self.base_offset
-        newest = leader_epoch = -1
-        position = batches = since = 0
-        reason = ""
-        wanted = _RECOVERY_BYTES
-        unpack = HEADER.unpack_from
-        # Once per batch of everything that a crash leaves: nothing is called here that need not be.
-        while position < size and not reason:
-            chunk = memoryview(self.file.pread(wanted, position))
-            at, end = 0, len(chunk)
-            if end < min(wanted, size - position):
-                raise OSError(errno.EIO, "segment is shorter than it was", self.path(names.LOG))
-            wanted = _RECOVERY_BYTES
-            while at + HEADER_SIZE <= end:
-                fields = unpack(chunk, at)
-                base_offset, length, epoch, magic, crc, _, last_delta, _, timestamp, producer_id, _, _, _ = fields
-                after = at + LOG_OVERHEAD + length
-                last_offset = base_offset + last_delta
-                if magic != MAGIC or length < MIN_BATCH_LENGTH or last_delta < 0:
-                    reason = "not a batch"
-                    break
-                if position + after > size:
-                    reason = "a batch is cut off"
-                    break
-                if base_offset < next_offset or last_offset > highest or (is_gapless and base_offset > next_offset):
-                    reason = f"offset {base_offset} is out of place"
-                    break
-                if after > end:
-                    wanted = max(_RECOVERY_BYTES, after - at)
-                    break
-                if crc32c(chunk[at + CRC_START : after]) != crc:
-                    reason = "the checksum does not match"
-                    break
-                if producer_id >= 0 or epoch != leader_epoch:
-                    leader_epoch = epoch
-                    reason = visit(BatchHeader._make(fields), chunk[at:after])
-                    if reason:
-                        break
-                if timestamp > newest:
-                    newest, newest_offset = timestamp, last_offset
-                if since > interval:
-                    offset_index.append(last_offset, position + at)
-                    time_index.append(newest, newest_offset)
-                    since = 0
-                since += after - at
-                next_offset = last_offset + 1
-                batches += 1
-                at = after
-            else:
-                if at == 0:
-                    reason = "a header is cut off"
-            position += at
-            if offset_index.pending >= _MAX_PENDING_ENTRIES:
-                self.write_indexes()
-            yield at
-        self._max_timestamp, self._max_timestamp_offset = newest, newest_offset
-        self._bytes_since_index = since
-        self.size = position
-        return Scanned(next_offset, batches, size - position, reason)
+        found = yield from scan(self, visit, is_gapless=is_gapless)
+        self._max_timestamp, self._max_timestamp_offset = found.max_timestamp, found.max_timestamp_offset
+        self._bytes_since_index = found.bytes_since_index
+        self.size = found.size
+        return found
 
     def end_at(self, position: int) -> None:
         """After `recover`: nothing lies behind this any more."""

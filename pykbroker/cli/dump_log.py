@@ -10,7 +10,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -75,12 +76,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from pykbroker.cli.apart import run_apart
+
+    return run_apart(partial(_run, options))
+
+
+def _run(options: argparse.Namespace, on_map: Callable[[str], None]) -> int:
     if options.verify:
-        return _verify([*options.paths, *_files(options)])
+        return _verify([*options.paths, *_files(options)], on_map)
     if not options.files or options.paths:
         print("pykbroker: --files with at least one file is needed, or --verify with paths", file=sys.stderr)
         return 1
-    return _Dump(options).run(_files(options))
+    return _Dump(options, on_map).run(_files(options))
 
 
 def _files(options: argparse.Namespace) -> list[str]:
@@ -98,8 +105,9 @@ def _write(lines: Iterable[str]) -> None:
 class _Dump:
     """One run over several files; what is wrong with them is said at the end."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
+    def __init__(self, options: argparse.Namespace, on_map: Callable[[str], None]) -> None:
         self._options = options
+        self._on_map = on_map
         self._gaps: dict[str, Gaps] = {}
         self._index_complaints: dict[str, Complaints] = {}
         self._time_complaints: dict[str, Complaints] = {}
@@ -129,7 +137,7 @@ class _Dump:
         from pykbroker_log.disk import read_file
         from pykbroker_log.os_disk.disk import OsDisk
 
-        disk, options = OsDisk(), self._options
+        disk, options = OsDisk(on_map=self._on_map), self._options
         folder, name = os.path.split(path)
         stem, dot, suffix = name.rpartition(".")
         suffix = dot + suffix
@@ -148,7 +156,7 @@ class _Dump:
                 decoder=decoder,
             )
             gaps = self._gaps[os.path.abspath(path)] = Gaps()
-            yield from dump_log(path, disk.open(path), log_options, gaps)
+            yield from dump_log(path, disk.open(path).reader(), log_options, gaps)
         elif suffix == names.SNAPSHOT:
             yield from index_files.dump_producers(read_file(disk, path))
         elif suffix == names.TXN_INDEX:
@@ -160,7 +168,7 @@ class _Dump:
                 max_message_bytes=options.max_message_size,
             )
             said = index_files.Complaints()
-            log = disk.open(os.path.join(folder, stem + names.LOG))
+            log = disk.open(os.path.join(folder, stem + names.LOG)).reader()
             data = read_file(disk, path)
             if suffix == names.OFFSET_INDEX:
                 self._index_complaints[os.path.abspath(path)] = said
@@ -217,14 +225,14 @@ class _Dump:
                 yield from (f"  {before} is followed by {behind}" for before, behind in gaps.pairs)
 
 
-def _verify(paths: Sequence[str]) -> int:
+def _verify(paths: Sequence[str], on_map: Callable[[str], None]) -> int:
     from pykbroker.dump.verify import DirectoryVerifier
     from pykbroker_log.os_disk.disk import OsDisk
 
     if not paths:
         print("pykbroker: --verify needs directories or files", file=sys.stderr)
         return 1
-    verifier = DirectoryVerifier(OsDisk())
+    verifier = DirectoryVerifier(OsDisk(on_map=on_map))
     found = False
     for path in paths:
         for finding in verifier.verify(path):

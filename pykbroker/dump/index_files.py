@@ -6,7 +6,8 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from pykbroker.dump.file_batches import Readable, batches
+from pykbroker.dump.file_batches import batches
+from pykbroker_log.disk import Reader
 from pykbroker_log.offset_index import OffsetIndex
 from pykbroker_log.producers import CorruptProducerSnapshot, decode_snapshot
 from pykbroker_log.time_index import TimeIndex
@@ -61,7 +62,7 @@ def _whole(data: bytes, size: int) -> bytes:
 
 
 def dump_index(
-    path: str, data: bytes, base_offset: int, log: Readable, options: IndexOptions, said: Complaints
+    path: str, data: bytes, base_offset: int, log: Reader, options: IndexOptions, said: Complaints
 ) -> Iterator[str]:
     if not data:
         yield f"{path} is empty."
@@ -86,7 +87,7 @@ def dump_index(
 
 
 def dump_time_index(
-    path: str, data: bytes, base_offset: int, index: bytes, log: Readable, options: IndexOptions, said: Complaints
+    path: str, data: bytes, base_offset: int, index: bytes, log: Reader, options: IndexOptions, said: Complaints
 ) -> Iterator[str]:
     """`index` is what the offset index beside it holds."""
     entries = time_entries(data, base_offset)

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pykbroker.dump.file_batches import Found, NotABatch, Readable, batches
+from pykbroker.dump.file_batches import Found, NotABatch, batches
 from pykbroker.dump.index_files import index_entries, time_entries
 from pykbroker_log import names
 from pykbroker_log.checkpoints import (
@@ -26,7 +26,7 @@ from pykbroker_log.checkpoints import (
     decode_partition_metadata,
     decode_properties,
 )
-from pykbroker_log.disk import Disk, read_file
+from pykbroker_log.disk import Disk, Reader, read_file
 from pykbroker_log.offset_index import OffsetIndex
 from pykbroker_log.producers import CorruptProducerSnapshot, decode_snapshot, marker_of
 from pykbroker_log.time_index import TimeIndex
@@ -247,7 +247,7 @@ class DirectoryVerifier:
         """A snapshot of the metadata, or what a directory was formatted to begin with."""
         log = _Log(0)
         log.next_offset = 0
-        damage = list(self._batches_of(path, self._disk.open(path), 0, log, _Indexes()))
+        damage = list(self._batches_of(path, self._disk.open(path).reader(), 0, log, _Indexes()))
         yield from damage
         if not damage:
             try:
@@ -268,7 +268,7 @@ class DirectoryVerifier:
             log.next_offset = base
         indexes = _Indexes()
         yield from self._load_indexes(folder, base, indexes)
-        yield from self._batches_of(path, self._disk.open(path), base, log, indexes)
+        yield from self._batches_of(path, self._disk.open(path).reader(), base, log, indexes)
         for position, offset in sorted(indexes.positions.items()):
             file = f"{folder}/{names.segment_file(base, names.OFFSET_INDEX)}"
             yield Finding(file, None, f"no batch that ends at offset {offset} begins at position {position}")
@@ -305,7 +305,7 @@ class DirectoryVerifier:
                     yield Finding(path, position, "not an entry")
                 indexes.aborted[last] = producer_id
 
-    def _batches_of(self, path: str, file: Readable, base: int, log: _Log, indexes: _Indexes) -> Iterator[Finding]:
+    def _batches_of(self, path: str, file: Reader, base: int, log: _Log, indexes: _Indexes) -> Iterator[Finding]:
         self._files += 1
         size, position = file.size(), 0
         self._bytes += size

@@ -9,6 +9,9 @@ and returns its result. Arguments and results are
 pickled: names of files and ranges go in, facts come out. It must leave the files so that being killed at any moment
 costs nothing but the work.
 
+A worker scans files through maps, where a file that is cut off or a device that cannot read is a SIGBUS: the worker
+dies of it, and its job fails with the OSError (EIO) that a read would have raised in the broker.
+
 Invariants:
 * A worker ends at the latest when the pipe to its parent breaks: nobody writes to a directory whose owner is gone.
 * It is no fork (locks, threads and event loops do not survive one) and does not import the parent's `__main__`.
@@ -18,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import pickle
 import queue
@@ -44,6 +48,10 @@ _MAX_OPEN_FILES = 64
 #: Clients come first.
 _NICE = 5
 _START = "import sys; sys.path[:] = sys.argv[1:]; from pykbroker.runtime.workers import main; main()"
+
+
+#: What a SIGBUS means.
+CUT_OFF = "the file became shorter while a worker process read it through a map, or its device failed (SIGBUS)"
 
 
 class WorkerDied(Exception):
@@ -87,7 +95,7 @@ class Workers:
         bytes_per_second: float | None = None,
     ) -> asyncio.Future[T]:
         """Queue a job. `on_progress` is called on the loop with what it yields; cancelling the future kills the worker.
-        Fails with what the job raised, or WorkerDied."""
+        Fails with what the job raised, with OSError when a map failed beneath it, or WorkerDied."""
         future: asyncio.Future[T] = self._loop.create_future()
         request = pickle.dumps((job, args, bytes_per_second))
 
@@ -113,6 +121,8 @@ class Workers:
                     self._tell(on_progress, value)
             kind, result = worker.answer
         except (OSError, EOFError) as error:
+            if worker.ended_by() == signal.SIGBUS:
+                raise OSError(errno.EIO, CUT_OFF, worker.mapped) from error
             raise WorkerDied(f"a worker process ended: {error!r}") from error
         finally:
             self._give_back(worker)
@@ -187,6 +197,8 @@ class _Worker:
             [sys.executable, "-c", _START, *sys.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self.answer: tuple[str, Any] = ("", None)
+        #: the file that it mapped last
+        self.mapped = ""
         #: waits for a job
         self.usable = True
 
@@ -197,9 +209,12 @@ class _Worker:
         _send(stdin, request)
         while True:
             kind, value = pickle.loads(_receive(stdout))
-            if kind != "progress":
+            if kind == "maps":
+                self.mapped = value
+            elif kind == "progress":
+                yield value
+            else:
                 break
-            yield value
         self.answer = kind, value
         self.usable = True
 
@@ -207,6 +222,10 @@ class _Worker:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         return self._process.stdin, self._process.stdout
+
+    def ended_by(self) -> int:
+        """The signal that has ended it, once its pipe is broken; 0 or less: none has."""
+        return -self._process.wait()
 
     def kill(self) -> None:
         """From any thread: who waits for it hears of it."""
@@ -266,7 +285,7 @@ def main() -> None:
             os._exit(0)
 
     threading.Thread(target=read, daemon=True).start()
-    disk = OsDisk(max_open_files=_MAX_OPEN_FILES)
+    disk = OsDisk(max_open_files=_MAX_OPEN_FILES, on_map=lambda path: _tell(answers, pickle.dumps(("maps", path))))
     while True:
         job, args, bytes_per_second = pickle.loads(requests.get())
         throttle = _Throttle(bytes_per_second)

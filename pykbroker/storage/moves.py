@@ -458,6 +458,9 @@ class Moves:
         # Nobody knows how far it got.
         move.must_look = True
         move.tries += 1
+        if isinstance(error, OSError):
+            # A worker says of which directory, unless it died of a SIGBUS: it maps the copy alone.
+            error = StorageError(move.target.path, error)
         if move.generation != move.log.files.generation:
             # It has read what was being truncated.
             self._wait(move)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from pykbroker.cli.main import main
 from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_log.partition_log import PartitionLog
 from tests.log.helpers import append, open_log
+from tests.node.processes import environment
 
 LOG = "00000000000000000000.log"
 
@@ -76,6 +79,50 @@ def test_what_cannot_be_done_is_said(
     assert status == 1
     assert said in err
     assert "Traceback" not in err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [("--files",), ("--verify",)])
+def test_g_a_file_that_is_cut_off_meanwhile_is_a_line_and_a_status(words: tuple[str, ...], tmp_path: Path) -> None:
+    log = open_log(OsDisk(), path=str(tmp_path / "t-0"))
+    for _ in range(3000):
+        append(log, b"x" * 50)
+    log.close(clean=True)
+    path = tmp_path / "t-0" / LOG
+    data = bytearray(path.read_bytes())
+    size = len(data) // 3000
+    for position in range(0, len(data), size):
+        # The verifier prints a line for each batch, too.
+        data[position + size - 1] ^= 1
+    path.write_bytes(data)
+    command = [sys.executable, "-m", "pykbroker", "dump-log", *words, str(path)]
+    with subprocess.Popen(
+        command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        while "position" not in process.stdout.readline():
+            pass
+        # It has mapped the file, and a pipe does not hold what it has to say of it.
+        os.truncate(path, 0)
+        _, err = process.communicate(timeout=60)
+    assert err == f"pykbroker: {path}: became shorter while it was read, or its device failed (SIGBUS)\n"
+    assert process.returncode == 1
+
+
+@pytest.mark.slow
+def test_it_ends_with_its_parent(tmp_path: Path) -> None:
+    """What is printed comes from another process: killed, the command leaves none."""
+    log = open_log(OsDisk(), path=str(tmp_path / "t-0"))
+    for _ in range(1000):
+        append(log, b"x" * 50)
+    log.close(clean=True)
+    command = [sys.executable, "-m", "pykbroker", "dump-log", "--files", str(tmp_path / "t-0" / LOG)]
+    with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        (child,) = psutil.Process(process.pid).children()
+        process.kill()
+        child.wait(timeout=30)
 
 
 @pytest.mark.slow

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import pickle
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -43,6 +46,16 @@ def hang(disk: Disk) -> Generator[int, None, None]:
     while True:
         yield os.getpid()
         signal.pause()
+
+
+def look(disk: Disk, path: str) -> Generator[int, None, int]:
+    """Map the file, and look at it once it has been cut off."""
+    file = disk.open(path)
+    view = memoryview(file.reader().pread(file.size(), 0))
+    yield view[-1]
+    while file.size():
+        time.sleep(0.01)
+    return view[-1]
 
 
 @pytest.fixture
@@ -96,6 +109,21 @@ def test_a_worker_that_dies_fails_its_job_only(runtime: OsRuntime) -> None:
         with pytest.raises(WorkerDied):
             await job
         assert await runtime.run_apart(say_who) != pids[0]
+
+    runtime.loop.run_until_complete(run())
+
+
+def test_g_a_worker_that_dies_of_sigbus_is_an_error_of_the_disk(runtime: OsRuntime, tmp_path: Path) -> None:
+    """Its death says that the disk failed, and which file it was; the next job gets another worker."""
+    path = tmp_path / "file"
+    path.write_bytes(bytes(100_000))
+
+    async def run() -> None:
+        with pytest.raises(OSError, match="became shorter") as raised:
+            await runtime.run_apart(look, str(path), on_progress=lambda last: os.truncate(path, 0))
+        assert (raised.value.errno, raised.value.filename) == (errno.EIO, str(path))
+        assert "SIGBUS" in str(raised.value)
+        assert await runtime.run_apart(say_who) > 0
 
     runtime.loop.run_until_complete(run())
 

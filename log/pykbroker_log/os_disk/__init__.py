@@ -4,7 +4,7 @@ Nothing is imported here. See disk.py for `OsDisk`; what it promises is in pykbr
 
 Invariants:
 * Nothing else in log/ or raft/ imports `os` or `mmap`, or calls `open` (tests/log/test_house.py).
-* Nothing of a file is mapped to be read: touching a map behind a truncated end kills the process (SIGBUS), a map holds
-  memory areas and, in Python, a descriptor. What a transport is to send without a copy is a `Region`, for sendfile(2).
+* A broker maps no file to read it: touching a map behind a truncated end kills the process (SIGBUS). Workers and
+  `pykbroker dump-log` do (mapped.py). What a transport is to send without a copy is a `Region`, for sendfile(2).
 * A descriptor is closed when nobody uses it any more, and how many are open is bounded.
 """

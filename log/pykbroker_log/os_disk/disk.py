@@ -14,7 +14,7 @@ from pykbroker_log.disk import File, FileClosed
 from pykbroker_log.os_disk import disk_sync
 from pykbroker_log.os_disk.background import BackgroundFsyncs, take_open, untried
 from pykbroker_log.os_disk.descriptors import Descriptors
-from pykbroker_log.os_disk.files import FULL_SYNC, OsFile
+from pykbroker_log.os_disk.files import FULL_SYNC, OnMap, OsFile
 from pykbroker_log.os_disk.locks import OsLock
 from pykbroker_log.os_disk.page_cache import PageCache
 
@@ -30,11 +30,13 @@ def _fsync_unless_closed(file: File) -> None:
 
 
 class OsDisk:
-    """`max_open_files`: see `Descriptors`."""
+    """`max_open_files`: see `Descriptors`. `on_map`: files are mapped to be scanned (mapped.py says where that may be),
+    and it is told of each before."""
 
-    def __init__(self, *, max_open_files: int | None = None) -> None:
+    def __init__(self, *, max_open_files: int | None = None, on_map: OnMap | None = None) -> None:
         self.descriptors = Descriptors(max_open_files)
         self.page_cache = PageCache()
+        self._on_map = on_map
         # For fsyncs of many files: those that nobody uses just now.
         self._contexts: Contexts = []
         self._has_contexts = FULL_SYNC is None
@@ -44,7 +46,7 @@ class OsDisk:
         return self.page_cache
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
-        return OsFile(self.descriptors, self.page_cache, path, create=create)
+        return OsFile(self.descriptors, self.page_cache, path, create=create, on_map=self._on_map)
 
     def exists(self, path: str) -> bool:
         try:

@@ -12,9 +12,13 @@ import os
 from _thread import get_ident
 from collections.abc import Callable, Sequence
 
-from pykbroker_log.disk import Buffer, ColdRead
+from pykbroker_log.disk import Buffer, ColdRead, Reader
 from pykbroker_log.os_disk.descriptors import Descriptor, Descriptors, Holder
+from pykbroker_log.os_disk.mapped import MappedFile
 from pykbroker_log.os_disk.page_cache import NO_WAIT, PageCache, write_back
+
+#: Told of the path of a file before it is mapped.
+OnMap = Callable[[str], None]
 
 # writev(2) takes at most IOV_MAX (1024 on Linux and macOS) buffers.
 _MAX_BUFFERS = 1024
@@ -73,11 +77,14 @@ class OsRegion:
 class OsFile(Holder):
     """Calls may come from several threads."""
 
-    __slots__ = ("_cache",)
+    __slots__ = ("_cache", "_on_map")
 
-    def __init__(self, descriptors: Descriptors, cache: PageCache, path: str, *, create: bool) -> None:
+    def __init__(
+        self, descriptors: Descriptors, cache: PageCache, path: str, *, create: bool, on_map: OnMap | None = None
+    ) -> None:
         super().__init__(descriptors, path, create=create)
         self._cache = cache
+        self._on_map = on_map
 
     def pread(self, size: int, offset: int) -> bytes:
         """Short only at the end of the file. Raises ColdRead within `without_waiting`."""
@@ -105,6 +112,12 @@ class OsFile(Holder):
             parts.append(data)
             got += len(data)
         return b"".join(parts)
+
+    def reader(self) -> Reader:
+        if self._on_map is None:
+            return self
+        self._on_map(self.path)
+        return MappedFile(self)
 
     def _pread_at_once(self, fd: int, size: int, offset: int) -> bytes:
         buffer = bytearray(size)

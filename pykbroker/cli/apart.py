@@ -1,0 +1,72 @@
+"""A command that reads files through maps, run in a process of its own.
+
+A file that is cut off while it is read, or a device that cannot read it, is a SIGBUS there and ends that process
+without a word. This process waits for it and says which file it was.
+
+Responsible for the process and its end. Not responsible for what it prints, which goes where this process's would.
+
+Invariant: the process ends at the latest when this one does, however that was.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import TypeAlias
+
+_PATH_BYTES = 4096
+
+#: Told of each file before it is mapped; returns the exit status.
+Work: TypeAlias = Callable[[Callable[[str], None]], int]
+
+
+def run_apart(work: Work) -> int:
+    """Return the exit status of `work`."""
+    page = mmap.mmap(-1, _PATH_BYTES)
+    ends, held = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if not child:
+        os.close(held)
+        _run(work, page, ends)
+    os.close(ends)
+    try:
+        _, status = os.waitpid(child, 0)
+    finally:
+        os.close(held)
+    code = os.waitstatus_to_exitcode(status)
+    if code == -signal.SIGBUS:
+        path = os.fsdecode(page[:].rstrip(b"\0"))
+        print(f"pykbroker: {path}: became shorter while it was read, or its device failed (SIGBUS)", file=sys.stderr)
+        return 1
+    # As a shell says of a process that a signal has ended.
+    return code if code >= 0 else 128 - code
+
+
+def _run(work: Work, page: mmap.mmap, ends: int) -> None:
+    """In the process; does not return."""
+
+    def note(path: str) -> None:
+        page[:] = os.fsencode(path)[:_PATH_BYTES].ljust(_PATH_BYTES, b"\0")
+
+    def end_with_parent() -> None:
+        os.read(ends, 1)
+        os._exit(1)
+
+    status = 1
+    try:
+        # Ctrl-C is for the parent, whose end is ours.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        threading.Thread(target=end_with_parent, daemon=True).start()
+        status = work(note)
+        sys.stdout.flush()
+    except BaseException:  # noqa: BLE001  # as the interpreter does with what nothing catches
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
