@@ -53,7 +53,7 @@ class FileClosed(FileNotFoundError):
     """A call on a file that its owner has closed."""
 
 
-class Reader(Protocol):
+class FileReader(Protocol):
     """A file for a scan. What `pread` returns may be a view of a map: a worker process may die of touching it."""
 
     def pread(self, size: int, offset: int) -> Buffer: ...
@@ -64,7 +64,7 @@ class Reader(Protocol):
 class File(Protocol):
     def pread(self, size: int, offset: int) -> bytes: ...
 
-    def reader(self) -> Reader:
+    def reader(self) -> FileReader:
         """Through a map where the disk maps files, else this file itself."""
         ...
 

@@ -32,7 +32,7 @@ class SortedIndex:
 
     ENTRY: ClassVar[struct.Struct]
     KEY_TYPE: ClassVar[str]
-    #: whether keys, and values, begin near zero: then where one is can be guessed from the last one
+    #: whether keys, and values, begin near zero: then where one is can be guessed from the last one alone
     FROM_ZERO: ClassVar[tuple[bool, bool]]
 
     __slots__ = ("_disk", "_file", "_keys", "_last", "_stored", "_values", "path")
@@ -151,9 +151,10 @@ class SortedIndex:
         low, high = 0, self._stored
         unpack, size = self.ENTRY.unpack_from, self.ENTRY.size
         count = _PAGE_BYTES // size
-        if high > count and self.FROM_ZERO[column] and self._last is not None:
+        if high > count and self._last is not None:
             # Entries come at even distances, more or less: mostly the first page is the right one.
-            guess = high * target // max(1, self._last[column])
+            first = 0 if self.FROM_ZERO[column] else self._at(0)[column]
+            guess = high * (target - first) // max(1, self._last[column] - first)
             begin = min(max(0, guess - count // 2), high - count)
             page = self._read(begin, count)
             if begin and unpack(page, 0)[column] > target:

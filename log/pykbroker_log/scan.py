@@ -31,7 +31,7 @@ _CHUNK_BYTES = 1024 * 1024
 
 #: Sees every batch of a producer, and the first one of each leader epoch. Returns why the batch cannot stand here, ""
 #: if it can.
-Visit: TypeAlias = Callable[[BatchHeader, memoryview], str]
+BatchVisit: TypeAlias = Callable[[BatchHeader, memoryview], str]
 
 
 class Scanned(NamedTuple):
@@ -48,7 +48,7 @@ class Scanned(NamedTuple):
     bytes_since_index: int
 
 
-def scan(segment: Segment, visit: Visit, *, is_gapless: bool) -> Generator[int, None, Scanned]:
+def scan(segment: Segment, visit: BatchVisit, *, is_gapless: bool) -> Generator[int, None, Scanned]:
     """Check the batches up to the first thing that is none, and add them to the segment's empty indexes. Yields the
     bytes that were looked at. `is_gapless`: each batch begins where the one before it ends. Raises OSError."""
     reader = segment.file.reader()

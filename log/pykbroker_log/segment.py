@@ -22,7 +22,7 @@ from pykbroker_log import names
 from pykbroker_log.disk import Buffer, Disk, File
 from pykbroker_log.index import MAX_PENDING_ENTRIES
 from pykbroker_log.offset_index import OffsetIndex
-from pykbroker_log.scan import Scanned, Visit, scan
+from pykbroker_log.scan import BatchVisit, Scanned, scan
 from pykbroker_log.time_index import TimeIndex
 from pykbroker_log.txn_index import TxnIndex
 from pykbroker_wire.records.batch import (
@@ -523,7 +523,7 @@ class Segment:
         self.file.truncate(self.size)
         self.txn_index.drop_tail(next_offset)
 
-    def recover(self, visit: Visit, *, is_gapless: bool = False) -> Generator[int, None, Scanned]:
+    def recover(self, visit: BatchVisit, *, is_gapless: bool = False) -> Generator[int, None, Scanned]:
         """Check every batch up to the first thing that is none, and rebuild the indexes; yields the bytes that were
         looked at. The caller decides about what is left, and then calls `end_at`. `visit` adds to the transaction
         index, which it can tell from the producers only. See scan.py."""

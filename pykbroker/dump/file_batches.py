@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pykbroker_log.disk import Reader
+from pykbroker_log.disk import FileReader
 from pykbroker_wire.records.batch import HEADER_SIZE, MAGIC, MIN_BATCH_LENGTH, BatchHeader
 
 _CHUNK_BYTES = 1 << 20
@@ -26,7 +26,7 @@ class NotABatch(ValueError):
         self.why = why
 
 
-def batches(file: Reader, position: int = 0, end: int | None = None) -> Iterator[Found]:
+def batches(file: FileReader, position: int = 0, end: int | None = None) -> Iterator[Found]:
     """Every batch from `position`. One that leads over the end ends the iteration silently, as in Apache Kafka; the
     CRC is the caller's. Raises NotABatch."""
     size = file.size() if end is None else min(end, file.size())

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from pykbroker.dump.file_batches import batches
-from pykbroker_log.disk import Reader
+from pykbroker_log.disk import FileReader
 from pykbroker_log.offset_index import OffsetIndex
 from pykbroker_log.producers import CorruptProducerSnapshot, decode_snapshot
 from pykbroker_log.time_index import TimeIndex
@@ -62,7 +62,7 @@ def _whole(data: bytes, size: int) -> bytes:
 
 
 def dump_index(
-    path: str, data: bytes, base_offset: int, log: Reader, options: IndexOptions, said: Complaints
+    path: str, data: bytes, base_offset: int, log: FileReader, options: IndexOptions, said: Complaints
 ) -> Iterator[str]:
     if not data:
         yield f"{path} is empty."
@@ -87,7 +87,7 @@ def dump_index(
 
 
 def dump_time_index(
-    path: str, data: bytes, base_offset: int, index: bytes, log: Reader, options: IndexOptions, said: Complaints
+    path: str, data: bytes, base_offset: int, index: bytes, log: FileReader, options: IndexOptions, said: Complaints
 ) -> Iterator[str]:
     """`index` is what the offset index beside it holds."""
     entries = time_entries(data, base_offset)

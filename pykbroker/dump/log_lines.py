@@ -9,7 +9,7 @@ from pathlib import PurePath
 from pykbroker.dump.decoders import Decoder, plain_decoder
 from pykbroker.dump.file_batches import Found, NotABatch, batches
 from pykbroker_log import names
-from pykbroker_log.disk import Reader
+from pykbroker_log.disk import FileReader
 from pykbroker_wire.json_form import render, to_json
 from pykbroker_wire.messages.kraft_version_record import KRaftVersionRecord
 from pykbroker_wire.messages.leader_change_message import LeaderChangeMessage
@@ -51,7 +51,7 @@ class Gaps:
     pairs: list[tuple[int, int]] = field(default_factory=list)
 
 
-def dump_log(path: str, file: Reader, options: LogOptions, gaps: Gaps) -> Iterator[str]:
+def dump_log(path: str, file: FileReader, options: LogOptions, gaps: Gaps) -> Iterator[str]:
     """The lines of one file. Raises NotABatch, DecodeFailure."""
     yield _title(path)
     # As in Apache Kafka's tool, a log that begins later has its first pair of offsets there.

@@ -26,7 +26,7 @@ from pykbroker_log.checkpoints import (
     decode_partition_metadata,
     decode_properties,
 )
-from pykbroker_log.disk import Disk, Reader, read_file
+from pykbroker_log.disk import Disk, FileReader, read_file
 from pykbroker_log.offset_index import OffsetIndex
 from pykbroker_log.producers import CorruptProducerSnapshot, decode_snapshot, marker_of
 from pykbroker_log.time_index import TimeIndex
@@ -305,7 +305,7 @@ class DirectoryVerifier:
                     yield Finding(path, position, "not an entry")
                 indexes.aborted[last] = producer_id
 
-    def _batches_of(self, path: str, file: Reader, base: int, log: _Log, indexes: _Indexes) -> Iterator[Finding]:
+    def _batches_of(self, path: str, file: FileReader, base: int, log: _Log, indexes: _Indexes) -> Iterator[Finding]:
         self._files += 1
         size, position = file.size(), 0
         self._bytes += size

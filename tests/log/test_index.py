@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykbroker_log import index as module
-from pykbroker_log.memory_disk import MemoryDisk
+from pykbroker_log.memory_disk import MemoryDisk, MemoryFile
 from pykbroker_log.offset_index import OffsetIndex
 from pykbroker_log.time_index import TimeIndex
 
@@ -42,3 +42,16 @@ def test_an_entry_is_found_as_in_a_list(
                 assert index.floor(target, by_value=by_value) == position
                 found = (keys[position], values[position]) if position >= 0 else None
                 assert index.floor_entry(target, by_value=by_value) == found
+
+
+def test_g_a_time_among_even_ones_is_found_with_a_few_reads() -> None:
+    """Timestamps do not begin near zero: their index was halved, with a read each time, down to one page."""
+    index = TimeIndex(MemoryDisk(), "index", 0)
+    for number in range(100_000):
+        index.append(1_700_000_000_000 + 10 * number, number)
+    index.write_pending()
+    for target in (0, 17, 50_000, 99_998, 99_999, 10**6):
+        with patch.object(MemoryFile, "pread", autospec=True, side_effect=MemoryFile.pread) as read:
+            found = index.floor(1_700_000_000_000 + 10 * target)
+        assert found == min(target, 99_999)
+        assert read.call_count <= 2

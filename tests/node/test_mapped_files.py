@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -50,7 +51,7 @@ class Node:
         assert formatted.returncode == 0, formatted.stderr
 
     @contextmanager
-    def running(self, **configs: object) -> Iterator[tuple[Process, Wire]]:
+    def running(self, **configs: Any) -> Iterator[tuple[Process, Wire]]:
         """The node, with both topics; `configs` are those of `b`."""
         with Process(self.home / "log", str(self.properties)).ready() as process, Wire(process.address) as wire:
             if not wire.metadata().topics:

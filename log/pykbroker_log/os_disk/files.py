@@ -12,7 +12,7 @@ import os
 from _thread import get_ident
 from collections.abc import Callable, Sequence
 
-from pykbroker_log.disk import Buffer, ColdRead, Reader
+from pykbroker_log.disk import Buffer, ColdRead, FileReader
 from pykbroker_log.os_disk.descriptors import Descriptor, Descriptors, Holder
 from pykbroker_log.os_disk.mapped import MappedFile
 from pykbroker_log.os_disk.page_cache import NO_WAIT, PageCache, write_back
@@ -113,7 +113,7 @@ class OsFile(Holder):
             got += len(data)
         return b"".join(parts)
 
-    def reader(self) -> Reader:
+    def reader(self) -> FileReader:
         if self._on_map is None:
             return self
         self._on_map(self.path)
