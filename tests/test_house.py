@@ -65,7 +65,6 @@ MOST_LINES = 600
 #: Hand-written modules that are longer, and why.
 LONGER = {
     "pykbroker_log.partition_log": "its parts are modules already; what is left is the list of what a log does",
-    "pykbroker_log.segment": "a file with its indexes, and the scan of them after a crash",
 }
 
 
