@@ -115,10 +115,10 @@ generate: $(VENV)/.install
 	$(BIN)/python -m pykbroker.api.reference
 	$(BIN)/python -m bench.report
 
-# make schemas KAFKA=4.4.0: wire/schemas again, from the released jars of that version.
+# make schemas KAFKA=4.4.0: wire/schemas again, from the jars of that release that hold message definitions.
 KAFKA ?= 4.3.1
-schemas: test-env
-	$(BIN)/python wire/generate schemas --libs "$$($(BIN)/python -m compat_tests.oracle.kafka $(KAFKA))"
+schemas: system $(VENV)/.install
+	$(BIN)/python wire/generate schemas --kafka $(KAFKA)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist

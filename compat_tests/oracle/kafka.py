@@ -15,7 +15,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 import uuid
@@ -257,7 +256,3 @@ class ApacheKafka:
         path = self._home / "server.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
         return path
-
-
-if __name__ == "__main__":  # python -m compat_tests.oracle.kafka [VERSION]: resolve the jars, print their folder
-    print(kafka_libs(*sys.argv[1:2]))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from compat_tests import needs
 from compat_tests.oracle.kafka import KAFKA, kafka_libs
-from generate import convert
+from generate import convert, project
 from generate.__main__ import main
 from generate.schema import Field, Message
 from tests.wire.catalogue import WIRE, schemas
@@ -105,6 +109,22 @@ def test_the_schemas_say_which_kafka_they_are_of() -> None:
 
 def test_converting_again_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--check", "schemas", "--libs", str(kafka_libs())]) == 0, capsys.readouterr()
+
+
+def test_f6_schemas_made_from_the_jars_of_4_3_1_are_the_repositorys() -> None:
+    """By the command of `make schemas`, jars included."""
+    command = [sys.executable, str(WIRE / "generate"), "--check", "schemas", "--kafka", KAFKA]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_f6_a_release_without_kafka_tools_gives_schemas(tmp_path: Path) -> None:
+    """4.4.0: its kafka-tools did not resolve when this was written, its definitions do."""
+    made = project.schema_files(convert.convert(convert.resolve("4.4.0", needs.CACHE)), "4.4.0")
+    assert project.write(tmp_path, made, set(), check=False)
+    release = project.load(tmp_path)
+    assert {message.name for message in schemas()} < {message.name for message in release}
+    assert "apis.py" in project.generated_files(release)
 
 
 def test_a_difference_would_be_found() -> None:

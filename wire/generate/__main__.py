@@ -18,6 +18,7 @@ if str(WIRE) not in sys.path:
     sys.path.insert(0, str(WIRE))
 
 from generate import convert, project  # noqa: E402
+from generate.schema import SchemaError  # noqa: E402
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -30,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     source.add_argument("--kafka", metavar="VERSION", help="a release, whose jars Maven resolves into .cache")
     options = parser.parse_args(arguments)
     if options.command == "schemas":
-        libs = options.libs or convert.resolve(options.kafka, CACHE / f"kafka-{options.kafka}" / "definitions")
+        libs = options.libs or convert.resolve(options.kafka, CACHE)
         wanted = project.schema_files(convert.convert(libs), convert.kafka_version(libs))
         changed = project.write(WIRE / "schemas", wanted, project.owned_schemas(WIRE / "schemas"), check=options.check)
     else:
@@ -46,4 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except SchemaError as error:
+        sys.exit(f"generate: {error}")

@@ -6,14 +6,19 @@ Kafka version; the diff of `wire/schemas` is what a reviewer reads.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import re
+import shutil
 import subprocess
 import zipfile
 from pathlib import Path
 from typing import Any
 
 from generate.schema import Field, Message, SchemaError, Struct, Versions
+
+POM = Path(__file__).with_name("pom.xml")
+"""Names the jars of HOMES and nothing else: a release is taken over although others of its jars are missing."""
 
 # Jar (by its name without version) -> the home of records that live on disk.
 HOMES = {
@@ -100,11 +105,19 @@ def message_from_json(raw: dict[str, Any], home: str) -> Message:
     )
 
 
-def resolve(version: str, folder: Path) -> Path:
-    """The jars of a release, resolved through Maven into `folder`."""
-    pom = Path(__file__).with_name("pom.xml")
-    command = ["mvn", "-q", "-B", "-f", str(pom), f"-Dkafka.version={version}", "dependency:copy-dependencies"]
-    subprocess.run([*command, f"-DoutputDirectory={folder}"], check=True, stdin=subprocess.DEVNULL, timeout=900)
+def resolve(version: str, cache: Path) -> Path:
+    """Let Maven copy the jars of HOMES of a release into a folder below `cache`; the folder."""
+    if shutil.which("mvn") is None:
+        raise SchemaError("mvn is missing, which resolves Apache Kafka's jars")
+    folder = cache / f"kafka-{version}" / "definitions"
+    cache.mkdir(exist_ok=True)
+    command = ["mvn", "-q", "-B", "-f", str(POM), f"-Dkafka.version={version}", "dependency:copy-dependencies"]
+    # One at a time, with the compat tests too: two that download into Maven's own folder spoil each other's files.
+    with (cache / "maven.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = subprocess.run([*command, f"-DoutputDirectory={folder}"], stdin=subprocess.DEVNULL, timeout=900)
+    if done.returncode != 0:
+        raise SchemaError(f"Maven could not resolve {POM.name} for Apache Kafka {version}")
     return folder
 
 
