@@ -1,4 +1,4 @@
-"""Run a script against two nodes and say where the transcripts differ."""
+"""Run a script against two nodes and say where the transcripts differ, and what is a fault on either side."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from compat_tests.differential import masks
+from compat_tests.differential.masks import KAFKA, PYKBROKER
 from compat_tests.differential.nodes import Side
 from compat_tests.differential.plain import flatten
 from compat_tests.differential.session import NodeError, Session, Step
-from pykbroker.api import TABLE, On
-from pykbroker_wire.apis import APIS
 
 Script = Callable[[Session], None]
-# What this node does not serve it does not advertise: their absence is the statement.
-NOT_ADVERTISED = frozenset(int(key) for key in APIS) - frozenset(int(row.key) for row in TABLE if row.on & On.BROKER)
 
 
 def run(script: Script, side: Side, *, suffix: str = "", wording: bool = False) -> list[Step]:
@@ -24,14 +21,15 @@ def run(script: Script, side: Side, *, suffix: str = "", wording: bool = False) 
     try:
         script(session)
     except NodeError as error:
-        session.steps.append(Step("the script could not go on", "", 0, None, f"{error}"))
+        session.give_up(error)
     finally:
-        session.close()
+        session.end()
     return session.steps
 
 
 def compare(theirs: list[Step], ours: list[Step]) -> list[str]:
-    """The differences, as text, one step after another; what differs alike in several versions is said once."""
+    """The differences and the faults, as text, one step after another; what is alike in several versions is said once.
+    A step's fault counts although the other side has the same."""
     found: list[tuple[str, str, list[int], list[str]]] = []
     parted: list[str] = []
     for index in range(max(len(theirs), len(ours))):
@@ -40,7 +38,7 @@ def compare(theirs: list[Step], ours: list[Step]) -> list[str]:
         if left is None or right is None or left.title != right.title:
             titles = f"{left.title if left else 'nothing'} | {right.title if right else 'nothing'}"
             parted.append(f"step {index}: {titles}: the transcripts part here")
-            for name, step in (("Kafka", left), ("pykbroker", right)):
+            for name, step in ((KAFKA, left), (PYKBROKER, right)):
                 if step is not None and isinstance(step.answered, str):
                     parted.append(f"    {name}: {step.answered}")
             break
@@ -56,23 +54,24 @@ def compare(theirs: list[Step], ours: list[Step]) -> list[str]:
 
 
 def _differences(left: Step, right: Step) -> list[str]:
-    theirs, ours = _seen(left), _seen(right)
+    theirs, ours = _seen(left, KAFKA), _seen(right, PYKBROKER)
     lines = [f"    asked {_text(left.asked)}"]
+    lines += [f"    {name}: {step.fault}" for name, step in ((KAFKA, left), (PYKBROKER, right)) if step.fault]
     one, other = flatten(theirs), flatten(ours)
     absent = "(absent)"
     for path in [*one, *(path for path in other if path not in one)]:
         kafka, own = one.get(path, absent), other.get(path, absent)
         if kafka != own or type(kafka) is not type(own):
-            lines.append(f"    {path or 'answer'}: Kafka {_text(kafka)}, pykbroker {_text(own)}")
+            lines.append(f"    {path or 'answer'}: {KAFKA} {_text(kafka)}, {PYKBROKER} {_text(own)}")
     return lines if len(lines) > 1 else []
 
 
-def _seen(step: Step) -> Any:
-    """An answer as far as it is compared."""
+def _seen(step: Step, side: str) -> Any:
+    """An answer of one side as far as it is compared."""
     answer = json.loads(json.dumps(step.answered))
-    masks.arrange(step.api, answer)
-    if step.api == "ApiVersions" and isinstance(answer, dict):
-        answer["api_keys"] = [row for row in answer["api_keys"] if row["api_key"] not in NOT_ADVERTISED]
+    masks.arrange(step.api, answer, side)
+    if step.api == "ApiVersions":
+        masks.drop_not_served(answer, side)
     _mask(step.api, answer, "")
     return answer
 

@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "wire"), str(ROOT / "log"), str(ROOT / "raft")]
 
-from compat_tests.differential.masks import LIMIT, MASKS  # noqa: E402
+from compat_tests.differential.masks import LIMIT, MASKS, OWN_ANYWHERE, OWN_VALUES, STORED_MASKS, LeftOut  # noqa: E402
 from compat_tests.differential.scripts import SCRIPTS  # noqa: E402
 from compat_tests.oracle.kafka import KAFKA  # noqa: E402
 
@@ -24,34 +24,37 @@ always compared. Some scripts have a pair of nodes of another kind (`nodes.py`):
 raises while the nodes run, a delayed first rebalance, other policies of migration.
 
 `records_*` compare what is written instead of what is answered: the records of `__consumer_offsets` and
-`__transaction_state`, decoded, each with its version and with whether encoding it again gives the same bytes; of
-transactional ones the producer, and where the markers are. Not compared is how records are put into batches, and the
-order of sets and of records of different members beside each other.
+`__transaction_state`, decoded, each with its version, with whether encoding it again gives the same bytes, and with the
+header of its batch; and where the markers are.
 
-A node's own values (ids, hashes over them, ports, directories, the time) become symbols in the order in which the node
-shows them: which id it is does not matter, but it must be the same one in the same places. Of an error message and of a
-key's documentation it is compared whether it is null, empty or text. APIs that pykbroker does not advertise are left
-out of the list in ApiVersions. Of a list of all topics, groups or resources a script compares its own.
+A connection that breaks, an answer that does not come or cannot be decoded, and a script that cannot go on fail the
+test, even where both nodes agree. Where a node must close the connection, the script says so at that step, and both
+must.
 
 Not asked at all is what pykbroker answers better on purpose: where Apache Kafka says -1, never answers, or stores what
 nobody can read. `tests/badinput` has these, with what Apache Kafka does beside them. Two more: a timeout of 0 in
 CreateTopics and DeleteTopics (Kafka says REQUEST_TIMED_OUT and may do it or not; pykbroker does it and says so), and
 negative sizes in Fetch (Kafka says -1 or nothing at all; pykbroker takes them for 0).
 
-Everything else that is not compared is here:
+Everything else that is not compared is in the three tables here: fields of one API, values of a node's own in all APIs,
+and whole entries.
 """
+
+OWN_HEAD = f"""An id becomes a symbol, in the order in which the node shows them: which id it is does not matter, but it
+must be the same one in the same places. Further {OWN_ANYWHERE}."""
 
 
 def page() -> str:
-    lines = [
-        HEAD,
-        f"## Masks ({len(MASKS)}, at most {LIMIT})",
-        "",
-        "| API | field | what | reason |",
-        "|---|---|---|---|",
-    ]
-    for mask in MASKS:
-        lines.append(f"| {mask.api} | `{mask.field}` | {mask.what} | {mask.reason} |")
+    lines = [HEAD, f"## Masks ({len(MASKS)}, at most {LIMIT}; {len(STORED_MASKS)} of stored records)", ""]
+    lines += ["| API | field | what | reason |", "|---|---|---|---|"]
+    lines += [f"| {mask.api} | `{mask.field}` | {mask.what} | {mask.reason} |" for mask in (*MASKS, *STORED_MASKS)]
+    lines += ["", "## Values of a node's own", "", OWN_HEAD, ""]
+    lines += ["| fields | compared as | but for | reason |", "|---|---|---|---|"]
+    for own in OWN_VALUES:
+        fields = ", ".join(f"`{field}`" for field in own.fields)
+        lines.append(f"| {fields} | {own.becomes.value} | {', '.join(map(repr, own.nothing))} | {own.reason} |")
+    lines += ["", "## Entries that are left out", "", "| what | reason |", "|---|---|"]
+    lines += [f"| {entry.what} | {entry.reason} |" for entry in LeftOut]
     lines += ["", "## Scripts", ""]
     for name, script in SCRIPTS.items():
         lines.append(f"- `{name}`: {(script.__doc__ or '').strip().splitlines()[0]}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import select
 import socket
+from contextlib import suppress
 from enum import Enum
 
 
@@ -18,7 +19,7 @@ class Verdict(Enum):
 
 
 class Link:
-    """One connection; made when first used, and again after the other side has closed it."""
+    """One connection; made when first used, and again after `receive` has said that there is none any more."""
 
     def __init__(self, host: str, port: int) -> None:
         self._address = (host, port)
@@ -28,11 +29,8 @@ class Link:
         if self._socket is None:
             self._socket = socket.create_connection(self._address, 10)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        try:
-            self._socket.sendall(data)
-        except (BrokenPipeError, ConnectionResetError):
-            self.close()
-            self._socket = socket.create_connection(self._address, 10)
+        # A node may close before it has read everything, with an answer or without: `receive` finds out.
+        with suppress(BrokenPipeError, ConnectionResetError):
             self._socket.sendall(data)
 
     def receive(self, timeout_s: float) -> bytes | Verdict:
@@ -46,6 +44,15 @@ class Link:
         except (EOFError, ConnectionResetError, BrokenPipeError):
             self.close()
             return Verdict.CLOSED
+
+    def is_broken(self) -> bool:
+        """Whether the other side has closed a connection that this side still has."""
+        if self._socket is None or not self.ready():
+            return False
+        try:
+            return not self._socket.recv(1, socket.MSG_PEEK)
+        except ConnectionResetError:
+            return True
 
     def ready(self) -> bool:
         """Whether an answer, or a part of it, is there."""

@@ -2,7 +2,7 @@
 
 A value that belongs to a node (an id, a port, the time) becomes a symbol that says which one of its kind it is, in the
 order in which this node first showed it. So the same id must come back in the same places on both nodes; which id it is
-does not matter. Zero, empty, null and -1 are no such values. Nothing is left out here; that is what masks.py is for.
+does not matter. Which fields have such values stands in masks.OWN_VALUES; nothing is left out here.
 """
 
 from __future__ import annotations
@@ -10,57 +10,46 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
+from compat_tests.differential.masks import CRC, MARKER_TIMES, OWN_VALUES, Becomes
 from pykbroker_wire.primitives import TopLevel
-from pykbroker_wire.records.batch import CorruptBatch, iter_batches, verify_crc
+from pykbroker_wire.records.batch import (
+    HEADER_SIZE,
+    LENGTH_AT,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_AT,
+    UP_TO_MAGIC,
+    BatchHeader,
+    CorruptBatch,
+    iter_batches,
+    verify_crc,
+)
 
 UUID_TEXT = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 SHORT_UUID_TEXT = re.compile(r"[0-9A-Za-z_-]{22}")  # as members of the consumer protocol are called
 ZERO_UUID = bytes(16)
+TIME = "‹time›"
+#: `batch` has its own eye on those two.
+OWN = {field: own for own in OWN_VALUES if own not in (CRC, MARKER_TIMES) for field in own.fields}
 
-# Fields whose numbers or texts are a node's own: the kind of thing they name, and the values that name nothing.
-IDENTITIES: Mapping[str, tuple[str, tuple[int | str, ...]]] = {
-    "cluster_id": ("cluster", ("",)),
-    "producer_id": ("producer", (-1,)),
-    "ongoing_txn_producer_id": ("producer", (-1,)),
-    "producer_id_filters": ("producer", (-1,)),
-    "v3_and_below_producer_id": ("producer", (-1,)),
-    "previous_producer_id": ("producer", (-1,)),
-    "next_producer_id": ("producer", (-1,)),
-    "session_id": ("session", (0,)),
-    "metadata_hash": ("hash", (0,)),  # over topic ids
-    "port": ("port", (0, -1)),
-}
-TIMES = frozenset(
-    {
-        "last_fetch_timestamp",
-        "last_caught_up_timestamp",
-        "log_append_time_ms",
-        "transaction_start_time_ms",
-        "last_timestamp",
-        # of stored records
-        "transaction_start_timestamp_ms",
-        "transaction_last_update_timestamp_ms",
-        "commit_timestamp",
-        "expire_timestamp",
-        "current_state_timestamp",
-        "assignment_timestamp",
-        "timestamp_ms",
-    }
-)
-MEMBERS = frozenset({"member_id", "leader"})
-WORDING = frozenset({"error_message", "batch_index_error_message", "documentation"})
-RECORDS = frozenset({"records"})
+ONE_DAY_MS = 86_400_000
+#: How far from now a time may lie: offsets of groups expire after a week.
+NEAR_MS = 9 * ONE_DAY_MS
 
 
 class Symbols:
-    """What one node calls its things. `texts` are replaced wherever they occur: addresses, directories, a suffix."""
+    """What one node calls its things. `texts` are replaced wherever they occur: addresses, directories, a suffix.
+    `scripts_ms`: the midnight with which the day of the scripts' own timestamps begins, a day before today's.
+    """
 
-    def __init__(self, texts: Mapping[str, str], *, wording: bool = False, now_ms: int = 1 << 62) -> None:
+    def __init__(self, texts: Mapping[str, str], scripts_ms: int, *, wording: bool = False) -> None:
         self._texts = dict(texts)
-        self._today_ms = now_ms + 43_200_000
-        self._wording = frozenset() if wording else WORDING
+        self._scripts_end_ms = scripts_ms + ONE_DAY_MS // 2
+        self._near_ms = range(scripts_ms - NEAR_MS, scripts_ms + NEAR_MS)
+        self._wording = wording
         self._known: dict[tuple[str, Any], str] = {}
         self._count: dict[str, int] = {}
 
@@ -87,52 +76,72 @@ class Symbols:
             return value
         if isinstance(value, list):
             return [self.plain(item, field) for item in value]
-        if field in IDENTITIES and value not in IDENTITIES[field][1]:
-            return self.symbol(IDENTITIES[field][0], value)
-        if field in TIMES and value not in (-1, 0):
-            return "‹time›"
-        if field == "timestamp" and isinstance(value, int) and self._today_ms < value < 1 << 60:
-            return "‹time›"  # not one of a script's own, which are of yesterday: a marker's
-        if field in RECORDS:
+        own = OWN.get(field)
+        if own is not None and value not in own.nothing and isinstance(value, own.type):
+            return self._own(own.becomes, value)
+        if field == "records":
             return self._records(value)
         if isinstance(value, int):
             return value
         if isinstance(value, str):
-            if field in MEMBERS and SHORT_UUID_TEXT.fullmatch(value):
-                return self.symbol("uuid", value)
-            return ("‹words›" if value else "") if field in self._wording else self.text(value)
+            return self.text(value)
         if isinstance(value, bytes):
-            if len(value) == 16 and field.endswith("id"):
+            if len(value) == 16 and field.endswith("id"):  # Becomes.UUID
                 return "‹zero uuid›" if value == ZERO_UUID else self.symbol("uuid", value)
             return value.hex()
         if isinstance(value, dict):
             return {name: self.plain(item, name) for name, item in value.items()}
         return {name: self.plain(getattr(value, name), name) for name in value.__slots__}
 
+    def _own(self, becomes: Becomes, value: Any) -> Any:
+        match becomes:
+            case Becomes.TIME:
+                return TIME if value in self._near_ms else value
+            case Becomes.LATE_TIME:
+                return TIME if value in self._near_ms and value > self._scripts_end_ms else value
+            case Becomes.WORDS:
+                return self.text(value) if self._wording else "‹words›"
+            case Becomes.UUID:
+                return self.symbol("uuid", value) if SHORT_UUID_TEXT.fullmatch(value) else self.text(value)
+            case _:
+                return self.symbol(becomes.value, value)
+
     def message(self, message: TopLevel) -> dict[str, Any]:
         plain = self.plain(message)
         assert isinstance(plain, dict)
         return plain
+
+    def batch(self, data: bytes, pos: int, header: BatchHeader) -> dict[str, Any]:
+        """The header of the batch at `pos`."""
+        fields = {name: self.plain(item, name) for name, item in header._asdict().items()}
+        if header.producer_id >= 0 or header.is_control:
+            fields["crc"] = "right" if verify_crc(data, pos, header) else "wrong"
+        if header.is_control:
+            for name in MARKER_TIMES.fields:
+                fields[name] = self._own(MARKER_TIMES.becomes, fields[name])
+        return fields
 
     def _records(self, value: Any) -> Any:
         """Batches as their headers and the bytes behind them; what is no batch as it is."""
         data = b"".join(bytes(part) for part in value) if isinstance(value, list) else bytes(value)
         batches: list[Any] = []
         end = 0
-        try:
+        with suppress(CorruptBatch):  # and what is there instead is behind `end`
             for pos, header in iter_batches(data):
                 end = pos + header.size_in_bytes
-                fields = {name: self.plain(item, name) for name, item in header._asdict().items()}
-                if header.producer_id >= 0:  # which is under the CRC
-                    fields["crc"] = "right" if verify_crc(data, pos, header) else "wrong"
-                if header.is_control:  # a marker, as old as the node's end of a transaction
-                    fields["base_timestamp"] = fields["max_timestamp"] = "‹time›"
-                batches.append({**fields, "payload": _short(data[pos + 61 : end])})
-        except (CorruptBatch, ValueError):
-            pass
+                batches.append({**self.batch(data, pos, header), "payload": _short(data[pos + HEADER_SIZE : end])})
         if end < len(data):
-            batches.append({"base_offset": "torn", "bytes": _short(data[end:])})
+            kind = "torn" if _is_beginning(data[end:]) else "no batch"
+            batches.append({"base_offset": kind, "bytes": _short(data[end:])})
         return batches
+
+
+def _is_beginning(data: bytes) -> bool:
+    """Whether this is a batch of which the end is missing."""
+    if len(data) < UP_TO_MAGIC:
+        return True
+    length = int.from_bytes(data[LENGTH_AT : LENGTH_AT + 4], "big", signed=True)
+    return data[MAGIC_AT] == MAGIC and len(data) < LOG_OVERHEAD + length
 
 
 def _short(data: bytes) -> str:

@@ -3,6 +3,9 @@
 A script is a function of a Session. It runs once for each node; the two transcripts must be equal. `each` asks in every
 version that can say what the script wants to say; `call` asks once; `raw` sends bytes. What begins with `make_` or
 `until_` prepares the node, must succeed, and is not compared.
+
+A node answers each request, and its connections stay open. Where it must close the connection instead, the script says
+so at that step (`closes=True`). Anything else is the step's `fault`, which fails the test although both nodes agree.
 """
 
 from __future__ import annotations
@@ -57,6 +60,8 @@ class Step:
     version: int
     asked: Any
     answered: Any
+    #: What is wrong with this step of this node, whatever the other node did.
+    fault: str = ""
 
     @property
     def title(self) -> str:
@@ -70,7 +75,7 @@ class Session:
         self._script = script
         self._run = run
         self._texts = {f"-{run}": ""} | texts if run else texts
-        self._symbols = Symbols(self._texts, wording=wording, now_ms=NOW_MS)
+        self._symbols = Symbols(self._texts, NOW_MS, wording=wording)
         self._links: dict[str, Link] = {}
         self._correlation_id = 0
         self._topics = 0
@@ -92,10 +97,11 @@ class Session:
         *,
         link: str = "",
         client_id: str | None = CLIENT_ID,
+        closes: bool = False,
     ) -> Any:
-        """Ask; the answer, or None when there was none."""
+        """Ask; the answer, or None when there was none. closes: the node must close the connection instead."""
         self.send(request, version, link=link, client_id=client_id)
-        return self.receive(label, request, version, link=link)
+        return self.receive(label, request, version, link=link, closes=closes)
 
     def each(
         self,
@@ -104,6 +110,7 @@ class Session:
         versions: Iterable[int] | None = None,
         *,
         link: str = "",
+        closes: bool = False,
     ) -> None:
         """Ask in each version for which `make` gives a request that the version can say."""
         probe = next(filter(None, (make(version) for version in range(18, -1, -1))))
@@ -116,7 +123,7 @@ class Session:
                 request.encode(version)
             except EncodeError:
                 continue
-            self.call(label, request, version, link=link)
+            self.call(label, request, version, link=link, closes=closes)
 
     def send(
         self, request: TopLevel, version: int | None = None, *, link: str = "", client_id: str | None = CLIENT_ID
@@ -128,32 +135,32 @@ class Session:
             b"".join(encode_request(request.API_KEY, version, self._correlation_id, client_id, request))
         )
 
-    def receive(self, label: str, request: TopLevel, version: int | None = None, *, link: str = "") -> Any:
+    def receive(
+        self, label: str, request: TopLevel, version: int | None = None, *, link: str = "", closes: bool = False
+    ) -> Any:
         version = request.MAX_VERSION if version is None else version
         frame = self._link(link).receive(ANSWER_TIMEOUT_S)
         answer = self._decode(request.API_KEY, version, frame)
-        self._keep(label, request.API_KEY, version, self._symbols.message(request), answer)
+        self._keep(label, request.API_KEY, version, self._symbols.message(request), answer, closes)
         return answer if isinstance(answer, TopLevel) else None
 
-    def raw(
-        self, label: str, data: bytes, *, api: int | None = None, version: int = 0, wait_s: float = ANSWER_TIMEOUT_S
-    ) -> None:
+    def raw(self, label: str, data: bytes, *, api: int | None = None, version: int = 0, closes: bool = False) -> None:
         """Send bytes, size included, on a connection of their own; the answer is `api`'s in `version`, or bytes."""
         link = Link(*self._address)
         try:
             link.send(data)
-            frame = link.receive(wait_s)
+            frame = link.receive(ANSWER_TIMEOUT_S)
         finally:
             link.close()
         answer = frame if api is None else self._decode(api, version, frame)
-        self._keep(label, api, version, data[:40].hex(), answer)
+        self._keep(label, api, version, data[:40].hex(), answer, closes)
 
     def frame(self, request: TopLevel, version: int, correlation_id: int = 7) -> bytes:
         return b"".join(encode_request(request.API_KEY, version, correlation_id, CLIENT_ID, request))
 
-    def note(self, label: str, value: Any) -> None:
-        """Compare something that a script has worked out of answers."""
-        self.steps.append(Step(label, "", 0, None, self._symbols.plain(value)))
+    def note(self, label: str, value: Any, api: str = "") -> None:
+        """Compare something that a script has worked out of answers. api: whose masks are for it."""
+        self.steps.append(Step(label, api, 0, None, self._symbols.plain(value)))
 
     def know(self, kind: str, value: Any) -> None:
         """This value of the node's own has its symbol from here on, whatever shows it first."""
@@ -176,7 +183,7 @@ class Session:
         return text.startswith(f"{self._script}.") and not OTHER_RUN.search(text)
 
     def only_mine(self) -> None:
-        """Drop from the last answer what other scripts have made: what lists all topics, groups or resources."""
+        """Drop from the last answer what other scripts have made (LeftOut.OTHER_SCRIPTS), where it lists everything."""
         last = self.steps[-1]
         for name, items in last.answered.items() if isinstance(last.answered, dict) else ():
             if isinstance(items, list) and items and isinstance(items[0], dict):
@@ -199,19 +206,36 @@ class Session:
         except DecodeError as error:
             return f"not decodable: {error}: {frame.hex()[:200]}"
 
-    def _keep(self, label: str, api: int | None, version: int, asked: Any, answer: Any) -> None:
+    def _keep(self, label: str, api: int | None, version: int, asked: Any, answer: Any, closes: bool) -> None:
+        fault = ""
         if isinstance(answer, TopLevel):
             answered: Any = self._symbols.message(answer)
         elif isinstance(answer, Verdict):
             answered = answer.value
         else:
             answered = answer.hex() if isinstance(answer, bytes) else answer
-        self.steps.append(
-            Step(self._symbols.text(label), "" if api is None else APIS[ApiKey(api)].name, version, asked, answered)
-        )
+            fault = "" if isinstance(answer, bytes) else answer
+        if closes and answer is not Verdict.CLOSED:
+            fault = "the connection had to be closed, and was not"
+        elif not closes and isinstance(answer, Verdict):
+            fault = f"{answer.value}, which the script does not expect"
+        name = "" if api is None else APIS[ApiKey(api)].name
+        self.steps.append(Step(self._symbols.text(label), name, version, asked, answered, fault))
 
     def _link(self, name: str) -> Link:
         return self._links.setdefault(name, Link(*self._address))
+
+    def give_up(self, error: NodeError) -> None:
+        """The script ends here, which is a fault."""
+        self.steps.append(Step("the script could not go on", "", 0, None, f"{error}", f"{error}"))
+
+    def end(self) -> None:
+        """The script has ended. A connection that the node has closed since its last answer is a fault."""
+        broken = sorted(name for name, link in self._links.items() if link.is_broken())
+        if broken:
+            said = f"connections that the node has closed: {broken}"
+            self.steps.append(Step("the script has ended", "", 0, None, said, said))
+        self.close()
 
     def close(self) -> None:
         for link in self._links.values():

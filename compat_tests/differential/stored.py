@@ -1,28 +1,28 @@
 """What a node has written into its coordinators' topics for one script: read back by Fetch, record by record.
 
 Key and value are decoded, and encoded again: that the bytes are then the same is said of each record, so what a field's
-encoding could hide (a default that is written out, a tag, bytes behind the body) differs too. How records are put into
-batches is the node's own; which producer's they are, and what is a marker, is not.
+encoding could hide (a default that is written out, a tag, bytes behind the body) differs too. The header of the batch
+that holds a record is kept beside it. What of all this is not compared stands in masks.py (STORED_MASKS, LeftOut).
 """
 
 from __future__ import annotations
 
-from itertools import groupby
 from typing import Any
 
-from compat_tests.differential.masks import sort_inside
+from compat_tests.differential.masks import STORED, LeftOut
 from compat_tests.differential.session import NodeError, Session
 from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pykbroker_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from pykbroker_wire.records.batch import BatchHeader, iter_batches
+from pykbroker_wire.primitives import TopLevel
+from pykbroker_wire.records.batch import HEADER_SIZE, MIN_BATCH_LENGTH, BatchHeader, iter_batches, verify_crc
 from pykbroker_wire.records.control import parse_control
-from pykbroker_wire.records.record import Record, iter_records
-from pykbroker_wire.stored.group.consumer_group_regular_expression import ConsumerGroupRegularExpressionValue
+from pykbroker_wire.records.record import Record, encode_record, iter_records
 from pykbroker_wire.stored_framing import Home, decode_key, decode_value, encode_key, encode_value
 
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 HOMES: dict[str, Home] = {OFFSETS: "group", TRANSACTIONS: "transaction"}
 PARTITIONS = 3
+OWNERS = ("group_id", "group", "transactional_id")
 KEY_FIELDS = ("group", "group_id", "member_id", "topic", "partition", "transactional_id")
 FETCH_VERSION = 12  # the last one by name
 
@@ -48,9 +48,9 @@ class Stored:
         of any producer that the script has named."""
         for index in range(PARTITIONS):
             end = self._end(index)
-            said = _ordered(self._read(index, end, markers))
+            said = self._read(index, end, markers)
             if said:
-                self._s.note(f"{label}: {self._topic}-{index}", said)
+                self._s.note(f"{label}: {self._topic}-{index}", {"entries": said}, api=STORED)
 
     def _read(self, index: int, end: int, markers: bool) -> list[Any]:
         said: list[Any] = []
@@ -62,55 +62,91 @@ class Stored:
             found = self._s.ask(request, FETCH_VERSION).responses[0].partitions[0]
             if found.error_code:
                 raise NodeError(f"{self._topic}-{index}: error {found.error_code}")
-            data = bytes(found.records or b"")
-            for position, header in iter_batches(data):
-                for record in iter_records(data, position, header):
-                    if record.offset >= self._next[index]:
-                        self._next[index] = record.offset + 1
-                        said += self._say(header, record, markers)
+            before = self._next[index]
+            more, self._next[index] = entries(
+                self._s, HOMES[self._topic], bytes(found.records or b""), self._next[index], markers=markers
+            )
+            if self._next[index] == before:
+                raise NodeError(f"{self._topic}-{index}: nothing can be read at {before} of {end}")
+            said += more
         return said
 
-    def _say(self, header: BatchHeader, record: Record, markers: bool) -> list[Any]:
-        written: dict[str, Any] = {}
-        if header.producer_id >= 0:
-            written["producer_id"] = header.producer_id
-            written["producer_epoch"] = header.producer_epoch
-            written["transactional"] = header.is_transactional
-        if header.is_control:
-            control = parse_control(record)
-            known = self._s.knows("producer", header.producer_id)
-            said = {**written, "marker": control.type.name, "coordinator_epoch": control.coordinator_epoch}
-            return [said] if markers and known else []
-        assert record.key is not None
-        home = HOMES[self._topic]
-        key_data = bytes(record.key)
-        key = decode_key(home, key_data)
-        whose = getattr(key, "group_id", None) or getattr(key, "group", None) or getattr(key, "transactional_id", "")
-        if not self._s.is_mine(whose):
-            return []
-        said = {**written, "key": type(key).__name__, **self._s.fields(key)}
-        same = encode_key(key) == key_data
-        if record.value is None:
-            said["tombstone"] = True
-        else:
-            data = bytes(record.value)
-            value = decode_value(home, key.API_KEY, data)
-            version = int.from_bytes(data[:2], "big")
-            fields = self._s.fields(value)
-            if isinstance(value, ConsumerGroupRegularExpressionValue):
-                fields["version"] = "‹image›"  # an offset of the metadata log
-            said |= {"value": type(value).__name__, "version": version, "fields": fields}
-            same = same and encode_value(value, version) == data
-        said["the same bytes again"] = same
-        if record.headers:
-            said["headers"] = len(record.headers)
-        sort_inside(said)  # sets, written in the order in which they are walked
-        return [said]
 
-
-def _ordered(records: list[Any]) -> list[Any]:
-    """Neighbours of one type by their keys: members are walked in no order. Those of one key stay as they are."""
+def entries(s: Session, home: Home, data: bytes, first: int, *, markers: bool) -> tuple[list[Any], int]:
+    """The records from `first` on as they are compared, and the offset behind the last."""
     said: list[Any] = []
-    for _, run in groupby(records, key=lambda record: record.get("key")):
-        said += sorted(run, key=lambda record: [str(record.get(name)) for name in KEY_FIELDS])
+    for position, header in iter_batches(data):
+        records = list(iter_records(data, position, header))
+        batch = {
+            **header._asdict(),
+            # The CRC is over the time and, in transactions, over the producer id (masks.CRC).
+            "crc": "right" if verify_crc(data, position, header) else "wrong",
+            "the same bytes again": _encoded(records, header)
+            == data[position + HEADER_SIZE :][: header.batch_length - MIN_BATCH_LENGTH],
+        }
+        for record in records:
+            if record.offset >= first:
+                first = record.offset + 1
+                view = _view(s, home, header, record, markers)
+                if not isinstance(view, LeftOut):
+                    said.append({"batch": batch, **view})
+    return said, first
+
+
+def _encoded(records: list[Record], header: BatchHeader) -> bytes:
+    """As a batch without compression holds them, and neither node is told to compress these."""
+    return b"".join(
+        encode_record(
+            record.offset - header.base_offset,
+            record.timestamp - header.base_timestamp,
+            record.key,
+            record.value,
+            record.headers,
+        )
+        for record in records
+    )
+
+
+def _view(s: Session, home: Home, header: BatchHeader, record: Record, markers: bool) -> dict[str, Any] | LeftOut:
+    """All of one record, or why it is not compared."""
+    headers = [[name, None if value is None else value.hex()] for name, value in record.headers]
+    place: dict[str, Any] = {"offset": record.offset, "timestamp": record.timestamp, "headers": headers}
+    assert record.key is not None
+    key_data, data = bytes(record.key), None if record.value is None else bytes(record.value)
+    if header.is_control:
+        if not (markers and s.knows("producer", header.producer_id)):
+            return LeftOut.MARKERS
+        marker = parse_control(record).type.name
+        return {
+            **place,
+            "type": marker,
+            "name": "",
+            "key": key_data.hex(),
+            "value": None if data is None else data.hex(),
+        }
+    key = decode_key(home, key_data)
+    if not s.is_mine(_owner(key)):
+        return LeftOut.OTHER_SCRIPTS
+    named = s.fields(key)
+    same = encode_key(key) == key_data
+    said: dict[str, Any] = {
+        **place,
+        "type": type(key).__name__,
+        "name": "|".join(str(named.get(field)) for field in KEY_FIELDS),
+        "key": named,
+        "value": None,
+    }
+    if data is not None:
+        value = decode_value(home, key.API_KEY, data)
+        version = int.from_bytes(data[:2], "big")
+        said |= {"value": {type(value).__name__: s.fields(value)}, "version": version}
+        same = same and encode_value(value, version) == data
+    said["the same bytes again"] = same
     return said
+
+
+def _owner(key: TopLevel) -> str:
+    for field in OWNERS:
+        if isinstance(name := getattr(key, field, None), str):
+            return name
+    raise NodeError(f"{type(key).__name__} names neither a group nor a transaction")

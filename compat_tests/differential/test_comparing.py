@@ -6,7 +6,7 @@ from typing import Any
 
 from compat_tests.differential.compare import compare
 from compat_tests.differential.plain import Symbols
-from compat_tests.differential.session import Step
+from compat_tests.differential.session import NOW_MS, Step
 from pykbroker_wire.messages.init_producer_id import InitProducerIdResponse
 from pykbroker_wire.messages.list_groups import ListedGroup, ListGroupsResponse
 from pykbroker_wire.messages.metadata import MetadataResponse, MetadataResponseTopic
@@ -15,7 +15,7 @@ from pykbroker_wire.primitives import TopLevel
 
 def differences(theirs: list[TopLevel], ours: list[TopLevel]) -> str:
     def steps(messages: list[TopLevel]) -> list[Step]:
-        symbols = Symbols({})
+        symbols = Symbols({}, NOW_MS)
         return [
             Step("step", type(one).__name__.removesuffix("Response"), 0, None, symbols.message(one)) for one in messages
         ]

@@ -95,17 +95,20 @@ class CoordinatorRuntime(Generic[S]):
         commit_timeout_ms: int,
         load_bytes: int = LOAD_BYTES,
         codec: Codec = Codec.NONE,
+        base_sequence: int = 0,
         linger_ms: int = -1,
         on_effect: OnEffect | None = None,
         bulk: Callable[[S], Bulk] | None = None,
     ) -> None:
-        """`linger_ms`: -1 collects for the rest of the loop turn, 0 not at all."""
+        """`linger_ms`: -1 collects for the rest of the loop turn, 0 not at all. `base_sequence`: of each batch. The
+        records have no numbers, but Apache Kafka's group coordinator writes 0, its transaction coordinator -1."""
         self.topic = topic
         self._runtime = runtime
         self._loop = runtime.loop
         self._shard_factory = shard_factory
         self._format = record_format
         self._codec = codec
+        self._base_sequence = base_sequence
         self._commit_timeout = commit_timeout_ms / 1000
         self._linger_ms = linger_ms
         self._on_effect = on_effect
@@ -282,8 +285,7 @@ class CoordinatorRuntime(Generic[S]):
                 codec=self._codec,
                 producer_id=producer_id,
                 producer_epoch=epoch,
-                # Nobody numbers them, but this is what Apache Kafka writes.
-                base_sequence=0,
+                base_sequence=self._base_sequence,
                 transactional=transaction is not None,
             )
             info = host.partition.append(

@@ -48,10 +48,10 @@ def sasl_without_sasl(s: Session) -> None:
 def frames(s: Session) -> None:
     """What is no request: sizes, keys, versions, lengths; and what is one in spite of it."""
     for size in (-1, 0, 104_857_601, 2**31 - 1):
-        s.raw(f"size {size}", struct.pack(">i", size))
-    s.raw("HTTP", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-    s.raw("TLS", bytes.fromhex("16030100c8010000c4030301"))
-    s.raw("one byte", _framed(b"\0"))
+        s.raw(f"size {size}", struct.pack(">i", size), closes=True)
+    s.raw("HTTP", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", closes=True)
+    s.raw("TLS", bytes.fromhex("16030100c8010000c4030301"), closes=True)
+    s.raw("one byte", _framed(b"\0"), closes=True)
     for key, version in (
         (9999, 0),
         (-1, 0),
@@ -68,22 +68,26 @@ def frames(s: Session) -> None:
         (0, 99),
         (1, 3),
     ):
-        s.raw(f"key {key} version {version}", _framed(_header(key, version, flexible=key > 50)))
-    s.raw("client id longer than the frame", _framed(struct.pack(">hhih", 3, 1, 7, 32767)))
-    s.raw("client id of length -2", _framed(struct.pack(">hhih", 3, 1, 7, -2)), api=3, version=1)
+        s.raw(f"key {key} version {version}", _framed(_header(key, version, flexible=key > 50)), closes=True)
+    s.raw("client id longer than the frame", _framed(struct.pack(">hhih", 3, 1, 7, 32767)), closes=True)
+    s.raw("client id of length -2", _framed(struct.pack(">hhih", 3, 1, 7, -2)), api=3, version=1, closes=True)
     metadata = _header(ApiKey.METADATA, 1)
-    s.raw("array of 2^31-1", _framed(metadata + struct.pack(">i", 2**31 - 1)), api=3, version=1)
+    s.raw("array of 2^31-1", _framed(metadata + struct.pack(">i", 2**31 - 1)), api=3, version=1, closes=True)
     s.raw("trailing bytes", _framed(metadata + struct.pack(">i", 0) + b"garbage"), api=3, version=1)
-    s.raw("truncated string", _framed(metadata + struct.pack(">ih", 1, 100) + b"abc"), api=3, version=1)
+    s.raw("truncated string", _framed(metadata + struct.pack(">ih", 1, 100) + b"abc"), api=3, version=1, closes=True)
     s.raw("invalid UTF-8", _framed(metadata + struct.pack(">ih", 1, 2) + b"\xff\xfe"), api=3, version=1)
-    s.raw("null where none is allowed", _framed(metadata + struct.pack(">ih", 1, -1)), api=3, version=1)
+    s.raw("null where none is allowed", _framed(metadata + struct.pack(">ih", 1, -1)), api=3, version=1, closes=True)
     flexible = _header(ApiKey.METADATA, 9, flexible=True)
-    s.raw("compact array of 2^32-2", _framed(flexible + b"\xff\xff\xff\xff\x0f"), api=3, version=9)
-    s.raw("varint of seven bytes", _framed(flexible + b"\xff\xff\xff\xff\xff\xff\x01"), api=3, version=9)
+    s.raw("compact array of 2^32-2", _framed(flexible + b"\xff\xff\xff\xff\x0f"), api=3, version=9, closes=True)
+    s.raw("varint of seven bytes", _framed(flexible + b"\xff\xff\xff\xff\xff\xff\x01"), api=3, version=9, closes=True)
     s.raw("unknown tag", _framed(flexible + b"\x01" + b"\0\0\0" + b"\x01\x05\x02ab"), api=3, version=9)
     s.raw("the same tag twice", _framed(flexible + b"\x01" + b"\0\0\0" + b"\x02\0\0\0\0"), api=3, version=9)
     s.raw(
-        "tag of 2^31-1 bytes", _framed(flexible + b"\x01" + b"\0\0\0" + b"\x01\0\xff\xff\xff\xff\x07"), api=3, version=9
+        "tag of 2^31-1 bytes",
+        _framed(flexible + b"\x01" + b"\0\0\0" + b"\x01\0\xff\xff\xff\xff\x07"),
+        api=3,
+        version=9,
+        closes=True,
     )
     s.call("still served", MetadataRequest(topics=[]), 12)
 

@@ -33,6 +33,7 @@ from pykbroker.coordinator.transaction.states import TransactionState
 from pykbroker.metadata.features import transaction_version
 from pykbroker.metadata.topic_names import TRANSACTION_STATE_TOPIC
 from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.records.batch import NO_SEQUENCE
 
 if TYPE_CHECKING:
     from pykbroker.config.load import Config
@@ -82,6 +83,7 @@ class TransactionService:
             records,
             commit_timeout_ms=config.int("request.timeout.ms"),
             load_bytes=config.int("transaction.state.log.load.buffer.size"),
+            base_sequence=NO_SEQUENCE,
             on_effect=self._decided,
         )
         self.sender = MarkerSender(
