@@ -6,12 +6,14 @@ Nothing changes here but what segments remember of positions: a read that raises
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from typing import NamedTuple
 
 from pykbroker_log import names
 from pykbroker_log.epochs import LeaderEpochs
 from pykbroker_log.results import ReadResult
+from pykbroker_log.segment import Segment
 from pykbroker_log.segments import Segments
 from pykbroker_log.slices import cut
 from pykbroker_wire.records.batch import CorruptBatch
@@ -25,6 +27,22 @@ class Bounds(NamedTuple):
     stable: int
     """What is below is never cut off: the high watermark."""
     log_end: int
+
+
+def _boundary(segment: Segment, start: int, limit: int) -> tuple[int, int] | None:
+    """As Segment.boundary; of a segment that is damaged the whole batches before that."""
+    try:
+        return segment.boundary(start, limit)
+    except CorruptBatch:
+        last = None
+        with contextlib.suppress(CorruptBatch):
+            for position, header in segment.walk(start):
+                if position + header.size_in_bytes > limit:
+                    break
+                last = position + header.size_in_bytes, header.next_offset
+        if last is None:
+            raise
+        return last
 
 
 def read_batches(
@@ -49,7 +67,7 @@ def read_batches(
         # The batch that holds `offset` reaches above the bound.
         end = start
     elif limit - start > max_bytes:
-        boundary = segment.boundary(start, start + max_bytes)
+        boundary = _boundary(segment, start, start + max_bytes)
         if boundary is not None:
             end, next_offset = boundary
         elif min_one:

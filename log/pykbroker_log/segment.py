@@ -12,6 +12,7 @@ Invariants:
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -37,10 +38,10 @@ from pykbroker_wire.records.batch import (
 
 logger = logging.getLogger(__name__)
 
-# Headers are read in chunks: one pread covers what lies between two index entries.
-_WALK_BYTES = 8 * 1024
+_WALK_BYTES = 8 * 1024  # one pread of headers covers what lies between two index entries
 MAX_RELATIVE_OFFSET = (1 << 31) - 1
 _UNKNOWN = -2
+_INDEXES = (names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX)
 # The beginning of a batch header, as HEADER, and of the rest only the last offset delta.
 _SPAN = Struct(">qiib6xi")
 
@@ -170,13 +171,17 @@ class Segment:
         return last is None or (last[0] > 0 and 0 <= last[1] < max(self.size, 1))
 
     def _rebuild_indexes(self) -> None:
-        """From the headers: for an index that turns out to be damaged when it is first used."""
+        """From the headers. The indexes end where a header is damaged: a walk that comes there tells of it."""
         logger.warning("%s is damaged: rebuilding it and the time index", self.path(names.OFFSET_INDEX))
-        # Rare, and not to be interrupted: whoever is not to wait waits here.
-        self.file.load(0, self.size)
+        self.file.load(0, self.size)  # rare, and not to be interrupted by a ColdRead
         self._empty_indexes()
-        for position, header in self.walk(0):
-            self._account(position, header.size_in_bytes, header.last_offset, header.max_timestamp)
+        offsets = self.offsets_from(self.base_offset)
+        with contextlib.suppress(CorruptBatch):
+            for position, header in self.walk(0):
+                if header.base_offset not in offsets or header.last_offset not in offsets:
+                    break
+                self._account(position, header.size_in_bytes, header.last_offset, header.max_timestamp)
+                offsets = self.offsets_from(header.last_offset + 1)
         self.seal()
 
     def _empty_indexes(self) -> None:
@@ -198,8 +203,7 @@ class Segment:
         return f"{self._folder}/{names.segment_file(self.base_offset, suffix)}{self.state}"
 
     def paths(self) -> list[str]:
-        suffixes = (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX)
-        return [path for path in map(self.path, suffixes) if self.disk.exists(path)]
+        return [path for path in map(self.path, (names.LOG, *_INDEXES)) if self.disk.exists(path)]
 
     def is_shorter(self) -> OSError:
         """What to raise when bytes below `size` are not in the file."""
@@ -448,8 +452,7 @@ class Segment:
 
     def whole_end(self) -> tuple[int, int]:
         """(position, offset) behind the last whole batch. Raises CorruptBatch, OSError, ColdRead."""
-        position = self.position_for(self.base_offset + MAX_RELATIVE_OFFSET)
-        offset = self.base_offset
+        position, offset = self.position_for(self.base_offset + MAX_RELATIVE_OFFSET), self.base_offset
         for at, header in self.walk(position):
             position, offset = at + header.size_in_bytes, header.next_offset
         return position, offset
@@ -579,12 +582,10 @@ class Segment:
 
     def _follow_names(self) -> None:
         self._file = None
-        if self._offset_index is not None:
-            self._offset_index.path = self.path(names.OFFSET_INDEX)
-        if self._time_index is not None:
-            self._time_index.path = self.path(names.TIME_INDEX)
-        if self._txn_index is not None:
-            self._txn_index.path = self.path(names.TXN_INDEX)
+        indexes = (self._offset_index, self._time_index, self._txn_index)
+        for index, suffix in zip(indexes, _INDEXES, strict=True):
+            if index is not None:
+                index.path = self.path(suffix)
 
     def remove(self) -> None:
         """Remove its files."""

@@ -60,6 +60,8 @@ def test_a_flipped_bit_in_a_record_is_the_consumers_to_find() -> None:
 )
 @example(batch=0, position=8, bit=0, max_bytes=1)  # it took the directory offline
 @example(batch=2, position=8, bit=7, max_bytes=300)
+@example(batch=1, position=16, bit=0, max_bytes=1)  # the batch before it could not be read
+@example(batch=1, position=3, bit=0, max_bytes=300)  # an offset that no index can hold
 @pytest.mark.slow
 def test_a_flipped_bit_in_a_header_ends_nothing_but_that_read(
     batch: int, position: int, bit: int, max_bytes: int
