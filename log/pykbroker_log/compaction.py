@@ -424,6 +424,9 @@ def _read(segment: Segment, position: int, buffer_bytes: int) -> Iterator[_Chunk
         elif len(data) < HEADER_SIZE:
             raise _damaged(segment, position, "a header is cut off")
         position += at
+    if reader.size() < segment.size:
+        # A map shows zeros up to the end of a page: what was copied from it may be no batch.
+        raise segment.is_shorter()
 
 
 def _damaged(segment: Segment, position: int, what: object) -> Uncleanable | OSError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 from pathlib import Path
 
@@ -142,3 +143,30 @@ def test_a_cleaning_of_a_file_that_is_cut_within_a_page_says_so(tmp_path: Path, 
     os.truncate(tmp_path / "t-0" / LOG, 200)
     with pytest.raises(OSError, match="segment is shorter than it was"):
         list(job)
+
+
+def test_a_cleaning_whose_last_read_met_the_zeros_of_a_page_says_so(tmp_path: Path, maps: OsDisk) -> None:
+    """All of it lies in one chunk, which was checked before the file was cut: zeros would be copied out of the map."""
+    log = filled(tmp_path / "t-0")
+    end = log.log_end_offset
+    sources = tuple(Source(segment.base_offset, segment.size) for segment in log.files.segments)
+    log.close(clean=True)
+    job = clean(maps, Cleaning(str(tmp_path / "t-0"), sources, (), 0, end, {}, CONFIG, CleanerMemory(), SEED, NOW))
+    assert isinstance(next(job), int)
+    os.truncate(tmp_path / "t-0" / LOG, 200)
+    with pytest.raises(OSError, match="segment is shorter than it was"):
+        list(job)
+
+
+def test_a_file_that_cannot_be_mapped_is_read(tmp_path: Path, maps: OsDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_map(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOMEM, "no memory areas are left")
+
+    (tmp_path / "file").write_bytes(b"0123456789")
+    monkeypatch.setattr(mmap, "mmap", no_map)
+    reader = maps.open(str(tmp_path / "file")).reader()
+    assert bytes(reader.pread(4, 3)) == b"3456"
+    assert bytes(reader.pread(4, 8)) == b"89"
+    with (tmp_path / "file").open("ab") as file:
+        file.write(b"more")
+    assert (bytes(reader.pread(8, 8)), reader.size()) == (b"89more", 14)

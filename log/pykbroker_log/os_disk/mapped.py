@@ -7,6 +7,7 @@ end costs nothing but their work: workers (pykbroker/runtime/workers.py) and `py
 Invariants:
 * Nothing is ever stored through a map.
 * A map lives as long as a view of it, no longer than the scan.
+* A file that cannot be mapped (its file system has no maps, no memory areas are left) is read.
 """
 
 from __future__ import annotations
@@ -19,17 +20,20 @@ if TYPE_CHECKING:
 
 
 class MappedFile:
-    __slots__ = ("_file", "_view")
+    __slots__ = ("_file", "_is_mapped", "_view")
 
     def __init__(self, file: OsFile) -> None:
         self._file = file
+        self._is_mapped = True
         self._view = memoryview(b"")
 
     def pread(self, size: int, offset: int) -> memoryview:
         """A view; short only at the end of the file. Raises OSError."""
-        if offset + size > len(self._view) and self.size() > len(self._view):
+        if self._is_mapped and offset + size > len(self._view) and self.size() > len(self._view):
             # The first time, or the file has grown.
             self._map()
+        if not self._is_mapped:
+            return memoryview(self._file.pread(size, offset))
         return self._view[offset : offset + size]
 
     def size(self) -> int:
@@ -40,7 +44,13 @@ class MappedFile:
         size = self._file.size()
         # Nothing cannot be mapped. Views of a map before this one keep it.
         self._view = memoryview(b"")
-        if size:
-            mapped = mmap.mmap(self._file.take().fd, size, access=mmap.ACCESS_READ)
-            mapped.madvise(mmap.MADV_SEQUENTIAL)
-            self._view = memoryview(mapped)
+        if not size:
+            return
+        descriptor = self._file.take()
+        try:
+            mapped = mmap.mmap(descriptor.fd, size, access=mmap.ACCESS_READ)
+        except (OSError, ValueError):  # ValueError: it has become shorter
+            self._is_mapped = False
+            return
+        mapped.madvise(mmap.MADV_SEQUENTIAL)
+        self._view = memoryview(mapped)
