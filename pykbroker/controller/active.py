@@ -74,10 +74,9 @@ class Quorum(Protocol):
 
 @dataclass(slots=True)
 class _Pending:
-    """An operation that waits for `offset` to be committed. `state` is the one with it."""
+    """An operation that waits for `offset` to be committed."""
 
     offset: int
-    state: Checkpoint
     future: asyncio.Future[Any]
     response: Any
 
@@ -117,6 +116,8 @@ class ActiveController:
         self._replayed_offset = -1
         # What is left of `state` when leadership goes.
         self._committed = Checkpoint(EMPTY_IMAGE)
+        # What it becomes when the batch that ends at an offset is committed: a large operation is several batches.
+        self._appended: deque[tuple[int, Checkpoint]] = deque()
         self._pending: deque[_Pending] = deque()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._last_append_ms = 0
@@ -163,7 +164,7 @@ class ActiveController:
         if self.committed_offset >= self._replayed_offset:
             future.set_result(result.response)
         else:
-            self._pending.append(_Pending(self._replayed_offset, self.state.checkpoint(), future, result.response))
+            self._pending.append(_Pending(self._replayed_offset, future, result.response))
         self._arm_session_timer()
         return future
 
@@ -187,6 +188,7 @@ class ActiveController:
             raise AssertionError(f"batch of {len(records)} records expected at {base_offset} ended at {last_offset}")
         state.replay(records, base_offset, self.epoch)
         self._replayed_offset = last_offset
+        self._appended.append((last_offset, state.checkpoint()))
         self._last_append_ms = self._now_ms()
 
     def _run(self, name: str, operation: Callable[[ControllerState, int], Result[Any]]) -> asyncio.Future[Any]:
@@ -204,9 +206,10 @@ class ActiveController:
             self._replayed_offset = last_offset
             self._committed = self.state.checkpoint()
         self.committed_offset = max(self.committed_offset, last_offset)
+        while self._appended and self._appended[0][0] <= last_offset:
+            _, self._committed = self._appended.popleft()
         while self._pending and self._pending[0].offset <= last_offset:
             pending = self._pending.popleft()
-            self._committed = pending.state
             if not pending.future.done():
                 pending.future.set_result(pending.response)
 
@@ -251,6 +254,7 @@ class ActiveController:
         self.is_active = False
         self._stop_timers()
         pending, self._pending = self._pending, deque()
+        self._appended.clear()
         # Everything above what is committed may be overwritten by the next leader. A metadata transaction that is
         # committed so far and has no end stays open: the next leader aborts it, and that may be this node.
         self.state.reset(self._committed)

@@ -39,7 +39,7 @@ def verdict_of(error: KafkaError) -> Verdict:
 
 @dataclass(slots=True)
 class Result(Generic[T]):
-    """`records` become one batch; none means that the operation was a read."""
+    """`records` become batches of at most MAX_RECORDS_PER_BATCH; none means that the operation was a read."""
 
     response: T
     records: list[TopLevel] = field(default_factory=list)

@@ -266,6 +266,32 @@ def test_a_very_large_operation_is_several_batches() -> None:
     run(main)
 
 
+def test_an_operation_of_which_a_part_is_committed_stays_in_part() -> None:
+    """The next leader has what was committed of it; a controller that renounced knew nothing of it."""
+
+    async def main(clock: Clock) -> None:
+        world = World()
+        await world.lead()
+        await clock.advance(0.1)
+        world.quorum.automatic = False
+        topics: list[Any] = [TopicRecord(name=f"t{number}", topic_id=number.to_bytes(16)) for number in range(25_000)]
+        future = world.controller.submit("large", lambda state, now_ms: Result("done", topics))
+        world.quorum.commit(1)
+        world.quorum.lead(None)
+        world.quorum.lose_uncommitted()
+        with pytest.raises(KafkaError) as caught:
+            await future
+        assert caught.value.code is ErrorCode.NOT_CONTROLLER
+        assert len(world.loader.image.topics) == 10_000
+        assert world.controller.state.image.topics == world.loader.image.topics
+        await world.lead()
+        world.quorum.automatic = True
+        assert await world.controller.read("topics", lambda state: len(state.image.topics)) == 10_000
+        world.close()
+
+    run(main)
+
+
 def test_a_bug_in_an_operation_is_an_error_of_that_operation_only(caplog: pytest.LogCaptureFixture) -> None:
     async def main(clock: Clock) -> None:
         world = World()

@@ -58,8 +58,10 @@ class FakeQuorum:
             asyncio.get_running_loop().call_soon(self.commit)
         return self.log_end_offset - 1
 
-    def commit(self) -> None:
-        while self._told < len(self.log):
+    def commit(self, batches: int | None = None) -> None:
+        """What was appended, or only the first `batches` of it."""
+        end = len(self.log) if batches is None else self._told + batches
+        while self._told < end:
             base_offset, values = self.log[self._told]
             self._told += 1
             for listener in self._listeners:
