@@ -1,10 +1,11 @@
 """A broker passes requests of TABLE's `forward` rows on to the active controller, as it received them (KIP-590).
 
 Not responsible for finding the controller: the channel does, anew for each try. While there is no controller, or it
-changes, or it stays silent, the request is tried again for TIMEOUT_MS, and then answered with REQUEST_TIMED_OUT. A
-controller that serves no Envelope, or answers one with an error, is answered with UNKNOWN_SERVER_ERROR: the client can
-do nothing about it, and the log says what it was. An Envelope of which the controller does not know the version inside
-ends the connection, so that the client asks for versions again. All as in Apache Kafka (ForwardingManager).
+changes, or it stays silent, the request is tried again until TIMEOUT_MS have passed, and then answered with
+REQUEST_TIMED_OUT. A controller that serves no Envelope, or answers one with an error, is answered with
+UNKNOWN_SERVER_ERROR: the client can do nothing about it, and the log says what it was (at DEBUG). An Envelope of which
+the controller does not know the version inside ends the connection, so that the client asks for versions again. All as
+in Apache Kafka (ForwardingManager).
 """
 
 from __future__ import annotations
@@ -55,11 +56,12 @@ def forward(row: Row, ctx: BrokerContext, frame: memoryview) -> asyncio.Future[A
 
     def send() -> None:
         if not answer.done():
-            left_ms = max(1, int((deadline - loop.time()) * 1000))
-            services.controller_channel.send(envelope, min(left_ms, TRY_MS)).add_done_callback(arrived)
+            # Never less near the deadline: a connection that stays silent for so long is given up, with all that wait.
+            services.controller_channel.send(envelope, TRY_MS).add_done_callback(arrived)
 
     def refuse(code: ErrorCode, reason: str) -> None:
-        logger.warning("%s request from %s is answered with %s: %s", row.name, ctx.client_host, code.name, reason)
+        # As in Apache Kafka: while there is no controller, each request of each client ends here.
+        logger.debug("%s request from %s is answered with %s: %s", row.name, ctx.client_host, code.name, reason)
         answer.set_result(row.refused(_decoded(row, envelope.request_data), ctx.api_version, code))
 
     def arrived(future: asyncio.Future[Any]) -> None:

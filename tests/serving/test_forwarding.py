@@ -146,7 +146,8 @@ def test_a_silent_controller_is_asked_again_after_half_of_the_time(wire: Wire, c
     wire.half.loop.advance(30)
     channel.sent[0].set_exception(TimeoutError("no answer"))
     wire.half.loop.advance(forwarding.RETRY_SECONDS)
-    assert 29_000 < channel.timeouts_ms[1] < 30_000
+    # Not what is left: others wait on the same connection, and a peer that is silent for so long loses it.
+    assert channel.timeouts_ms == [30_000, 30_000]
     wire.half.loop.advance(30)
     channel.sent[1].set_exception(TimeoutError("no answer"))
     wire.half.loop.settle()
@@ -154,6 +155,7 @@ def test_a_silent_controller_is_asked_again_after_half_of_the_time(wire: Wire, c
 
 
 def test_a_controller_without_envelopes_is_a_server_error(wire: Wire, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
     channel = NoController(wire, UnsupportedVersion("Envelope is not served"))
     pending = wire.send(CreateTopicsRequest(topics=[CreatableTopic(name="t")]))
     wire.half.loop.settle()
@@ -163,6 +165,7 @@ def test_a_controller_without_envelopes_is_a_server_error(wire: Wire, caplog: py
 
 
 def test_a_refused_envelope_is_a_server_error(wire: Wire, channel: Channel, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
     pending = wire.send(CreateTopicsRequest(topics=[CreatableTopic(name="t")]))
     channel.sent[0].set_result(EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     wire.half.loop.settle()
