@@ -56,7 +56,8 @@ def dump_log(path: str, file: FileReader, options: LogOptions, gaps: Gaps) -> It
     yield _title(path)
     # As in Apache Kafka's tool, a log that begins later has its first pair of offsets there.
     position, last_offset = 0, -1
-    for found in batches(file, 0, options.max_bytes):
+    size = file.size()  # what a broker appends meanwhile is not looked at
+    for found in batches(file, 0, min(size, options.max_bytes)):
         yield _batch_line(found)
         if options.deep:
             for record in _records(found):
@@ -65,7 +66,7 @@ def dump_log(path: str, file: FileReader, options: LogOptions, gaps: Gaps) -> It
                 last_offset = record.offset
                 yield _record_line(found.header, record, options)
         position = found.position + len(found.data)
-    trailing = file.size() - position
+    trailing = size - position
     if trailing > 0 and options.max_bytes == MAX_BYTES:
         yield f"Found {trailing} invalid bytes at the end of {PurePath(path).name}"
 
