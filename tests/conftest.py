@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from hypothesis import settings
+
 from pykbroker.net import connection
 from tests import skips, timing
 
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
 def pytest_configure(config: pytest.Config) -> None:
     timing.register(config)
     skips.register(config)
+    # How long an example takes says how busy the machine is.
+    settings.register_profile("pykbroker", deadline=None)
+    settings.load_profile("pykbroker")
     # Every node under test overwrites what it received, those that tests start as processes too.
     os.environ["PYKBROKER_POISON_RECEIVED"] = "1"
     connection.POISON_RECEIVED = True

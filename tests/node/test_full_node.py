@@ -70,6 +70,7 @@ def test_b14_a_node_whose_only_disk_is_full_goes_on_without_a_restart(tmp_path: 
             "controller.quorum.bootstrap.servers": "localhost:0",
             "log.dirs": data,
             "log.segment.bytes": 1_048_576,
+            "log.initial.task.delay.ms": 100,
             "log.retention.check.interval.ms": 100,
             "log.segment.delete.delay.ms": 0,
             "offsets.topic.replication.factor": 1,
