@@ -59,7 +59,8 @@ def table(rows: list[Row], *, spread: bool, before: bool = False) -> str:
     for row in rows:
         cells = [row["measurement"], row["figure"]]
         cells += [f"{number(row[side])} {row['unit']}".rstrip() for side in ("kafka", "pykbroker")]
-        cells.append(f"{row['ratio']:.2f}x")
+        # A side that measured nothing (0 MB) has no ratio.
+        cells.append(f"{row['ratio']:.2f}x" if row["ratio"] else "")
         if spread:
             ratios = ratios_of(row)
             cells.append(f"{min(ratios):.2f}x to {max(ratios):.2f}x" if len(ratios) > 1 else "one")

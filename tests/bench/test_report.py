@@ -64,6 +64,11 @@ def test_the_checkout_that_was_measured_beside_has_a_column() -> None:
     assert "before" not in report.page(a_run(row("two", [1.0], [2.0])), "run.json")
 
 
+def test_nothing_has_no_ratio() -> None:
+    run = a_run(row("memory", [1.0], [0.0]) | {"ratio": 0.0})
+    assert "| memory | throughput | 1 req/s | 0 req/s |  | one |" in report.page(run, "run.json")
+
+
 def test_the_newest_whole_run_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "RESULTS", tmp_path)
     assert report.newest_whole() is None
