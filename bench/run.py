@@ -69,7 +69,10 @@ class Bench:
 
     def _measure_once(self, measurement: Measurement, side: type[Server]) -> dict[str, float]:
         if not measurement.fresh:
-            return measurement.measure(self._server(side), self._seconds)
+            running = self._server(side)
+            found = measurement.measure(running, self._seconds)
+            running.delete_topics()
+            return found
         server = side()
         try:
             return measurement.measure(server, self._seconds)

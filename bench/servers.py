@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 from bench.raw import Client
+from pykbroker_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from pykbroker_wire.messages.metadata import MetadataRequest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -41,6 +42,8 @@ class Server:
         self.address = ("127.0.0.1", self.port)
         self.process: subprocess.Popen[bytes] | None = None
         self.ready_seconds = 0.0
+        #: what measurements have made and need no more
+        self.topics: list[str] = []
         self._prepared = False
 
     @property
@@ -81,6 +84,21 @@ class Server:
                 raise TimeoutError(f"{self.name} is not ready after {timeout} s")
             time.sleep(0.002)
         self.ready_seconds = time.perf_counter() - begin
+
+    def delete_topics(self, timeout: float = 60) -> None:
+        """All that measurements have made, until the files are gone: a whole run would fill a disk of 70 GB."""
+        if not self.topics:
+            return
+        topics = [DeleteTopicState(name=name) for name in self.topics]
+        client = Client(self.address)
+        client.call(DeleteTopicsRequest(topics=topics, timeout_ms=30_000), 6)
+        client.close()
+        deadline = time.monotonic() + timeout
+        while any(path for name in self.topics for path in (self.directory / "data").glob(f"{name}*")):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{self.name} has not deleted {', '.join(self.topics)}")
+            time.sleep(0.1)
+        self.topics.clear()
 
     def halt(self, number: int = signal.SIGTERM, timeout: float = 300) -> float:
         """End the process and keep its directory; how many seconds that took."""
