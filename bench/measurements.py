@@ -52,7 +52,7 @@ def measurement(title: str, *figures: Figure, fresh: bool = False, repeat: bool 
 def new_topic(server: Server, partitions: int = 1, **configs: str) -> tuple[str, bytes]:
     client = raw.Client(server.address)
     name = f"bench-{uuid.uuid4().hex[:12]}"
-    topic_id = client.create_topic(name, partitions, file_delete_delay_ms="0", **configs)
+    topic_id = client.create_topic(name, partitions, **configs)
     client.close()
     server.topics.append(name)
     return name, topic_id
