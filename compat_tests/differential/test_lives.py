@@ -233,7 +233,7 @@ class Story:
     def files(self, label: str) -> None:
         """Of a node that is stopped."""
         found = sorted(path.name for path in self.folder().iterdir() if not path.name.endswith(names.DELETED))
-        kinds = (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX)
+        kinds = (names.LOG, *names.INDEXES)
         kept = [name for name in found if name.endswith(kinds)]
         # One at the first segment's base is of no use, and stays or goes with the moment in which Kafka looks.
         snapshots = [name for name in found if name.endswith(names.SNAPSHOT) and name[:20] > kept[0][:20]]

@@ -116,7 +116,7 @@ def test_f3_what_its_client_sent_later_stands_behind() -> None:
 
 
 def test_f3_compaction_keeps_what_was_appended_last() -> None:
-    """Of key 0 record 3 was sent before record 0, which the broker had refused."""
+    """The client sent record 3 of key 0 before record 0, which the broker had refused."""
     journal, found = sent_behind(compacted=True)
     journal.judge(found[2:], 0, 6)
 

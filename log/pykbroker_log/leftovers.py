@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from pykbroker_log import names
 from pykbroker_log.disk import Disk
-from pykbroker_wire.records.batch import BatchHeader, CorruptBatch
+from pykbroker_wire.records.batch import HEADER_SIZE, BatchHeader, CorruptBatch
 
 #: A file of the folder, and what its name says if it belongs to a segment.
 ParsedName = tuple[str, names.SegmentName | None]
@@ -62,8 +62,8 @@ def _finish_swaps(disk: Disk, path: str) -> list[str]:
             unlink_segment(disk, path, base)
     for name, found in swaps:
         if found.base_offset not in ends:
-            # Of an earlier start, or of a compaction that was called off: nobody knows whether the segment under
-            # that name is the one that it belongs to.
+            # An index that an earlier start left, or a compaction that was called off: the segment under that name may
+            # be another one.
             disk.unlink(f"{path}/{name}")
             _unlink_indexes(disk, path, found.base_offset)
     # Or the power takes the new names and brings back the old ones, behind what covers them.
@@ -80,7 +80,7 @@ def _end_of_swap(disk: Disk, path: str, name: str, base: int) -> int:
     try:
         position, end, next_offset = 0, file.size(), base
         while position < end:
-            header = BatchHeader.parse(file.pread(61, position))
+            header = BatchHeader.parse(file.pread(HEADER_SIZE, position))
             next_offset = header.next_offset
             position += header.size_in_bytes
         return next_offset
@@ -98,7 +98,7 @@ def unlink_segment(disk: Disk, folder: str, base: int) -> None:
 
 
 def _unlink_indexes(disk: Disk, folder: str, base: int) -> None:
-    for suffix in (names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX):
+    for suffix in names.INDEXES:
         path = f"{folder}/{names.segment_file(base, suffix)}"
         if disk.exists(path):
             disk.unlink(path)

@@ -12,6 +12,7 @@ LOG = ".log"
 OFFSET_INDEX = ".index"
 TIME_INDEX = ".timeindex"
 TXN_INDEX = ".txnindex"
+INDEXES = (OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
 SNAPSHOT = ".snapshot"
 DELETED = ".deleted"
 CLEANED = ".cleaned"

@@ -41,7 +41,6 @@ logger = logging.getLogger(__name__)
 _WALK_BYTES = 8 * 1024  # one pread of headers covers what lies between two index entries
 MAX_RELATIVE_OFFSET = (1 << 31) - 1
 _UNKNOWN = -2
-_INDEXES = (names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX)
 # The beginning of a batch header, as HEADER, and of the rest only the last offset delta.
 _SPAN = Struct(">qiib6xi")
 
@@ -203,7 +202,7 @@ class Segment:
         return f"{self._folder}/{names.segment_file(self.base_offset, suffix)}{self.state}"
 
     def paths(self) -> list[str]:
-        return [path for path in map(self.path, (names.LOG, *_INDEXES)) if self.disk.exists(path)]
+        return [path for path in map(self.path, (names.LOG, *names.INDEXES)) if self.disk.exists(path)]
 
     def is_shorter(self) -> OSError:
         """What to raise when bytes below `size` are not in the file."""
@@ -583,7 +582,7 @@ class Segment:
     def _follow_names(self) -> None:
         self._file = None
         indexes = (self._offset_index, self._time_index, self._txn_index)
-        for index, suffix in zip(indexes, _INDEXES, strict=True):
+        for index, suffix in zip(indexes, names.INDEXES, strict=True):
             if index is not None:
                 index.path = self.path(suffix)
 

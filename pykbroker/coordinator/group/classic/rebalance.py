@@ -196,7 +196,7 @@ class Rebalance:
             self._initial_delay_over(*event)
 
     def _sync_overdue(self, generation: int) -> None:
-        """Members that joined and never asked for their assignment hold partitions that nobody reads."""
+        """Members that joined and never asked for their assignment hold partitions that no member reads."""
         group = self.group
         if (
             generation != group.generation

@@ -65,7 +65,7 @@ def test_a_bad_regular_expression(bench: ConsumerBench) -> None:
 def test_a_refused_heartbeat_does_not_keep_others_from_resolving(bench: ConsumerBench) -> None:
     bench.enter("m1")
     group = bench.group()
-    # Of a record that somebody else wrote.
+    # A record may hold it that another broker wrote.
     group.update_member(group.members["m1"]._replace(state=MemberState.UNKNOWN))
     refused(bench, bench.beat("m1", 2, regex="t.*"), ErrorCode.FENCED_MEMBER_EPOCH)
     assert not group.resolving
