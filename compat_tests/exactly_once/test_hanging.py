@@ -21,12 +21,7 @@ def test_f3_only_apache_kafka_is_helped_when_a_transaction_hangs(fresh_broker: F
     node = fresh_broker({"transaction.partition.verification.enable": "false"})
     session = Session("hanging", node.bootstrap, {})
     try:
-        asking.until_coordinator(session)
-        topic = session.make_topic("data")
-        producer = asking.producer(session)
-        batch = asking.batch(producer, values=[b"lost"])
-        answer = session.ask(asking.write(session, producer, topic, (0, batch)), 9)
-        assert answer.responses[0].partition_responses[0].error_code == 0
+        topic, _ = asking.hanging(session, b"lost")
     finally:
         session.close()
     ConfluentClient().produce(node.bootstrap, topic, [Record(None, b"behind", (), NOW_MS, 0)])

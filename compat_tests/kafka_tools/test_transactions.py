@@ -95,13 +95,7 @@ def test_a_hanging_transaction_is_found_and_aborted(tools: Tools, fresh_broker: 
     own = Tools(broker.bootstrap)
     session = Session("hanging", broker.bootstrap, {})
     try:
-        asking.until_coordinator(session)
-        topic = session.make_topic("data")
-        producer = asking.producer(session)
-        batch = asking.batch(producer, values=[b"lost"])
-        answer = session.ask(asking.write(session, producer, topic, (0, batch)), 9)
-        (appended,) = answer.responses[0].partition_responses
-        assert appended.error_code == 0
+        topic, producer = asking.hanging(session, b"lost")
     finally:
         session.close()
     ConfluentClient().produce(broker.bootstrap, topic, [Record(None, b"behind", (), NOW_MS, 0)])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import pytest
 
-from tests.node.sim import Sim
+from tests.node.sim import playing
 
 T = TypeVar("T")
 
@@ -15,12 +15,5 @@ T = TypeVar("T")
 @pytest.fixture
 def play() -> Iterator[Callable[..., Any]]:
     """`play(scenario, {key: value})` on a node of its own."""
-    made: list[Sim] = []
-
-    def run(scenario: Callable[[Sim], Awaitable[T]], config: dict[str, str] | None = None) -> T:
-        made.append(Sim(config))
-        return made[-1].run(scenario)
-
-    yield run
-    for sim in made:
-        sim.close()
+    with playing() as run:
+        yield run

@@ -40,6 +40,24 @@ def write_properties(path: Path, properties: Mapping[str, object]) -> Path:
     return path
 
 
+def format_combined(home: Path, own: Mapping[str, object]) -> Path:
+    """Format a node of both roles that is alone in its cluster. Return the path of its properties."""
+    properties = write_properties(
+        home / "server.properties",
+        {
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "listeners": "PLAINTEXT://localhost:0,CONTROLLER://localhost:0",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.bootstrap.servers": "localhost:0",
+            **own,
+        },
+    )
+    formatted = run("format", str(properties), "--standalone")
+    assert formatted.returncode == 0, formatted.stderr
+    return properties
+
+
 class Process:
     """`pykbroker start ...`; stopped when the block ends, however it ends."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from pykbroker.node.node import Node
@@ -166,6 +167,29 @@ class Sim(Client):
                 return found
             found += headers
             offset = headers[-1].next_offset
+
+
+@contextmanager
+def open_sims(base: Mapping[str, str] | None = None) -> Iterator[Callable[..., Sim]]:
+    """`make({key: value})` gives a node of its own, with `base` beside; all are closed at the end."""
+    made: list[Sim] = []
+
+    def make(config: Mapping[str, str] | None = None) -> Sim:
+        made.append(Sim({**(base or {}), **(config or {})}))
+        return made[-1]
+
+    try:
+        yield make
+    finally:
+        for sim in made:
+            sim.close()
+
+
+@contextmanager
+def playing(base: Mapping[str, str] | None = None) -> Iterator[Callable[..., Any]]:
+    """`play(scenario, {key: value})` runs it on a node of its own, with `base` beside."""
+    with open_sims(base) as make:
+        yield lambda scenario, config=None: make(config).run(scenario)
 
 
 #: `play(scenario, {key: value})` runs it on a node of its own.

@@ -24,7 +24,7 @@ from pykbroker_wire.messages.incremental_alter_configs import (
 )
 from pykbroker_wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.acting import acts
-from tests.node.sim import BROKER, Sim
+from tests.node.sim import BROKER, Sim, playing
 
 T = TypeVar("T")
 Play = Callable[..., Any]
@@ -37,7 +37,6 @@ _LOADING = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, E
 @pytest.fixture
 def play() -> Iterator[Play]:
     """`play(scenario, {key: value})` on a node of its own, with topic t of four partitions and a coordinator."""
-    made: list[Sim] = []
 
     def run(scenario: Callable[[Sim], Awaitable[T]], config: dict[str, str] | None = None) -> T:
         async def prepared(sim: Sim) -> T:
@@ -47,12 +46,11 @@ def play() -> Iterator[Play]:
                 await asyncio.sleep(0.1)
             return await scenario(sim)
 
-        made.append(Sim({**AT_ONCE, **(config or {})}))
-        return made[-1].run(prepared)
+        played: T = on_its_own(prepared, config)
+        return played
 
-    yield run
-    for sim in made:
-        sim.close()
+    with playing(AT_ONCE) as on_its_own:
+        yield run
 
 
 async def beat(sim: Sim, member_id: str, epoch: int, group: str = "g", **fields: Any) -> ConsumerGroupHeartbeatResponse:

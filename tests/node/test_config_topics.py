@@ -14,7 +14,7 @@ from pykbroker.metadata.features import ELR_VERSION
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.records.compression import Codec
 from tests.acting import acts
-from tests.node.sim import BROKER, TOPIC, Sim
+from tests.node.sim import BROKER, TOPIC, Sim, open_sims
 
 COMPRESSIBLE = b"".join(b"%d,%d;" % (number, number * number) for number in range(2_000))
 
@@ -326,15 +326,8 @@ CASES = [
 
 @pytest.fixture
 def sims() -> Iterator[Callable[..., Sim]]:
-    made: list[Sim] = []
-
-    def make(config: dict[str, str] | None = None) -> Sim:
-        made.append(Sim(config))
-        return made[-1]
-
-    yield make
-    for sim in made:
-        sim.close()
+    with open_sims() as make:
+        yield make
 
 
 WAYS = ("created with", "altered", "file", "cluster default", "this broker")

@@ -11,7 +11,7 @@ import pytest
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from tests.acting import acts
-from tests.node.processes import Process, run, write_properties
+from tests.node.processes import Process, format_combined
 from tests.node.test_real_disks import small_disk, until
 from tests.node.wire import Wire, batch
 
@@ -60,14 +60,9 @@ def take_the_rest(path: Path) -> None:
 @acts(broker=("pykbroker.metadata.reserve.bytes",))
 def test_b14_a_node_whose_only_disk_is_full_goes_on_without_a_restart(tmp_path: Path, small: Path) -> None:
     data = small / "data"
-    properties = write_properties(
-        tmp_path / "server.properties",
+    properties = format_combined(
+        tmp_path,
         {
-            "process.roles": "broker,controller",
-            "node.id": 1,
-            "listeners": "PLAINTEXT://localhost:0,CONTROLLER://localhost:0",
-            "controller.listener.names": "CONTROLLER",
-            "controller.quorum.bootstrap.servers": "localhost:0",
             "log.dirs": data,
             "log.segment.bytes": 1_048_576,
             "log.initial.task.delay.ms": 100,
@@ -77,8 +72,6 @@ def test_b14_a_node_whose_only_disk_is_full_goes_on_without_a_restart(tmp_path: 
             "pykbroker.metadata.reserve.bytes": RESERVE_BYTES,
         },
     )
-    formatted = run("format", str(properties), "--standalone")
-    assert formatted.returncode == 0, formatted.stderr
     with Process(tmp_path / "log", str(properties)).ready() as process, Wire(process.address) as wire:
         assert (data / RESERVE).stat().st_size == RESERVE_BYTES
         wire.create("t")

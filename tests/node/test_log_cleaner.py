@@ -18,7 +18,7 @@ from pykbroker_wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from tests.acting import acts
-from tests.node.sim import BROKER, TOPIC, Sim
+from tests.node.sim import BROKER, TOPIC, Sim, open_sims
 
 COMPACTED = {"cleanup.policy": "compact", "internal.segment.bytes": "250", "min.cleanable.dirty.ratio": "0.01"}
 CLEANER = "kafka.log:type=LogCleaner,name="
@@ -27,15 +27,8 @@ MANAGER = "kafka.log:type=LogCleanerManager,name="
 
 @pytest.fixture
 def sims() -> Iterator[Callable[..., Sim]]:
-    made: list[Sim] = []
-
-    def make(config: dict[str, str] | None = None) -> Sim:
-        made.append(Sim(config))
-        return made[-1]
-
-    yield make
-    for sim in made:
-        sim.close()
+    with open_sims() as make:
+        yield make
 
 
 async def fill(sim: Sim, topic: str = "t", count: int = 9) -> None:

@@ -20,7 +20,7 @@ import pytest
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from pykbroker_wire.records.batch import build_batch
-from tests.node.processes import Process, run, write_properties
+from tests.node.processes import Process, format_combined
 from tests.node.test_real_disks import move, until
 from tests.node.wire import BROKER, Wire, batch
 
@@ -35,20 +35,13 @@ class Node:
         self.home = home
         self.sound = home / "sound"
         self.failing = home / "failing"
-        self.properties = write_properties(
-            home / "server.properties",
+        self.properties = format_combined(
+            home,
             {
-                "process.roles": "broker,controller",
-                "node.id": 1,
-                "listeners": "PLAINTEXT://localhost:0,CONTROLLER://localhost:0",
-                "controller.listener.names": "CONTROLLER",
-                "controller.quorum.bootstrap.servers": "localhost:0",
                 "log.dirs": f"{self.sound},{self.failing}",
                 "log.cleaner.backoff.ms": 100,
             },
         )
-        formatted = run("format", str(self.properties), "--standalone")
-        assert formatted.returncode == 0, formatted.stderr
 
     @contextmanager
     def running(self, **configs: Any) -> Iterator[tuple[Process, Wire]]:

@@ -25,7 +25,7 @@ from pykbroker_wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from pykbroker_wire.messages.describe_log_dirs import DescribeLogDirsRequest
-from tests.node.processes import Process, run, write_properties
+from tests.node.processes import Process, format_combined, run
 from tests.node.wire import Wire, batch
 
 pytestmark = pytest.mark.slow
@@ -65,21 +65,14 @@ class Disks:
         self.home = home
         self.large = home / "large"
         self.lost = small / "data"
-        self.properties = write_properties(
-            home / "server.properties",
+        self.properties = format_combined(
+            home,
             {
-                "process.roles": "broker,controller",
-                "node.id": 1,
-                "listeners": "PLAINTEXT://localhost:0,CONTROLLER://localhost:0",
-                "controller.listener.names": "CONTROLLER",
-                "controller.quorum.bootstrap.servers": "localhost:0",
                 "log.dirs": f"{self.large},{self.lost}",
                 "offsets.topic.replication.factor": 1,
                 "replica.high.watermark.checkpoint.interval.ms": 200,
             },
         )
-        formatted = run("format", str(self.properties), "--standalone")
-        assert formatted.returncode == 0, formatted.stderr
 
     @contextmanager
     def running(self) -> Iterator[tuple[Process, Wire]]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import pytest
@@ -31,7 +31,7 @@ from pykbroker_wire.messages.write_txn_markers import (
 from pykbroker_wire.records.batch import build_batch, iter_batches
 from pykbroker_wire.records.record import iter_records
 from tests.acting import acts
-from tests.node.sim import Sim
+from tests.node.sim import Sim, playing
 from tests.simulation.cluster import Client
 
 T = TypeVar("T")
@@ -44,15 +44,8 @@ BUSY = (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRES
 @pytest.fixture
 def play() -> Iterator[Play]:
     """`play(scenario, {key: value})` on a node of its own."""
-    made: list[Sim] = []
-
-    def run(scenario: Callable[[Sim], Awaitable[T]], config: dict[str, str] | None = None) -> T:
-        made.append(Sim({**ONE, **(config or {})}))
-        return made[-1].run(scenario)
-
-    yield run
-    for sim in made:
-        sim.close()
+    with playing(ONE) as run:
+        yield run
 
 
 class Producer:

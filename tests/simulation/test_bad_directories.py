@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import pytest
@@ -12,7 +12,7 @@ from pykbroker.node.shared import StartError
 from pykbroker_log.disk import read_file, remove_tree, write_atomic
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.metadata import MetadataRequest
-from tests.node.sim import Sim
+from tests.node.sim import Sim, playing
 from tests.simulation.test_disk_faults import STORAGE, in_two_dirs, log_dirs, values
 
 T = TypeVar("T")
@@ -23,15 +23,8 @@ NO_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, STORAGE)
 
 @pytest.fixture
 def play() -> Iterator[Play]:
-    made: list[Sim] = []
-
-    def run(scenario: Callable[[Sim], Awaitable[T]]) -> T:
-        made.append(Sim(CONFIG))
-        return made[-1].run(scenario)
-
-    yield run
-    for sim in made:
-        sim.close()
+    with playing(CONFIG) as run:
+        yield run
 
 
 def edit(sim: Sim, path: str, old: bytes, new: bytes) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import pytest
@@ -14,7 +14,7 @@ from pykbroker_wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from pykbroker_wire.messages.metadata import MetadataRequest
 from pykbroker_wire.records.batch import iter_batches
 from pykbroker_wire.records.record import iter_records
-from tests.node.sim import Sim
+from tests.node.sim import Sim, playing
 
 T = TypeVar("T")
 Play = Callable[..., Any]
@@ -24,15 +24,8 @@ TWO_DIRS = {"log.dirs": "/one,/two", "metadata.log.dir": "/meta"}
 
 @pytest.fixture
 def play() -> Iterator[Play]:
-    made: list[Sim] = []
-
-    def run(scenario: Callable[[Sim], Awaitable[T]], config: dict[str, str] | None = None) -> T:
-        made.append(Sim(config))
-        return made[-1].run(scenario)
-
-    yield run
-    for sim in made:
-        sim.close()
+    with playing() as run:
+        yield run
 
 
 async def values(sim: Sim, topic: str) -> list[bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import pytest
@@ -18,7 +18,7 @@ from pykbroker_wire.messages.alter_replica_log_dirs import (
 )
 from pykbroker_wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from tests.acting import acts
-from tests.node.sim import BROKER, Sim
+from tests.node.sim import BROKER, Sim, playing
 from tests.simulation.test_disk_faults import STORAGE, log_dirs, values
 
 T = TypeVar("T")
@@ -32,15 +32,8 @@ SMALL = {"internal.segment.bytes": "3000", "file.delete.delay.ms": "0"}
 def play(monkeypatch: pytest.MonkeyPatch) -> Iterator[Play]:
     # So that these little logs are not copied in the last turn as a whole.
     monkeypatch.setattr(moves, "LAST_BYTES", 500)
-    made: list[Sim] = []
-
-    def run(scenario: Callable[[Sim], Awaitable[T]], config: dict[str, str] | None = None) -> T:
-        made.append(Sim({**THREE, **(config or {})}))
-        return made[-1].run(scenario)
-
-    yield run
-    for sim in made:
-        sim.close()
+    with playing(THREE) as run:
+        yield run
 
 
 async def alter(sim: Sim, topic: str, path: str, index: int = 0) -> int:

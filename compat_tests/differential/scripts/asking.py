@@ -154,6 +154,17 @@ def batch(p: Producer, sequence: int = 0, *, values: Sequence[bytes] = (b"v",), 
     )
 
 
+def hanging(s: Session, value: bytes) -> tuple[str, Producer]:
+    """A topic with a transaction that its coordinator knows nothing of: a broker that does not verify takes it."""
+    until_coordinator(s)
+    topic = s.make_topic("data")
+    by = producer(s)
+    answer = s.ask(write(s, by, topic, (0, batch(by, values=[value]))), 9)
+    (appended,) = answer.responses[0].partition_responses
+    assert appended.error_code == 0
+    return topic, by
+
+
 def write(
     s: Session, p: Producer | None, topic: str, *parts: tuple[int, bytes], name: str | None = None
 ) -> ProduceRequest:

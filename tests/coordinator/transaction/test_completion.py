@@ -17,8 +17,8 @@ def state(bench: TransactionBench) -> TransactionState:
     return bench.shard.transactions["a"].state
 
 
-def test_a_completion_that_a_full_disk_refused_is_written_later() -> None:
-    """A full disk answers as a coordinator does that is none, and yet nobody else will come to complete it."""
+def prepared() -> TransactionBench:
+    """A transaction whose end is decided, and whose marker waits for an answer."""
     bench = TransactionBench()
     bench.leader(PLACE, ELSEWHERE)
     given = bench.init("a")
@@ -26,6 +26,12 @@ def test_a_completion_that_a_full_disk_refused_is_written_later() -> None:
     producer = Producer("a", given.producer_id, given.producer_epoch)
     assert bench.add(producer, PLACE) == ErrorCode.NONE
     bench.end(producer, commit=True)
+    return bench
+
+
+def test_a_completion_that_a_full_disk_refused_is_written_later() -> None:
+    """A full disk answers as a coordinator does that is none, and yet nobody else will come to complete it."""
+    bench = prepared()
     assert state(bench) is PREPARE_COMMIT
     bench.partition.refuse = ErrorCode.KAFKA_STORAGE_ERROR
     bench.answer(ELSEWHERE)
@@ -39,13 +45,7 @@ def test_a_completion_that_a_full_disk_refused_is_written_later() -> None:
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_b9_markers_that_are_on_their_way_in_a_new_epoch_of_the_same_leader(is_lost: bool) -> None:
     """They were sent in the epoch before, and no other coordinator will send them."""
-    bench = TransactionBench()
-    bench.leader(PLACE, ELSEWHERE)
-    given = bench.init("a")
-    assert isinstance(given, Identity)
-    producer = Producer("a", given.producer_id, given.producer_epoch)
-    assert bench.add(producer, PLACE) == ErrorCode.NONE
-    bench.end(producer, commit=True)
+    bench = prepared()
     bench.replicas.lead_on()
     if is_lost:
         bench.disconnect(ELSEWHERE)

@@ -29,7 +29,6 @@ The first line may be `settings KEY=VALUE …`.
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 from typing import Any
 
@@ -43,30 +42,20 @@ from pykbroker.metadata.features import TRANSACTION_VERSION
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.stored.transaction.transaction_log import TransactionLogKey, TransactionLogValue
 from pykbroker_wire.stored_framing import decode_value
+from tests.coordinator.conversation import Conversation, retell, stories
 from tests.coordinator.transaction.transaction_bench import TransactionBench
 
-FOLDER = Path(__file__).parents[2] / "transcripts" / "transactions"
 START_MS = 1_000_000
 
 
-class Conversation:
+class TransactionConversation(Conversation):
     def __init__(self) -> None:
+        super().__init__()
         self.bench = TransactionBench()
         self.records_told = 0
         self.markers_told = 0
         self.waiting: dict[int, Any] = {}
         self.asked = 0
-        self.out: list[str] = []
-
-    def command(self, line: str) -> list[str]:
-        words = line.split()
-        options = dict(word.split("=", 1) for word in words[1:] if "=" in word)
-        plain = [word for word in words[1:] if "=" not in word]
-        self.out = []
-        getattr(self, f"do_{words[0]}")(plain, options)
-        self.bench.loop.settle()
-        self._tell()
-        return self.out
 
     # -- commands -----------------------------------------------------------------------------------------------------
 
@@ -161,6 +150,7 @@ class Conversation:
             self.out.append(f"  #{self.asked} waits")
 
     def _tell(self) -> None:
+        self.bench.loop.settle()
         for number, value in list(self.waiting.items()):
             if isinstance(value, asyncio.Future):
                 if not value.done():
@@ -252,22 +242,6 @@ def record_text(key: bytes, value: bytes | None) -> str:
     )
 
 
-def play(text: str) -> str:
-    conversation = Conversation()
-    out: list[str] = []
-    for line in text.splitlines():
-        if line.startswith("> "):
-            out.append(line)
-            out += conversation.command(line[2:])
-        elif line.startswith("#") or not line:
-            out.append(line)
-    return "\n".join(out) + "\n"
-
-
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.txt")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", stories("transactions"), ids=lambda path: path.stem)
 def test_transcript(path: Path) -> None:
-    expected = path.read_text()
-    actual = play(expected)
-    if os.environ.get("REWRITE_TRANSCRIPTS"):
-        path.write_text(actual)
-    assert actual == expected
+    retell(path, TransactionConversation())
