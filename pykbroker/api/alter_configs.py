@@ -12,8 +12,7 @@ from functools import partial
 from pykbroker.api.incremental_alter_configs import (
     ResourceVerdicts,
     authorize_all,
-    check_broker,
-    check_keys,
+    judge,
     key_of,
     sort_out,
 )
@@ -41,10 +40,9 @@ def handle(ctx: ControllerContext, request: AlterConfigsRequest) -> asyncio.Futu
                 # KIP-412 left the old API without them.
                 verdicts[key] = failure(ErrorCode.INVALID_REQUEST, f"Unknown resource type {key[0]}")
                 continue
-            verdict = check_keys(resource, [name for name, value in wanted.items() if value is None])
-            if not verdict.failed and key[0] == ConfigResource.BROKER:
-                given = {name: value for name, value in wanted.items() if value is not None}
-                verdict = check_broker(state, key[1], partial(_replace, wanted), given)
+            nulls = [name for name, value in wanted.items() if value is None]
+            given = {name: value for name, value in wanted.items() if value is not None}
+            verdict = judge(state, resource, nulls, partial(_replace, given), given)
             if verdict.failed:
                 verdicts[key] = verdict
             else:
@@ -88,6 +86,6 @@ def _response(
     )
 
 
-def _replace(wanted: Mapping[str, str | None], layer: dict[str, str]) -> None:
+def _replace(given: Mapping[str, str], layer: dict[str, str]) -> None:
     layer.clear()
-    layer.update({name: value for name, value in wanted.items() if value is not None})
+    layer.update(given)

@@ -65,9 +65,7 @@ def handle(
                 verdicts[key] = _change_loggers(ctx, state, resource, alterations, request.validate_only)
                 continue
             nulls = [a.key for a in alterations if a.value is None and a.operation != AlterOperation.DELETE]
-            verdict = check_keys(resource, nulls)
-            if not verdict.failed and key[0] == ConfigResource.BROKER:
-                verdict = check_broker(state, key[1], partial(_apply, alterations), _given(alterations))
+            verdict = judge(state, resource, nulls, partial(_apply, alterations), _given(alterations))
             if verdict.failed:
                 verdicts[key] = verdict
             else:
@@ -146,6 +144,21 @@ def _given(alterations: list[Alteration]) -> dict[str, str]:
 
 
 # Shared with the legacy AlterConfigs.
+
+
+def judge(
+    state: ControllerState,
+    resource: AlteredResource,
+    nulls: list[str],
+    change: Callable[[dict[str, str]], None],
+    given: Mapping[str, str],
+) -> Verdict:
+    """Judge the keys, and what a broker's configuration becomes. `nulls`: keys that are given no value; `given`: those
+    that are given one."""
+    verdict = check_keys(resource, nulls)
+    if verdict.failed or resource.resource_type != ConfigResource.BROKER:
+        return verdict
+    return check_broker(state, resource.resource_name, change, given)
 
 
 def key_of(resource: AlteredResource) -> ResourceKey:
