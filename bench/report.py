@@ -41,12 +41,16 @@ def number(value: float) -> str:
 
 def format_row(row: Row) -> str:
     """One row for the terminal, with its target."""
+    title = f"{row['measurement']}: {row['figure']}"
+    ours = number(row["pykbroker"])
+    if "kafka" not in row:
+        before = number(statistics.median(row["before_all"]))
+        return f"{title:<72} before {before:>10}  now {ours:>10} {row['unit']:<8} {row['ratio']:.2f}x"
     target, at_most = row["target"], row["at_most"]
     mark = "" if not target else ("  ok" if row["ratio"] >= target else f"  MISSED (target {target}x)")
     if at_most:
         mark += f"  {'ok' if row['pykbroker'] <= at_most else 'MISSED'} (at most {at_most} {row['unit']})"
-    title = f"{row['measurement']}: {row['figure']}"
-    kafka, ours = number(row["kafka"]), number(row["pykbroker"])
+    kafka = number(row["kafka"])
     return f"{title:<72} Kafka {kafka:>10}  pykbroker {ours:>10} {row['unit']:<8} {row['ratio']:.2f}x{mark}"
 
 

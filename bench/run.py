@@ -5,7 +5,8 @@ sides, after each measurement. Each figure is the median over the rounds. Which 
 measurement; the ratio is always "how many times better pykbroker is". docs/benchmarks.md and the rows of the README are
 made from a stored run by bench/report.py.
 
-`--before FOLDER` measures the pykbroker of another checkout too, in the same rounds: what did a change cost?
+`--before FOLDER` measures the pykbroker of another checkout too, in the same rounds: what did a change cost? With
+`--alone`, without Apache Kafka.
 `--resume FILE` goes on with a run that was interrupted.
 """
 
@@ -35,7 +36,7 @@ from bench.measurements import MEASUREMENTS, Figure, Measurement, warm_up  # noq
 from bench.reading import READING  # noqa: E402
 from bench.report import RESULTS, format_row  # noqa: E402
 from bench.returning import RETURNING  # noqa: E402
-from bench.servers import KAFKA_VERSION, ROOT, ApacheKafka, Pykbroker, Server, checkout  # noqa: E402
+from bench.servers import BEFORE, KAFKA_VERSION, ROOT, ApacheKafka, Pykbroker, Server, checkout  # noqa: E402
 from bench.slow_device import slow_device  # noqa: E402
 from bench.spark import SPARK  # noqa: E402
 from bench.starting import STARTING  # noqa: E402
@@ -94,29 +95,29 @@ class Bench:
 
 
 def compared(title: str, figure: Figure, values: Values) -> dict[str, object] | None:
-    """The row of one figure; None where a side has no such figure."""
-    theirs = values[ApacheKafka.name].get(figure.name)
-    ours = values[Pykbroker.name].get(figure.name)
-    if not theirs or not ours:
+    """The row of one figure; None where a side has no such figure. Without Apache Kafka in the run, the row compares
+    with the checkout before."""
+    rounds = {side: found[figure.name] for side, found in values.items() if found.get(figure.name)}
+    peer = ApacheKafka.name if ApacheKafka.name in values else BEFORE
+    if peer not in rounds or Pykbroker.name not in rounds:
         return None
-    kafka, mine = statistics.median(theirs), statistics.median(ours)
-    ratio = (mine / kafka if figure.more_is_better else kafka / mine) if kafka and mine else 0.0
+    theirs, mine = statistics.median(rounds[peer]), statistics.median(rounds[Pykbroker.name])
+    ratio = (mine / theirs if figure.more_is_better else theirs / mine) if theirs and mine else 0.0
     row: dict[str, object] = {
         "measurement": title,
         "figure": figure.name,
         "unit": figure.unit,
-        "kafka": kafka,
         "pykbroker": mine,
         "ratio": ratio,
         "more_is_better": figure.more_is_better,
         "target": figure.target,
         "at_most": figure.at_most,
-        "kafka_all": theirs,
-        "pykbroker_all": ours,
+        "pykbroker_all": rounds[Pykbroker.name],
     }
-    before = values.get("before", {}).get(figure.name)
-    if before:
-        row["before_all"] = before
+    if peer != BEFORE:
+        row |= {"kafka": theirs, "kafka_all": rounds[peer]}
+    if BEFORE in rounds:
+        row["before_all"] = rounds[BEFORE]
     return row
 
 
@@ -146,7 +147,8 @@ def run(bench: Bench, chosen: list[Measurement], record: dict[str, Any], store: 
         record["results"] += rows
         record["beside"][measurement.title] = others
         record["done"].append(measurement.title)
-        record["whole"] = not record["fsync_ms"] and set(record["done"]) == {known.title for known in KNOWN}
+        everything = set(record["done"]) == {known.title for known in KNOWN}
+        record["whole"] = everything and not record["fsync_ms"] and not record["alone"]
         store()
 
 
@@ -187,6 +189,7 @@ def new_record(options: argparse.Namespace) -> dict[str, Any]:
         "warm_up_seconds": options.warm_up,
         "fsync_ms": options.fsync_ms,
         "only": options.only,
+        "alone": options.alone,
         "done": [],
         "results": [],
         "beside": {},
@@ -205,6 +208,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "--fsync-ms", type=float, default=0, help="on a file system (FUSE) on which every fsync takes so long"
     )
     parser.add_argument("--before", type=Path, help="a checkout with an environment: its pykbroker is measured too")
+    parser.add_argument("--alone", action="store_true", help="with --before: leave Apache Kafka out")
     parser.add_argument("--resume", type=Path, help="a stored run of the same commit that was interrupted")
     parser.add_argument("--list", action="store_true")
     return parser.parse_args(arguments)
@@ -212,6 +216,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 def main(arguments: list[str]) -> int:
     options = parse(arguments)
+    if options.alone and not options.before:
+        print("--alone needs --before: there is nothing to compare with", file=sys.stderr)
+        return 2
     chosen = [measurement for measurement in KNOWN if re.search(options.only, measurement.title)]
     if options.list:
         print(*(measurement.title for measurement in chosen), sep="\n")
@@ -221,7 +228,7 @@ def main(arguments: list[str]) -> int:
     if options.resume:
         path, now = options.resume, record
         record = json.loads(path.read_text(encoding="utf-8"))
-        same = ("commit", "before", "rounds", "seconds", "warm_up_seconds", "fsync_ms", "machine")
+        same = ("commit", "before", "rounds", "seconds", "warm_up_seconds", "fsync_ms", "alone", "machine")
         other = [name for name in same if record[name] != now[name]]
         if other:
             print(f"{path} is a run with another {', '.join(other)}", file=sys.stderr)
@@ -231,7 +238,7 @@ def main(arguments: list[str]) -> int:
         RESULTS.mkdir(exist_ok=True)
         path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
-    sides: list[type[Server]] = [ApacheKafka, Pykbroker]
+    sides: list[type[Server]] = [Pykbroker] if options.alone else [ApacheKafka, Pykbroker]
     if options.before:
         sides.append(checkout(options.before.resolve()))
     bench = Bench(sides, options.rounds, options.seconds, options.warm_up)

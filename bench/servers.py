@@ -21,6 +21,8 @@ from pykbroker_wire.messages.metadata import MetadataRequest
 
 ROOT = Path(__file__).resolve().parent.parent
 KAFKA_VERSION = "4.3.1"
+#: The side of `--before`.
+BEFORE = "before"
 
 
 def free_port() -> int:
@@ -154,7 +156,7 @@ def checkout(folder: Path) -> type[Pykbroker]:
     """pykbroker of another checkout, in the environment of its own (`make install` there)."""
 
     class Before(Pykbroker):
-        name = "before"
+        name = BEFORE
         python = str(folder / ".venv" / "bin" / "python")
         root = folder
 
