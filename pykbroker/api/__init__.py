@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from pykbroker.metrics.registry import Metrics
-from pykbroker.serving.rows import On, Row, ServedApi
+from pykbroker.serving.rows import On, Row, Rows, ServedApi
 from pykbroker_wire.apis import ApiKey
 
 TABLE: tuple[ServedApi, ...] = (
@@ -81,10 +81,9 @@ TABLE: tuple[ServedApi, ...] = (
 )
 
 
-def rows(side: On, metrics: Metrics) -> dict[int, Row]:
-    """The rows of TABLE that a kind of listener serves, by API key and in its order. Imports their modules."""
-    return {
-        int(api.key): Row(api, import_module(f"pykbroker.api.{api.module}"), metrics)
-        for api in sorted(TABLE, key=lambda api: api.key)
-        if api.on & side
-    }
+def rows(side: On, metrics: Metrics) -> Rows:
+    """The rows of TABLE that a kind of listener serves; a row imports its module."""
+    return Rows(
+        (api for api in TABLE if api.on & side),
+        lambda api: Row(api, import_module(f"pykbroker.api.{api.module}"), metrics),
+    )

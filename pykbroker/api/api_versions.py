@@ -29,7 +29,7 @@ def handle(ctx: AnyContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         ctx.peer.client_software_name = request.client_software_name
         ctx.peer.client_software_version = request.client_software_version
-    response = ApiVersionsResponse(api_keys=[row.advertised for row in ctx.services.rows.values()])
+    response = ApiVersionsResponse(api_keys=list(ctx.services.rows.advertised))
     if ctx.api_version >= 3:
         image = ctx.services.metadata.image
         response.supported_features = [

@@ -34,7 +34,7 @@ def handle(ctx: ControllerContext, request: EnvelopeRequest) -> EnvelopeResponse
         host = str(ipaddress.ip_address(request.client_host_address))
         data = memoryview(request.request_data)
         header, position = RequestHeader.decode(data, 0)
-        row = ctx.services.rows.get(header.api_key)
+        row = ctx.services.rows.find(header.api_key)
         if row is None or not row.api.forward:
             return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
         if not row.min_version <= header.version <= row.max_version:

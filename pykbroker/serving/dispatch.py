@@ -63,6 +63,7 @@ class Dispatcher(Generic[S]):
     def __init__(self, services: S, forward: Forward[S] | None = None, quotas: Quotas | None = None) -> None:
         self.services = services
         self.rows = services.rows
+        self._resolved = services.rows.resolved
         self._forward = forward
         self._quotas = quotas
         self._now_ms = services.runtime.now_ms
@@ -73,7 +74,7 @@ class Dispatcher(Generic[S]):
         CloseConnection."""
         try:
             header, position = RequestHeader.decode(frame)
-            row = self.rows.get(header.api_key)
+            row = self._resolved.get(header.api_key) or self.rows.find(header.api_key)
             version = header.version
             if row is None:
                 raise CloseConnection(f"request with API key {header.api_key}, which is not served on this listener")
@@ -116,7 +117,7 @@ class Dispatcher(Generic[S]):
 
     def call(self, peer: Peer, request: Any) -> Any:
         """Run a decoded request in the newest version, for channels in memory: a response or a future of one."""
-        row = self.rows.get(request.API_KEY)
+        row = self.rows.find(request.API_KEY)
         if row is None:
             raise CloseConnection(f"request with API key {request.API_KEY}, which is not served on this listener")
         return row.handle(

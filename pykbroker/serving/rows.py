@@ -1,11 +1,12 @@
 """What dispatch knows of an API: where it is served, its versions, its handler, its counters.
 
-Not responsible for which APIs there are: pykbroker.api lists them, and hands their rows to the dispatcher.
+A row is resolved with the first request of its API: a node is ready sooner and smaller, since most nodes never serve
+most APIs. Not responsible for which APIs there are: pykbroker.api lists them, and hands their rows to the dispatcher.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Flag
 from typing import Any
@@ -43,12 +44,18 @@ class ServedApi:
     def module(self) -> str:
         return self.key.name.lower()
 
+    @property
+    def advertised(self) -> ApiVersion:
+        """What ApiVersions says of it."""
+        wire = APIS[self.key]
+        lowest = wire.min_version if self.advertised_min is None else self.advertised_min
+        return ApiVersion(api_key=int(self.key), min_version=lowest, max_version=wire.max_version)
+
 
 class Row:
     """A row of TABLE with everything dispatch needs, resolved once."""
 
     __slots__ = (
-        "advertised",
         "api",
         "check",
         "decode",
@@ -72,15 +79,7 @@ class Row:
         self.name = wire.name
         self.min_version = wire.min_version
         self.max_version = wire.max_version
-        #: what ApiVersions says of it; never changed
-        self.advertised = ApiVersion(
-            api_key=self.key,
-            min_version=wire.min_version if api.advertised_min is None else api.advertised_min,
-            max_version=wire.max_version,
-        )
         self.decode: Callable[[memoryview, int, int], tuple[Any, int]] = wire.request.decode
-        # Imported now, before the node is ready, rather than with the first request of a client.
-        _ = wire.response
         self.handle: Callable[[AnyContext, Any], Any] = module.handle
         #: answers a frame without decoding it as a whole: bytes, a response, or one of these later; None: `handle`
         #: decides, nothing was done. For the hottest shapes of the hottest APIs
@@ -100,6 +99,30 @@ class Row:
         self.total_time_ms: Counter = metrics.counter(
             f"kafka.network:type=RequestMetrics,name=TotalTimeMs,request={self.name}"
         )
+
+
+class Rows:
+    """The APIs that one kind of listener serves."""
+
+    def __init__(self, apis: Iterable[ServedApi], resolve: Callable[[ServedApi], Row]) -> None:
+        self._apis = {int(api.key): api for api in apis}
+        self._resolve = resolve
+        #: by API key, what has been asked for
+        self.resolved: dict[int, Row] = {}
+        #: the answer of ApiVersions, in the order of the keys; never changed
+        self.advertised = [self._apis[key].advertised for key in sorted(self._apis)]
+
+    def find(self, key: int) -> Row | None:
+        """The row of an API key; None for one that is not served here."""
+        row = self.resolved.get(key)
+        if row is None and (api := self._apis.get(key)) is not None:
+            row = self.resolved[key] = self._resolve(api)
+        return row
+
+    def __getitem__(self, key: int) -> Row:
+        if (row := self.find(key)) is None:
+            raise KeyError(key)
+        return row
 
 
 def _is_not_forwarded(request: Any, version: int, code: ErrorCode) -> Any:

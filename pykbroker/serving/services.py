@@ -6,7 +6,7 @@ what one wants of the other goes through `controller_channel` as protocol messag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pykbroker.replica.table import ReplicaTable
     from pykbroker.runtime import Runtime
     from pykbroker.serving.quorum_requests import QuorumRequests
-    from pykbroker.serving.rows import Row
+    from pykbroker.serving.rows import Rows
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,8 +45,8 @@ class Services:
     metrics: Metrics
     authorizer: Authorizer = field(default_factory=AllowAll)
     cluster_views: ClusterViews = field(default_factory=ClusterViews)
-    #: the APIs that this half serves, by key
-    rows: Mapping[int, Row] = field(default_factory=dict)
+    #: the APIs that this half serves
+    rows: Rows
 
 
 @dataclass(slots=True, kw_only=True)

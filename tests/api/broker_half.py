@@ -7,12 +7,14 @@ import random
 from types import SimpleNamespace
 from typing import Any, cast
 
+from pykbroker.api import rows
 from pykbroker.metadata.image import BrokerImage, Endpoint
 from pykbroker.net.promise import Promise
 from pykbroker.replica.fetch_sessions import FetchSessions
 from pykbroker.security.authorizer import AllowAll, Operation, Resource
 from pykbroker.security.peer_session import ANONYMOUS
 from pykbroker.serving.context import BrokerContext, RequestContext
+from pykbroker.serving.rows import On
 from pykbroker.serving.services import BrokerServices
 from tests.replica.world import World
 
@@ -43,6 +45,7 @@ class Half:
             quorum=nothing,
             metadata=cast(Any, self.world),
             metrics=self.world.metrics,
+            rows=rows(On.BROKER, self.world.metrics),
             replicas=self.replicas,
             groups=nothing,
             transactions=nothing,

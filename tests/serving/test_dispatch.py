@@ -3,6 +3,8 @@ handler."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -194,3 +196,21 @@ def test_d7_an_answer_that_comes_later_ends_there_too(result: Any) -> None:
     loop.now += 0.25
     assert bool(pending.encode(result)) == (result is not None)
     assert quotas.told == [("Heartbeat", len(frame(HEART, 4)), 250)]
+
+
+def test_an_api_is_resolved_with_its_first_request() -> None:
+    source = (
+        "import sys, pykbroker.node.node\n"
+        "from pykbroker.api import TABLE, rows\n"
+        "from pykbroker.metrics.registry import Metrics\n"
+        "from pykbroker.serving.rows import On\n"
+        "served = rows(On.BROKER, Metrics())\n"
+        "def resolved(): return [api.module for api in TABLE if f'pykbroker.api.{api.module}' in sys.modules]\n"
+        "assert resolved() == [], resolved()\n"
+        "assert served.find(9999) is None\n"
+        "assert served.find(0) is served[0]\n"
+        "assert resolved() == ['produce'], resolved()\n"
+        # What crc32c would load only to learn its own version.
+        "assert not {'email', 'zipfile', 'importlib.metadata'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", source], check=True)

@@ -9,13 +9,12 @@ from typing import Any, cast
 
 import pytest
 
-from pykbroker.api import TABLE, rows
+from pykbroker.api import TABLE
 from pykbroker.net.client import Disconnected
 from pykbroker.net.connection import CloseConnection
 from pykbroker.net.versions import UnsupportedVersion
 from pykbroker.serving import forwarding
 from pykbroker.serving.dispatch import Dispatcher, ForwardedResponse
-from pykbroker.serving.rows import On
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.headers import decode_response, encode_request
@@ -48,7 +47,6 @@ class Wire:
 
     def __init__(self) -> None:
         self.half = Half()
-        self.half.services.rows = rows(On.BROKER, self.half.services.metrics)
         self.dispatcher = Dispatcher(self.half.services, forwarding.forward)
         self.peer = self.half.context(ApiVersionsRequest()).peer
 
