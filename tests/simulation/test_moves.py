@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import pytest
 
+from pykbroker.runtime.workers import CUT_OFF
 from pykbroker.storage import moves
 from pykbroker_log.memory_disk import Survive
 from pykbroker_wire.errors import ErrorCode
@@ -372,6 +374,31 @@ def test_a_directory_dies_under_a_move(play: Play, failing: str, operation: str)
         await settled(sim)
         assert (await values(sim, "t"))[: len(sent)] == sent
         assert len((await where(sim, "t"))[0]) == 1
+
+    play(scenario)
+
+
+def test_a_copy_that_dies_of_sigbus_costs_the_directory_it_goes_to(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(sim: Sim) -> None:
+        sent = await filled(sim)
+        runtime = sim.node.services.runtime
+        run_apart = runtime.run_apart
+
+        def dying(job: Any, *args: Any, **options: Any) -> Any:
+            if job is not moves.copy_stretch:
+                return run_apart(job, *args, **options)
+            died: asyncio.Future[Any] = runtime.loop.create_future()
+            died.set_exception(OSError(errno.EIO, CUT_OFF))
+            return died
+
+        monkeypatch.setattr(runtime, "run_apart", dying)
+        assert await alter(sim, "t", "/two") == ErrorCode.NONE
+        await settled(sim)
+        found = {path: result.error_code for path, result in (await log_dirs(sim)).items()}
+        assert found == {"/one": ErrorCode.NONE, "/two": ErrorCode.KAFKA_STORAGE_ERROR, "/three": ErrorCode.NONE}
+        assert await where(sim, "t") == (["/one"], [])
+        await sim.send("t", b"goes on")
+        assert await values(sim, "t") == [*sent, b"goes on"]
 
     play(scenario)
 
