@@ -55,6 +55,8 @@ class Promise:
 
     def _tell(self) -> None:
         self._done = True
+        # What waits usually holds this promise: a circle would live until the next collection.
+        self._when_cancelled = None
         callback, self._callback = self._callback, None
         if callback is not None:
             callback(self)
@@ -78,8 +80,9 @@ class Promise:
             return
         self._cancelled = True
         self._callback = None
-        if self._when_cancelled is not None:
-            self._when_cancelled()
+        callback, self._when_cancelled = self._when_cancelled, None
+        if callback is not None:
+            callback()
 
     def cancelled(self) -> bool:
         return self._cancelled

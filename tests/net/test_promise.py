@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Callable
 from typing import Any, cast
+
+import pytest
 
 from pykbroker.net.connection import Connection, Pending
 from pykbroker.net.promise import Promise
@@ -45,6 +49,29 @@ def test_nobody_hears_what_was_cancelled() -> None:
     promise.set_result(1)
     assert not heard
     assert promise.cancelled()
+
+
+class Waiting:
+    """What keeps a promise usually holds it."""
+
+    def __init__(self, promise: Promise) -> None:
+        self.promise = promise
+        promise.when_cancelled(self.stop)
+
+    def stop(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("end", [lambda promise: promise.set_result(1), Promise.cancel])
+def test_what_has_ended_leaves_no_circle_to_collect(end: Callable[[Promise], object]) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(10):
+            end(Waiting(Promise()).promise)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 def test_the_only_answer_of_a_connection_leaves_within_the_call() -> None:
