@@ -18,7 +18,7 @@ from pykbroker.coordinator.transaction.records import TopicPartition
 from pykbroker.metadata.topic_names import INTERNAL_TOPICS
 from pykbroker.net.connection import CloseConnection, Connection
 from pykbroker.net.promise import Promise
-from pykbroker.replica.delayed_produce import DelayedProduce
+from pykbroker.replica.delayed_produce import ACKS_ALL, DelayedProduce
 from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker.serving.context import BrokerContext
@@ -59,6 +59,7 @@ _WITHOUT_LOG_START = frozenset(
 )
 _ACKS = (-1, 0, 1)
 _NONE = ErrorCode.NONE
+_NONE_FAILED: dict[int, ErrorCode] = {}
 #: Shared by all answers that name no leader; never changed.
 _NO_LEADER = LeaderIdAndEpoch()
 T = TypeVar("T")
@@ -114,8 +115,10 @@ def handle_frame(ctx: BrokerContext, frame: memoryview, position: int) -> bytes 
 def _when_flushed(
     ctx: BrokerContext, partition: Partition, topic: bytes | str, info: AppendInfo, acks: int, timeout_ms: int
 ) -> Promise:
-    """The answer of `handle_frame` that a flush is owed before."""
-    index = partition.index
+    """The answer of `handle_frame` that a flush is owed before. When the flush is done, it is committed as a rule; what
+    is not waits as every other request does."""
+    promise = Promise()
+    index, last = partition.index, info.last_offset
 
     def answer(failed: dict[int, ErrorCode]) -> bytes | ProduceResponse:
         if failed:
@@ -124,7 +127,16 @@ def _when_flushed(
             ctx.correlation_id, topic, index, info.first_offset, info.log_append_time_ms, info.log_start_offset
         )
 
-    return _wait(ctx, Promise(), [(partition, info.last_offset)], acks, timeout_ms, answer)
+    def flushed(code: ErrorCode) -> None:
+        if code:
+            promise.set_result(answer({0: code}))
+        elif acks != ACKS_ALL or (partition.has_committed(last) and partition.has_enough_replicas):
+            promise.set_result(answer(_NONE_FAILED))
+        else:
+            _wait(ctx, promise, [(partition, last)], acks, timeout_ms, answer)
+
+    partition.when_flushed(last + 1, flushed)
+    return promise
 
 
 def with_throttle(frame: bytes, throttle_ms: int) -> bytes:

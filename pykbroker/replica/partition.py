@@ -375,6 +375,11 @@ class Partition:
             log.set_high_watermark(reached)
         commit.reached(reached)
 
+    def has_committed(self, offset: int) -> bool:
+        """The record at this offset is committed."""
+        log = self.handle.log
+        return log is not None and log.high_watermark > offset
+
     def when_committed(self, offset: int, callback: WhenCommitted) -> None:
         """Call back once everything before `offset` is committed (at once if it is), or with why it will not be."""
         log = self.handle.log

@@ -11,6 +11,7 @@ import pytest
 
 from pykbroker.runtime.workers import CUT_OFF
 from pykbroker.storage import moves
+from pykbroker_log.copying import copy_stretch
 from pykbroker_log.memory_disk import Survive
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.alter_replica_log_dirs import (
@@ -385,7 +386,7 @@ def test_a_copy_that_dies_of_sigbus_costs_the_directory_it_goes_to(play: Play, m
         run_apart = runtime.run_apart
 
         def dying(job: Any, *args: Any, **options: Any) -> Any:
-            if job is not moves.copy_stretch:
+            if job is not copy_stretch:
                 return run_apart(job, *args, **options)
             died: asyncio.Future[Any] = runtime.loop.create_future()
             died.set_exception(OSError(errno.EIO, CUT_OFF))
