@@ -26,9 +26,16 @@ BEFORE = "before"
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that is free, and the one behind it too: pykbroker's controller listens there."""
+    while True:
+        with socket.socket() as probe, socket.socket() as behind:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+            try:
+                behind.bind(("127.0.0.1", port + 1))
+            except OSError:
+                continue
+            return port
 
 
 class Server:
