@@ -227,7 +227,7 @@ def main(arguments: list[str]) -> int:
     path = RESULTS / f"{record['when']}-{record['commit'].rstrip('+')}.json"
     if options.resume:
         path, now = options.resume, record
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = {"alone": False, **json.loads(path.read_text(encoding="utf-8"))}
         same = ("commit", "before", "rounds", "seconds", "warm_up_seconds", "fsync_ms", "alone", "machine")
         other = [name for name in same if record[name] != now[name]]
         if other:

@@ -82,8 +82,11 @@ TABLE: tuple[ServedApi, ...] = (
 
 
 def rows(side: On, metrics: Metrics) -> Rows:
-    """The rows of TABLE that a kind of listener serves; a row imports its module."""
+    """The rows of TABLE that a kind of listener serves; a row imports its module. Each has its counters from now on."""
+    served = [api for api in TABLE if api.on & side]
+    for api in served:
+        api.counters(metrics)
     return Rows(
-        (api for api in TABLE if api.on & side),
+        served,
         lambda api: Row(api, import_module(f"pykbroker.api.{api.module}"), metrics),
     )

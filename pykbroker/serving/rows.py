@@ -51,6 +51,13 @@ class ServedApi:
         lowest = wire.min_version if self.advertised_min is None else self.advertised_min
         return ApiVersion(api_key=int(self.key), min_version=lowest, max_version=wire.max_version)
 
+    def counters(self, metrics: Metrics) -> list[Counter]:
+        """Requests, their bytes, and their time in milliseconds."""
+        return [
+            metrics.counter(f"kafka.network:type=RequestMetrics,name={name},request={APIS[self.key].name}")
+            for name in ("RequestsPerSec", "RequestBytes", "TotalTimeMs")
+        ]
+
 
 class Row:
     """A row of TABLE with everything dispatch needs, resolved once."""
@@ -90,15 +97,7 @@ class Row:
         self.refused: Callable[[Any, int, ErrorCode], Any] = module.refused if api.forward else _is_not_forwarded
         #: what a broker refuses before it forwards a request: raises CloseConnection
         self.check: Callable[[Any], None] | None = getattr(module, "check", None)
-        self.requests: Counter = metrics.counter(
-            f"kafka.network:type=RequestMetrics,name=RequestsPerSec,request={self.name}"
-        )
-        self.request_bytes: Counter = metrics.counter(
-            f"kafka.network:type=RequestMetrics,name=RequestBytes,request={self.name}"
-        )
-        self.total_time_ms: Counter = metrics.counter(
-            f"kafka.network:type=RequestMetrics,name=TotalTimeMs,request={self.name}"
-        )
+        self.requests, self.request_bytes, self.total_time_ms = api.counters(metrics)
 
 
 class Rows:

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from bench import report
 from bench import run as runner
 from bench.measurements import Figure, Measurement
 from bench.servers import ApacheKafka, Pykbroker, Server, checkout
@@ -31,7 +32,7 @@ def a_measurement(title: str, *, repeat: bool = True) -> Measurement:
 
 
 def a_record() -> dict[str, Any]:
-    return {"fsync_ms": 0, "done": [], "results": [], "beside": {}, "whole": False}
+    return {"fsync_ms": 0, "alone": False, "done": [], "results": [], "beside": {}, "whole": False}
 
 
 def test_each_side_begins_a_round_in_its_turn() -> None:
@@ -75,3 +76,13 @@ def test_a_run_with_a_slow_device_is_not_the_whole_run(monkeypatch: pytest.Monke
     runner.run(Brokers([]), runner.KNOWN, record, lambda: None)
     assert record["done"] == ["one"]
     assert not record["whole"]
+
+
+def test_without_apache_kafka_a_row_compares_with_the_checkout_before() -> None:
+    figure = Figure("throughput", "req/s", more_is_better=False)
+    values = {"pykbroker": {"throughput": [1.0, 2.0, 3.0]}, "before": {"throughput": [4.0]}}
+    row = runner.compared("one", figure, values)
+    assert row is not None
+    assert (row["ratio"], row["before_all"]) == (2.0, [4.0])
+    assert "kafka" not in row
+    assert "before" in report.format_row(row)
