@@ -1,8 +1,15 @@
-"""DeleteRecords, versions 0-2. KIP-107: move the log start offset up; -1 stands for the high watermark."""
+"""DeleteRecords, versions 0-2. KIP-107: move the log start offset up; -1 stands for the high watermark.
+
+The answer waits until every replica on a live broker has done so, or for the request's timeout.
+"""
 
 from __future__ import annotations
 
+import asyncio
+
 from pykbroker.coordinator.later import Later
+from pykbroker.replica.low_watermark import INVALID_LOW_WATERMARK, DelayedDeletes, Deleted
+from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker.serving.context import BrokerContext
 from pykbroker.serving.log_opening import when_open
@@ -14,8 +21,6 @@ from pykbroker_wire.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 
-INVALID_LOW_WATERMARK = -1
-
 
 def handle(ctx: BrokerContext, request: DeleteRecordsRequest) -> Later[DeleteRecordsResponse]:
     # A partition that stands there twice is asked once, for its last offset; a topic without partitions is not
@@ -23,18 +28,38 @@ def handle(ctx: BrokerContext, request: DeleteRecordsRequest) -> Later[DeleteRec
     offsets = {
         (topic.name, asked.partition_index): asked.offset for topic in request.topics for asked in topic.partitions
     }
-    return when_open(ctx, offsets, lambda: _delete(ctx, offsets))
+    return when_open(ctx, offsets, lambda: _delete(ctx, offsets, request.timeout_ms))
 
 
-def _delete(ctx: BrokerContext, offsets: dict[tuple[str, int], int]) -> DeleteRecordsResponse:
+def _delete(ctx: BrokerContext, offsets: dict[tuple[str, int], int], timeout_ms: int) -> Later[DeleteRecordsResponse]:
     topics: dict[str, DeleteRecordsTopicResult] = {}
+    # Kafka waits for every partition of the request that was not refused, if it waits for one.
+    deletions: list[tuple[Partition, int, int]] = []
+    results: list[DeleteRecordsPartitionResult] = []
+    waits = False
     for (name, index), offset in offsets.items():
         result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=INVALID_LOW_WATERMARK)
         topics.setdefault(name, DeleteRecordsTopicResult(name=name)).partitions.append(result)
         try:
             if not ctx.authorize(Operation.DELETE, Resource.TOPIC, name):
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            result.low_watermark = ctx.services.replicas.delete_records(name, index, offset)
+            partition, target, result.low_watermark = ctx.services.replicas.delete_records(name, index, offset)
+            deletions.append((partition, target, result.low_watermark))
+            results.append(result)
+            waits = waits or result.low_watermark < target
         except KafkaError as error:
             result.error_code = error.code
-    return DeleteRecordsResponse(topics=list(topics.values()))
+    response = DeleteRecordsResponse(topics=list(topics.values()))
+    if not waits:
+        return response
+    later: asyncio.Future[DeleteRecordsResponse] = ctx.services.runtime.loop.create_future()
+
+    def answer(deleted: list[Deleted]) -> None:
+        for result, (code, low_watermark) in zip(results, deleted, strict=True):
+            result.error_code = code
+            result.low_watermark = low_watermark
+        later.set_result(response)
+
+    delayed = DelayedDeletes(ctx.services.runtime.loop, deletions, timeout_ms, answer)
+    later.add_done_callback(lambda future: delayed.cancel() if future.cancelled() else None)
+    return later

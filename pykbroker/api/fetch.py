@@ -1,19 +1,22 @@
-"""Fetch, versions 4-18. KIP-74 (limits), KIP-227 (sessions), KIP-320 (epochs), KIP-516 (topic ids), KIP-951 (hints).
+"""Fetch, versions 4-18. KIP-74 (limits), KIP-227 (sessions), KIP-320 (epochs), KIP-516 (topic ids), KIP-903 (broker
+epochs), KIP-951 (hints).
 
 Works: sessions, long polls, min and max bytes, isolation level, diverging epochs, the first batch whole even when it is
-larger than the limit. Follower fetches (replica id >= 0) read to the log end and move the high watermark. On a
-controller listener, and for the metadata partition, the quorum answers. Gap: preferred read replicas (KIP-392) come
-with replication.
+larger than the limit. Followers (replica id >= 0) read to the log end. The first read of such a fetch tells the leader
+how far the follower has come; what is read later, while the fetch is parked, proves nothing new. On a controller
+listener, and for the metadata partition, the quorum answers. Gap: preferred read replicas (KIP-392), and quotas of
+replication.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from pykbroker.coordinator.later import Later
 from pykbroker.replica.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, SessionKey, SessionPartition
-from pykbroker.replica.parked import ParkedFetch
+from pykbroker.replica.parked import Isolation, ParkedFetch
 from pykbroker.replica.partition import Partition
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker.serving.context import AnyContext, BrokerContext, is_on_broker
@@ -104,6 +107,7 @@ def _update(members: dict[SessionKey, SessionPartition], request: FetchRequest, 
             entry.max_bytes = asked.partition_max_bytes
             entry.current_leader_epoch = asked.current_leader_epoch
             entry.last_fetched_epoch = asked.last_fetched_epoch
+            entry.verified_epoch = -1
     for forgotten in request.forgotten_topics_data:
         name = forgotten.topic_id if uses_ids else forgotten.topic
         for index in forgotten.partitions:
@@ -116,6 +120,16 @@ _NO_LEADER = LeaderIdAndEpoch()
 _NO_SNAPSHOT = SnapshotId()
 
 
+class _Proof(NamedTuple):
+    """What a follower's fetch proves about one partition, and the answer about it, if there is one."""
+
+    partition: Partition
+    entry: SessionPartition
+    data: PartitionData | None
+    #: where the leader's log ended when it was read
+    leader_end: int
+
+
 class _Fetch:
     """One fetch, read perhaps several times until it is worth answering."""
 
@@ -123,6 +137,7 @@ class _Fetch:
         "ctx",
         "empty",
         "full",
+        "is_proved",
         "members",
         "parked",
         "replica_id",
@@ -152,6 +167,8 @@ class _Fetch:
         self.session = session
         self.session_epoch = 0 if session is None else session.epoch
         self.full = full
+        #: the leader knows what this fetch of a follower proves
+        self.is_proved = replica_id < 0
         self.waiting_for: list[Partition] = []
         self.parked: ParkedFetch | None = None
         #: what the last read found, when it found no records: the answer at the deadline if nothing happens before
@@ -170,14 +187,20 @@ class _Fetch:
     def park(self, found: int | asyncio.Future[FetchResponse | int]) -> asyncio.Future[FetchResponse]:
         replicas = self.services.replicas
         wait_seconds = self.request.max_wait_ms / 1000
-        committed = self.request.isolation_level == READ_COMMITTED and self.replica_id < 0
         parked = ParkedFetch(
-            replicas.deadlines, lambda: self.waiting_for, found, wait_seconds, self.read, read_committed=committed
+            replicas.deadlines, lambda: self.waiting_for, found, wait_seconds, self.read, isolation=self._isolation
         )
         self.parked = parked
         replicas.parked += 1
         parked.future.add_done_callback(replicas.unparked)
         return parked.future
+
+    @property
+    def _isolation(self) -> Isolation:
+        if self.replica_id >= 0:
+            return Isolation.LOG_END
+        is_committed = self.request.isolation_level == READ_COMMITTED
+        return Isolation.TXN_COMMITTED if is_committed else Isolation.HIGH_WATERMARK
 
     def read(self, final: bool) -> FetchResponse | int | asyncio.Future[FetchResponse | int]:
         """Read every partition. When there is too little yet and the fetch may wait: how many bytes are missing. When
@@ -200,10 +223,18 @@ class _Fetch:
         total = 0
         urgent = False
         waiting_for: list[Partition] = []
+        proofs: list[_Proof] = []
         authorized: dict[str, bool] = {}
         version = self.ctx.api_version
         zero_copy = self.ctx.peer.zero_copy
+        may_leave_out = self.replica_id >= 0 and not self.full
         for key, entry in self.members.items():
+            if may_leave_out and (level := self._level(entry, authorized)) is not None:
+                # Nearly all partitions of a follower, nearly always.
+                waiting_for.append(level)
+                if not self.is_proved:
+                    proofs.append(_Proof(level, entry, None, entry.fetch_offset))
+                continue
             data = PartitionData(
                 partition_index=entry.index,
                 diverging_epoch=_NO_DIVERGENCE,
@@ -220,7 +251,12 @@ class _Fetch:
                 # Null and empty mean the same to clients; Kafka says null where a log was read without isolation, or
                 # could not be read.
                 data.aborted_transactions = None
-                partition.require_leader(max(NO_EPOCH, entry.current_leader_epoch))
+                leader = partition.require_leader(max(NO_EPOCH, entry.current_leader_epoch))
+                if self.replica_id >= 0:
+                    names_epoch = entry.current_leader_epoch > NO_EPOCH
+                    leader.require_follower(
+                        self.replica_id, request.replica_state.replica_epoch, names_epoch=names_epoch
+                    )
                 if entry.last_fetched_epoch > NO_EPOCH:
                     self._require_no_divergence(partition, entry, data)
                     if data.diverging_epoch.end_offset >= 0:
@@ -229,14 +265,11 @@ class _Fetch:
                 limit = min(entry.max_bytes, left)
                 if self.replica_id >= 0:
                     found = partition.read_for_follower(
-                        self.replica_id,
-                        entry.fetch_offset,
-                        limit,
-                        min_one=not total,
-                        zero_copy=zero_copy,
-                        wait=wait,
+                        entry.fetch_offset, limit, min_one=not total, zero_copy=zero_copy, wait=wait
                     )
-                    partition.note_fetched(self.replica_id, entry.fetch_offset)
+                    entry.verified_epoch = leader.leader_epoch
+                    if not self.is_proved:
+                        proofs.append(_Proof(partition, entry, data, partition.log.log_end_offset))
                 else:
                     found = partition.read(
                         entry.fetch_offset,
@@ -260,7 +293,8 @@ class _Fetch:
                 left = max(0, left - found.size)
                 waiting_for.append(partition)
             except KafkaError as error:
-                # As in Apache Kafka: a partition that was not there to begin with keeps nobody from waiting for others.
+                # As in Apache Kafka: a partition that was not there to begin with keeps no fetch from waiting for the
+                # others.
                 if entry.partition is not None or error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                     urgent = True
                 data.error_code = error.code
@@ -274,15 +308,54 @@ class _Fetch:
                     and version >= 16
                     and entry.topic
                 ):
-                    leader, epoch, _ = leader_hint(self.services, self.ctx.listener_name, entry.topic, entry.index)
-                    data.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+                    hint, epoch, _ = leader_hint(self.services, self.ctx.listener_name, entry.topic, entry.index)
+                    data.current_leader = LeaderIdAndEpoch(leader_id=hint, leader_epoch=epoch)
+        if not self.is_proved:
+            self._prove(proofs)
         if total < min_bytes and waiting_for and not final and not urgent:
             self.waiting_for = waiting_for
             self.empty = None if total else results
             return min_bytes - total
-        if self.replica_id < 0:
-            replicas.bytes_out.value += total
+        bytes_out = replicas.bytes_out if self.replica_id < 0 else replicas.replication_bytes_out
+        bytes_out.value += total
         return self._respond(results)
+
+    def _prove(self, proofs: list[_Proof]) -> None:
+        """Tell the leaders, once all has been read: they may commit records, for which other requests wait. The answer
+        says how far that has come, a round earlier than Apache Kafka's."""
+        self.is_proved = True
+        for partition, entry, _, leader_end in proofs:
+            partition.note_fetched(
+                self.replica_id,
+                entry.fetch_offset,
+                leader_end=leader_end,
+                log_start_offset=entry.log_start_offset,
+                broker_epoch=self.request.replica_state.replica_epoch,
+            )
+        for partition, _, data, _ in proofs:
+            log = partition.log_if_open
+            if data is not None and log is not None:
+                data.high_watermark = log.high_watermark
+                data.last_stable_offset = log.last_stable_offset
+
+    def _level(self, entry: SessionPartition, authorized: dict[str, bool]) -> Partition | None:
+        """A partition of a follower's session about which there is nothing to say: the follower is at the end of this
+        log, and knows the high watermark and the log start. None: read it."""
+        partition = entry.partition
+        if partition is None or entry.topic is None or entry.verified_epoch != partition.leader_epoch:
+            return None
+        leader, log = partition.leader, partition.log_if_open
+        if (
+            leader is None
+            or log is None
+            or entry.fetch_offset != log.log_end_offset
+            or entry.sent_high_watermark != log.high_watermark
+            or entry.sent_log_start_offset != log.log_start_offset
+            or not leader.has_follower(self.replica_id, self.request.replica_state.replica_epoch)
+            or not self._may_read(entry.topic, authorized)
+        ):
+            return None
+        return partition
 
     def _require_no_divergence(self, partition: Partition, entry: SessionPartition, data: PartitionData) -> None:
         """KIP-320: a client that read what is not in this log is told where to go back to."""
@@ -317,7 +390,9 @@ class _Fetch:
         if by_id:
             topic = self.services.metadata.image.topics.by_id.get(entry.topic_id)
             if topic is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+                # A fetch that began before the topic was deleted and created again knows its name.
+                has_namesake = entry.topic is not None and replicas.find(entry.topic, entry.index) is not None
+                raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID if has_namesake else ErrorCode.UNKNOWN_TOPIC_ID)
             entry.topic = topic.name
         assert entry.topic is not None
         if not self._may_read(entry.topic, authorized):

@@ -1,5 +1,8 @@
 """ListOffsets, versions 1-11. KIP-79 (by time), KIP-734 (max timestamp), KIP-405 and KIP-1023 (tiers).
 
+A consumer gets OFFSET_NOT_AVAILABLE (before v5 LEADER_NOT_AVAILABLE) where the high watermark is behind the start of
+the leader's epoch: committed records of former leaders may lie between (KIP-207).
+
 Works: a timestamp; latest (-1), earliest (-2), max timestamp (-3, from v7), earliest local (-4, from v8), latest tiered
 (-5, from v9), earliest pending upload (-6, from v11); isolation level; leader epochs. Nothing is tiered here, so -5 and
 -6 answer what an untiered log answers.
@@ -87,7 +90,12 @@ def _answer(
     partition: Partition = ctx.services.replicas.get(topic, asked.partition_index)
     if request.replica_id != _DEBUGGING:
         partition.require_leader(asked.current_leader_epoch)
-    offset, found_timestamp, epoch = _find(partition, timestamp, request, wait)
+    try:
+        offset, found_timestamp, epoch = _find(partition, timestamp, request, wait)
+    except KafkaError as error:
+        if error.code == ErrorCode.OFFSET_NOT_AVAILABLE and ctx.api_version < 5:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, error.message) from error
+        raise
     return ListOffsetsPartitionResponse(
         partition_index=asked.partition_index,
         timestamp=found_timestamp,
@@ -105,7 +113,10 @@ def _find(partition: Partition, timestamp: int, request: ListOffsetsRequest, wai
         end = log.last_stable_offset
     else:
         end = log.high_watermark
+    is_known = request.replica_id != _CONSUMER or not _is_lagging(partition)
     if timestamp == LATEST:
+        if not is_known:
+            raise _not_available(partition)
         return end, -1, partition.leader_epoch
     if timestamp == EARLIEST:
         return log.log_start_offset, -1, log.epochs.of_offset(log.log_start_offset)
@@ -121,5 +132,19 @@ def _find(partition: Partition, timestamp: int, request: ListOffsetsRequest, wai
     except StorageError as error:
         raise partition.storage_failed(error) from error
     if found is None or found[0] >= end:
+        if not is_known:
+            raise _not_available(partition)
         return -1, -1, -1
     return found
+
+
+def _is_lagging(partition: Partition) -> bool:
+    """The leader does not know yet that everything before its epoch is committed."""
+    leader = partition.leader
+    return leader is not None and leader.start_offset is not None and leader.start_offset > partition.high_watermark
+
+
+def _not_available(partition: Partition) -> KafkaError:
+    return KafkaError(
+        ErrorCode.OFFSET_NOT_AVAILABLE, f"{partition}: its high watermark is behind the start of its leader's epoch"
+    )

@@ -143,6 +143,7 @@ BROKER: frozenset[str] = frozenset(
         "quota.window.size.seconds",
         "replica.alter.log.dirs.io.max.bytes.per.second",
         "replica.high.watermark.checkpoint.interval.ms",
+        "replica.lag.time.max.ms",
         "request.timeout.ms",
         "server.max.startup.time.ms",
         "share.coordinator.state.topic.min.isr",

@@ -24,10 +24,12 @@ from pykbroker.node.parts import StartedParts
 from pykbroker.node.shared import SharedServer
 from pykbroker.node_to_controller.assignments import Assignments
 from pykbroker.node_to_controller.controller_channel import Channel
+from pykbroker.node_to_controller.isr_changes import IsrChanges
 from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
 from pykbroker.node_to_controller.producer_ids import ProducerIds
 from pykbroker.quorum.channel import BrokerChannels
 from pykbroker.replica.fetch_sessions import FetchSessions
+from pykbroker.replica.isr_updates import FAILED_UPDATES
 from pykbroker.replica.table import ReplicaTable
 from pykbroker.serving.dispatch import Dispatcher
 from pykbroker.serving.forwarding import forward
@@ -70,6 +72,14 @@ class BrokerHalf:
         self.assignments = Assignments(
             runtime, node_id, lambda: lifecycle.broker_epoch, channel("directory-assignments"), loader
         )
+        self._isr_changes = IsrChanges(
+            runtime,
+            node_id,
+            lambda: lifecycle.broker_epoch,
+            channel("alter-partition"),
+            loader,
+            shared.metrics.counter(FAILED_UPDATES),
+        )
         replicas = ReplicaTable(
             runtime,
             live.current,
@@ -80,6 +90,7 @@ class BrokerHalf:
             shared.cold_reads,
             assignments=self.assignments,
             space=shared.space,
+            alter_partition=self._isr_changes.submit,
             move_throttle=partial(live.throttle, "replica.alter.log.dirs.io.max.bytes.per.second"),
         )
         groups = GroupService(runtime, live, node_id, replicas, loader)
@@ -129,6 +140,7 @@ class BrokerHalf:
         parts.add("channels to brokers", self._channels.close)
         parts.add("transaction coordinator", services.transactions.close)
         parts.add("directory assignments", self.assignments.close)
+        parts.add("changes of ISRs", self._isr_changes.close)
         live.on_change(replicas.reconfigure)
         self._cordon(live.current)
         live.on_change(self._cordon)
@@ -145,6 +157,8 @@ class BrokerHalf:
         # clients are served; those that an unclean stop has left come back one by one.
         parts.add("replicas", partial(_stop, replicas))
         replicas.start()
+        parts.add("ISR expiration", replicas.isr_expiration.stop)
+        replicas.isr_expiration.start()
         parts.add("moves between directories", replicas.logs.moves.close)
         replicas.logs.moves.start()
         upkeep = Upkeep(shared.runtime, shared.config, replicas.logs, lambda: replicas.bytes_in.value)

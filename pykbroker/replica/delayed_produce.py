@@ -68,7 +68,7 @@ class DelayedProduce:
             self._timer = self._loop.call_later(max(0, self._timeout_ms) / 1000, self._expired)
 
     def _committed(self, position: int, code: ErrorCode) -> None:
-        if not code and not self._appended[position][0].has_enough_replicas:
+        if not code and not self._appended[position][0].had_enough_replicas:
             # The replica set shrank meanwhile, and that is why it is committed.
             code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         self._finish(position, code)

@@ -50,6 +50,7 @@ class SessionPartition:
         "sent_log_start_offset",
         "topic",
         "topic_id",
+        "verified_epoch",
     )
 
     def __init__(self, topic: str | None, topic_id: bytes, index: int) -> None:
@@ -64,6 +65,8 @@ class SessionPartition:
         self.partition: Partition | None = None
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
+        #: the leader epoch in which a follower's offset was found to be right; -1: not looked at since it changed
+        self.verified_epoch = -1
 
     def worth_telling(
         self, error: int, has_records: bool, high_watermark: int, log_start_offset: int, diverging: bool

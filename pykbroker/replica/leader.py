@@ -1,41 +1,218 @@
-"""The leader's view of its partition: the replica set, and how far each follower has come; pure.
+"""The leader's view of its partition: the replica set, the ISR, and how far each follower has come; pure.
 
-Responsible for: how far the in-sync replicas have the log, what a fetch of a follower proves, and how many replicas
-acks=all asks for. Not responsible for the log and its high watermark (partition.py), nor for requests that wait
-(commit.py). Which replicas are in sync the controller decides (KIP-497).
+Responsible for: what a follower's fetch changes, how far the log is committed, which follower is to join or to leave
+the ISR, how many replicas acks=all asks for, and the low watermark. Not responsible for the log (partition.py), for
+requests that wait (commit.py, low_watermark.py), nor for asking the controller about the ISR (isr_updates.py).
 
-Invariant: a follower that has not fetched in this leader epoch has proved nothing.
+The high watermark follows Kafka's rule (KIP-966): it stands still while the ISR is smaller than min.insync.replicas,
+and it waits for followers outside the ISR that keep up and may join it. Without that a follower that is a moment behind
+could never reach the high watermark, and so never join.
+
+Invariants:
+* A follower that has not fetched from this leader has proved nothing.
+* A leader without followers is alone: nothing here is asked about it per append.
 """
 
 from __future__ import annotations
 
-from pykbroker.replica.isr import high_watermark
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from pykbroker.metadata.image import RECOVERED, BrokerImage, PartitionImage
+from pykbroker.replica.isr import Isr, PendingIsr
+from pykbroker.replica.progress import ANY_EPOCH, FollowerFetch, FollowerProgress
 from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.messages.alter_partition import BrokerState, RequestPartitionData
+
+
+@dataclass(slots=True, frozen=True)
+class Judgement:
+    """By what all leaders of a node judge their followers."""
+
+    node_id: int
+    #: replica.lag.time.max.ms
+    max_lag_ms: int
+    #: a registered broker, as the newest metadata has it
+    broker: Callable[[int], BrokerImage | None]
+
+    def may_join(self, follower: FollowerProgress) -> bool:
+        """The controller would take it into an ISR: it is not fenced, it does not shut down, and it is the incarnation
+        that has fetched (KIP-903)."""
+        broker = self.broker(follower.broker_id)
+        return (
+            broker is not None
+            and not broker.fenced
+            and not broker.in_controlled_shutdown
+            and follower.broker_epoch is not None
+            and follower.broker_epoch in (ANY_EPOCH, broker.epoch)
+        )
+
+    def is_over(self, broker_id: int, broker_epoch: int) -> bool:
+        """The broker has registered anew since."""
+        if broker_epoch == ANY_EPOCH:
+            return False
+        broker = self.broker(broker_id)
+        return broker is not None and not broker.fenced and broker.epoch > broker_epoch
+
+    def is_alive(self, broker_id: int) -> bool:
+        broker = self.broker(broker_id)
+        return broker is not None and not broker.fenced
+
+    def epoch_of(self, broker_id: int) -> int:
+        broker = self.broker(broker_id)
+        return ANY_EPOCH if broker is None else broker.epoch
 
 
 class PartitionLeader:
     """The role of one leader epoch."""
 
-    __slots__ = ("_fetched", "_node_id", "is_alone", "isr", "replicas")
+    __slots__ = ("_adding", "_followers", "_judgement", "is_alone", "isr", "leader_epoch", "replicas", "start_offset")
 
-    def __init__(self, node_id: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> None:
-        self._node_id = node_id
-        # The log end offset of each follower that its last fetch proved.
-        self._fetched: dict[int, int] = {}
-        self.replicas = replicas
-        self.isr = isr
-        #: the leader is its whole ISR: what it appends is committed when it is written, unless it owes a flush
-        self.is_alone = isr == (node_id,)
+    def __init__(self, judgement: Judgement, image: PartitionImage, before: PartitionLeader | None = None) -> None:
+        """`before`: this broker led in the leader epoch right before, and its log has gone on. What followers proved
+        then still holds. Any other leader in between might have had them cut their logs."""
+        self._judgement = judgement
+        self.leader_epoch: int = image.leader_epoch
+        #: where the log ended when the epoch began; None while the log has not been opened
+        self.start_offset: int | None = None
+        self._followers: dict[int, FollowerProgress] = {} if before is None else before._followers
+        self.isr = Isr(image.isr, image.partition_epoch)
+        self._set_replicas(image)
 
-    def change(self, replicas: tuple[int, ...], isr: tuple[int, ...]) -> None:
-        """The metadata has another replica set or ISR in the same leader epoch."""
-        self.replicas = replicas
-        self.isr = isr
-        self.is_alone = isr == (self._node_id,)
+    def change(self, image: PartitionImage) -> None:
+        """Take the metadata's replica set and ISR in the same leader epoch."""
+        isr = self.isr
+        if image.partition_epoch < isr.partition_epoch:
+            return  # the controller has answered more than this since
+        if image.partition_epoch > isr.partition_epoch:
+            isr.settle(image.isr, image.partition_epoch)
+        elif isr.pending is not None and not set(isr.pending.replicas) <= set(image.replicas):
+            # The answer did not say that the replica set has changed, too. The controller refuses this for certain.
+            isr.withdraw()
+        # Otherwise a change in flight stays so: that epoch was known when it began, and the controller may make it.
+        self._set_replicas(image)
 
-    def committed(self, current: int, end_offset: int) -> int:
-        """The high watermark: up to where every in-sync replica has the log. `end_offset` is the leader's end."""
-        return high_watermark(current, end_offset, self._fetched, self.isr, self._node_id)
+    def _set_replicas(self, image: PartitionImage) -> None:
+        self.replicas = image.replicas
+        self._adding = image.adding_replicas
+        followers = [replica for replica in image.replicas if replica != self._judgement.node_id]
+        self._followers = {replica: self._followers.get(replica) or FollowerProgress(replica) for replica in followers}
+        #: there are no followers: what is appended is committed when it is written, unless it owes a flush
+        self.is_alone = not followers
+
+    def begin(self, log_end_offset: int, steady_ms: int) -> None:
+        """The log can be used: the epoch begins at its end, once."""
+        if self.start_offset is None:
+            self.start_offset = log_end_offset
+            for follower in self._followers.values():
+                in_sync = follower.broker_id in self.isr.committed
+                follower.begin_epoch(log_end_offset, steady_ms, in_sync=in_sync)
+
+    # -- what followers prove -----------------------------------------------------------------------------------------
+
+    def has_follower(self, replica_id: int, broker_epoch: int) -> bool:
+        """The broker is a follower, and this broker epoch of it is not over."""
+        return replica_id in self._followers and not self._judgement.is_over(replica_id, broker_epoch)
+
+    def require_follower(self, replica_id: int, broker_epoch: int, *, names_epoch: bool) -> None:
+        """Raise KafkaError for a broker that is not a follower, or for a former incarnation of it. `names_epoch`: the
+        request names this leader epoch."""
+        if replica_id not in self._followers:
+            # With the epoch it is the follower that knows more, of a reassignment for example: it asks again.
+            code = ErrorCode.UNKNOWN_LEADER_EPOCH if names_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            raise KafkaError(code, f"broker {replica_id} is not one of its replicas")
+        if self._judgement.is_over(replica_id, broker_epoch):
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {replica_id} has a newer broker epoch than {broker_epoch}"
+            )
+
+    def note(self, fetch: FollowerFetch) -> bool:
+        """Take what a follower's fetch proves. Returns whether the follower's end has moved."""
+        follower = self._followers.get(fetch.replica_id)
+        return follower is not None and follower.note(fetch)
+
+    def committed(self, end_offset: int, steady_ms: int) -> int:
+        """How far the log is committed if the ISR is large enough: to the least end of the maximal ISR and of the
+        followers that may join it and keep up. `end_offset` is the leader's."""
+        lowest = end_offset
+        maximal = self.isr.maximal
+        for follower in self._followers.values():
+            if follower.end_offset < lowest and (
+                follower.broker_id in maximal or self._is_awaited(follower, end_offset, steady_ms)
+            ):
+                lowest = follower.end_offset
+        return lowest
+
+    def _is_awaited(self, follower: FollowerProgress, end_offset: int, steady_ms: int) -> bool:
+        judgement = self._judgement
+        return follower.is_caught_up(end_offset, steady_ms, judgement.max_lag_ms) and judgement.may_join(follower)
+
+    def low_watermark(self, log_start_offset: int) -> int:
+        """No replica on a broker that is alive has records before it. `log_start_offset` is the leader's."""
+        lowest = log_start_offset
+        for follower in self._followers.values():
+            if follower.log_start_offset < lowest and self._judgement.is_alive(follower.broker_id):
+                lowest = follower.log_start_offset
+        return lowest
+
+    # -- the ISR ------------------------------------------------------------------------------------------------------
+
+    def expansion(self, replica_id: int, high_watermark: int) -> PendingIsr | None:
+        """Propose that a follower joins the ISR, if it may: it has all that is committed, and has come as far as this
+        leader epoch. Before that it may lack committed records that lie between the high watermark and the leader's
+        end."""
+        follower = self._followers.get(replica_id)
+        start = self.start_offset
+        if (
+            follower is None
+            or start is None
+            or self.isr.pending is not None
+            or replica_id in self.isr.committed
+            or follower.end_offset < max(high_watermark, start)
+            or not self._judgement.may_join(follower)
+        ):
+            return None
+        return self.isr.propose_expansion(replica_id)
+
+    def shrinking(self, end_offset: int, steady_ms: int) -> PendingIsr | None:
+        """Propose that the followers which have not kept up for replica.lag.time.max.ms leave the ISR."""
+        if self.isr.pending is not None:
+            return None
+        leaving = [follower.broker_id for follower in self._out_of_sync(end_offset, steady_ms)]
+        return self.isr.propose_shrinking(leaving) if leaving else None
+
+    def _out_of_sync(self, end_offset: int, steady_ms: int) -> Iterable[FollowerProgress]:
+        max_lag_ms = self._judgement.max_lag_ms
+        for replica, follower in self._followers.items():
+            if replica in self.isr.committed and not follower.is_caught_up(end_offset, steady_ms, max_lag_ms):
+                yield follower
+
+    def request_for(self, index: int, change: PendingIsr) -> RequestPartitionData:
+        """What the controller is asked. Each broker comes with the epoch that this leader knows of it: the controller
+        refuses a broker that has restarted since."""
+        return RequestPartitionData(
+            partition_index=index,
+            leader_epoch=self.leader_epoch,
+            new_isr_with_epochs=[
+                BrokerState(broker_id=replica, broker_epoch=self._epoch_seen(replica)) for replica in change.replicas
+            ],
+            # A leader has recovered: it has begun a log that is the truth from now on (KIP-704).
+            leader_recovery_state=RECOVERED,
+            partition_epoch=change.partition_epoch,
+        )
+
+    def _epoch_seen(self, replica: int) -> int:
+        if replica == self._judgement.node_id:
+            return self._judgement.epoch_of(replica)
+        follower = self._followers.get(replica)
+        return ANY_EPOCH if follower is None or follower.broker_epoch is None else follower.broker_epoch
+
+    def describe(self, replica: int) -> str:
+        """For the log: how far a follower has come."""
+        follower = self._followers[replica]
+        return f"broker {replica} (end offset {follower.end_offset})"
+
+    # -- how many are in sync -----------------------------------------------------------------------------------------
 
     def min_isr(self, configured: int) -> int:
         """How many replicas acks=all asks for: min.insync.replicas, and never more than the partition has."""
@@ -44,17 +221,22 @@ class PartitionLeader:
     def has_enough_replicas(self, configured: int) -> bool:
         """As many are in sync as acks=all asks for. `configured`: min.insync.replicas."""
         # The configured number first: it is met by nearly every append, and costs less to ask for.
-        return len(self.isr) >= configured or len(self.isr) >= self.min_isr(configured)
+        in_sync = len(self.isr.committed)
+        return in_sync >= configured or in_sync >= self.min_isr(configured)
 
-    def require_replica(self, replica_id: int) -> None:
-        """Raises NOT_LEADER_OR_FOLLOWER for a broker that has no replica of this partition."""
-        if replica_id not in self.replicas:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {replica_id} is not one of its replicas")
+    def had_enough_replicas(self, configured: int) -> bool:
+        """As many held what is committed now as acks=all asks for."""
+        return len(self.isr.maximal) >= self.min_isr(configured)
 
-    def note_fetched(self, replica_id: int, offset: int) -> bool:
-        """A follower asked for records from `offset` on: it has everything before. Returns whether that is more than
-        was known."""
-        if self._fetched.get(replica_id, -1) >= offset:
-            return False
-        self._fetched[replica_id] = offset
-        return True
+    def is_at_min_isr(self, configured: int) -> bool:
+        """One more replica that leaves, and acks=all is refused."""
+        return len(self.isr.committed) == self.min_isr(configured)
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """A replica is missing from the ISR. Replicas that are only being added do not count."""
+        return len(self.isr.committed) < self.wanted_replicas
+
+    @property
+    def wanted_replicas(self) -> int:
+        return sum(replica not in self._adding for replica in self.replicas)

@@ -1,12 +1,15 @@
 """A fetch that waits: for bytes, for an error, or for its deadline (Kafka's DelayedFetch). No polling.
 
-Not responsible for reading: when it is worth while it calls back, and the caller reads again.
+How far it may read decides which bytes it waits for (`Isolation`): an append counts for a follower at once, for a
+client when it is committed. Not responsible for reading: when it is worth while it calls back, and the caller reads
+again.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,14 +17,24 @@ if TYPE_CHECKING:
     from pykbroker.replica.partition import Partition
 
 
+class Isolation(IntEnum):
+    """How far a fetch reads (Kafka's FetchIsolation)."""
+
+    #: followers
+    LOG_END = 0
+    HIGH_WATERMARK = 1
+    #: to the last stable offset
+    TXN_COMMITTED = 2
+
+
 def _read_no_more(final: bool) -> Any:
     raise AssertionError("a parked fetch that is done reads no more")
 
 
 class ParkedFetch:
-    """`missing_bytes` must become readable before it is worth reading again: below the last stable offset where only
-    what is committed is read. Or it waits for what is not in memory: then nothing else ends it, its deadline neither,
-    as Apache Kafka's read waits for its disk."""
+    """`missing_bytes` must become readable, as far as it may read, before it is worth reading again. Or it waits for
+    what is not in memory: then nothing else ends it, its deadline neither, as a read of Apache Kafka waits for
+    its disk."""
 
     __slots__ = (
         "_deadline",
@@ -32,8 +45,8 @@ class ParkedFetch:
         "_partitions_of",
         "_read",
         "future",
+        "isolation",
         "poked",
-        "read_committed",
     )
 
     def __init__(
@@ -44,13 +57,13 @@ class ParkedFetch:
         wait_seconds: float,
         read: Callable[[bool], Any],
         *,
-        read_committed: bool = False,
+        isolation: Isolation = Isolation.HIGH_WATERMARK,
     ) -> None:
         """`read(final)` returns the response or, unless final, how many bytes are still missing in `partitions()`; or a
         future of one of these. `found` is what it has returned already."""
         self.future: asyncio.Future[Any] = deadlines.loop.create_future()
         self._read = read
-        self.read_committed = read_committed
+        self.isolation = isolation
         self._missing_bytes = 0
         #: something has happened to a partition since it was read
         self.poked = False

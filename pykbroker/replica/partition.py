@@ -2,12 +2,14 @@
 
 Responsible for: taking over a role, appends and reads in that role, moving the high watermark to what the leader
 (leader.py) and the flushes that are owed (commit.py) allow, and waking parked fetches. Not responsible for: the bytes
-(log/), whether the log is open (storage/log_handle.py), nor for which partitions exist (table.py).
+(log/), whether the log is open (storage/log_handle.py), asking for another ISR (isr_updates.py), nor for which
+partitions exist (table.py).
 
 A role change waits for the end of a truncation: until then the partition has the role that it had.
 
-Invariants: leader epoch only rises; the high watermark never moves back in a leader epoch; acks=all is refused before
-the append while the ISR is below min.insync.replicas, which asks for no more replicas than the partition has.
+Invariants: leader epoch only rises; the high watermark never moves back in a leader epoch, and stands still while the
+ISR is below min.insync.replicas; acks=all is refused before the append then. min.insync.replicas asks for no more
+replicas than the partition has.
 """
 
 from __future__ import annotations
@@ -18,7 +20,10 @@ from typing import TYPE_CHECKING
 
 from pykbroker.replica.commit import Commit, WhenCommitted
 from pykbroker.replica.follower import PartitionFollower
-from pykbroker.replica.leader import PartitionLeader
+from pykbroker.replica.isr_updates import IsrUpdates
+from pykbroker.replica.leader import Judgement, PartitionLeader
+from pykbroker.replica.low_watermark import LowWatermark
+from pykbroker.replica.progress import ANY_EPOCH, UNKNOWN, FollowerFetch
 from pykbroker_log.disk import parent_of
 from pykbroker_log.log_config import MAX_INT64, AppendOrigin, LogConfig, StorageError
 from pykbroker_log.partition_log import AppendInfo, PartitionLog, ReadResult
@@ -45,15 +50,20 @@ class Shared:
 
     node_id: int
     now_ms: Callable[[], int]
+    #: the time of the loop, which never jumps
+    steady_ms: Callable[[], int]
     #: make durable what a log holds now, then call
     want_flush: Callable[[PartitionLog, Then], None]
-    #: so many bytes became readable, for all readers and for those that read only what is committed
-    changed: Callable[[Partition, int, int], None]
+    #: so many bytes became readable: to the log end, to the high watermark, to the last stable offset
+    changed: Callable[[Partition, int, int, int], None]
     #: the partition became leader in a new epoch (True), or stopped being leader
     leadership: Callable[[Partition, bool], None]
     truncate: Callable[[LogHandle, int, Truncated], None]
     directory_failed: Callable[[StorageError], None]
     space: DiskSpace
+    #: by what followers are judged, and how the ISR is changed
+    judgement: Judgement
+    isr_updates: IsrUpdates
     messages_in: Counter
     bytes_in: Counter
 
@@ -72,6 +82,7 @@ class Partition:
         "index",
         "leader",
         "leader_epoch",
+        "low_watermark",
         "promises_flush",
         "topic",
         "topic_id",
@@ -94,6 +105,8 @@ class Partition:
         self.fetch_waiters: dict[ParkedFetch, None] = {}
         self._shared = shared
         self._commit = Commit()
+        #: the requests that wait for a deletion on all replicas
+        self.low_watermark = LowWatermark()
         handle.attach(self)
 
     def __repr__(self) -> str:
@@ -137,7 +150,7 @@ class Partition:
             # What a killed process has left is in the page cache only. Readers see it at once: a client that reads to
             # the end must not be told of an earlier one. But a batch of it that is sent again is not acknowledged yet.
             self._owe_flush(log, log.recovery_point, readable_to=log.log_end_offset)
-        self._advance()
+        self.advance()
 
     def log_moved(self, log: PartitionLog) -> None:
         # What was owed a flush is flushed there.
@@ -184,22 +197,22 @@ class Partition:
 
     def _lead(self, image: PartitionImage, is_new_epoch: bool) -> None:
         leader = self.leader
-        replicas, isr = tuple(image.replicas), tuple(image.isr)
         if self.follower is not None:
             self.follower.end()
             self.follower = None
         if leader is None or is_new_epoch:
             # A new epoch of the same leader takes nothing from a request that waits: its records stay in this log.
-            self.leader = PartitionLeader(self._shared.node_id, replicas, isr)
+            before = leader if leader is not None and leader.leader_epoch + 1 == image.leader_epoch else None
+            self.leader = PartitionLeader(self._shared.judgement, image, before)
             if self.fetch_waiters:
                 # A parked fetch that named the epoch before is told (KIP-320); the others wait on.
-                self._shared.changed(self, ENOUGH, ENOUGH)
+                self._shared.changed(self, ENOUGH, ENOUGH, ENOUGH)
         else:
-            leader.change(replicas, isr)
+            leader.change(image)
         log = self.handle.log
         if log is not None:
             self._begin_epoch(log)
-            self._advance()
+            self.advance()
         if is_new_epoch:
             self._shared.leadership(self, True)
 
@@ -217,7 +230,10 @@ class Partition:
 
     def _begin_epoch(self, log: PartitionLog) -> None:
         """A leader's epoch begins where its log ends, also when nothing is ever written in it (KIP-101)."""
-        if self.leader is not None and self.leader_epoch > log.epochs.latest:
+        if self.leader is None:
+            return
+        self.leader.begin(log.log_end_offset, self._shared.steady_ms())
+        if self.leader_epoch > log.epochs.latest:
             try:
                 log.assign_epoch_start(self.leader_epoch, log.log_end_offset)
             except StorageError as error:
@@ -244,13 +260,13 @@ class Partition:
 
     @property
     def is_alone(self) -> bool:
-        """The leader is its whole ISR: what it appends is committed when it is written, unless it owes a flush."""
+        """The leader has no followers: what it appends is committed when it is written, unless it owes a flush."""
         return self.leader is not None and self.leader.is_alone
 
     @property
-    def has_enough_replicas(self) -> bool:
-        """As many are in sync as acks=all asks for."""
-        return self.leader is not None and self.leader.has_enough_replicas(self.log.config.min_insync_replicas)
+    def had_enough_replicas(self) -> bool:
+        """What is committed is on as many replicas as acks=all asks for."""
+        return self.leader is not None and self.leader.had_enough_replicas(self.log.config.min_insync_replicas)
 
     # -- append -------------------------------------------------------------------------------------------------------
 
@@ -272,11 +288,14 @@ class Partition:
         log = self.handle.log or self.handle.open()
         if self._shared.space.short:
             self._shared.space.require_room(parent_of(log.path), self)
-        if required_acks == -1 and not leader.has_enough_replicas(log.config.min_insync_replicas):
+        if (
+            required_acks == -1
+            and not leader.is_alone
+            and not leader.has_enough_replicas(log.config.min_insync_replicas)
+        ):
             least = leader.min_isr(log.config.min_insync_replicas)
-            raise KafkaError(
-                ErrorCode.NOT_ENOUGH_REPLICAS, f"{self}: {len(leader.isr)} in-sync replicas of at least {least}"
-            )
+            in_sync = len(leader.isr.committed)
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{self}: {in_sync} in-sync replicas of at least {least}")
         try:
             info = log.append_as_leader(
                 records,
@@ -295,7 +314,10 @@ class Partition:
             size = info.byte_count
             shared.messages_in.value += info.record_count
             shared.bytes_in.value += size
-            self._advance(size)
+            if self.fetch_waiters and not leader.is_alone:
+                # Followers read what is not committed yet.
+                shared.changed(self, size, 0, 0)
+            self.advance(size)
         return info
 
     def append_marker(
@@ -347,18 +369,23 @@ class Partition:
 
     # -- commit -------------------------------------------------------------------------------------------------------
 
-    def _advance(self, arrived_bytes: int = ENOUGH) -> None:
-        """Move the high watermark to what the replica set has, and tell what waits for it."""
+    def advance(self, arrived_bytes: int = ENOUGH) -> None:
+        """Move the high watermark to what the replica set has, and tell what waits for it. `arrived_bytes` were
+        appended, if that is what has happened."""
         log, leader = self.handle.log, self.leader
         if log is None or leader is None:
             return
         commit = self._commit
         current = log.high_watermark
         reached = log.log_end_offset
+        if not leader.is_alone:
+            if not leader.has_enough_replicas(log.config.min_insync_replicas):
+                return
+            reached = leader.committed(reached, self._shared.steady_ms())
+            # What is committed now was appended before, or is a part of what was.
+            arrived_bytes = ENOUGH
         if commit.readable_to < reached:
             reached = commit.readable_to
-        if not leader.is_alone:
-            reached = leader.committed(current, reached)
         if reached <= current:
             return
         if self.fetch_waiters:
@@ -370,7 +397,7 @@ class Partition:
             else:
                 # A transaction is open, or was: how much its end makes readable was not counted.
                 stable_bytes = ENOUGH if stable > stable_before else 0
-            self._shared.changed(self, arrived_bytes, stable_bytes)
+            self._shared.changed(self, 0, arrived_bytes, stable_bytes)
         else:
             log.set_high_watermark(reached)
         commit.reached(reached)
@@ -394,8 +421,23 @@ class Partition:
 
     def _fail_waiters(self, code: ErrorCode) -> None:
         self._commit.fail(code)
+        self.low_watermark.fail(code)
         if self.fetch_waiters:
-            self._shared.changed(self, ENOUGH, ENOUGH)
+            self._shared.changed(self, ENOUGH, ENOUGH, ENOUGH)
+
+    def brokers_changed(self) -> None:
+        """A broker came, went or was fenced: followers on it count differently."""
+        leader = self.leader
+        if leader is not None and not leader.is_alone:
+            self.advance()
+            self.low_watermark.look(self)
+
+    def shrink_isr(self) -> None:
+        """Have followers leave the ISR that have not kept up, and wait no more for those outside it."""
+        leader, log = self.leader, self.handle.log
+        if leader is not None and log is not None and not leader.is_alone:
+            self._shared.isr_updates.shrink(self, leader, log.log_end_offset, self._shared.steady_ms())
+            self.advance()
 
     # -- flush --------------------------------------------------------------------------------------------------------
 
@@ -408,8 +450,11 @@ class Partition:
         """The topic's configuration. What is owed already is still flushed."""
         log = self.handle.log
         if log is not None:
+            min_isr_changed = config.min_insync_replicas != log.config.min_insync_replicas
             log.config = config
             self.promises_flush = config.flush_messages != MAX_INT64 or self._commit.owes_flush
+            if min_isr_changed:
+                self.advance()
 
     def _owe_flush(self, log: PartitionLog, offset: int, *, readable_to: int = -1) -> None:
         """What was appended from `offset` on may be too much to be unflushed."""
@@ -431,7 +476,7 @@ class Partition:
         if log is None:
             return
         self.configure(log.config)
-        self._advance()
+        self.advance()
         self._commit.tell_flushed()
 
     def when_flushed(self, offset: int, callback: WhenCommitted) -> None:
@@ -465,31 +510,43 @@ class Partition:
             raise self.storage_failed(error) from error
 
     def read_for_follower(
-        self,
-        replica_id: int,
-        offset: int,
-        max_bytes: int,
-        *,
-        min_one: bool,
-        zero_copy: bool = False,
-        wait: bool = True,
+        self, offset: int, max_bytes: int, *, min_one: bool, zero_copy: bool = False, wait: bool = True
     ) -> ReadResult:
         """Read for a follower: up to the log end. Changes nothing: see `note_fetched`. Raises as `read`."""
-        self.require_leader().require_replica(replica_id)
         log = self.log
         try:
             return log.read(offset, max_bytes, log.log_end_offset, min_one=min_one, regions=zero_copy, wait=wait)
         except StorageError as error:
             raise self.storage_failed(error) from error
 
-    def note_fetched(self, replica_id: int, offset: int) -> None:
-        """A follower has read from `offset` on, which proves that it has everything before."""
-        if self.leader is not None and self.leader.note_fetched(replica_id, offset):
-            self._advance()
+    def note_fetched(
+        self,
+        replica_id: int,
+        offset: int,
+        *,
+        leader_end: int | None = None,
+        log_start_offset: int = UNKNOWN,
+        broker_epoch: int = ANY_EPOCH,
+    ) -> None:
+        """A follower has read from `offset` on, which proves that it has everything before. `leader_end`: where this
+        log ended then, if that was not just now."""
+        leader, log = self.leader, self.handle.log
+        if leader is None or log is None:
+            return
+        end = log.log_end_offset if leader_end is None else leader_end
+        shared = self._shared
+        moved = leader.note(FollowerFetch(replica_id, offset, log_start_offset, broker_epoch, end, shared.steady_ms()))
+        shared.isr_updates.expand(self, leader, replica_id, log.high_watermark)
+        if moved:
+            self.advance()
+        self.low_watermark.look(self)
 
-    def delete_records_before(self, offset: int) -> int:
-        """DeleteRecords: -1 stands for the high watermark. Returns the low watermark; raises OFFSET_OUT_OF_RANGE."""
-        log = self.log
+    # -- delete -------------------------------------------------------------------------------------------------------
+
+    def delete_records_before(self, offset: int) -> tuple[int, int]:
+        """DeleteRecords: -1 stands for the high watermark. Returns the offset that is meant and the low watermark;
+        raises OFFSET_OUT_OF_RANGE."""
+        leader, log = self.require_leader(), self.log
         target = log.high_watermark if offset == -1 else offset
         if target < 0 or target > log.high_watermark:
             raise KafkaError(
@@ -500,7 +557,7 @@ class Partition:
             log.delete_records_before(target)
         except StorageError as error:
             raise self.storage_failed(error) from error
-        return log.log_start_offset
+        return target, leader.low_watermark(log.log_start_offset)
 
     # -- end ----------------------------------------------------------------------------------------------------------
 

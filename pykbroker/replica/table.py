@@ -14,12 +14,16 @@ from pykbroker.config.topic import resolve_topic
 from pykbroker.metadata.image import DIRECTORY_UNASSIGNED, ConfigResource, MetadataImage, PartitionImage
 from pykbroker.metadata.topic_names import INTERNAL_TOPICS
 from pykbroker.replica.deadlines import Deadlines
+from pykbroker.replica.isr_updates import AlterPartition, Answered, IsrExpiration, IsrUpdates
+from pykbroker.replica.leader import Judgement
 from pykbroker.replica.partition import Partition, Shared
+from pykbroker.replica.replica_metrics import register
 from pykbroker.storage.logs import Logs
 from pykbroker.storage.space import DiskSpace
 from pykbroker_log.log_config import MAX_INT64, LogConfig, StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.messages.alter_partition import RequestPartitionData, ResponsePartitionData
 
 if TYPE_CHECKING:
     from pykbroker.config.load import Config
@@ -31,6 +35,13 @@ if TYPE_CHECKING:
     from pykbroker.storage.moves import DirectoryAssignments
 
 Leadership = Callable[[Partition, bool, int], None]
+
+
+def no_controller(topic_id: bytes, change: RequestPartitionData, answered: Answered) -> None:
+    """No ISR is changed."""
+    answered(
+        ResponsePartitionData(partition_index=change.partition_index, error_code=ErrorCode.OPERATION_NOT_ATTEMPTED)
+    )
 
 
 class ReplicaTable:
@@ -49,9 +60,10 @@ class ReplicaTable:
         assignments: DirectoryAssignments | None = None,
         move_throttle: Callable[[], int] = lambda: MAX_INT64,
         space: DiskSpace | None = None,
+        alter_partition: AlterPartition = no_controller,
     ) -> None:
         """`assignments` is told of each log that was opened, and where; `move_throttle` says how many bytes a second
-        moves between directories may copy."""
+        moves between directories may copy; `alter_partition` asks the controller for another ISR."""
         self.runtime = runtime
         self.config = config
         self.node_id = node_id
@@ -78,33 +90,32 @@ class ReplicaTable:
         self._image = MetadataImage()
         self._topic_configs: dict[str, LogConfig] = {}
         self._leadership: list[Leadership] = []
-        # Bytes that became readable, for all readers and for read-committed ones, of partitions that parked fetches
-        # wait for.
-        self._changed: dict[Partition, tuple[int, int]] = {}
+        # Bytes that became readable of partitions that parked fetches wait for, by `Isolation`.
+        self._changed: dict[Partition, tuple[int, int, int]] = {}
         name = "kafka.server:type=BrokerTopicMetrics,name="
         self.messages_in = metrics.counter(name + "MessagesInPerSec")
         self.bytes_in = metrics.counter(name + "BytesInPerSec")
         self.bytes_out = metrics.counter(name + "BytesOutPerSec")
+        self.replication_bytes_out = metrics.counter(name + "ReplicationBytesOutPerSec")
+        max_lag_ms = config.int("replica.lag.time.max.ms")
+        #: has to be started
+        self.isr_expiration = IsrExpiration(runtime.loop, lambda: self, max_lag_ms)
         self._shared = Shared(
             node_id,
             runtime.now_ms,
+            lambda: int(runtime.loop.time() * 1000),
             self.logs.flusher.want,
             self.changed,
             self._led,
             self.logs.truncations.begin,
             self.logs.directory_failed,
             space,
+            Judgement(node_id, max_lag_ms, lambda broker_id: self._image.brokers.get(broker_id)),
+            IsrUpdates(alter_partition, metrics),
             self.messages_in,
             self.bytes_in,
         )
-        metrics.gauge(
-            "kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize,delayedOperation=Fetch", lambda: self.parked
-        )
-        metrics.gauge(
-            "kafka.server:type=ReplicaManager,name=PartitionCount", lambda: sum(map(len, self._partitions.values()))
-        )
-        metrics.gauge("kafka.server:type=ReplicaManager,name=LeaderCount", lambda: sum(p.is_leader for p in self))
-        metrics.gauge("kafka.server:type=ReplicaManager,name=OfflineReplicaCount", lambda: sum(p.offline for p in self))
+        register(metrics, self)
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self._partitions.values():
@@ -155,6 +166,9 @@ class ReplicaTable:
                     mine = self._partitions.get(changed.name, {}).get(index)
                     if mine is not None:
                         self._remove(mine)
+        if delta.brokers_changed:
+            for partition in self:
+                partition.brokers_changed()
 
     def _apply(self, topic: str, topic_id: bytes, index: int, image: PartitionImage) -> None:
         partitions = self._partitions.setdefault(topic, {})
@@ -221,17 +235,17 @@ class ReplicaTable:
 
     # -- what happens to partitions -----------------------------------------------------------------------------------
 
-    def changed(self, partition: Partition, arrived_bytes: int, stable_bytes: int) -> None:
-        """So much became readable, and for who reads only what is committed. Parked fetches of this partition want to
-        know; they are told once in this turn of the loop."""
+    def changed(self, partition: Partition, log_end: int, committed: int, stable: int) -> None:
+        """So many bytes became readable: to the log end, to the high watermark, to the last stable offset. Parked
+        fetches of this partition want to know; they are told once in this turn of the loop."""
         changed = self._changed
         if not changed:
             self.runtime.loop.call_soon(self._wake)
         before = changed.get(partition)
         if before is None:
-            changed[partition] = (arrived_bytes, stable_bytes)
+            changed[partition] = (log_end, committed, stable)
         else:
-            changed[partition] = (before[0] + arrived_bytes, before[1] + stable_bytes)
+            changed[partition] = (before[0] + log_end, before[1] + committed, before[2] + stable)
 
     def unparked(self, future: object) -> None:
         self.parked -= 1
@@ -242,12 +256,13 @@ class ReplicaTable:
         arrived: dict[ParkedFetch, int] = {}
         for partition, counts in changed.items():
             for parked in partition.fetch_waiters:
-                arrived[parked] = arrived.get(parked, 0) + counts[parked.read_committed]
+                arrived[parked] = arrived.get(parked, 0) + counts[parked.isolation]
         for parked, count in arrived.items():
             parked.poke(count)
 
-    def delete_records(self, topic: str, index: int, offset: int) -> int:
-        """DeleteRecords of one partition. Returns the low watermark. Raises KafkaError."""
+    def delete_records(self, topic: str, index: int, offset: int) -> tuple[Partition, int, int]:
+        """DeleteRecords of one partition. Returns it, the offset that is meant, and the low watermark: the deletion
+        is over when that has come so far. Raises KafkaError."""
         if topic in INTERNAL_TOPICS:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal: its records are not deleted")
         partition = self.get(topic, index)
@@ -255,4 +270,4 @@ class ReplicaTable:
         config = self.topic_config(topic)
         if config.compact and not config.delete:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{partition}: its cleanup.policy does not delete")
-        return partition.delete_records_before(offset)
+        return partition, *partition.delete_records_before(offset)

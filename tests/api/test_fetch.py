@@ -41,6 +41,10 @@ def request(*topics: tuple[bytes, list[FetchPartition]], **fields: Any) -> Fetch
     return FetchRequest(topics=asked, **{**defaults, **fields})
 
 
+def by_follower(*topics: tuple[bytes, list[FetchPartition]], replica: int = 2, epoch: int = 7, **fields: Any) -> Any:
+    return request(*topics, replica_state=ReplicaState(replica_id=replica, replica_epoch=epoch), **fields)
+
+
 def sizes(answer: Any) -> dict[int, int]:
     return {one.partition_index: len(one.records or b"") for topic in answer.responses for one in topic.partitions}
 
@@ -89,11 +93,13 @@ def test_more_than_may_be_sent_is_not_waited_for(half: Half) -> None:
     assert sizes(half.ask(fetch, asked)) == {0: 2 * SIZE}
 
 
-def test_bytes_out_are_counted_for_consumers(half: Half) -> None:
-    write(half.world.create("t"), 2)
+def test_bytes_out_are_counted_for_consumers_and_for_followers_apart(half: Half) -> None:
+    write(half.world.create("t", replicas=(1, 2)), 2)
+    half.ask(fetch, by_follower((topic_id("t"), [asks()])))
+    assert (half.replicas.bytes_out.value, half.replicas.replication_bytes_out.value) == (0, 2 * SIZE)
+    half.ask(fetch, by_follower((topic_id("t"), [asks(offset=2)])))
     half.ask(fetch, request((topic_id("t"), [asks()])))
-    half.ask(fetch, request((topic_id("t"), [asks()]), replica_state=ReplicaState(replica_id=1)))
-    assert half.replicas.bytes_out.value == 2 * SIZE
+    assert (half.replicas.bytes_out.value, half.replicas.replication_bytes_out.value) == (2 * SIZE, 2 * SIZE)
 
 
 # -- waiting ----------------------------------------------------------------------------------------------------------
@@ -164,7 +170,7 @@ def test_an_error_of_the_log_is_answered_at_once(half: Half) -> None:
     ("what", "code"),
     [
         ("deleted", ErrorCode.UNKNOWN_TOPIC_ID),
-        ("created again", ErrorCode.UNKNOWN_TOPIC_ID),
+        ("created again", ErrorCode.INCONSISTENT_TOPIC_ID),
         ("moved", ErrorCode.NOT_LEADER_OR_FOLLOWER),
         ("new epoch", ErrorCode.FENCED_LEADER_EPOCH),
         ("offline", ErrorCode.KAFKA_STORAGE_ERROR),
@@ -212,6 +218,159 @@ def test_only_brokers_speak_as_replicas(half: Half) -> None:
     asked = request((topic_id("t"), [asks()]), replica_state=ReplicaState(replica_id=1))
     assert codes(half.ask(fetch, asked)) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
     assert codes(half.ask(fetch, request((topic_id("t"), [asks()])))) == [ErrorCode.NONE]
+
+
+# -- followers --------------------------------------------------------------------------------------------------------
+
+
+def test_b6_a_parked_follower_is_woken_by_an_append(half: Half) -> None:
+    """It waited until its deadline, for what it read was not committed, and could not be before it had read it."""
+    partition = half.world.create("t", replicas=(1, 2))
+    answer = waits(half, by_follower((topic_id("t"), [asks()]), max_wait_ms=500))
+    write(partition)
+    half.loop.settle()
+    assert sizes(came(answer)) == {0: SIZE}
+
+
+def test_b6_at_its_deadline_it_has_what_came_too_little_to_wake_it(half: Half) -> None:
+    """It was answered with what its first read had found: nothing."""
+    partition = half.world.create("t", replicas=(1, 2))
+    answer = waits(half, by_follower((topic_id("t"), [asks()]), max_wait_ms=500, min_bytes=2 * SIZE))
+    write(partition)
+    half.loop.settle()
+    assert not answer.done()
+    half.loop.advance(0.6)
+    assert sizes(came(answer)) == {0: SIZE}
+
+
+def test_what_a_follower_has_read_it_has_when_it_asks_for_more(half: Half) -> None:
+    partition = half.world.create("t", replicas=(1, 2))
+    write(partition, 2)
+    found = only(half.ask(fetch, by_follower((topic_id("t"), [asks()]))))
+    assert (len(found.records), found.high_watermark) == (2 * SIZE, 0)
+    found = only(half.ask(fetch, by_follower((topic_id("t"), [asks(offset=2)]))))
+    assert (len(found.records), found.high_watermark, partition.high_watermark) == (0, 2, 2)
+
+
+def test_only_the_first_read_of_a_fetch_proves_that_the_follower_is_alive(half: Half) -> None:
+    """A follower whose connection is dead has a parked fetch, too: each append would have kept it in the ISR."""
+    half.world.create("t", 2, replicas=(1, 2))
+    idle, other = half.replicas.get("t", 0), half.replicas.get("t", 1)
+    half.loop.advance(20)
+    answer = waits(half, by_follower((topic_id("t"), [asks(0), asks(1)]), max_wait_ms=12_000))
+    half.loop.advance(10)
+    write(other)
+    half.loop.settle()
+    assert sizes(came(answer)) == {0: 0, 1: SIZE}
+    write(idle)
+    half.loop.advance(20)
+    idle.shrink_isr()
+    assert not half.world.isr_requests
+    half.loop.advance(0.1)
+    idle.shrink_isr()
+    assert half.world.asked_isr == [1]
+
+
+def test_a_follower_that_has_caught_up_joins_the_isr(half: Half) -> None:
+    partition = half.world.create("t", replicas=(1, 2))
+    half.world.register(1, 2)
+    half.world.change(partition, isr=[1])
+    write(partition)
+    half.ask(fetch, by_follower((topic_id("t"), [asks()])))
+    assert not half.world.isr_requests
+    half.ask(fetch, by_follower((topic_id("t"), [asks(offset=1)])))
+    assert half.world.asked_isr == [1, 2]
+    half.world.answer_isr()
+    write(partition)
+    assert partition.high_watermark == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "asked", "code"),
+    [
+        ({"epoch": 6}, {}, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        ({"replica": 3}, {}, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        ({"replica": 3}, {"current_leader_epoch": 0}, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        ({}, {"current_leader_epoch": 1}, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        ({}, {"offset": 2}, ErrorCode.OFFSET_OUT_OF_RANGE),
+        ({}, {"last_fetched_epoch": 5}, ErrorCode.OFFSET_OUT_OF_RANGE),
+    ],
+)
+def test_a_follower_that_is_refused_has_proved_nothing(half: Half, fields: Any, asked: Any, code: ErrorCode) -> None:
+    partition = half.world.create("t", replicas=(1, 2, 4))
+    half.world.register(1, 2, 3)
+    write(partition)
+    assert codes(half.ask(fetch, by_follower((topic_id("t"), [asks(**{"offset": 1, **asked})]), **fields))) == [code]
+    half.world.change(partition, isr=[1, 2])
+    assert partition.high_watermark == 0
+
+
+def test_a_follower_whose_log_diverges_is_told_and_has_proved_nothing(half: Half) -> None:
+    partition = half.world.create("t", replicas=(1, 2))
+    write(partition, 2)
+    half.world.change(partition, leader=1)
+    write(partition)
+    found = only(half.ask(fetch, by_follower((topic_id("t"), [asks(offset=3, last_fetched_epoch=0)]), max_wait_ms=500)))
+    assert (found.diverging_epoch.epoch, found.diverging_epoch.end_offset, len(found.records)) == (0, 2, 0)
+    assert partition.high_watermark == 0
+
+
+def test_a_followers_session_tells_it_of_the_high_watermark(half: Half) -> None:
+    partition = half.world.create("t", 2, replicas=(1, 2, 3))
+    write(partition)
+    asked = by_follower((topic_id("t"), [asks(0, offset=1), asks(1)]), session_epoch=0)
+    session = half.ask(fetch, asked).session_id
+    again = by_follower(session_id=session, session_epoch=1, max_wait_ms=500)
+    answer = waits(half, again)
+    partition.note_fetched(3, 1)
+    half.loop.advance(0.6)
+    found = came(answer)
+    assert sizes(found) == {0: 0}
+    assert only(found).high_watermark == 1
+
+
+def test_a_followers_session_in_which_nothing_happens_keeps_it_in_the_isr(half: Half) -> None:
+    """Each fetch proves anew that it has all there is, also of partitions that neither side mentions."""
+    partition = half.world.create("t", replicas=(1, 2))
+    write(partition)
+    begun = by_follower((topic_id("t"), [asks(offset=1)]), session_epoch=0)
+    session = half.ask(fetch, begun).session_id
+    for epoch in range(1, 5):
+        assert sizes(half.ask(fetch, by_follower(session_id=session, session_epoch=epoch))) == {}
+        half.loop.advance(20)
+    write(partition)
+    partition.shrink_isr()
+    assert not half.world.isr_requests
+    assert sizes(half.ask(fetch, by_follower(session_id=session, session_epoch=5))) == {0: SIZE}
+
+
+@pytest.mark.parametrize("what", ["new epoch", "moved", "removed", "restarted", "offline", "deleted"])
+def test_a_followers_session_in_which_nothing_happened_is_told_when_something_does(half: Half, what: str) -> None:
+    partition = half.world.create("t", replicas=(1, 2))
+    half.world.register(1, 2)
+    begun = by_follower((topic_id("t"), [asks(current_leader_epoch=0)]), session_epoch=0)
+    session = half.ask(fetch, begun).session_id
+    assert sizes(half.ask(fetch, by_follower(session_id=session, session_epoch=1))) == {}
+    match what:
+        case "new epoch":
+            half.world.change(partition, leader=1)
+            code = ErrorCode.FENCED_LEADER_EPOCH
+        case "moved":
+            half.world.change(partition, leader=2)
+            code = ErrorCode.FENCED_LEADER_EPOCH
+        case "removed":
+            half.world.change(partition, replicas=[1], isr=[1])
+            code = ErrorCode.UNKNOWN_LEADER_EPOCH
+        case "restarted":
+            half.world.register(2, epoch=8)
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        case "offline":
+            partition.handle.take_offline()
+            code = ErrorCode.KAFKA_STORAGE_ERROR
+        case _:
+            half.world.delete("t")
+            code = ErrorCode.UNKNOWN_TOPIC_ID
+    assert codes(half.ask(fetch, by_follower(session_id=session, session_epoch=2))) == [code]
 
 
 # -- sessions ---------------------------------------------------------------------------------------------------------

@@ -116,6 +116,24 @@ def test_a_disk_that_cannot_be_read_is_an_answer(half: Half) -> None:
     assert partition.offline
 
 
+@pytest.mark.parametrize(
+    ("version", "code"), [(11, ErrorCode.OFFSET_NOT_AVAILABLE), (4, ErrorCode.LEADER_NOT_AVAILABLE)]
+)
+def test_a_new_leader_does_not_say_where_the_end_is_before_it_knows(half: Half, version: int, code: ErrorCode) -> None:
+    """Records that a former leader had committed may lie behind its high watermark (KIP-207)."""
+    partition = half.world.create("t", replicas=(1, 2))
+    write(partition, 300, 200)
+    half.world.change(partition, leader=1)
+    assert ask(half, -1, version).error_code == code
+    assert ask(half, NOW_MS - 250, version).error_code == code
+    assert ask(half, -2, version).error_code == ErrorCode.NONE
+    # A follower asks about the log, not about what is committed.
+    assert found(half, -1, version=version, replica_id=2)[0] == 2
+    partition.note_fetched(2, 2)
+    assert found(half, -1, version=version)[0] == 2
+    assert found(half, NOW_MS - 250, version=version)[0] == 1
+
+
 def test_where_an_epoch_ends(half: Half) -> None:
     partition = half.world.create("t")
     write(partition, 3, 2)

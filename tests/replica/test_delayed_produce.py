@@ -40,6 +40,18 @@ def test_what_has_not_committed_in_time_is_named_by_its_place() -> None:
     assert answers == [{1: ErrorCode.REQUEST_TIMED_OUT}]
 
 
+def test_what_was_committed_by_enough_and_is_no_longer_on_enough_is_said_to_be_so() -> None:
+    """The replica set shrank before the request came to wait, for a flush of another partition for example."""
+    world = World()
+    partition = world.create("t", replicas=(1, 2), min_insync_replicas="2")
+    answers: list[dict[int, ErrorCode]] = []
+    places = [appended(world, partition)]
+    partition.note_fetched(2, 1)
+    world.change(partition, isr=[1])
+    DelayedProduce(world.runtime.loop, places, acks=ACKS_ALL, timeout_ms=1_000, answer=answers.append).begin()
+    assert answers == [{0: ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}]
+
+
 def test_nothing_is_answered_after_the_client_has_gone() -> None:
     world = World()
     partition = world.create("t", replicas=(1, 2))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pykbroker.replica.deadlines import Deadlines
-from pykbroker.replica.parked import ParkedFetch
+from pykbroker.replica.parked import Isolation, ParkedFetch
 from pykbroker.replica.partition import Partition
 from tests.coordinator.fakes import as_loop
 from tests.replica.world import NOW_MS, World, batch
@@ -26,8 +26,15 @@ class Reader:
         return "answer" if final or self.enough else self.missing
 
 
-def park(world: World, partitions: list[Partition], reader: Reader, wait_seconds: float = 1.0) -> ParkedFetch:
-    return ParkedFetch(Deadlines(as_loop(world.loop)), lambda: partitions, reader.missing, wait_seconds, reader)
+def park(
+    world: World,
+    partitions: list[Partition],
+    reader: Reader,
+    wait_seconds: float = 1.0,
+    isolation: Isolation = Isolation.HIGH_WATERMARK,
+) -> ParkedFetch:
+    deadlines = Deadlines(as_loop(world.loop))
+    return ParkedFetch(deadlines, lambda: partitions, reader.missing, wait_seconds, reader, isolation=isolation)
 
 
 @pytest.fixture
@@ -124,6 +131,31 @@ def test_bytes_count_when_the_replica_set_has_them_not_when_they_are_appended(wo
         partition.note_fetched(2, offset)
         world.loop.settle()
         assert (partition.high_watermark, len(reader.reads)) == (offset, reads)
+
+
+@pytest.mark.parametrize("isolation", list(Isolation))
+def test_b6_a_follower_is_woken_by_the_append_and_a_client_by_the_commit(world: World, isolation: Isolation) -> None:
+    """An append that was not committed yet woke no fetch, a follower's neither."""
+    partition = world.create("t", replicas=(1, 2))
+    reader = Reader()
+    reader.enough = True
+    parked = park(world, [partition], reader, isolation=isolation)
+    partition.append(batch(b"x"), required_acks=1, now_ms=NOW_MS)
+    world.loop.settle()
+    assert parked.future.done() is (isolation is Isolation.LOG_END)
+    partition.note_fetched(2, 1)
+    world.loop.settle()
+    assert parked.future.result() == "answer"
+
+
+def test_b6_too_few_bytes_are_not_read_for_a_follower_either(world: World) -> None:
+    partition = world.create("t", replicas=(1, 2))
+    reader = Reader(2 * len(batch(b"x")))
+    park(world, [partition], reader, isolation=Isolation.LOG_END)
+    for count in (1, 2):
+        partition.append(batch(b"x"), required_acks=1, now_ms=NOW_MS)
+        world.loop.settle()
+        assert len(reader.reads) == count // 2
 
 
 def test_a_bug_in_one_read_keeps_no_other_fetch_waiting(world: World) -> None:

@@ -11,6 +11,7 @@ from pykbroker.config.load import Config, load
 from pykbroker.metadata.delta import MetadataDelta
 from pykbroker.metadata.image import EMPTY_IMAGE, MetadataImage
 from pykbroker.metrics.registry import Metrics
+from pykbroker.replica.isr_updates import AlterPartition, Answered
 from pykbroker.replica.partition import Partition
 from pykbroker.replica.table import ReplicaTable
 from pykbroker.runtime import Ended, Runtime, when_done
@@ -22,12 +23,16 @@ from pykbroker_log.disk import File
 from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_log.memory_disk import MemoryDisk
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.alter_partition import RequestPartitionData, ResponsePartitionData
 from pykbroker_wire.primitives import TopLevel
 from pykbroker_wire.records.batch import build_batch
 from pykbroker_wire.stored.metadata import (
+    BrokerRegistrationChangeRecord,
     ConfigRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
@@ -95,6 +100,11 @@ class World:
             self.disk.make_dirs(f"d{number}")
             self.log_dirs.append(LogDir.open(self.disk, f"d{number}", directory_id(number), NOW_MS))
         self.failures: list[tuple[LogDir, StorageError]] = []
+        #: what the controller was asked about ISRs, and has not answered
+        self.isr_requests: list[tuple[RequestPartitionData, Answered]] = []
+        self.ask_controller: AlterPartition = lambda topic_id, change, answered: self.isr_requests.append(
+            (change, answered)
+        )
         self.image: MetadataImage = EMPTY_IMAGE
         self.replicas = ReplicaTable(
             self.runtime,
@@ -105,6 +115,7 @@ class World:
             lambda log_dir, error: self.failures.append((log_dir, error)),
             assignments=assignments,
             space=self.space,
+            alter_partition=lambda topic_id, change, answered: self.ask_controller(topic_id, change, answered),
         )
         if disk is None:
             self.replicas.start()
@@ -145,6 +156,46 @@ class World:
 
     def change(self, partition: Partition, **fields: Any) -> None:
         self.publish(PartitionChangeRecord(partition_id=partition.index, topic_id=partition.topic_id, **fields))
+
+    def register(self, *broker_ids: int, epoch: int = 7) -> None:
+        """Brokers that are alive; also: those that have restarted, with another epoch."""
+        self.publish(
+            *(
+                RegisterBrokerRecord(broker_id=broker_id, broker_epoch=epoch, incarnation_id=bytes(16), fenced=False)
+                for broker_id in broker_ids
+            )
+        )
+
+    def broker_changes(self, broker_id: int, *, fenced: int = 0, in_controlled_shutdown: int = 0) -> None:
+        """1: it is now, -1: it is no longer."""
+        broker = self.image.brokers[broker_id]
+        self.publish(
+            BrokerRegistrationChangeRecord(
+                broker_id=broker_id,
+                broker_epoch=broker.epoch,
+                fenced=fenced,
+                in_controlled_shutdown=in_controlled_shutdown,
+            )
+        )
+
+    @property
+    def asked_isr(self) -> list[int]:
+        """The only ISR that the controller was asked for."""
+        ((change, _),) = self.isr_requests
+        return [state.broker_id for state in change.new_isr_with_epochs]
+
+    def answer_isr(self, code: ErrorCode = ErrorCode.NONE, **fields: Any) -> None:
+        """The controller answers the oldest question, with what was asked unless `fields` say otherwise."""
+        change, answered = self.isr_requests.pop(0)
+        told: dict[str, Any] = {
+            "partition_index": change.partition_index,
+            "error_code": code,
+            "leader_id": NODE,
+            "leader_epoch": change.leader_epoch,
+            "isr": [state.broker_id for state in change.new_isr_with_epochs],
+            "partition_epoch": change.partition_epoch + 1,
+        }
+        answered(ResponsePartitionData(**{**told, **fields}))
 
     def delete(self, name: str) -> None:
         self.publish(RemoveTopicRecord(topic_id=self.image.topics.by_name[name].id))

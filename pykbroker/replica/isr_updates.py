@@ -1,0 +1,145 @@
+"""Carries the ISR changes of the partitions that this node leads to the controller, and what it says back to them.
+
+Responsible for: proposing (after each fetch of a follower, and every half of replica.lag.time.max.ms), what each answer
+does to the leader, the log lines and the counters. Not responsible for which change is due (leader.py), nor for the
+way to the controller (node_to_controller/isr_changes.py), which asks until it has an answer.
+
+An answer is ignored once the partition has another leader epoch, or once the metadata has said what the set is. An
+answer that leaves open what the controller has done leaves the change in flight, until the metadata ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from pykbroker.replica.isr import Direction, PendingIsr
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.alter_partition import RequestPartitionData, ResponsePartitionData
+
+if TYPE_CHECKING:
+    from pykbroker.metrics.registry import Metrics
+    from pykbroker.replica.leader import PartitionLeader
+    from pykbroker.replica.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+#: The controller's answer about one partition; OPERATION_NOT_ATTEMPTED: it was never asked.
+Answered = Callable[[ResponsePartitionData], None]
+#: Ask the controller for a change, of the partition with that topic id.
+AlterPartition = Callable[[bytes, RequestPartitionData, Answered], None]
+
+#: The controller has certainly not made the change, and never will.
+_WITHDRAWN = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
+_MANAGER = "kafka.server:type=ReplicaManager,name="
+FAILED_UPDATES = _MANAGER + "FailedIsrUpdatesPerSec"
+#: Partitions looked at in one turn of the loop.
+PER_TURN = 500
+
+
+class IsrUpdates:
+    """Of all partitions of a node."""
+
+    def __init__(self, alter_partition: AlterPartition, metrics: Metrics) -> None:
+        self._alter_partition = alter_partition
+        self._changes = {
+            Direction.EXPAND: metrics.counter(_MANAGER + "IsrExpandsPerSec"),
+            Direction.SHRINK: metrics.counter(_MANAGER + "IsrShrinksPerSec"),
+        }
+        self._failures = metrics.counter(FAILED_UPDATES)
+
+    def expand(self, partition: Partition, leader: PartitionLeader, replica_id: int, high_watermark: int) -> None:
+        """A follower has fetched: it joins the ISR if it may."""
+        change = leader.expansion(replica_id, high_watermark)
+        if change is not None:
+            self._propose(partition, leader, change)
+
+    def shrink(self, partition: Partition, leader: PartitionLeader, end_offset: int, steady_ms: int) -> None:
+        """Followers that have not kept up leave the ISR."""
+        change = leader.shrinking(end_offset, steady_ms)
+        if change is not None:
+            leaving = [replica for replica in leader.isr.committed if replica not in change.replicas]
+            logger.info(
+                "Partition %s: the ISR is to shrink from %s to %s; the leader's log ends at %d, out of sync: %s",
+                partition,
+                list(leader.isr.committed),
+                list(change.replicas),
+                end_offset,
+                ", ".join(map(leader.describe, leaving)),
+            )
+            self._propose(partition, leader, change)
+
+    def _propose(self, partition: Partition, leader: PartitionLeader, change: PendingIsr) -> None:
+        request = leader.request_for(partition.index, change)
+        self._alter_partition(partition.topic_id, request, partial(self._answered, partition, leader, change))
+
+    def _answered(
+        self, partition: Partition, leader: PartitionLeader, change: PendingIsr, answer: ResponsePartitionData
+    ) -> None:
+        isr = leader.isr
+        if partition.leader is not leader or isr.pending is not change:
+            return
+        code = answer.error_code
+        if code in _WITHDRAWN:
+            isr.withdraw()
+            logger.info(
+                "Partition %s: the ISR stays %s: the controller refused %s with %s",
+                partition,
+                list(isr.committed),
+                list(change.replicas),
+                ErrorCode(code).name,
+            )
+        if (
+            code != ErrorCode.NONE
+            or answer.leader_epoch != leader.leader_epoch
+            or answer.partition_epoch < isr.partition_epoch
+        ):
+            self._failures.value += 1
+            return
+        isr.settle(tuple(answer.isr), answer.partition_epoch)
+        self._changes[change.direction].value += 1
+        logger.info(
+            "Partition %s: the ISR is %s from partition epoch %d on",
+            partition,
+            list(isr.committed),
+            isr.partition_epoch,
+        )
+        partition.advance()
+
+
+class IsrExpiration:
+    """Looks every half of replica.lag.time.max.ms which followers have fallen behind, some partitions a turn: a
+    follower leaves the ISR after at most one and a half of it."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, partitions: Callable[[], Iterable[Partition]], max_lag_ms: int
+    ) -> None:
+        self._loop = loop
+        self._partitions = partitions
+        self._pause_seconds = max_lag_ms / 2 / 1000
+        self._timer: asyncio.Handle | None = None
+
+    def start(self) -> None:
+        self._timer = self._loop.call_later(self._pause_seconds, self._look)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        self._go_on(iter(list(self._partitions())))
+
+    def _go_on(self, rest: Iterator[Partition]) -> None:
+        looked = 0
+        for partition in islice(rest, PER_TURN):
+            looked += 1
+            partition.shrink_isr()
+        if looked == PER_TURN:
+            self._timer = self._loop.call_soon(self._go_on, rest)
+        else:
+            self.start()

@@ -1,0 +1,118 @@
+"""DeleteRecords waits until no replica on a live broker has what was deleted (Kafka's DelayedDeleteRecords).
+
+Responsible for the callbacks of one partition (`LowWatermark`) and for the request that waits for several partitions
+(`DelayedDeletes`). Not responsible for the deletion (partition.py), nor for how low the watermark is (leader.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from pykbroker_wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from pykbroker.replica.partition import Partition
+
+INVALID_LOW_WATERMARK = -1
+
+
+class Deleted(NamedTuple):
+    """What became of one partition: its low watermark, or why it is not known."""
+
+    code: ErrorCode
+    low_watermark: int
+
+
+WhenDeleted = Callable[[Deleted], None]
+
+
+class LowWatermark:
+    """The callbacks that wait for the low watermark of one partition. Each is called once, or forgotten."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, WhenDeleted]] = []
+
+    def when(self, partition: Partition, offset: int, callback: WhenDeleted) -> None:
+        """Call back once the low watermark reaches `offset` (at once if it has), or with why it will not."""
+        if partition.leader is None:
+            callback(Deleted(ErrorCode.NOT_LEADER_OR_FOLLOWER, INVALID_LOW_WATERMARK))
+        elif partition.log_if_open is None:
+            callback(Deleted(ErrorCode.KAFKA_STORAGE_ERROR, INVALID_LOW_WATERMARK))
+        else:
+            self._waiting.append((offset, callback))
+            self.look(partition)
+
+    def forget(self, callback: WhenDeleted) -> None:
+        """The callback is wanted no more."""
+        self._waiting = [entry for entry in self._waiting if entry[1] is not callback]
+
+    def look(self, partition: Partition) -> None:
+        """The low watermark may have moved."""
+        leader, log = partition.leader, partition.log_if_open
+        if not self._waiting or leader is None or log is None:
+            return
+        low_watermark = leader.low_watermark(log.log_start_offset)
+        waiting = self._waiting
+        self._waiting = [entry for entry in waiting if entry[0] > low_watermark]
+        for offset, callback in waiting:
+            if offset <= low_watermark:
+                callback(Deleted(ErrorCode.NONE, low_watermark))
+
+    def fail(self, code: ErrorCode) -> None:
+        waiting, self._waiting = self._waiting, []
+        for _, callback in waiting:
+            callback(Deleted(code, INVALID_LOW_WATERMARK))
+
+
+class DelayedDeletes:
+    """One request: calls `answer` once, with what became of each deletion, in their order."""
+
+    __slots__ = ("_answer", "_results", "_timer", "_waiting")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        deletions: Sequence[tuple[Partition, int, int]],
+        timeout_ms: int,
+        answer: Callable[[list[Deleted]], None],
+    ) -> None:
+        """`deletions`: partition, offset, and the low watermark now, which is the answer if the time runs out."""
+        self._answer = answer
+        self._results = [Deleted(ErrorCode.REQUEST_TIMED_OUT, low_watermark) for _, _, low_watermark in deletions]
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiting: dict[int, tuple[Partition, WhenDeleted]] = {
+            position: (partition, partial(self._deleted, position))
+            for position, (partition, _, _) in enumerate(deletions)
+        }
+        for position, (partition, offset, _) in enumerate(deletions):
+            partition.low_watermark.when(partition, offset, self._waiting[position][1])
+        if self._waiting:
+            self._timer = loop.call_later(max(0, timeout_ms) / 1000, self._expired)
+
+    def cancel(self) -> None:
+        """No answer is wanted any more."""
+        waiting, self._waiting = self._waiting, {}
+        for partition, callback in waiting.values():
+            partition.low_watermark.forget(callback)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _deleted(self, position: int, result: Deleted) -> None:
+        self._results[position] = result
+        del self._waiting[position]
+        if not self._waiting:
+            self._finish()
+
+    def _expired(self) -> None:
+        self.cancel()
+        self._finish()
+
+    def _finish(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._answer(self._results)

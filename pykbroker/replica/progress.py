@@ -1,0 +1,86 @@
+"""What the leader knows of one follower: how far it has come, and since when it has not kept up; pure.
+
+It is Kafka's ReplicaState. Responsible for what a fetch proves and for what a new leader epoch leaves of that. Not
+responsible for which followers are in sync (leader.py), nor for where the time comes from: it is that of the loop, not
+the wall clock's, which jumps.
+
+Invariants:
+* A follower that has not fetched from this leader has proved nothing: its end offset is UNKNOWN.
+* `caught_up_ms` never goes back in a leader epoch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+UNKNOWN = -1
+#: Further back than every time of a loop, also of one that has just begun.
+NEVER_MS = -(1 << 62)
+#: Broker epoch of a fetch that names none: nothing is compared with it.
+ANY_EPOCH = -1
+
+
+@dataclass(slots=True, frozen=True)
+class FollowerFetch:
+    """What one fetch of a follower proves, once its offset was found in the leader's log."""
+
+    replica_id: int
+    #: the follower has everything before
+    offset: int
+    #: where the follower's own log starts
+    log_start_offset: int
+    broker_epoch: int
+    #: where the leader's log ended when it was read
+    leader_end: int
+    steady_ms: int
+
+
+class FollowerProgress:
+    """One follower."""
+
+    __slots__ = (
+        "_last_fetch_leader_end",
+        "_last_fetch_ms",
+        "broker_epoch",
+        "broker_id",
+        "caught_up_ms",
+        "end_offset",
+        "log_start_offset",
+    )
+
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.end_offset = UNKNOWN
+        self.log_start_offset = UNKNOWN
+        #: the broker epoch in its last fetch; None before the first
+        self.broker_epoch: int | None = None
+        #: the last time at which it had all that the leader had
+        self.caught_up_ms = NEVER_MS
+        self._last_fetch_ms = NEVER_MS
+        self._last_fetch_leader_end = UNKNOWN
+
+    def note(self, fetch: FollowerFetch) -> bool:
+        """Take what the fetch proves. Returns whether the follower's end has moved."""
+        # Where small batches come fast a follower is always a batch behind. It has kept up all the same if it now has
+        # what the leader had at the fetch before.
+        if fetch.offset >= fetch.leader_end:
+            self.caught_up_ms = max(self.caught_up_ms, fetch.steady_ms)
+        elif fetch.offset >= self._last_fetch_leader_end:
+            self.caught_up_ms = max(self.caught_up_ms, self._last_fetch_ms)
+        self._last_fetch_leader_end = max(self._last_fetch_leader_end, fetch.leader_end)
+        self._last_fetch_ms = fetch.steady_ms
+        self.log_start_offset = fetch.log_start_offset
+        self.broker_epoch = fetch.broker_epoch
+        moved = fetch.offset != self.end_offset
+        self.end_offset = fetch.offset
+        return moved
+
+    def begin_epoch(self, leader_end: int, steady_ms: int, *, in_sync: bool) -> None:
+        """A leader epoch begins. A follower in the ISR gets its time anew, any other one none: the high watermark does
+        not wait for it, and it does not join the ISR before it fetches."""
+        self.caught_up_ms = self._last_fetch_ms = steady_ms if in_sync else NEVER_MS
+        self._last_fetch_leader_end = UNKNOWN if self.end_offset == UNKNOWN else leader_end
+
+    def is_caught_up(self, leader_end: int, steady_ms: int, max_lag_ms: int) -> bool:
+        """It has all that the leader has, or had it not long ago."""
+        return self.end_offset == leader_end or steady_ms - self.caught_up_ms <= max_lag_ms
