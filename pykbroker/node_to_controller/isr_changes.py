@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 FIRST_PAUSE_MS = 50
 LAST_PAUSE_MS = 1_000
 
-Answered = Callable[[ResponsePartitionData], None]
+WhenDecided = Callable[[ResponsePartitionData], None]
 #: Topic id and partition.
 _Place = tuple[bytes, int]
 
@@ -82,7 +82,7 @@ class IsrChanges:
             last_pause_ms=LAST_PAUSE_MS,
         )
 
-    def submit(self, topic_id: bytes, change: RequestPartitionData, answered: Answered) -> None:
+    def submit(self, topic_id: bytes, change: RequestPartitionData, answered: WhenDecided) -> None:
         """Ask for the change; `answered` is called once with the controller's answer. It gets OPERATION_NOT_ATTEMPTED
         at once while an earlier change of the partition is not answered."""
         place = topic_id, change.partition_index

@@ -11,7 +11,7 @@ Invariants:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 UNKNOWN = -1
 #: Further back than every time of a loop, also of one that has just begun.
@@ -20,9 +20,9 @@ NEVER_MS = -(1 << 62)
 ANY_EPOCH = -1
 
 
-@dataclass(slots=True, frozen=True)
-class FollowerFetch:
-    """What one fetch of a follower proves, once its offset was found in the leader's log."""
+class FollowerFetch(NamedTuple):
+    """What one fetch of a follower proves, once its offset was found in the leader's log. A NamedTuple because there is
+    one for each partition of each fetch."""
 
     replica_id: int
     #: the follower has everything before

@@ -175,7 +175,9 @@ def test_a_commit_that_is_not_replicated_in_time(play: Play) -> None:
         await find_coordinator(sim)
         # A second replica that never fetches: the high watermark stands still.
         image = sim.node.loader.image.topics.by_name[OFFSETS].partitions[0]
-        sim.node.services.replicas.get(OFFSETS, 0).update(image._replace(replicas=(1, 2), isr=(1, 2)))
+        sim.node.services.replicas.get(OFFSETS, 0).update(
+            image._replace(replicas=(1, 2), isr=(1, 2), partition_epoch=image.partition_epoch + 1)
+        )
         started = sim.world.loop.time()
         code = await commit(sim, "g", 5)
         return code, round(sim.world.loop.time() - started, 1)

@@ -228,7 +228,7 @@ def test_records_that_wait_for_the_coordinator_are_kept_as_they_were_sent(play: 
         image = sim.node.loader.image.topics.by_name[STATE].partitions[0]
         state = sim.node.services.replicas.get(STATE, 0)
         # A second replica that never fetches: the coordinator's answers wait.
-        state.update(image._replace(replicas=(1, 2), isr=(1, 2)))
+        state.update(image._replace(replicas=(1, 2), isr=(1, 2), partition_epoch=image.partition_epoch + 1))
         sending = asyncio.ensure_future(producer.send("t", b"a" * 10_000))
         late = asyncio.ensure_future(producer.send("t", b"b", acks=1))
         await asyncio.sleep(0.5)
@@ -239,7 +239,7 @@ def test_records_that_wait_for_the_coordinator_are_kept_as_they_were_sent(play: 
             data = PartitionProduceData(records=sim.batch(b"%d" % number * 20_000))
             topic = TopicProduceData(topic_id=topic_id, partition_data=[data])
             await other.call(ProduceRequest(transactional_id=None, acks=-1, timeout_ms=5_000, topic_data=[topic]))
-        state.update(image)
+        state.update(image._replace(partition_epoch=image.partition_epoch + 2))
         assert (await sending).error_code == ErrorCode.NONE
         assert (await late).error_code == ErrorCode.NONE
         assert await producer.end(True) == ErrorCode.NONE
