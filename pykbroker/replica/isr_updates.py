@@ -22,6 +22,7 @@ from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.alter_partition import RequestPartitionData, ResponsePartitionData
 
 if TYPE_CHECKING:
+    from pykbroker.metadata.image import PartitionImage
     from pykbroker.metrics.registry import Metrics
     from pykbroker.replica.leader import PartitionLeader
     from pykbroker.replica.partition import Partition
@@ -73,6 +74,14 @@ class IsrUpdates:
             )
             self._propose(partition, leader, change)
 
+    def hear(self, partition: Partition, leader: PartitionLeader, image: PartitionImage) -> None:
+        """The metadata has changed in the same leader epoch. It may say that a change was made before the answer does,
+        which is ignored then."""
+        change = leader.isr.pending
+        leader.change(image)
+        if change is not None and leader.isr.pending is None and set(leader.isr.committed) == set(change.replicas):
+            self._made(partition, leader, change)
+
     def _propose(self, partition: Partition, leader: PartitionLeader, change: PendingIsr) -> None:
         request = leader.request_for(partition.index, change)
         self._alter_partition(partition.topic_id, request, partial(self._answered, partition, leader, change))
@@ -101,6 +110,11 @@ class IsrUpdates:
             self._failures.value += 1
             return
         isr.settle(tuple(answer.isr), answer.partition_epoch)
+        self._made(partition, leader, change)
+        partition.advance()
+
+    def _made(self, partition: Partition, leader: PartitionLeader, change: PendingIsr) -> None:
+        isr = leader.isr
         self._changes[change.direction].value += 1
         logger.info(
             "Partition %s: the ISR is %s from partition epoch %d on",
@@ -108,7 +122,6 @@ class IsrUpdates:
             list(isr.committed),
             isr.partition_epoch,
         )
-        partition.advance()
 
 
 class IsrExpiration:

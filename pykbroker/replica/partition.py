@@ -208,7 +208,7 @@ class Partition:
                 # A parked fetch that named the epoch before is told (KIP-320); the others wait on.
                 self._shared.changed(self, ENOUGH, ENOUGH, ENOUGH)
         else:
-            leader.change(image)
+            self._shared.isr_updates.hear(self, leader, image)
         log = self.handle.log
         if log is not None:
             self._begin_epoch(log)

@@ -116,6 +116,15 @@ def test_an_answer_after_the_metadata_is_ignored(led: Led) -> None:
     assert led.counts() == (0, 0, 0)
 
 
+def test_the_metadata_may_be_before_the_answer(led: Led) -> None:
+    """It was no expansion then."""
+    led.world.change(led.partition, isr=[1, 2, 3])
+    assert led.isr() == ((1, 2, 3), (1, 2, 3))
+    assert led.counts() == (1, 0, 0)
+    led.world.answer_isr()
+    assert led.counts() == (1, 0, 0)
+
+
 def test_an_answer_to_a_former_leader_is_ignored(led: Led) -> None:
     led.world.change(led.partition, leader=1)
     led.world.answer_isr()
