@@ -480,7 +480,7 @@ class PartitionLog:
 
     # -- delete from the front
 
-    def delete_records_before(self, offset: int) -> None:
+    def delete_records_before(self, offset: int, *, reason: str = "client delete records request") -> None:
         """DeleteRecords: raise the log start; the segments below it go with the next `retire`. It is durable with the
         next checkpoint of log starts. Raises OFFSET_OUT_OF_RANGE, StorageError."""
         if offset > self.high_watermark or offset < 0:
@@ -490,7 +490,7 @@ class PartitionLog:
             )
         if offset > self.log_start_offset:
             with self.files.guarded():
-                self._move_start(offset, "client delete records request")
+                self._move_start(offset, reason)
 
     def _move_start(self, offset: int, reason: str) -> None:
         self.log_start_offset = offset
@@ -571,9 +571,14 @@ class PartitionLog:
     def begin_truncate(self, offset: int) -> Truncation | None:
         """Begin to cut off everything from `offset` on; None: there is nothing to cut off. The caller has `run` done on
         a thread, and then calls `end_truncate`: see truncation.py. Raises StorageError, KafkaError when closed."""
-        if offset >= self.log_end_offset:
-            return None
         files = self.files
+        if offset >= self.log_end_offset:
+            if files.is_sound:
+                # An epoch that began here and in which nothing was written: another leader's log does not have it.
+                with files.guarded():
+                    self.epochs.truncate_end(self.log_end_offset)
+                    files.side.write_epochs(self.epochs)
+            return None
         segments = files.segments
         if offset <= segments[0].base_offset:
             return self.begin_start_over(offset)

@@ -130,7 +130,7 @@ def _when_flushed(
     def flushed(code: ErrorCode) -> None:
         if code:
             promise.set_result(answer({0: code}))
-        elif acks != ACKS_ALL or (partition.has_committed(last) and partition.has_enough_replicas):
+        elif acks != ACKS_ALL or (partition.has_committed(last) and partition.had_enough_replicas):
             promise.set_result(answer(_NONE_FAILED))
         else:
             _wait(ctx, promise, [(partition, last)], acks, timeout_ms, answer)

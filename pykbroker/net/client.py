@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -94,6 +95,7 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
         "_heard_at",
         "_loop",
         "_ready",
+        "_receive_buffer_bytes",
         "_transport",
         "_unanswered",
         "_versions",
@@ -102,9 +104,15 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
     )
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, address: str, client_id: str, ready: Callable[[], object]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        address: str,
+        client_id: str,
+        ready: Callable[[], object],
+        receive_buffer_bytes: int = -1,
     ) -> None:
         super().__init__(MADE)
+        self._receive_buffer_bytes = receive_buffer_bytes
         self._loop = loop
         self.address = address
         self._client_id = client_id
@@ -132,6 +140,10 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
             # It was given up while it connected.
             self._transport.abort()
             return
+        if self._receive_buffer_bytes > 0:
+            sock = transport.get_extra_info("socket")
+            if sock is not None:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
         self.become(ConnectionState.NEGOTIATING)
         self._ask_for_versions(APIS[ApiKey.API_VERSIONS].max_version)
 
@@ -271,8 +283,17 @@ class BrokerConnection:
     """One peer. Connects with the first request and again after the connection was lost."""
 
     def __init__(
-        self, runtime: Runtime, host: str, port: int, client_id: str, setup: SetupTimeout | None = None
+        self,
+        runtime: Runtime,
+        host: str,
+        port: int,
+        client_id: str,
+        setup: SetupTimeout | None = None,
+        *,
+        receive_buffer_bytes: int = -1,
     ) -> None:
+        """`receive_buffer_bytes`: SO_RCVBUF; -1 leaves it to the operating system."""
+        self._receive_buffer_bytes = receive_buffer_bytes
         self.host = host
         self.port = port
         self._address = f"{host}:{port}"
@@ -318,6 +339,10 @@ class BrokerConnection:
             self._waiting[sent] = None
         return answer
 
+    def end_pause(self) -> None:
+        """There is news of the peer: the next request connects at once, however the last attempt ended."""
+        self._connect_from = 0.0
+
     def close(self) -> None:
         self._closed = True
         if self._connection is not None:
@@ -331,7 +356,9 @@ class BrokerConnection:
 
     def _connect(self) -> ClientConnection:
         loop, setup = self._runtime.loop, self._setup
-        connection = self._connection = ClientConnection(loop, self._address, self._client_id, self._ready)
+        connection = self._connection = ClientConnection(
+            loop, self._address, self._client_id, self._ready, self._receive_buffer_bytes
+        )
         connection.when_ended(self._ended)
         self._was_ready = False
         # Each failure doubles the patience, up to the greatest (KIP-601).

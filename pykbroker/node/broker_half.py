@@ -29,6 +29,7 @@ from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
 from pykbroker.node_to_controller.producer_ids import ProducerIds
 from pykbroker.quorum.channel import BrokerChannels
 from pykbroker.replica.fetch_sessions import FetchSessions
+from pykbroker.replica.fetching.manager import FetcherManager
 from pykbroker.replica.isr_updates import FAILED_UPDATES
 from pykbroker.replica.table import ReplicaTable
 from pykbroker.serving.dispatch import Dispatcher
@@ -93,12 +94,22 @@ class BrokerHalf:
             alter_partition=self._isr_changes.submit,
             move_throttle=partial(live.throttle, "replica.alter.log.dirs.io.max.bytes.per.second"),
         )
+        to_broker = partial(_address_of, loader, config.listeners.inter_broker_name)
+        self._fetchers = FetcherManager(
+            runtime,
+            live.current,
+            replicas,
+            to_broker,
+            lambda: lifecycle.broker_epoch,
+            setup_timeout(config),
+            shared.metrics,
+        )
         groups = GroupService(runtime, live, node_id, replicas, loader)
         forwarding = channel("forwarding")
         producer_ids = ProducerIds(runtime, node_id, lambda: lifecycle.broker_epoch, forwarding, loader)
         self._channels = BrokerChannels(
             runtime,
-            partial(_address_of, loader, config.listeners.inter_broker_name),
+            to_broker,
             f"broker-{node_id}",
             setup_timeout(config),
         )
@@ -159,6 +170,11 @@ class BrokerHalf:
         replicas.start()
         parts.add("ISR expiration", replicas.isr_expiration.stop)
         replicas.isr_expiration.start()
+        # Before this broker is unfenced: its replicas catch up meanwhile.
+        parts.add("replica fetchers", self._fetchers.close)
+        live.on_change(self._fetchers.reconfigure)
+        self._fetchers.reconfigure(live.current)
+        self._fetchers.start()
         parts.add("moves between directories", replicas.logs.moves.close)
         replicas.logs.moves.start()
         upkeep = Upkeep(shared.runtime, shared.config, replicas.logs, lambda: replicas.bytes_in.value)
@@ -189,6 +205,7 @@ class BrokerHalf:
 
     def _directory_failed(self, log_dir: LogDir, error: StorageError) -> None:
         self.lifecycle.directory_failed(log_dir.directory_id)
+        self._fetchers.directory_failed()
         shared = self._shared
         if all(other.offline for other in shared.log_dirs) or log_dir.path == shared.config.metadata_log_dir:
             self._on_failure(error)

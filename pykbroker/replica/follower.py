@@ -1,69 +1,191 @@
 """The role of a partition that another broker leads: its log stands still, but for what a fetcher does to it.
 
-Responsible for appends and truncations in that role, and for refusing them once the role is over. Not responsible for
-fetching: there is no fetcher yet. A truncation is run by storage/truncations.py; while it is, the log takes no append,
-and the partition takes no other role.
+Responsible for appends and truncations in that role, for the high watermark and the log start that the leader says, and
+for refusing all of it once the role is over. Not responsible for fetching (fetching/). A truncation is run by
+storage/truncations.py; while it is, the log takes no append, and the partition takes no other role.
 
-Invariant: a fetcher that was started for an older leader epoch changes nothing any more.
+Invariants:
+* A fetcher that was started for an older leader epoch changes nothing any more.
+* An entry in cleaner-offset-checkpoint is durable before the first batch with a gap before it is appended: a start
+  after a crash takes no such gap for a loss (storage/follower_gaps.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pykbroker_log.disk import parent_of
-from pykbroker_log.log_config import StorageError
-from pykbroker_log.partition_log import AppendInfo
+from pykbroker_log.log_config import MAX_INT64, StorageError
+from pykbroker_log.partition_log import AppendInfo, PartitionLog
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from pykbroker.metrics.registry import Counter
     from pykbroker.storage.log_handle import LogHandle
     from pykbroker.storage.space import DiskSpace
     from pykbroker.storage.truncations import Truncated
+
+#: Called with what became of it.
+Then = Callable[[ErrorCode], None]
+
+
+@dataclass(slots=True, frozen=True)
+class FollowerServices:
+    """What the followers of a node share."""
+
+    truncate: Callable[[LogHandle, int, Truncated], None]
+    start_over: Callable[[LogHandle, int, Truncated], None]
+    #: told of each disk that fails
+    directory_failed: Callable[[StorageError], None]
+    space: DiskSpace
+    note_gaps: Callable[[LogHandle, PartitionLog, Then], None]
+    bytes_in: Counter
 
 
 class PartitionFollower:
     """The role of one leader epoch."""
 
-    __slots__ = ("_failed", "_handle", "_is_over", "_space", "_truncate")
+    __slots__ = (
+        "_end",
+        "_gaps_noted",
+        "_owe_flush",
+        "_services",
+        "_when_flushed",
+        "handle",
+        "is_over",
+        "leader",
+        "leader_epoch",
+    )
 
     def __init__(
         self,
         handle: LogHandle,
-        truncate: Callable[[LogHandle, int, Truncated], None],
-        failed: Callable[[StorageError], None],
-        space: DiskSpace,
+        leader: int,
+        leader_epoch: int,
+        services: FollowerServices,
+        owe_flush: Callable[[PartitionLog, int], None],
+        when_flushed: Callable[[int, Then], None],
     ) -> None:
-        """`failed` is told of each disk that fails."""
-        self._handle = handle
-        self._truncate = truncate
-        self._failed = failed
-        self._space = space
-        self._is_over = False
+        """`owe_flush` is told what was appended where flush.messages promises something; `when_flushed` calls back once
+        nothing before an offset owes a flush."""
+        self.handle = handle
+        #: the broker that leads; -1: none does
+        self.leader = leader
+        self.leader_epoch = leader_epoch
+        self.is_over = False
+        self._services = services
+        self._owe_flush = owe_flush
+        self._when_flushed = when_flushed
+        self._end: Callable[[], None] | None = None
+        # The log of which it is noted that it has gaps.
+        self._gaps_noted: PartitionLog | None = None
+
+    def __repr__(self) -> str:
+        return f"{self.handle}"
 
     def end(self) -> None:
         """The partition has another role, or follows in another leader epoch."""
-        self._is_over = True
+        self.is_over = True
+        end, self._end = self._end, None
+        if end is not None:
+            end()
+
+    def when_over(self, callback: Callable[[], None]) -> None:
+        """Call back when the role ends. There is one such callback."""
+        assert self._end is None, self
+        assert not self.is_over, self
+        self._end = callback
+
+    # -- where the log is ---------------------------------------------------------------------------------------------
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.handle.open().log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.handle.open().log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self.handle.open().high_watermark
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest leader epoch that the log knows; -1 if it knows none."""
+        return self.handle.open().epochs.latest
+
+    def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
+        """As PartitionLog's."""
+        return self.handle.open().epoch_end_offset(leader_epoch)
+
+    # -- what the leader says -----------------------------------------------------------------------------------------
 
     def append(self, records: bytes | bytearray | memoryview, *, now_ms: int) -> AppendInfo:
         """Append what the leader sent, as it is. Raises KafkaError; nothing was appended then."""
         self._require_role()
-        log = self._handle.open()
-        if self._space.short:
-            self._space.require_room(parent_of(log.path), self._handle)
+        log = self.handle.open()
+        if self._services.space.short:
+            self._services.space.require_room(parent_of(log.path), self.handle)
         try:
-            return log.append_as_follower(records, now_ms=now_ms)
+            info = log.append_as_follower(records, now_ms=now_ms)
         except StorageError as error:
-            self._failed(error)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._handle}: {error}") from error
+            raise self._failed(error) from error
+        self._services.bytes_in.value += info.byte_count
+        if log.config.flush_messages != MAX_INT64:
+            self._owe_flush(log, info.first_offset)
+        return info
+
+    def agree(self, high_watermark: int, log_start_offset: int) -> None:
+        """Take over the leader's high watermark and log start, as far as this log has come. Raises KafkaError."""
+        self._require_role()
+        log = self.handle.open()
+        if log.high_watermark != high_watermark and high_watermark >= 0:
+            log.set_high_watermark(high_watermark)
+        start = min(log_start_offset, log.high_watermark)
+        if start > log.log_start_offset:
+            try:
+                log.delete_records_before(start, reason="leader offset increment")
+            except StorageError as error:
+                raise self._failed(error) from error
+
+    def when_flushed(self, then: Then) -> None:
+        """Call back once nothing in the log owes a flush (flush.messages), at once if so: what the next fetch proves to
+        the leader is then as durable as the topic promises. Raises KafkaError."""
+        self._require_role()
+        self._when_flushed(self.handle.open().log_end_offset, then)
+
+    def note_gaps(self, then: Then) -> None:
+        """Call back once it is durable that this log has gaps, or with why it is not; at once if it is."""
+        log = self.handle.open()
+        if log is self._gaps_noted:
+            then(ErrorCode.NONE)
+            return
+
+        def noted(code: ErrorCode) -> None:
+            if code == ErrorCode.NONE:
+                self._gaps_noted = log
+            then(code)
+
+        self._services.note_gaps(self.handle, log, noted)
 
     def truncate_to(self, offset: int, then: Truncated) -> None:
         """Cut off everything from `offset` on. `then` is called when that is durable, or with why it is not. Raises
         KafkaError."""
         self._require_role()
-        self._truncate(self._handle, offset, then)
+        self._services.truncate(self.handle, offset, then)
+
+    def start_over(self, offset: int, then: Truncated) -> None:
+        """Forget everything; the log will be empty at `offset`. `then` as in `truncate_to`. Raises KafkaError."""
+        self._require_role()
+        self._services.start_over(self.handle, offset, then)
 
     def _require_role(self) -> None:
-        if self._is_over:
-            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"{self._handle}: the leader epoch is over")
+        if self.is_over:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"{self.handle}: the leader epoch is over")
+
+    def _failed(self, error: StorageError) -> KafkaError:
+        self._services.directory_failed(error)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.handle}: {error}")

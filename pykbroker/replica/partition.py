@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pykbroker.replica.commit import Commit, WhenCommitted
-from pykbroker.replica.follower import PartitionFollower
+from pykbroker.replica.follower import FollowerServices, PartitionFollower
 from pykbroker.replica.isr_updates import IsrUpdates
 from pykbroker.replica.leader import Judgement, PartitionLeader
 from pykbroker.replica.low_watermark import LowWatermark
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from pykbroker.storage.flusher import Then
     from pykbroker.storage.log_handle import LogHandle
     from pykbroker.storage.space import DiskSpace
-    from pykbroker.storage.truncations import Truncated
 
 #: How many bytes became readable where no append counted them: each parked fetch reads again.
 ENOUGH = 1 << 62
@@ -58,7 +57,6 @@ class Shared:
     changed: Callable[[Partition, int, int, int], None]
     #: the partition became leader in a new epoch (True), or stopped being leader
     leadership: Callable[[Partition, bool], None]
-    truncate: Callable[[LogHandle, int, Truncated], None]
     directory_failed: Callable[[StorageError], None]
     space: DiskSpace
     #: by what followers are judged, and how the ISR is changed
@@ -66,6 +64,9 @@ class Shared:
     isr_updates: IsrUpdates
     messages_in: Counter
     bytes_in: Counter
+    follower: FollowerServices
+    #: the partition follows in a new leader epoch
+    following: Callable[[Partition], None]
 
 
 class Partition:
@@ -158,6 +159,9 @@ class Partition:
             self._flushed()()
 
     def log_truncated(self) -> None:
+        if self._commit.owes_flush:
+            # The truncation has kept that flush from its round. What is left owes one anew, if it is still that much.
+            self._flushed()()
         self._take_next()
 
     def log_lost(self) -> None:
@@ -193,7 +197,7 @@ class Partition:
         if image.leader == self._shared.node_id:
             self._lead(image, is_new_epoch)
         else:
-            self._follow(is_new_epoch)
+            self._follow(image.leader, is_new_epoch)
 
     def _lead(self, image: PartitionImage, is_new_epoch: bool) -> None:
         leader = self.leader
@@ -216,17 +220,20 @@ class Partition:
         if is_new_epoch:
             self._shared.leadership(self, True)
 
-    def _follow(self, is_new_epoch: bool) -> None:
+    def _follow(self, leader_id: int, is_new_epoch: bool) -> None:
         leader, self.leader = self.leader, None
-        if self.follower is None or is_new_epoch:
+        is_new = self.follower is None or is_new_epoch
+        if is_new:
             if self.follower is not None:
                 self.follower.end()
             self.follower = PartitionFollower(
-                self.handle, self._shared.truncate, self._shared.directory_failed, self._shared.space
+                self.handle, leader_id, self.leader_epoch, self._shared.follower, self._owe_flush, self.when_flushed
             )
         if leader is not None:
             self._fail_waiters(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self._shared.leadership(self, False)
+        if is_new:
+            self._shared.following(self)
 
     def _begin_epoch(self, log: PartitionLog) -> None:
         """A leader's epoch begins where its log ends, also when nothing is ever written in it (KIP-101)."""

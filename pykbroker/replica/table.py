@@ -14,6 +14,7 @@ from pykbroker.config.topic import resolve_topic
 from pykbroker.metadata.image import DIRECTORY_UNASSIGNED, ConfigResource, MetadataImage, PartitionImage
 from pykbroker.metadata.topic_names import INTERNAL_TOPICS
 from pykbroker.replica.deadlines import Deadlines
+from pykbroker.replica.follower import FollowerServices, PartitionFollower
 from pykbroker.replica.isr_updates import AlterPartition, Answered, IsrExpiration, IsrUpdates
 from pykbroker.replica.leader import Judgement
 from pykbroker.replica.partition import Partition, Shared
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pykbroker.storage.moves import DirectoryAssignments
 
 Leadership = Callable[[Partition, bool, int], None]
+Following = Callable[[Partition, PartitionFollower], None]
 
 
 def no_controller(topic_id: bytes, change: RequestPartitionData, answered: Answered) -> None:
@@ -90,6 +92,7 @@ class ReplicaTable:
         self._image = MetadataImage()
         self._topic_configs: dict[str, LogConfig] = {}
         self._leadership: list[Leadership] = []
+        self._following: Following | None = None
         # Bytes that became readable of partitions that parked fetches wait for, by `Isolation`.
         self._changed: dict[Partition, tuple[int, int, int]] = {}
         name = "kafka.server:type=BrokerTopicMetrics,name="
@@ -107,13 +110,21 @@ class ReplicaTable:
             self.logs.flusher.want,
             self.changed,
             self._led,
-            self.logs.truncations.begin,
             self.logs.directory_failed,
             space,
             Judgement(node_id, max_lag_ms, lambda broker_id: self._image.brokers.get(broker_id)),
             IsrUpdates(alter_partition, metrics),
             self.messages_in,
             self.bytes_in,
+            FollowerServices(
+                self.logs.truncations.begin,
+                self.logs.truncations.begin_start_over,
+                self.logs.directory_failed,
+                space,
+                self.logs.follower_gaps.note,
+                metrics.counter(name + "ReplicationBytesInPerSec"),
+            ),
+            self._follows,
         )
         register(metrics, self)
 
@@ -148,6 +159,14 @@ class ReplicaTable:
             if partition.is_leader:
                 callback(partition, True, partition.leader_epoch)
 
+    def on_following(self, callback: Following) -> None:
+        """`callback(partition, role)` when this node follows in a new leader epoch; at once for those that follow. The
+        role says when it is over."""
+        assert self._following is None
+        self._following = callback
+        for partition in self:
+            self._follows(partition)
+
     # -- metadata -----------------------------------------------------------------------------------------------------
 
     def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
@@ -181,6 +200,11 @@ class ReplicaTable:
         """This node gained, renewed or lost a leadership."""
         for callback in self._leadership:
             callback(partition, is_leader, partition.leader_epoch)
+
+    def _follows(self, partition: Partition) -> None:
+        """This node follows a partition in a new leader epoch."""
+        if self._following is not None and partition.follower is not None:
+            self._following(partition, partition.follower)
 
     def _follow_configs(self, delta: MetadataDelta, new: MetadataImage) -> None:
         for resource_type, name in delta.configs_changed:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from pykbroker.runtime.cold_reads import ColdReads
 from pykbroker.storage.directories import Directories
 from pykbroker.storage.flusher import Flusher
+from pykbroker.storage.follower_gaps import FollowerGaps
 from pykbroker.storage.log_handle import LogHandle
 from pykbroker.storage.log_metrics import log_gauges
 from pykbroker.storage.missing import MissingRecords
@@ -108,6 +109,7 @@ class Logs:
             failed=self.directory_failed,
         )
         self.truncations = Truncations(runtime, self.directory_failed)
+        self.follower_gaps = FollowerGaps(runtime, self.directories, self.directory_failed)
         metrics.family(lambda: log_gauges(self))
 
     def __iter__(self) -> Iterator[LogHandle]:

@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pykbroker_log.log_config import StorageError
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
 Truncated = Callable[[ErrorCode], None]
 
 
@@ -45,14 +46,25 @@ class Truncations:
         """Cut off everything from `offset` on. `then` is called when that is durable, or with why it is not; at once if
         there is nothing to cut off. Raises KafkaError."""
         log = handle.open()
+        truncation = self._decide(handle, lambda: log.begin_truncate(offset))
+        if truncation is None:
+            then(ErrorCode.NONE)
+        else:
+            self._run(handle, log, truncation, then)
+
+    def begin_start_over(self, handle: LogHandle, offset: int, then: Truncated) -> None:
+        """Forget everything; the log will be empty at `offset`. As `begin`."""
+        log = handle.open()
+        self._run(handle, log, self._decide(handle, lambda: log.begin_start_over(offset)), then)
+
+    def _decide(self, handle: LogHandle, decide: Callable[[], T]) -> T:
         try:
-            truncation = log.begin_truncate(offset)
+            return decide()
         except StorageError as error:
             self._failed(error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{handle}: {error}") from error
-        if truncation is None:
-            then(ErrorCode.NONE)
-            return
+
+    def _run(self, handle: LogHandle, log: PartitionLog, truncation: Truncation, then: Truncated) -> None:
         handle.begin_truncation()
         thread = self._runtime.run_blocking(truncation.run)
         self._threads[handle] = thread

@@ -99,14 +99,22 @@ class PeerConnection(asyncio.Protocol):
         self.go_on()
 
     def go_on(self) -> None:
+        while self.go_on_once():
+            pass
+
+    def go_on_once(self) -> bool:
+        """Answer the oldest request. Returns whether it could be."""
         peer = self._peer
-        while self._waiting and not peer.is_silent and self._waiting[0][0].api_key not in peer.held:
-            header, request = self._waiting.popleft()
-            version = header.version
-            if header.api_key == ApiKey.API_VERSIONS:
-                version, answer = peer.api_versions(version)
-            else:
-                answer = peer.answer(request, version)
-            self.transport.write(
-                b"".join(encode_response(header.correlation_id, header.api_key, version, answer.encode(version)))
-            )
+        if not self._waiting or peer.is_silent or self._waiting[0][0].api_key in peer.held:
+            return False
+        header, request = self._waiting.popleft()
+        if header.api_key == ApiKey.API_VERSIONS:
+            self.reply(header, *peer.api_versions(header.version))
+        else:
+            self.reply(header, header.version, peer.answer(request, header.version))
+        return True
+
+    def reply(self, header: RequestHeader, version: int, answer: Any) -> None:
+        self.transport.write(
+            b"".join(encode_response(header.correlation_id, header.api_key, version, answer.encode(version)))
+        )

@@ -1,0 +1,119 @@
+"""What one answer brings for one partition, on its way into the log.
+
+Responsible for: appending it piece by piece, noting gaps before the first one, beginning an empty log before its
+leader's start where a batch reaches over it, then taking over high watermark and log start, and waiting for a flush
+that flush.messages promises. Not responsible for turns of the loop (runner.py), nor for what the outcome means
+(fetcher.py).
+
+Invariant: it ends once, with `ended`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from pykbroker.replica.fetching.fetcher import Append
+from pykbroker.replica.fetching.partition_fetch import Replica
+from pykbroker.replica.fetching.pieces import Piece, pieces
+from pykbroker_wire.errors import ErrorCode, KafkaError
+
+Then = Callable[[ErrorCode], None]
+
+
+class Follower(Replica, Protocol):
+    """What is done to the replica's log: see replica/follower.py. Each call raises KafkaError when it cannot be done,
+    or calls back with the reason."""
+
+    def append(self, records: memoryview, *, now_ms: int) -> object: ...
+
+    def agree(self, high_watermark: int, log_start_offset: int) -> None: ...
+
+    def note_gaps(self, then: Then) -> None: ...
+
+    def when_flushed(self, then: Then) -> None: ...
+
+    def truncate_to(self, offset: int, then: Then) -> None: ...
+
+    def start_over(self, offset: int, then: Then) -> None: ...
+
+
+class Appending:
+    """`step` until it returns 0: then it has ended, or goes on by itself later and tells `resume`."""
+
+    __slots__ = ("_effect", "_ended", "_follower", "_next", "_now_ms", "_pieces", "_resume", "fetch")
+
+    def __init__(
+        self,
+        effect: Append,
+        follower: Follower,
+        now_ms: Callable[[], int],
+        ended: Callable[[KafkaError | None], None],
+        resume: Callable[[Appending], None],
+    ) -> None:
+        """`ended` is told what went wrong, if anything did. `resume`: there are steps to do again."""
+        fetch = self.fetch = effect.fetch
+        self._effect = effect
+        self._follower = follower
+        self._now_ms = now_ms
+        self._ended = ended
+        self._resume = resume
+        self._pieces: Iterator[Piece] = pieces(effect.records, fetch.fetch_offset, fetch.leader_epoch)
+        self._next: Piece | None = None
+
+    def step(self) -> int:
+        """Append a piece. Returns what it cost (pieces.py), 0 if there is nothing to do now."""
+        try:
+            piece = self._next or next(self._pieces, None)
+            self._next = piece
+            if piece is None:
+                return self._finish()
+            if self._must_wait(piece):
+                return 0
+            self._follower.append(piece.records, now_ms=self._now_ms())
+        except KafkaError as error:
+            self._ended(error)
+            return 0
+        self._next = None
+        return piece.cost
+
+    def _finish(self) -> int:
+        self._follower.agree(self._effect.high_watermark, self._effect.log_start_offset)
+        self._follower.when_flushed(self._flushed)
+        return 0
+
+    def _flushed(self, code: ErrorCode) -> None:
+        self._ended(None if code == ErrorCode.NONE else KafkaError(code, "what was appended could not be flushed"))
+
+    def _must_wait(self, piece: Piece) -> bool:
+        """Whether something is to be done before the piece is appended, and is not done yet. Raises KafkaError."""
+        follower = self._follower
+        end = follower.log_end_offset
+        if piece.base_offset < end == follower.log_start_offset <= piece.last_offset:
+            # The log is empty, and the leader's starts within this batch: Apache Kafka's log begins with it, too.
+            return self._waits_for(lambda then: follower.start_over(piece.base_offset, then))
+        return piece.has_gap and self._waits_for(follower.note_gaps)
+
+    def _waits_for(self, begin: Callable[[Then], None]) -> bool:
+        """Begin what calls back. Returns whether it has not called back yet. Raises KafkaError if it went wrong."""
+        told: list[ErrorCode] = []
+        has_begun = False
+
+        def then(code: ErrorCode) -> None:
+            told.append(code)
+            if not has_begun:
+                return
+            if code == ErrorCode.NONE:
+                self._resume(self)
+            else:
+                self._ended(_not_ready(code))
+
+        begin(then)
+        has_begun = True
+        if told and told[0] != ErrorCode.NONE:
+            raise _not_ready(told[0])
+        return not told
+
+
+def _not_ready(code: ErrorCode) -> KafkaError:
+    return KafkaError(code, "the log could not be made ready for what was fetched")

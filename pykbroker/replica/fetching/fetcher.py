@@ -1,0 +1,490 @@
+"""One fetcher: what it asks its leader next, and what an answer means for each partition; pure.
+
+Responsible for: fetches and the questions after a leader's first and last offset, truncation by diverging epochs
+(KIP-595's way, which Apache Kafka's followers use since 2.7), what each error means, and delays. Not responsible for
+sending, for what the effects do to a log (runner.py does them, and says how they ended), nor for which partitions there
+are (manager.py).
+
+The questions one after the other: `next_request` until `answered` or `unanswered`. An effect puts its partition to
+work; `done`, `refused` or `fail` says how that ended.
+
+An error of one partition, as in Apache Kafka:
+* OFFSET_OUT_OF_RANGE: the leader is asked for its end. Behind that this log has records that the leader lacks: they go.
+  Else the leader is asked for its start. If that lies behind this log's end, this log starts over there.
+* FENCED_LEADER_EPOCH: there is a newer leader epoch, and the metadata will say so. Until then the partition has failed.
+* any other error is waited out (replica.fetch.backoff.ms).
+Where Apache Kafka asks again without a pause, and this does not: an answer after which the same would be asked again.
+
+Invariants:
+* One request is under way at most, and only its answer is taken.
+* An answer changes nothing about a partition of which something has changed since the request.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pykbroker.replica.fetching.divergence import truncation_offset
+from pykbroker.replica.fetching.partition_fetch import PartitionFetch, Phase
+from pykbroker.replica.fetching.session import FetchSession, Key
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+from pykbroker_wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+logger = logging.getLogger(__name__)
+
+_LATEST = -1
+_EARLIEST = -2
+_SESSION_ERRORS = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+#: How loud an error is told, as in Apache Kafka; any other is an ERROR. Each change of a leader brings the first two.
+_LEVELS: dict[int, int] = {
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: logging.DEBUG,
+    ErrorCode.UNKNOWN_LEADER_EPOCH: logging.DEBUG,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: logging.WARNING,
+    ErrorCode.UNKNOWN_TOPIC_ID: logging.WARNING,
+    ErrorCode.INCONSISTENT_TOPIC_ID: logging.WARNING,
+}
+
+Request = FetchRequest | ListOffsetsRequest
+Response = FetchResponse | ListOffsetsResponse
+
+
+@dataclass(slots=True, frozen=True)
+class FetchSettings:
+    """replica.fetch.*"""
+
+    max_wait_ms: int
+    min_bytes: int
+    partition_max_bytes: int
+    response_max_bytes: int
+    backoff_seconds: float
+
+
+@dataclass(slots=True, frozen=True)
+class Append:
+    """Append what the leader sent, and take over its high watermark and log start."""
+
+    fetch: PartitionFetch
+    records: memoryview
+    high_watermark: int
+    log_start_offset: int
+
+
+@dataclass(slots=True, frozen=True)
+class TruncateTo:
+    """Cut off everything from the offset on."""
+
+    fetch: PartitionFetch
+    offset: int
+
+
+@dataclass(slots=True, frozen=True)
+class StartOver:
+    """Forget everything: the log is empty, at the offset."""
+
+    fetch: PartitionFetch
+    offset: int
+
+
+@dataclass(slots=True, frozen=True)
+class Fail:
+    """The partition is fetched no more in this leader epoch; it has left the fetcher already."""
+
+    fetch: PartitionFetch
+    reason: str
+
+
+Effect = Append | TruncateTo | StartOver | Fail
+
+
+class Fetcher:
+    """From one leader. `now`: the loop's seconds."""
+
+    __slots__ = (
+        "_asked",
+        "_asking",
+        "_delayed",
+        "_fetches",
+        "_node_id",
+        "_session",
+        "_settings",
+        "_was_refused",
+        "is_waiting",
+    )
+
+    def __init__(self, node_id: int, settings: FetchSettings) -> None:
+        self._node_id = node_id
+        self._settings = settings
+        self._session = FetchSession()
+        self._fetches: dict[Key, PartitionFetch] = {}
+        # Until when. Every delay has the same length: the first is over first.
+        self._delayed: dict[PartitionFetch, float] = {}
+        # Those in the phases ASKING_END and ASKING_START.
+        self._asking: dict[PartitionFetch, None] = {}
+        # What the request that is under way asks for, by topic name and index; None: it is a Fetch.
+        self._asked: dict[tuple[str, int], PartitionFetch] | None = None
+        #: a request is under way
+        self.is_waiting = False
+        # The last Fetch was refused as a whole.
+        self._was_refused = False
+
+    def __len__(self) -> int:
+        return len(self._fetches)
+
+    def __contains__(self, fetch: PartitionFetch) -> bool:
+        return self._fetches.get(fetch.key) is fetch
+
+    def __iter__(self) -> Iterator[PartitionFetch]:
+        return iter(self._fetches.values())
+
+    # -- partitions ---------------------------------------------------------------------------------------------------
+
+    def add(self, fetch: PartitionFetch) -> Effect | None:
+        """Fetch a partition from the next request on. The effect comes first, if there is one. Every delay is over: the
+        metadata has something new. Raises KafkaError when the log cannot be used."""
+        assert fetch.key not in self._fetches, fetch
+        high_watermark = fetch.replica.high_watermark
+        self._fetches[fetch.key] = fetch
+        self.end_delays()
+        if fetch.last_fetched_epoch < 0 and high_watermark < fetch.fetch_offset:
+            # Without epochs the leader cannot say where the logs part: what is not known to be committed goes.
+            fetch.enter(Phase.WORKING)
+            return TruncateTo(fetch, high_watermark)
+        self._place(fetch)
+        return None
+
+    def remove(self, fetch: PartitionFetch) -> None:
+        """Fetch the partition no more; what is under way for it changes nothing any more."""
+        if fetch not in self:
+            return
+        del self._fetches[fetch.key]
+        self._delayed.pop(fetch, None)
+        self._asking.pop(fetch, None)
+        self._session.drop(fetch.key)
+        fetch.enter(Phase.ENDED)
+
+    def end_delays(self) -> None:
+        """There is news: what is delayed is asked for again at once."""
+        self._was_refused = False
+        for fetch in list(self._delayed):
+            self._end_delay(fetch)
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    def next_request(self, now: float, broker_epoch: int) -> Request | None:
+        """What to ask now; None: nothing before `wakes_at`."""
+        assert not self.is_waiting
+        while self._delayed:
+            fetch, until = next(iter(self._delayed.items()))
+            if until > now:
+                break
+            self._end_delay(fetch)
+        request: Request | None
+        if self._asking:
+            request = self._ask_offsets()
+        else:
+            request = self._ask_records(broker_epoch)
+        self.is_waiting = request is not None
+        return request
+
+    @property
+    def wakes_at(self) -> float | None:
+        """When the next delay is over."""
+        return next(iter(self._delayed.values()), None)
+
+    def _ask_offsets(self) -> ListOffsetsRequest:
+        self._asked = {(fetch.topic, fetch.index): fetch for fetch in self._asking}
+        topics: dict[str, ListOffsetsTopic] = {}
+        for fetch in self._asking:
+            topic = topics.get(fetch.topic)
+            if topic is None:
+                topic = topics[fetch.topic] = ListOffsetsTopic(name=fetch.topic)
+            topic.partitions.append(
+                ListOffsetsPartition(
+                    partition_index=fetch.index,
+                    current_leader_epoch=fetch.leader_epoch,
+                    timestamp=_LATEST if fetch.phase is Phase.ASKING_END else _EARLIEST,
+                )
+            )
+        return ListOffsetsRequest(replica_id=self._node_id, topics=list(topics.values()))
+
+    def _ask_records(self, broker_epoch: int) -> FetchRequest | None:
+        built = self._session.build()
+        if built is None:
+            return None
+        settings = self._settings
+        topics: dict[bytes, FetchTopic] = {}
+        for (topic_id, index), position in built.partitions:
+            topic = topics.get(topic_id)
+            if topic is None:
+                topic = topics[topic_id] = FetchTopic(topic_id=topic_id)
+            topic.partitions.append(
+                FetchPartition(
+                    partition=index,
+                    current_leader_epoch=position.leader_epoch,
+                    fetch_offset=position.fetch_offset,
+                    last_fetched_epoch=position.last_fetched_epoch,
+                    log_start_offset=position.log_start_offset,
+                    partition_max_bytes=settings.partition_max_bytes,
+                )
+            )
+        forgotten: dict[bytes, ForgottenTopic] = {}
+        for topic_id, index in built.forgotten:
+            forgotten.setdefault(topic_id, ForgottenTopic(topic_id=topic_id)).partitions.append(index)
+        return FetchRequest(
+            replica_state=ReplicaState(replica_id=self._node_id, replica_epoch=broker_epoch),
+            max_wait_ms=settings.max_wait_ms,
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.response_max_bytes,
+            session_id=built.session_id,
+            session_epoch=built.session_epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=list(forgotten.values()),
+        )
+
+    # -- answers ------------------------------------------------------------------------------------------------------
+
+    def unanswered(self, now: float) -> None:
+        """The request has no answer: the leader is left alone for a while."""
+        asked = self._end_request()
+        if asked is None:
+            self._session.lost()
+        self._delay_all(now)
+
+    def answered(self, response: Response, now: float) -> list[Effect]:
+        """What the answer wants done, in its order."""
+        asked = self._end_request()
+        if isinstance(response, ListOffsetsResponse):
+            assert asked is not None
+            return self._took_offsets(asked, response, now)
+        assert asked is None
+        return self._took_records(response, now)
+
+    def _end_request(self) -> dict[tuple[str, int], PartitionFetch] | None:
+        assert self.is_waiting
+        self.is_waiting = False
+        asked, self._asked = self._asked, None
+        return asked
+
+    def _took_records(self, response: FetchResponse, now: float) -> list[Effect]:
+        code = response.error_code
+        if code != ErrorCode.NONE:
+            self._session.refused(code)
+            self._refused(f"refused the fetch: {_name(code)}", now, again=code in _SESSION_ERRORS)
+            return []
+        answers = {
+            (topic.topic_id, partition.partition_index): partition
+            for topic in response.responses
+            for partition in topic.partitions
+        }
+        problem = self._session.answered(response.session_id, answers)
+        if problem is not None:
+            self._refused(f"sent an answer that does not fit the fetch session: {problem}", now, again=True)
+            return []
+        self._was_refused = False
+        effects: list[Effect] = []
+        for key, data in answers.items():
+            fetch = self._fetches.get(key)
+            # Also when it was removed, or came anew in another leader epoch, while the request was under way.
+            if fetch is None or not fetch.is_ready or not self._session.is_current(key):
+                continue
+            try:
+                effect = self._take(fetch, data, now)
+            except KafkaError as error:
+                effect = self.fail(fetch, str(error))
+            if effect is not None:
+                effects.append(effect)
+        return effects
+
+    def _refused(self, what: str, now: float, *, again: bool) -> None:
+        """The answer says nothing of any partition. `again`: a full fetch may help, once."""
+        logger.info("Node %d: the leader %s", self._node_id, what)
+        if self._was_refused or not again:
+            self._delay_all(now)
+        self._was_refused = True
+
+    def _take(self, fetch: PartitionFetch, data: PartitionData, now: float) -> Effect | None:
+        """Raises KafkaError when the log cannot be used."""
+        code = data.error_code
+        if code == ErrorCode.NONE:
+            diverging = data.diverging_epoch
+            if diverging.epoch >= 0:
+                if diverging.end_offset < 0:
+                    logger.error("Partition %s: the leader's epoch %d ends nowhere", fetch, diverging.epoch)
+                    self._delay(fetch, now)
+                    return None
+                # High watermark and log start are taken over from the next answer, when this log agrees.
+                offset = truncation_offset(fetch.replica, diverging.epoch, diverging.end_offset)
+                logger.info(
+                    "Partition %s: the leader's epoch %d ends at offset %d: truncating to offset %d",
+                    fetch,
+                    diverging.epoch,
+                    diverging.end_offset,
+                    offset,
+                )
+                self._work(fetch)
+                return TruncateTo(fetch, offset)
+            fetch.leader_high_watermark = data.high_watermark
+            self._work(fetch)
+            # A view of the frame, which is nothing but this answer: it is not copied.
+            records = data.records if isinstance(data.records, (bytes, bytearray, memoryview)) else b""
+            return Append(fetch, memoryview(records), data.high_watermark, data.log_start_offset)
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            fetch.enter(Phase.ASKING_END)
+            self._asking[fetch] = None
+            self._place(fetch)
+            return None
+        if code == ErrorCode.FENCED_LEADER_EPOCH:
+            return self.fail(fetch, f"leader epoch {fetch.leader_epoch} is over; waiting for the metadata to say so")
+        level = _LEVELS.get(code, logging.ERROR)
+        logger.log(level, "Partition %s: the leader answers %s at offset %d", fetch, _name(code), fetch.fetch_offset)
+        self._delay(fetch, now)
+        return None
+
+    def _took_offsets(
+        self, asked: dict[tuple[str, int], PartitionFetch], response: ListOffsetsResponse, now: float
+    ) -> list[Effect]:
+        effects: list[Effect] = []
+        for topic in response.topics:
+            for answer in topic.partitions:
+                fetch = asked.pop((topic.name, answer.partition_index), None)
+                if fetch is None or fetch not in self:
+                    continue
+                try:
+                    effect = self._take_offset(fetch, answer, now)
+                except KafkaError as error:
+                    effect = self.fail(fetch, str(error))
+                if effect is not None:
+                    effects.append(effect)
+        for fetch in asked.values():
+            if fetch in self:
+                self._stop_asking(fetch, now)
+        return effects
+
+    def _take_offset(self, fetch: PartitionFetch, answer: ListOffsetsPartitionResponse, now: float) -> Effect | None:
+        """Raises KafkaError when the log cannot be used."""
+        code, offset = answer.error_code, answer.offset
+        if code == ErrorCode.FENCED_LEADER_EPOCH:
+            return self.fail(fetch, f"leader epoch {fetch.leader_epoch} is over; waiting for the metadata to say so")
+        if code != ErrorCode.NONE or offset < 0:
+            logger.info("Partition %s: the leader does not say where its log lies: %s", fetch, _name(code))
+            self._stop_asking(fetch, now)
+            return None
+        own_end = fetch.replica.log_end_offset
+        if fetch.phase is Phase.ASKING_END:
+            if offset >= own_end:
+                fetch.enter(Phase.ASKING_START)
+                return None
+            # An unclean election has made a replica leader that lacks them.
+            logger.warning(
+                "Partition %s: its log ends at offset %d, the leader's at %d: what the leader lacks is cut off",
+                fetch,
+                own_end,
+                offset,
+            )
+            self._work(fetch)
+            return TruncateTo(fetch, offset)
+        if offset <= own_end:
+            logger.info("Partition %s: fetching again from the log's end, offset %d", fetch, own_end)
+            self._stop_asking(fetch, now)
+            return None
+        logger.warning(
+            "Partition %s: its log ends at offset %d, before the leader's starts, at %d: it starts over there",
+            fetch,
+            own_end,
+            offset,
+        )
+        self._work(fetch)
+        return StartOver(fetch, offset)
+
+    def _stop_asking(self, fetch: PartitionFetch, now: float) -> None:
+        self._asking.pop(fetch, None)
+        fetch.enter(Phase.FETCHING)
+        self._delay(fetch, now)
+
+    # -- what became of an effect -------------------------------------------------------------------------------------
+
+    def done(self, fetch: PartitionFetch, now: float, *, expects_progress: bool) -> Fail | None:
+        """The effect is done; the next request goes on from there. `expects_progress`: if the same would be asked
+        again, that waits."""
+        if fetch not in self:
+            return None
+        fetch.enter(Phase.FETCHING)
+        try:
+            has_moved = fetch.look()
+        except KafkaError as error:
+            return self.fail(fetch, str(error))
+        if expects_progress and not has_moved:
+            logger.warning(
+                "Partition %s: the leader's answer has changed nothing at offset %d", fetch, fetch.fetch_offset
+            )
+            self._delay(fetch, now)
+        else:
+            self._place(fetch)
+        return None
+
+    def refused(self, fetch: PartitionFetch, now: float) -> None:
+        """The effect could not be done, and may be later."""
+        if fetch in self:
+            fetch.enter(Phase.FETCHING)
+            self._delay(fetch, now)
+
+    def fail(self, fetch: PartitionFetch, reason: str) -> Fail:
+        """The partition cannot be fetched in this leader epoch."""
+        self.remove(fetch)
+        return Fail(fetch, reason)
+
+    # -- where a partition stands -------------------------------------------------------------------------------------
+
+    def _work(self, fetch: PartitionFetch) -> None:
+        self._asking.pop(fetch, None)
+        fetch.enter(Phase.WORKING)
+        self._place(fetch)
+
+    def _place(self, fetch: PartitionFetch) -> None:
+        if fetch.is_ready:
+            self._session.want(fetch.key, fetch.position)
+        else:
+            self._session.drop(fetch.key)
+
+    def _delay(self, fetch: PartitionFetch, now: float) -> None:
+        if not fetch.is_delayed:
+            fetch.is_delayed = True
+            self._delayed[fetch] = now + self._settings.backoff_seconds
+            self._place(fetch)
+
+    def _end_delay(self, fetch: PartitionFetch) -> None:
+        del self._delayed[fetch]
+        fetch.is_delayed = False
+        self._place(fetch)
+
+    def _delay_all(self, now: float) -> None:
+        for fetch in list(self._asking):
+            self._stop_asking(fetch, now)
+        for fetch in self._fetches.values():
+            if fetch.phase is Phase.FETCHING:
+                self._delay(fetch, now)
+
+
+def _name(code: int) -> str:
+    """Of an error that a peer names: it may know more of them."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"

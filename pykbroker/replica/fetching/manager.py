@@ -1,0 +1,261 @@
+"""The fetchers of this node: for each leader num.replica.fetchers of them, and each partition in one.
+
+Responsible for: beginning to fetch a partition when this node follows in a new leader epoch and its log is open, ending
+that with the role, fetchers that come and go, and their metrics. Not responsible for the roles (partition.py says when
+they change), nor for what a fetcher does (runner.py).
+
+Invariants:
+* A partition is in one fetcher at most: that of its leader and of its hash.
+* A fetcher without partitions is closed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pykbroker.replica.fetching.fetcher import FetchSettings
+from pykbroker.replica.fetching.partition_fetch import PartitionFetch, Phase
+from pykbroker.replica.fetching.runner import FetcherRunner, FetcherWorld
+from pykbroker_wire.errors import KafkaError
+
+if TYPE_CHECKING:
+    from pykbroker.config.load import Config
+    from pykbroker.metrics.registry import Metrics
+    from pykbroker.net.client import SetupTimeout
+    from pykbroker.replica.follower import PartitionFollower
+    from pykbroker.replica.partition import Partition
+    from pykbroker.replica.table import ReplicaTable
+    from pykbroker.runtime import Runtime
+
+logger = logging.getLogger(__name__)
+
+#: A partition whose log is at work when the number of fetchers changes moves a little later.
+_AGAIN_SECONDS = 0.1
+_MANAGER = "kafka.server:type=ReplicaFetcherManager,name={},clientId=Replica"
+
+
+class FetcherManager:
+    """Of one node. Fetches nothing before `start`."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: Config,
+        replicas: ReplicaTable,
+        address: Callable[[int], tuple[str, int] | None],
+        broker_epoch: Callable[[], int],
+        setup: SetupTimeout,
+        metrics: Metrics,
+    ) -> None:
+        """`address`: where a broker is reached by brokers; `broker_epoch`: of this node's registration."""
+        self._runtime = runtime
+        self._replicas = replicas
+        self._count = config.int("num.replica.fetchers")
+        self._world = FetcherWorld(
+            runtime,
+            replicas.node_id,
+            fetch_settings(config),
+            config.int("replica.socket.timeout.ms"),
+            config.int("replica.socket.receive.buffer.bytes"),
+            setup,
+            address,
+            broker_epoch,
+            self._failed,
+        )
+        self._runners: dict[tuple[int, int], FetcherRunner] = {}
+        # What is fetched, of each role that is not over, and in which fetcher.
+        self._fetches: dict[PartitionFollower, tuple[PartitionFetch, FetcherRunner]] = {}
+        self._followers: dict[PartitionFetch, PartitionFollower] = {}
+        # Roles whose logs are to be opened first.
+        self._to_begin: dict[PartitionFollower, None] = {}
+        self._failed_roles: set[PartitionFollower] = set()
+        self._is_scheduled = False
+        self._is_closed = False
+        metrics.gauge(_MANAGER.format("MaxLag"), lambda: max((fetch.lag for fetch in self._lags()), default=0))
+        metrics.gauge(_MANAGER.format("MinFetchRate"), self._least_rate)
+        metrics.gauge(_MANAGER.format("FailedPartitionsCount"), lambda: len(self._failed_roles))
+        metrics.gauge(_MANAGER.format("DeadThreadCount"), lambda: sum(r.is_dead for r in self._runners.values()))
+        metrics.family(self._gauges)
+
+    def start(self) -> None:
+        """The metadata is complete, and logs may be opened."""
+        self._replicas.on_following(self._follow)
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._to_begin.clear()
+        for runner in self._runners.values():
+            runner.close()
+        self._runners.clear()
+
+    # -- roles --------------------------------------------------------------------------------------------------------
+
+    def _follow(self, partition: Partition, follower: PartitionFollower) -> None:
+        """This node follows in a new leader epoch."""
+        if follower.leader < 0 or self._is_closed:
+            return
+        follower.when_over(partial(self._over, follower))
+        partition.when_recovered(partial(self._begin_soon, follower))
+
+    def _over(self, follower: PartitionFollower) -> None:
+        self._to_begin.pop(follower, None)
+        self._failed_roles.discard(follower)
+        self._stop(follower)
+
+    def _stop(self, follower: PartitionFollower) -> None:
+        found = self._fetches.pop(follower, None)
+        if found is not None:
+            fetch, runner = found
+            del self._followers[fetch]
+            runner.remove(fetch)
+            self._look_at(runner)
+
+    def _failed(self, fetch: PartitionFetch, reason: str) -> None:
+        """The runner has let the partition go."""
+        follower = self._followers.get(fetch)
+        if follower is not None:
+            self._mark_failed(follower, reason)
+            self._stop(follower)
+
+    def _mark_failed(self, follower: PartitionFollower, reason: str) -> None:
+        self._failed_roles.add(follower)
+        logger.warning("Partition %s marked as failed in leader epoch %d: %s", follower, follower.leader_epoch, reason)
+
+    def directory_failed(self) -> None:
+        """Replicas whose log directory failed are fetched no more."""
+        for follower in [follower for follower in self._fetches if follower.handle.offline]:
+            self._stop(follower)
+        self._failed_roles = {follower for follower in self._failed_roles if not follower.handle.offline}
+
+    # -- beginning: logs are opened in turns of the loop --------------------------------------------------------------
+
+    def _begin_soon(self, follower: PartitionFollower) -> None:
+        if follower.is_over or self._is_closed:
+            return
+        self._to_begin[follower] = None
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._runtime.loop.call_soon(self._begin)
+
+    def _begin(self) -> None:
+        followers = list(self._to_begin)
+        opened = self._replicas.logs.opener.when_open(follower.handle for follower in followers)
+        if opened is None:
+            self._begin_all(followers)
+        else:
+            opened.add_done_callback(lambda done: self._begin_all(followers))
+
+    def _begin_all(self, followers: Iterable[PartitionFollower]) -> None:
+        self._is_scheduled = False
+        for follower in followers:
+            # Neither over nor begun meanwhile.
+            if follower in self._to_begin:
+                del self._to_begin[follower]
+                self._add(follower)
+        self._close_idle()
+        if self._to_begin:
+            self._schedule()
+
+    def _add(self, follower: PartitionFollower) -> None:
+        handle = follower.handle
+        try:
+            fetch = PartitionFetch(handle.topic, handle.topic_id, handle.index, follower.leader_epoch, follower)
+            self._place(fetch, follower)
+        except KafkaError as error:
+            if not handle.offline:
+                self._mark_failed(follower, str(error))
+
+    # -- fetchers -----------------------------------------------------------------------------------------------------
+
+    def _place(self, fetch: PartitionFetch, follower: PartitionFollower) -> None:
+        """Raises KafkaError when the log cannot be used."""
+        key = follower.leader, fetcher_of(fetch.topic, fetch.index, self._count)
+        runner = self._runners.get(key)
+        if runner is None:
+            runner = self._runners[key] = FetcherRunner(self._world, *key)
+        runner.add(fetch, follower)
+        self._fetches[follower] = fetch, runner
+        self._followers[fetch] = follower
+
+    def reconfigure(self, config: Config) -> None:
+        """num.replica.fetchers is dynamic: partitions move to where they belong now."""
+        count = config.int("num.replica.fetchers")
+        if count != self._count:
+            self._count = count
+            self._move()
+
+    def _move(self) -> None:
+        if self._is_closed:
+            return
+        has_to_wait = False
+        for follower, (fetch, runner) in list(self._fetches.items()):
+            if runner.number == fetcher_of(fetch.topic, fetch.index, self._count):
+                continue
+            if fetch.phase is Phase.WORKING:
+                has_to_wait = True
+                continue
+            self._stop(follower)
+            self._add(follower)
+        self._close_idle()
+        if has_to_wait:
+            self._runtime.loop.call_later(_AGAIN_SECONDS, self._move)
+
+    def _look_at(self, runner: FetcherRunner) -> None:
+        """It may have lost its last partition. In the next turn: a new leader epoch often brings it back."""
+        if not len(runner):
+            self._runtime.loop.call_soon(self._close_idle)
+
+    def _close_idle(self) -> None:
+        for key, runner in list(self._runners.items()):
+            if not len(runner):
+                runner.close()
+                del self._runners[key]
+
+    # -- metrics ------------------------------------------------------------------------------------------------------
+
+    def _lags(self) -> Iterator[PartitionFetch]:
+        return (fetch for fetch in self._followers if fetch.lag >= 0)
+
+    def _least_rate(self) -> float:
+        return min((runner.requests.one_minute() for runner in self._runners.values()), default=0.0)
+
+    def _gauges(self) -> Iterator[tuple[str, float]]:
+        for runner in self._runners.values():
+            host, port = runner.address
+            name = "kafka.server:type=FetcherStats,name={},clientId={},brokerHost={},brokerPort={}"
+            yield name.format("RequestsPerSec", runner.name, host, port), runner.requests.count
+            yield name.format("BytesPerSec", runner.name, host, port), runner.bytes.count
+        for fetch, runner in self._fetches.values():
+            lag = "kafka.server:type=FetcherLagMetrics,name=ConsumerLag,clientId={},topic={},partition={}"
+            yield lag.format(runner.name, fetch.topic, fetch.index), fetch.lag
+
+
+def fetch_settings(config: Config) -> FetchSettings:
+    """replica.fetch.*"""
+    return FetchSettings(
+        max_wait_ms=config.int("replica.fetch.wait.max.ms"),
+        min_bytes=config.int("replica.fetch.min.bytes"),
+        partition_max_bytes=config.int("replica.fetch.max.bytes"),
+        response_max_bytes=config.int("replica.fetch.response.max.bytes"),
+        backoff_seconds=config.int("replica.fetch.backoff.ms") / 1000,
+    )
+
+
+def fetcher_of(topic: str, index: int, count: int) -> int:
+    """Which of so many fetchers a partition belongs to, as in Apache Kafka."""
+    code = 0
+    for character in topic:
+        code = (31 * code + ord(character)) & 0xFFFFFFFF
+    code = (31 * code + index) & 0xFFFFFFFF
+    if code >= 1 << 31:
+        code = (1 << 32) - code
+        # There is no positive number for the least one: Apache Kafka takes 0.
+        if code == 1 << 31:
+            code = 0
+    return code % count

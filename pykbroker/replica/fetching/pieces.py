@@ -1,0 +1,67 @@
+"""What a leader sent for one partition, cut into pieces that the loop appends one in a turn; pure.
+
+Responsible for: where pieces begin and end, whether offsets are missing before a piece, and leaving out what was
+written in a newer leader epoch than the one that was asked. Not responsible for checksums: the append looks at them.
+
+Invariant: record bytes are not copied, and of each batch only the header is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, MIN_BATCH_LENGTH
+
+#: One batch of a few records costs about as much as so many bytes of a large one.
+BYTES_PER_BATCH = 2048
+#: Of a piece, in batches: about two milliseconds.
+MOST_COST = 256
+# Base offset, length, leader epoch, magic, CRC, attributes, last offset delta.
+_FRONT = Struct(">qiibIhi")
+
+
+class Piece(NamedTuple):
+    """Whole batches, one after the other."""
+
+    records: memoryview
+    base_offset: int
+    last_offset: int
+    #: in batches: see BYTES_PER_BATCH
+    cost: int
+    #: offsets are missing before it, or within
+    has_gap: bool
+
+
+def pieces(records: memoryview, expected_offset: int, leader_epoch: int) -> Iterator[Piece]:
+    """The pieces of what was fetched from `expected_offset` on. A batch that is cut off at the end is left out, and so
+    is everything from the first batch on that is newer than `leader_epoch`: the leader of that epoch sends it again,
+    and says then whether this log agrees with its own. Raises CORRUPT_MESSAGE where no batch begins."""
+    end = len(records)
+    begin = position = 0
+    base, last = -1, -1
+    cost = 0
+    has_gap = False
+    while end - position >= HEADER_SIZE:
+        base_offset, length, epoch, magic, _, _, last_delta = _FRONT.unpack_from(records, position)
+        after = position + LOG_OVERHEAD + length
+        if magic != MAGIC or length < MIN_BATCH_LENGTH or last_delta < 0:
+            if position > begin:
+                yield Piece(records[begin:position], base, last, cost, has_gap)
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"no batch begins at position {position} of what was fetched")
+        if after > end or epoch > leader_epoch:
+            break
+        if begin == position:
+            base = base_offset
+        has_gap = has_gap or base_offset > expected_offset
+        last = base_offset + last_delta
+        expected_offset = last + 1
+        position = after
+        cost += 1 + (length // BYTES_PER_BATCH)
+        if cost >= MOST_COST:
+            yield Piece(records[begin:position], base, last, cost, has_gap)
+            begin, cost, has_gap = position, 0, False
+    if position > begin:
+        yield Piece(records[begin:position], base, last, cost, has_gap)

@@ -1,0 +1,50 @@
+"""How often something happens: in all, and a second over about the last minute, as Apache Kafka's meters say it; pure.
+
+The rate is an average in which what happened long ago counts less and less, by steps of five seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+_STEP_SECONDS = 5.0
+_WEIGHT = 1 - math.exp(-_STEP_SECONDS / 60)
+
+
+class Rate:
+    """`mark` each time; `time` returns seconds and never goes back."""
+
+    __slots__ = ("_is_new", "_rate", "_since_step", "_step_at", "_time", "count")
+
+    def __init__(self, time: Callable[[], float]) -> None:
+        self._time = time
+        self._step_at = time() + _STEP_SECONDS
+        self._since_step = 0
+        self._rate = 0.0
+        self._is_new = True
+        #: since the start
+        self.count = 0
+
+    def mark(self, count: int = 1) -> None:
+        self._catch_up()
+        self.count += count
+        self._since_step += count
+
+    def one_minute(self) -> float:
+        """A second."""
+        self._catch_up()
+        return self._rate
+
+    def _catch_up(self) -> None:
+        late = self._time() - self._step_at
+        if late < 0:
+            return
+        steps = 1 + int(late / _STEP_SECONDS)
+        now = self._since_step / _STEP_SECONDS
+        self._rate = now if self._is_new else self._rate + _WEIGHT * (now - self._rate)
+        self._is_new = False
+        # Nothing happened in the steps after that one.
+        self._rate *= (1 - _WEIGHT) ** (steps - 1)
+        self._since_step = 0
+        self._step_at += steps * _STEP_SECONDS

@@ -1,0 +1,326 @@
+"""A fetcher at work: its connection, its timer, and what its answers want done to the logs.
+
+Responsible for: one request after the other to one leader, the effects in the order of the answer, a piece of an append
+in a turn of the loop, and telling the fetcher how each effect ended. Not responsible for what to ask and what an answer
+means (fetcher.py), nor for which partitions there are (manager.py).
+
+Invariants:
+* A request is sent when nothing that the last answer wanted is left to do: as in Apache Kafka, whose fetcher is one
+  thread. So a fetch says what the log holds, and a flush that the topic promises comes before it.
+* What comes late for a partition that this fetcher no longer has changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pykbroker.net.client import BrokerConnection, SetupTimeout
+from pykbroker.replica.fetching.appending import Appending, Follower
+from pykbroker.replica.fetching.fetcher import Append, Effect, Fail, Fetcher, FetchSettings, StartOver, TruncateTo
+from pykbroker.replica.fetching.partition_fetch import PartitionFetch
+from pykbroker.replica.fetching.pieces import MOST_COST
+from pykbroker.replica.fetching.rate import Rate
+from pykbroker_wire.apis import ApiKey
+from pykbroker_wire.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from pykbroker.runtime import Runtime
+
+logger = logging.getLogger(__name__)
+
+#: Topics have ids in Fetch from 13 on, and a leader epoch in ListOffsets from 4 on.
+_LEAST_VERSION = {ApiKey.FETCH: 13, ApiKey.LIST_OFFSETS: 4}
+#: Apache Kafka tries a partition again after these; any other error of a log ends its fetches in this leader epoch.
+_MAY_PASS = (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+@dataclass(slots=True, frozen=True)
+class FetcherWorld:
+    """What the fetchers of a node share."""
+
+    runtime: Runtime
+    node_id: int
+    settings: FetchSettings
+    #: replica.socket.timeout.ms
+    timeout_ms: int
+    #: replica.socket.receive.buffer.bytes
+    receive_buffer_bytes: int
+    setup: SetupTimeout
+    #: where a broker is reached; None: nowhere
+    address: Callable[[int], tuple[str, int] | None]
+    broker_epoch: Callable[[], int]
+    #: the partition is fetched no more in this leader epoch, and why
+    failed: Callable[[PartitionFetch, str], None]
+
+
+class FetcherRunner:
+    """One fetcher of one leader."""
+
+    def __init__(self, world: FetcherWorld, leader: int, number: int) -> None:
+        self._world = world
+        self.leader = leader
+        self.number = number
+        self.name = f"ReplicaFetcherThread-{number}-{leader}"
+        self.requests = Rate(world.runtime.loop.time)
+        self.bytes = Rate(world.runtime.loop.time)
+        self._fetcher = Fetcher(world.node_id, world.settings)
+        self._followers: dict[PartitionFetch, Follower] = {}
+        self._connection: BrokerConnection | None = None
+        self._sent: asyncio.Future[Any] | None = None
+        # What is to be done, and which partitions wait for a callback: a truncation, a flush.
+        self._effects: deque[Effect | Appending] = deque()
+        self._at_work: set[PartitionFetch] = set()
+        self._turn: asyncio.Handle | None = None
+        self._is_in_turn = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
+        #: it met a bug of its own, and asks no more
+        self.is_dead = False
+        # The leader did not answer the last time: one line until it does.
+        self._is_silent = False
+
+    def __repr__(self) -> str:
+        return f"Fetcher {self.number} of broker {self.leader}"
+
+    def __len__(self) -> int:
+        return len(self._fetcher)
+
+    def __iter__(self) -> Iterator[PartitionFetch]:
+        return iter(self._fetcher)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Of the leader, for its metrics."""
+        connection = self._connection
+        return ("", -1) if connection is None else (connection.host, connection.port)
+
+    # -- partitions ---------------------------------------------------------------------------------------------------
+
+    def add(self, fetch: PartitionFetch, follower: Follower) -> None:
+        """Fetch the partition from now on. The metadata has said something new: what waits tries again at once. Raises
+        KafkaError when the log cannot be used."""
+        effect = self._fetcher.add(fetch)
+        self._followers[fetch] = follower
+        if self._connection is not None:
+            self._connection.end_pause()
+        if effect is not None:
+            self._effects.append(effect)
+        self._go_on()
+
+    def remove(self, fetch: PartitionFetch) -> None:
+        """Fetch the partition no more."""
+        self._fetcher.remove(fetch)
+        self._followers.pop(fetch, None)
+        self._at_work.discard(fetch)
+        self._go_on()
+
+    def close(self) -> None:
+        self._is_closed = True
+        for handle in (self._turn, self._timer):
+            if handle is not None:
+                handle.cancel()
+        self._effects.clear()
+        if self._connection is not None:
+            self._connection.close()
+
+    # -- turns --------------------------------------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        """Look in the next turn what is to be done: several calls of this turn are one look."""
+        if self._turn is None and not self._is_in_turn and not self._is_closed:
+            self._turn = self._world.runtime.loop.call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
+        self._is_in_turn = True
+        try:
+            cost = 0
+            while self._effects and cost < MOST_COST:
+                cost += self._try_to_do(self._effects.popleft())
+            if not self._effects and not self._at_work and self._sent is None:
+                self._ask()
+        except Exception as error:  # noqa: BLE001  # like a thread of Apache Kafka that dies
+            self._die(error)
+        finally:
+            self._is_in_turn = False
+        if self._effects:
+            self._go_on()
+
+    def _die(self, error: Exception) -> None:
+        logger.error("%r: died, and fetches no more", self, exc_info=error)
+        self.is_dead = True
+        self.close()
+
+    def _ask(self) -> None:
+        world = self._world
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        request = self._fetcher.next_request(world.runtime.loop.time(), world.broker_epoch())
+        if request is None:
+            self._sleep()
+            return
+        self.requests.mark()
+        connection = self._connect()
+        if connection is None:
+            self._unanswered("the metadata has no address of it")
+            self._sleep()
+            return
+        least = _LEAST_VERSION[ApiKey(request.API_KEY)]
+        self._sent = connection.send(request, world.timeout_ms, least_version=least)
+        self._sent.add_done_callback(self._answered)
+
+    def _sleep(self) -> None:
+        """Until the next delay is over, if there is one."""
+        wakes_at = self._fetcher.wakes_at
+        if wakes_at is not None:
+            self._timer = self._world.runtime.loop.call_at(wakes_at, self._go_on)
+
+    def _connect(self) -> BrokerConnection | None:
+        """The connection to where the leader is now."""
+        world = self._world
+        address = world.address(self.leader)
+        connection = self._connection
+        if connection is not None and (connection.host, connection.port) != address:
+            connection.close()
+            self._connection = connection = None
+        if connection is None and address is not None:
+            name = f"broker-{world.node_id}-fetcher-{self.number}"
+            connection = self._connection = BrokerConnection(
+                world.runtime, *address, name, world.setup, receive_buffer_bytes=world.receive_buffer_bytes
+            )
+        return connection
+
+    def _answered(self, sent: asyncio.Future[Any]) -> None:
+        self._sent = None
+        if sent.cancelled():
+            error: BaseException | None = asyncio.CancelledError()
+        else:
+            # Asked also when it is of no use any more: the loop reports an exception that nothing has seen.
+            error = sent.exception()
+        if self._is_closed:
+            return
+        if error is not None:
+            self._unanswered(str(error))
+            return
+        self._is_silent = False
+        try:
+            self._effects.extend(self._fetcher.answered(sent.result(), self._world.runtime.loop.time()))
+        except Exception as failure:  # noqa: BLE001  # see _take_turn
+            self._die(failure)
+            return
+        self._take_turn()
+
+    def _unanswered(self, why: str) -> None:
+        if not self._is_silent:
+            logger.warning("%r: no answer, trying again: %s", self, why)
+        self._is_silent = True
+        self._fetcher.unanswered(self._world.runtime.loop.time())
+        self._go_on()
+
+    # -- effects ------------------------------------------------------------------------------------------------------
+
+    def _try_to_do(self, effect: Effect | Appending) -> int:
+        """Returns what it cost: see pieces.py."""
+        try:
+            return self._do(effect)
+        except Exception as error:
+            fetch = effect.fetch
+            if fetch not in self._fetcher:
+                raise
+            # A bug, perhaps of this one log only.
+            logger.error("Partition %s: what its leader sent could not be taken", fetch, exc_info=error)
+            self._fail(self._fetcher.fail(fetch, f"unexpected {type(error).__name__}: {error}"))
+            return 1
+
+    def _do(self, effect: Effect | Appending) -> int:
+        if isinstance(effect, Appending):
+            return self._step(effect)
+        fetch = effect.fetch
+        if isinstance(effect, Fail):
+            self._fail(effect)
+            return 1
+        follower = self._followers.get(fetch)
+        if follower is None:
+            # Removed since the answer came.
+            return 0
+        self._at_work.add(fetch)
+        if isinstance(effect, Append):
+            self.bytes.mark(len(effect.records))
+            ended = partial(self._ended, fetch, expects_progress=bool(effect.records))
+            return self._step(
+                Appending(effect, follower, self._world.runtime.now_ms, ended, partial(self._resume, fetch)), first=1
+            )
+        try:
+            self._cut(effect, follower, partial(self._cut_ended, fetch))
+        except KafkaError as error:
+            self._ended(fetch, error, expects_progress=True)
+        return 1
+
+    def _cut(self, effect: TruncateTo | StartOver, follower: Follower, then: Callable[[ErrorCode], None]) -> None:
+        """Raises KafkaError."""
+        if isinstance(effect, StartOver):
+            follower.start_over(effect.offset, then)
+            return
+        if effect.offset < follower.high_watermark:
+            logger.warning(
+                "Partition %s: truncating to offset %d, below the high watermark %d",
+                effect.fetch,
+                effect.offset,
+                follower.high_watermark,
+            )
+        follower.truncate_to(effect.offset, then)
+
+    def _cut_ended(self, fetch: PartitionFetch, code: ErrorCode) -> None:
+        error = None if code == ErrorCode.NONE else KafkaError(code, "the log could not be truncated")
+        self._ended(fetch, error, expects_progress=True)
+
+    def _step(self, appending: Appending, first: int = 0) -> int:
+        cost = appending.step()
+        if cost:
+            self._effects.appendleft(appending)
+        return first + cost
+
+    def _resume(self, fetch: PartitionFetch, appending: Appending) -> None:
+        if fetch in self._at_work:
+            self._effects.append(appending)
+            self._go_on()
+
+    def _ended(self, fetch: PartitionFetch, error: KafkaError | None, *, expects_progress: bool) -> None:
+        """An effect has ended, well or not."""
+        self._at_work.discard(fetch)
+        self._go_on()
+        if fetch not in self._fetcher:
+            return
+        now = self._world.runtime.loop.time()
+        if error is None:
+            fail = self._fetcher.done(fetch, now, expects_progress=expects_progress)
+            if fail is not None:
+                self._fail(fail)
+            return
+        if error.code in _MAY_PASS or (error.code == ErrorCode.KAFKA_STORAGE_ERROR and _works(fetch)):
+            logger.error("Partition %s: the fetch at offset %d cannot be used: %s", fetch, fetch.fetch_offset, error)
+            self._fetcher.refused(fetch, now)
+            return
+        self._fail(self._fetcher.fail(fetch, str(error)))
+
+    def _fail(self, fail: Fail) -> None:
+        self._followers.pop(fail.fetch, None)
+        self._at_work.discard(fail.fetch)
+        self._world.failed(fail.fetch, fail.reason)
+
+
+def _works(fetch: PartitionFetch) -> bool:
+    """Whether its log can still be used: the disk was only full, then."""
+    try:
+        return fetch.replica.log_end_offset >= 0
+    except KafkaError:
+        return False
