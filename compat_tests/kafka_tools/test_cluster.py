@@ -15,6 +15,7 @@ NEEDED = {
     "ListGroups": 5, "ApiVersions": 4, "CreateTopics": 7, "DeleteTopics": 6, "DeleteRecords": 2, "InitProducerId": 5,
     "OffsetForLeaderEpoch": 4, "DescribeConfigs": 4, "AlterConfigs": 2, "DescribeLogDirs": 5, "CreatePartitions": 3,
     "DeleteGroups": 2, "ElectLeaders": 2, "IncrementalAlterConfigs": 1, "ListPartitionReassignments": 0,
+    "AlterPartitionReassignments": 1, "UnregisterBroker": 0,
     "OffsetDelete": 0, "DescribeClientQuotas": 1, "DescribeUserScramCredentials": 0, "DescribeQuorum": 2,
     "UpdateFeatures": 2, "DescribeCluster": 2, "ListConfigResources": 1, "DescribeTopicPartitions": 0,
 }  # fmt: skip

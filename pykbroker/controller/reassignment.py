@@ -1,11 +1,28 @@
-"""Reassignments of partitions that are under way: ListPartitionReassignments. Starting one is not served yet."""
+"""Reassignments of partitions (KIP-455): AlterPartitionReassignments and ListPartitionReassignments.
+
+A reassignment begins with the replicas of both assignments. It is over when every replica that stays is in sync:
+partition_change.py finds that out with each change of the ISR. Responsible for beginning and cancelling it, pure, from
+the state and a request to records and verdicts.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pykbroker.controller.elections import partition_change
+from pykbroker.controller.partition_change import Election, PartitionChange
+from pykbroker.controller.result import OK, RecordList, Result, TooManyRecords, Verdict, verdict_of
 from pykbroker.controller.state import ControllerState
-from pykbroker.metadata.image import TopicImage
+from pykbroker.controller.topics import check_assignment
+from pykbroker.metadata.image import PartitionImage, TopicImage
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
 from pykbroker_wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -14,9 +31,114 @@ from pykbroker_wire.messages.list_partition_reassignments import (
 )
 
 
+def alter_reassignments(
+    state: ControllerState, request: AlterPartitionReassignmentsRequest
+) -> Result[AlterPartitionReassignmentsResponse]:
+    """Begin or cancel reassignments; each partition has a verdict of its own."""
+    records = RecordList()
+    responses = []
+    for topic in request.topics:
+        partitions = []
+        for wanted in topic.partitions:
+            verdict = _alter(state, topic.name, wanted, request.allow_replication_factor_change, records)
+            partitions.append(
+                ReassignablePartitionResponse(
+                    partition_index=wanted.partition_index, error_code=verdict.code, error_message=verdict.message
+                )
+            )
+        responses.append(ReassignableTopicResponse(name=topic.name, partitions=partitions))
+    response = AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_message=None,
+        responses=responses,
+    )
+    return Result(response, records)
+
+
+def _alter(
+    state: ControllerState, name: str, wanted: ReassignablePartition, may_change_factor: bool, records: RecordList
+) -> Verdict:
+    try:
+        topic = state.image.topics.by_name.get(name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
+        index = wanted.partition_index
+        partition = topic.partitions.get(index)
+        if partition is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
+        if wanted.replicas is None:
+            change = _cancellation(state, topic, index, partition)
+        else:
+            check_assignment(state, wanted.replicas)
+            if not may_change_factor:
+                _check_factor(partition, wanted.replicas)
+            change = _beginning(state, topic, index, partition, wanted.replicas)
+        record = change.build()
+        if record is not None:
+            records.check_room(1)
+            records.append(record)
+    except TooManyRecords:
+        raise
+    except KafkaError as error:
+        return verdict_of(error)
+    return OK
+
+
+def _check_factor(partition: PartitionImage, wanted: list[int]) -> None:
+    """KIP-860: what counts is the number of replicas at the end of a reassignment that is under way."""
+    staying = {*partition.replicas, *partition.adding_replicas} - {*partition.removing_replicas}
+    if len(staying) != len(wanted):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"The replication factor is changed from {len(staying)} to {len(wanted)}",
+        )
+
+
+def _beginning(
+    state: ControllerState, topic: TopicImage, index: int, partition: PartitionImage, wanted: list[int]
+) -> PartitionChange:
+    """The wanted replicas first, then those that will go."""
+    change = partition_change(state, topic, index, partition)
+    removing = sorted({*partition.replicas} - {*wanted})
+    adding = sorted({*wanted} - {*partition.replicas})
+    change.replicas = [*wanted, *removing]
+    # As in Apache Kafka, what an earlier reassignment adds or removes stays where this one names nothing instead.
+    change.removing = removing or None
+    change.adding = adding or None
+    return change
+
+
+def _cancellation(state: ControllerState, topic: TopicImage, index: int, partition: PartitionImage) -> PartitionChange:
+    """The replicas and the ISR without what was being added."""
+    if not partition.is_reassigning:
+        raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+    adding = set(partition.adding_replicas)
+    replicas = [replica for replica in partition.replicas if replica not in adding]
+    isr = [replica for replica in partition.isr if replica not in adding]
+    unclean = state.unclean_election_enabled(topic.name)
+    if not replicas:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "Invalid replica assignment: addingReplicas contains all replicas."
+        )
+    if not isr:
+        if not unclean:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Unable to revert partition assignment for {topic.name}:{index} because it would require an unclean "
+                "leader election.",
+            )
+        isr = replicas[:1]
+    change = partition_change(state, topic, index, partition)
+    if unclean:
+        change.election = Election.UNCLEAN
+    change.isr, change.replicas, change.removing, change.adding = isr, replicas, [], []
+    return change
+
+
 def list_reassignments(
     state: ControllerState, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
+    """Return the reassignments that are under way: of the topics in the request, or of all when it names none."""
     by_name = state.image.topics.by_name
     if request.topics is None:
         found = [_ongoing(topic, topic.partitions) for topic in by_name.values()]

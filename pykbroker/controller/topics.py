@@ -160,7 +160,7 @@ def _manual(state: ControllerState, topic: CreatableTopic) -> list[_Assignment]:
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"Found multiple manual partition assignments for partition {index}",
             )
-        _check_assignment(state, assignment.broker_ids, replication_factor)
+        check_assignment(state, assignment.broker_ids, replication_factor)
         replication_factor = len(assignment.broker_ids)
         by_index[index] = (list(assignment.broker_ids), _in_sync(state, assignment.broker_ids, index))
     if set(by_index) != set(range(len(by_index))):
@@ -170,7 +170,8 @@ def _manual(state: ControllerState, topic: CreatableTopic) -> list[_Assignment]:
     return [by_index[index] for index in range(len(by_index))]
 
 
-def _check_assignment(state: ControllerState, replicas: Sequence[int], replication_factor: int | None) -> None:
+def check_assignment(state: ControllerState, replicas: Sequence[int], replication_factor: int | None = None) -> None:
+    """Refuse replicas that an administrator named and that cannot be. `replication_factor`: how many there must be."""
     problem = None
     unknown = [broker for broker in sorted(replicas) if broker not in state.image.brokers]
     if not replicas:
@@ -311,7 +312,7 @@ def _add_partitions(state: ControllerState, wanted: CreatePartitionsTopic, recor
             )
         assignments = []
         for index, assignment in enumerate(wanted.assignments, present):
-            _check_assignment(state, assignment.broker_ids, factor)
+            check_assignment(state, assignment.broker_ids, factor)
             assignments.append((list(assignment.broker_ids), _in_sync(state, assignment.broker_ids, index)))
     records.check_room(len(assignments))
     records.extend(_partition_records(state, topic.id, present, assignments))

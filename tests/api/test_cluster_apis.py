@@ -13,6 +13,7 @@ import pytest_asyncio
 
 from pykbroker.api import (
     alter_configs,
+    alter_partition_reassignments,
     create_acls,
     create_partitions,
     create_topics,
@@ -29,6 +30,7 @@ from pykbroker.api import (
     list_config_resources,
     list_partition_reassignments,
     metadata,
+    unregister_broker,
     update_features,
 )
 from pykbroker.metadata.image import Endpoint
@@ -41,6 +43,7 @@ from pykbroker.serving.peers import ForwardedPeer
 from pykbroker_wire.apis import APIS
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages import alter_configs as ac
+from pykbroker_wire.messages import alter_partition_reassignments as apr
 from pykbroker_wire.messages import create_acls as ca
 from pykbroker_wire.messages import create_partitions as cp
 from pykbroker_wire.messages import create_topics as ct
@@ -57,6 +60,7 @@ from pykbroker_wire.messages import incremental_alter_configs as ia
 from pykbroker_wire.messages import list_config_resources as lc
 from pykbroker_wire.messages import list_partition_reassignments as lp
 from pykbroker_wire.messages import metadata as md
+from pykbroker_wire.messages import unregister_broker as ub
 from pykbroker_wire.messages import update_features as uf
 from tests.controller.world import CLUSTER_ID, DirectChannel, World
 from tests.node_to_controller.test_lifecycle import channel
@@ -348,6 +352,7 @@ ACL |= {"operation": 3, "permission_type": 3}
 TOPIC = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 CLUSTER = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 _TOPIC_CONFIG: dict[str, Any] = {"resource_type": 2, "resource_name": "t"}
+MOVED = apr.ReassignableTopic(name="t", partitions=[apr.ReassignablePartition(replicas=[1])])
 
 DENIED: list[tuple[Any, Any, ErrorCode, str]] = [
     (create_topics, ct.CreateTopicsRequest(topics=[ct.CreatableTopic(name="n")]), TOPIC, "topics"),
@@ -386,6 +391,8 @@ DENIED: list[tuple[Any, Any, ErrorCode, str]] = [
     (list_config_resources, lc.ListConfigResourcesRequest(), CLUSTER, ""),
     (elect_leaders, el.ElectLeadersRequest(topic_partitions=None), CLUSTER, ""),
     (list_partition_reassignments, lp.ListPartitionReassignmentsRequest(), CLUSTER, ""),
+    (alter_partition_reassignments, apr.AlterPartitionReassignmentsRequest(topics=[MOVED]), CLUSTER, ""),
+    (unregister_broker, ub.UnregisterBrokerRequest(broker_id=1), CLUSTER, ""),
     (update_features, uf.UpdateFeaturesRequest(), CLUSTER, ""),
     (describe_client_quotas, dq.DescribeClientQuotasRequest(), CLUSTER, ""),
     (describe_user_scram_credentials, ds.DescribeUserScramCredentialsRequest(), CLUSTER, ""),

@@ -22,7 +22,7 @@ from pykbroker_wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from pykbroker_wire.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from pykbroker_wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from pykbroker_wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from pykbroker_wire.stored.metadata import ConfigRecord, FeatureLevelRecord
+from pykbroker_wire.stored.metadata import ConfigRecord, FeatureLevelRecord, PartitionChangeRecord
 from tests.controller.world import CLUSTER_ID, Pure, directory_of
 
 SESSION_MS = 9_000
@@ -244,6 +244,52 @@ def test_controlled_shutdown() -> None:
     assert pure.state.image.brokers[0].fenced
 
 
+def test_a_broker_that_shuts_down_is_not_taken_into_an_isr() -> None:
+    pure = Pure(brokers=3)
+    make(pure, [0, 1, 2], [1, 0, 2])
+    for broker_id in range(3):
+        beat(pure, broker_id)
+    assert beat(pure, 1, want_shut_down=True).in_controlled_shutdown
+    assert [(partition(pure, index).leader, partition(pure, index).isr) for index in (0, 1)] == [(0, (0, 2))] * 2
+    assert alter(pure, 0, isr_epochs=[(0, -1), (1, -1), (2, -1)]).error_code == ErrorCode.INELIGIBLE_REPLICA
+    make(pure, [1, 2], name="new")
+    assert (partition(pure, name="new").leader, partition(pure, name="new").isr) == (2, (2,))
+
+
+def test_a_broker_that_leads_nothing_may_go_at_once_and_leaves_every_isr() -> None:
+    pure = Pure(brokers=2)
+    make(pure, [0, 1])
+    beat(pure, 0)
+    beat(pure, 1)
+    assert beat(pure, 1, want_shut_down=True).should_shut_down
+    assert (partition(pure).leader, partition(pure).isr, partition(pure).leader_epoch) == (0, (0,), 0)
+
+
+def test_one_of_two_directories_fails() -> None:
+    """Only its replicas leave, and they cannot lead before they are somewhere else."""
+    pure = Pure(brokers=2)
+    first, second = (bytes((0xE0, number)) + bytes(14) for number in range(2))
+    pure.now_ms += SESSION_MS + 1
+    register(pure, 0, log_dirs=[first, second])
+    beat(pure, 0)
+    make(pure, [0, 1], [0, 1], [0, 1])
+    for index, directory in enumerate((first, second, first)):
+        assign(pure, directory, index)
+    pure.replay([PartitionChangeRecord(topic_id=pure.state.image.topics.by_name["t"].id, partition_id=2, isr=[0])])
+    beat(pure, 0, offline_log_dirs=[first])
+    assert pure.state.image.brokers[0].directories == (second,)
+    found = [partition(pure, index) for index in range(3)]
+    assert [(each.leader, each.isr) for each in found] == [(1, (1,)), (0, (0, 1)), (-1, (0,))]
+    beat(pure, 1, want_fence=True)
+    assert beat(pure, 0, offline_log_dirs=[first]).is_fenced is False
+    assert elect(pure, 1, 2).replica_election_results[0].partition_result[0].error_code == (
+        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    )
+    assign(pure, second, 2)
+    elect(pure, 1, 2)
+    assert partition(pure, 2).leader == 0
+
+
 def test_a_directory_that_fails_takes_its_replicas_out() -> None:
     pure = Pure(brokers=2)
     make(pure, [0, 1])
@@ -329,31 +375,30 @@ def test_isr_changes_that_are_refused(broker_id: int, changes: dict[str, Any], c
     assert partition(pure) == before
 
 
+def assign(pure: Pure, directory: bytes, index: int, topic: bytes | None = None) -> int:
+    """Broker 0 says where a partition of "t" is."""
+    topic_id = pure.state.image.topics.by_name["t"].id if topic is None else topic
+    partitions = [ar.RequestPartitionData(partition_index=index)]
+    request = ar.AssignReplicasToDirsRequest(
+        broker_id=0,
+        broker_epoch=pure.state.image.brokers[0].epoch,
+        directories=[
+            ar.RequestDirectoryData(
+                id=directory, topics=[ar.RequestTopicData(topic_id=topic_id, partitions=partitions)]
+            )
+        ],
+    )
+    response = pure.apply(assign_replicas_to_dirs(pure.state, request))
+    code: int = response.directories[0].topics[0].partitions[0].error_code
+    return code
+
+
 def test_a_replica_finds_its_directory() -> None:
     pure = Pure(brokers=2)
     make(pure, [0, 1])
-    topic_id = pure.state.image.topics.by_name["t"].id
-
-    def assign(directory: bytes, index: int, topic: bytes = topic_id) -> int:
-        request = ar.AssignReplicasToDirsRequest(
-            broker_id=0,
-            broker_epoch=pure.state.image.brokers[0].epoch,
-            directories=[
-                ar.RequestDirectoryData(
-                    id=directory,
-                    topics=[
-                        ar.RequestTopicData(topic_id=topic, partitions=[ar.RequestPartitionData(partition_index=index)])
-                    ],
-                )
-            ],
-        )
-        response = pure.apply(assign_replicas_to_dirs(pure.state, request))
-        code: int = response.directories[0].topics[0].partitions[0].error_code
-        return code
-
-    assert assign(directory_of(0), 5) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert assign(directory_of(0), 0, b"?" * 16) == ErrorCode.UNKNOWN_TOPIC_ID
-    assert assign(DIRECTORY_LOST, 0) == 0
+    assert assign(pure, directory_of(0), 5) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert assign(pure, directory_of(0), 0, b"?" * 16) == ErrorCode.UNKNOWN_TOPIC_ID
+    assert assign(pure, DIRECTORY_LOST, 0) == 0
     assert partition(pure).directories[0] == DIRECTORY_LOST
     assert (partition(pure).leader, partition(pure).isr) == (1, (1,))
 
@@ -395,6 +440,23 @@ def test_unclean_election() -> None:
     result = elect(pure, 1).replica_election_results[0].partition_result[0]
     assert result.error_code == 0
     assert (partition(pure).leader, partition(pure).isr, partition(pure).leader_recovery_state) == (1, (1,), 1)
+
+
+def test_an_unclean_leader_says_when_it_has_recovered() -> None:
+    """KIP-704: before that no other replica may be taken into the ISR."""
+    pure = Pure(brokers=2)
+    make(pure, [0, 1])
+    for broker_id in (1, 0):
+        beat(pure, broker_id, want_fence=True)
+    for broker_id in (1, 0):
+        beat(pure, broker_id)
+        elect(pure, 1)
+    assert (partition(pure).leader, partition(pure).leader_recovery_state) == (1, 1)
+    both = [(0, -1), (1, -1)]
+    assert alter(pure, 1, isr_epochs=both, leader_recovery_state=1).error_code == ErrorCode.INVALID_REQUEST
+    answer = alter(pure, 1, isr_epochs=[(1, -1)], leader_recovery_state=0)
+    assert (answer.error_code, answer.leader_recovery_state, answer.isr) == (0, 0, [1])
+    assert alter(pure, 1, isr_epochs=both).isr == [0, 1]
 
 
 def test_unclean_election_by_configuration() -> None:

@@ -13,6 +13,7 @@ from pykbroker.metadata.features import ELR_VERSION
 from pykbroker.metadata.image import EMPTY_IMAGE, ConfigResource, PartitionImage
 from pykbroker.metadata.snapshot import image_records
 from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.broker_registration import Feature
 from pykbroker_wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -28,7 +29,7 @@ from pykbroker_wire.stored.metadata import (
     PartitionRecord,
     TopicRecord,
 )
-from tests.controller.test_brokers import beat, make, partition
+from tests.controller.test_brokers import SESSION_MS, beat, make, partition, register
 from tests.controller.world import Pure, node_config
 
 TOPIC, BROKER = ConfigResource.TOPIC, ConfigResource.BROKER
@@ -247,3 +248,79 @@ def test_the_last_leader_is_known_also_where_others_are_in_sync() -> None:
     assert (partition(pure).leader, partition(pure).last_known_elr) == (-1, (1,))
     lose(pure, 2)
     assert partition(pure).last_known_elr == (1,)
+
+
+# A broker that comes back (KIP-966): after an unclean stop it may lack what it had not synced.
+
+CLEAN, UNCLEAN = True, False
+
+
+def restart(pure: Pure, broker_id: int, *, clean: bool) -> None:
+    """Register a new incarnation, which names the epoch of its last clean stop, and keep it fenced."""
+    pure.now_ms += SESSION_MS + 1
+    for other in pure.state.image.brokers.values():
+        if other.id != broker_id and not other.fenced:
+            beat(pure, other.id)
+    register(
+        pure,
+        broker_id,
+        incarnation_id=bytes((pure.offset % 251, broker_id)) * 8,
+        previous_broker_epoch=pure.state.image.brokers[broker_id].epoch if clean else -1,
+        features=[
+            Feature(name="metadata.version", min_supported_version=7, max_supported_version=30),
+            Feature(name=ELR_VERSION, min_supported_version=0, max_supported_version=1),
+        ],
+    )
+
+
+@pytest.mark.parametrize(("clean", "elr"), [(CLEAN, (1,)), (UNCLEAN, ())])
+def test_an_eligible_replica_stays_eligible_after_a_clean_stop_alone(clean: bool, elr: tuple[int, ...]) -> None:
+    pure = elr_on()
+    make(pure, [0, 1, 2])
+    lose(pure, 0, 1)
+    assert in_sync_and_eligible(partition(pure)) == ((2,), (1,))
+    restart(pure, 1, clean=clean)
+    assert in_sync_and_eligible(partition(pure)) == ((2,), elr)
+    assert partition(pure).leader == 2
+
+
+def test_the_last_in_sync_leads_again_after_a_clean_stop() -> None:
+    pure = elr_on()
+    make(pure, [0, 1, 2])
+    lose(pure, 0, 1)
+    restart(pure, 2, clean=CLEAN)
+    assert in_sync_and_eligible(partition(pure)) == ((), (1, 2))
+    assert partition(pure).leader == -1
+    beat(pure, 2)
+    assert in_sync_and_eligible(partition(pure)) == ((2,), (1,))
+    assert (partition(pure).leader, partition(pure).leader_recovery_state) == (2, 0)
+
+
+def test_after_an_unclean_stop_the_eligible_replica_leads_and_not_the_last_in_sync() -> None:
+    pure = elr_on()
+    make(pure, [0, 1, 2])
+    lose(pure, 0, 1)
+    restart(pure, 2, clean=UNCLEAN)
+    assert in_sync_and_eligible(partition(pure)) == ((), (1,))
+    for broker_id in (2, 0):
+        beat(pure, broker_id)
+        assert partition(pure).leader == -1
+    beat(pure, 1)
+    assert in_sync_and_eligible(partition(pure)) == ((1,), ())
+    assert (partition(pure).leader, partition(pure).leader_recovery_state) == (1, 0)
+
+
+def test_when_nobody_is_eligible_the_last_known_leader_leads_and_may_have_lost_records() -> None:
+    pure = elr_on()
+    make(pure, [0, 1, 2])
+    lose(pure, 0, 1)
+    restart(pure, 1, clean=UNCLEAN)
+    restart(pure, 2, clean=UNCLEAN)
+    assert in_sync_and_eligible(partition(pure)) == ((), ())
+    for broker_id in (0, 1):
+        beat(pure, broker_id)
+        assert (partition(pure).leader, partition(pure).last_known_elr) == (-1, (2,))
+    beat(pure, 2)
+    assert in_sync_and_eligible(partition(pure)) == ((2,), ())
+    assert (partition(pure).leader, partition(pure).last_known_elr) == (2, ())
+    assert partition(pure).leader_recovery_state == 1

@@ -22,6 +22,7 @@ from pykbroker_wire.messages.create_topics import (
     CreateTopicsRequest,
 )
 from pykbroker_wire.primitives import random_uuid, uuid_to_str
+from tests.controller.test_brokers import beat
 from tests.controller.world import Pure, directory_of, node_config
 
 
@@ -236,6 +237,16 @@ def test_racks_are_spread() -> None:
     racks = {broker.id: broker.rack for broker in pure.state.image.brokers.values()}
     for partition in pure.state.image.topics.by_name["t"].partitions.values():
         assert {racks[replica] for replica in partition.replicas} == {"x", "y", "z"}
+
+
+def test_a_fenced_broker_gets_replicas_and_is_not_in_sync() -> None:
+    pure = Pure(brokers=3)
+    beat(pure, 1, want_fence=True)
+    create(pure, topic("t", 6, 3))
+    for partition in pure.state.image.topics.by_name["t"].partitions.values():
+        assert sorted(partition.replicas) == [0, 1, 2]
+        assert partition.isr == tuple(replica for replica in partition.replicas if replica != 1)
+        assert partition.leader == partition.isr[0]
 
 
 def test_placement_uses_fenced_brokers_last_and_never_first() -> None:

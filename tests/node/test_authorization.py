@@ -21,6 +21,7 @@ from pykbroker_wire.messages import (
     allocate_producer_ids,
     alter_configs,
     alter_partition,
+    alter_partition_reassignments,
     alter_replica_log_dirs,
     assign_replicas_to_dirs,
     begin_quorum_epoch,
@@ -72,6 +73,7 @@ from pykbroker_wire.messages import (
     produce,
     sync_group,
     txn_offset_commit,
+    unregister_broker,
     update_features,
     update_raft_voter,
     vote,
@@ -344,6 +346,15 @@ def requests(topic_id: bytes, cluster_id: str) -> Iterator[tuple[Any, int | None
     )
     yield delete_groups.DeleteGroupsRequest(groups_names=["g"]), None, GROUP
     yield elect_leaders.ElectLeadersRequest(topic_partitions=None, timeout_ms=100), None, CLUSTER
+    moving = alter_partition_reassignments.ReassignablePartition(replicas=[1])
+    yield (
+        alter_partition_reassignments.AlterPartitionReassignmentsRequest(
+            topics=[alter_partition_reassignments.ReassignableTopic(name="t", partitions=[moving])]
+        ),
+        None,
+        CLUSTER,
+    )
+    yield unregister_broker.UnregisterBrokerRequest(broker_id=1), None, CLUSTER
     yield list_partition_reassignments.ListPartitionReassignmentsRequest(topics=None), None, CLUSTER
     yield offset_delete.OffsetDeleteRequest(group_id="g"), None, GROUP
     yield describe_client_quotas.DescribeClientQuotasRequest(), None, CLUSTER

@@ -19,6 +19,11 @@ from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.headers import decode_response, encode_request
 from pykbroker_wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
+from pykbroker_wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest
 from pykbroker_wire.messages.create_acls import AclCreation, CreateAclsRequest
 from pykbroker_wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -34,6 +39,7 @@ from pykbroker_wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
+from pykbroker_wire.messages.unregister_broker import UnregisterBrokerRequest
 from pykbroker_wire.messages.update_features import UpdateFeaturesRequest
 from pykbroker_wire.primitives import TopLevel
 from tests.api.broker_half import Half
@@ -215,6 +221,14 @@ REFUSED: dict[int, tuple[TopLevel, Callable[[Any], list[int]]]] = {
         ),
         lambda answer: [result.error_code for result in answer.responses],
     ),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (
+        AlterPartitionReassignmentsRequest(
+            topics=[
+                ReassignableTopic(name="t", partitions=[ReassignablePartition(partition_index=i) for i in range(2)])
+            ]
+        ),
+        lambda answer: [one.error_code for one in answer.responses[0].partitions],
+    ),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: (
         ListPartitionReassignmentsRequest(
             topics=[ListPartitionReassignmentsTopics(name="t", partition_indexes=[0, 1])]
@@ -223,6 +237,7 @@ REFUSED: dict[int, tuple[TopLevel, Callable[[Any], list[int]]]] = {
     ),
     ApiKey.DESCRIBE_QUORUM: (DescribeQuorumRequest(), lambda answer: 2 * [answer.error_code]),
     ApiKey.UPDATE_FEATURES: (UpdateFeaturesRequest(), lambda answer: 2 * [answer.error_code]),
+    ApiKey.UNREGISTER_BROKER: (UnregisterBrokerRequest(), lambda answer: 2 * [answer.error_code]),
 }
 
 

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from compat_tests.differential.session import Session
+from pykbroker_wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest
 from pykbroker_wire.messages.create_acls import AclCreation, CreateAclsRequest
 from pykbroker_wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
@@ -19,6 +24,7 @@ from pykbroker_wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
+from pykbroker_wire.messages.unregister_broker import UnregisterBrokerRequest
 from pykbroker_wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
 
@@ -190,6 +196,46 @@ def list_reassignments(s: Session) -> None:
     s.call("unknown", ask(("no-such-topic", [0]), (topic, [9, -1])))
     s.call("bad name", ask(("a/b", [0])))
     s.call("no time", ListPartitionReassignmentsRequest(timeout_ms=0, topics=None))
+
+
+def alter_reassignments(s: Session) -> None:
+    """AlterPartitionReassignments that change nothing, cannot be, or cancel what is not under way."""
+    topic = s.make_topic(partitions=2)
+
+    def ask(
+        *topics: tuple[str, list[tuple[int, list[int] | None]]], may_change_factor: bool = True
+    ) -> AlterPartitionReassignmentsRequest:
+        return AlterPartitionReassignmentsRequest(
+            timeout_ms=10000,
+            allow_replication_factor_change=may_change_factor,
+            topics=[
+                ReassignableTopic(
+                    name=name,
+                    partitions=[ReassignablePartition(partition_index=i, replicas=replicas) for i, replicas in wanted],
+                )
+                for name, wanted in topics
+            ],
+        )
+
+    s.each("as it is", lambda v: ask((topic, [(0, [1]), (1, [1])])))
+    s.each("cancel nothing", lambda v: ask((topic, [(0, None)])))
+    s.each("no replicas", lambda v: ask((topic, [(0, [])])))
+    s.each("a replica twice", lambda v: ask((topic, [(0, [1, 1])])))
+    s.each("an unknown broker", lambda v: ask((topic, [(0, [1, 77])])))
+    s.each("a negative broker", lambda v: ask((topic, [(0, [-1])])))
+    s.each("a partition twice", lambda v: ask((topic, [(0, [1]), (0, [])])))
+    s.each("unknown partitions", lambda v: ask((topic, [(9, [1]), (-1, None)])))
+    s.each("unknown topics", lambda v: ask(("no-such-topic", [(0, [1])]), ("a/b", [(0, None)])))
+    s.each("no partitions", lambda v: ask((topic, [])))
+    s.each("no topics", lambda v: ask())
+    s.each("as many", lambda v: ask((topic, [(0, [1])]), may_change_factor=False), [1])
+    s.each("not as many", lambda v: ask((topic, [(0, [])]), (topic, [(1, [1, 77])]), may_change_factor=False), [1])
+
+
+def unregister(s: Session) -> None:
+    """UnregisterBroker of brokers that are not there."""
+    for broker_id in (77, -1):
+        s.each(f"broker {broker_id}", lambda v, wanted=broker_id: UnregisterBrokerRequest(broker_id=wanted))  # type: ignore[misc]
 
 
 def client_quotas(s: Session) -> None:
@@ -372,6 +418,8 @@ SCRIPTS = (
     other_features,
     elect_leaders,
     list_reassignments,
+    alter_reassignments,
+    unregister,
     client_quotas,
     scram_credentials,
     acls,

@@ -1,0 +1,30 @@
+"""UnregisterBroker, version 0, on the active controller: forget a broker that will not come back. KIP-500, KIP-746."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pykbroker.controller.brokers import unregister_broker
+from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker.serving.context import ControllerContext
+from pykbroker.serving.on_controller import immediately, respond
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+
+def handle(ctx: ControllerContext, request: UnregisterBrokerRequest) -> asyncio.Future[UnregisterBrokerResponse]:
+    if not ctx.authorize(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
+        return immediately(refused(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+    return respond(
+        ctx,
+        ctx.services.controller.submit(
+            "UnregisterBroker", lambda state, now_ms: unregister_broker(state, request.broker_id)
+        ),
+        lambda done: UnregisterBrokerResponse(),
+        lambda error: refused(request, ctx.api_version, error.code),
+    )
+
+
+def refused(request: UnregisterBrokerRequest, version: int, code: ErrorCode) -> UnregisterBrokerResponse:
+    """As in Apache Kafka, a code without a text."""
+    return UnregisterBrokerResponse(error_code=code)
