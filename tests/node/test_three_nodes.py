@@ -5,167 +5,32 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_cluster import DescribeClusterRequest
-from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
-from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
-from pykbroker_wire.primitives import uuid_to_str
-from tests.node.processes import Process, run, write_properties
-from tests.node.test_two_processes import free_port
+from tests.node.trio import GROUP, NUMBERS, PATIENCE_SECONDS, TRANSACTION, Trio, eventually
 from tests.node.wire import Wire, batch
 
 pytestmark = pytest.mark.slow
 
-T = TypeVar("T")
-NUMBERS = (1, 2, 3)
-GROUP, TRANSACTION = 0, 1
-PATIENCE_SECONDS = 60
-
-
-def eventually(what: str, look: Callable[[], T | None]) -> T:
-    """What `look` returns when it is true; the cluster may be on its way there."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            found = look()
-        except OSError:
-            # A node that is on its way up or down.
-            found = None
-        if found:
-            return found
-        assert time.monotonic() < deadline, f"not after {PATIENCE_SECONDS} s: {what}"
-        time.sleep(0.05)
-
-
-class Trio:
-    """Nodes 1, 2 and 3, formatted; `up` starts them all."""
-
-    def __init__(self, folder: Path, quorum: str) -> None:
-        self.folder = folder
-        self.ports = {number: free_port() for number in NUMBERS}
-        self.controller_ports = {number: free_port() for number in NUMBERS}
-        self.running: dict[int, Process] = {}
-        self._stack = ExitStack()
-        addresses = {number: f"127.0.0.1:{port}" for number, port in self.controller_ports.items()}
-        if quorum == "static":
-            found_by = {"controller.quorum.voters": ",".join(f"{n}@{addresses[n]}" for n in NUMBERS)}
-        else:
-            found_by = {"controller.quorum.bootstrap.servers": ",".join(addresses.values())}
-        self.files = {
-            number: write_properties(
-                folder / f"{number}.properties",
-                {
-                    "process.roles": "broker,controller",
-                    "node.id": number,
-                    "listeners": f"PLAINTEXT://127.0.0.1:{self.ports[number]},CONTROLLER://{addresses[number]}",
-                    "controller.listener.names": "CONTROLLER",
-                    "log.dirs": folder / f"data{number}",
-                    "num.partitions": 3,
-                    "offsets.topic.replication.factor": 1,
-                    "offsets.topic.num.partitions": 6,
-                    "transaction.state.log.replication.factor": 1,
-                    "transaction.state.log.min.isr": 1,
-                    "transaction.state.log.num.partitions": 6,
-                    "group.initial.rebalance.delay.ms": 0,
-                    "broker.session.timeout.ms": 6_000,
-                    **found_by,
-                },
-            )
-            for number in NUMBERS
-        }
-        # Each node is given all voters and their directories, as Apache Kafka's tool is.
-        initial = [f"{number}@{addresses[number]}:{uuid_to_str(bytes([number]) * 16)}" for number in NUMBERS]
-        arguments = [] if quorum == "static" else ["--initial-controllers", ",".join(initial)]
-        for file in self.files.values():
-            done = run("format", str(file), "--cluster-id", "MkU3OEVBNTcwNTJENDM2Qk", *arguments)
-            assert done.returncode == 0, done.stderr
-
-    def __enter__(self) -> Trio:
-        for number in NUMBERS:
-            self.start(number)
-        for process in self.running.values():
-            process.ready(PATIENCE_SECONDS)
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._stack.close()
-
-    def start(self, number: int) -> Process:
-        started = Process(self.folder / f"{number}.log", str(self.files[number]))
-        self.running[number] = self._stack.enter_context(started)
-        return started
-
-    def address(self, number: int) -> str:
-        return f"127.0.0.1:{self.ports[number]}"
-
-    def wires(self) -> Iterator[tuple[int, Wire]]:
-        for number in list(self.running):
-            with Wire(self.address(number)) as wire:
-                yield number, wire
-
-    def active(self, *, but: int | None = None) -> int:
-        """The active controller, as a living node says."""
-        asked = RequestTopicData(topic_name="__cluster_metadata", partitions=[RequestPartitionData(partition_index=0)])
-
-        def look() -> int | None:
-            for _, wire in self.wires():
-                topics = wire.call(DescribeQuorumRequest(topics=[asked])).topics
-                leader: int = topics[0].partitions[0].leader_id if topics else -1
-                if leader in self.running and leader != but:
-                    return leader
-            return None
-
-        return eventually("a node leads the quorum", look)
-
-    def serving(self, *numbers: int) -> None:
-        """Every living node names these brokers, which are the ones that are not fenced."""
-
-        def look() -> bool:
-            return all(
-                {broker.node_id for broker in wire.metadata().brokers} == set(numbers) for _, wire in self.wires()
-            )
-
-        eventually(f"brokers {numbers} serve", look)
-
-    def leaders(self, topic: str) -> dict[int, int]:
-        """Partition -> broker, as soon as each partition has one."""
-
-        def look() -> dict[int, int] | None:
-            with Wire(self.address(min(self.running))) as wire:
-                partitions = wire.metadata(topic).topics[0].partitions
-            found = {partition.partition_index: partition.leader_id for partition in partitions}
-            return found if found and min(found.values()) > 0 else None
-
-        return eventually(f"each partition of {topic} has a leader", look)
-
-    def keys_by_coordinator(self, kind: int) -> dict[int, str]:
-        """A group, or transactional id, for each node that coordinates it."""
-        found: dict[int, str] = {}
-        with Wire(self.address(1)) as wire:
-            for attempt in range(200):
-                key = f"key-{attempt}"
-
-                def look(key: str = key) -> int | None:
-                    answer = wire.call(FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]))
-                    return answer.coordinators[0].node_id if not answer.coordinators[0].error_code else None
-
-                found.setdefault(eventually(f"{key} has a coordinator", look), key)
-                if len(found) == len(NUMBERS):
-                    return found
-        raise AssertionError(f"only nodes {sorted(found)} coordinate anything")
+ALONE = {
+    "offsets.topic.replication.factor": 1,
+    "offsets.topic.num.partitions": 6,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "transaction.state.log.num.partitions": 6,
+    "broker.session.timeout.ms": 6_000,
+}
 
 
 @pytest.fixture(params=["static", "dynamic"])
 def trio(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Trio]:
-    with Trio(tmp_path, request.param) as found:
+    with Trio(tmp_path, request.param, ALONE) as found:
         found.serving(*NUMBERS)
         yield found
 
@@ -266,7 +131,7 @@ def test_b4_brokers_go_on_when_the_active_controller_is_killed(trio: Trio) -> No
         with Wire(trio.address(leader)) as wire:
             assert wire.produce("before", batch(b"kept"), partition=partition).error_code == ErrorCode.NONE
     active = trio.active()
-    trio.running.pop(active).kill()
+    trio.kill(active)
     assert trio.active(but=active) in trio.running
     living = set(NUMBERS) - {active}
     trio.serving(*living)
@@ -290,7 +155,7 @@ def test_b4_brokers_go_on_when_the_active_controller_is_killed(trio: Trio) -> No
 def test_b4_a_node_stops_in_a_controlled_way_whether_it_leads_or_not(trio: Trio) -> None:
     granted = "The controller has asked us to exit controlled shutdown."
     active = trio.active()
-    assert trio.running.pop(active).interrupt(signal.SIGTERM, PATIENCE_SECONDS) == 0
+    assert trio.stop(active) == 0
     other = trio.active(but=active)
     trio.serving(*trio.running)
     trio.start(active).ready(PATIENCE_SECONDS)

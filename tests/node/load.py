@@ -1,0 +1,125 @@
+"""Clients that write and read replicated topics beside a test, and the judge of what they were told.
+
+The clients and the judge are those of the torture: compat_tests/torture/journal.py says what must hold, and
+compat_tests/torture/test_journal.py plants what it must find (lost, twice, reordered, an aborted record that is read,
+two values at one offset).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from compat_tests.torture.clients import ANSWER_S, Client, Group, Reader, TransactionalWriter, Window, Writer
+from compat_tests.torture.journal import Journal
+from tests.node.trio import Trio, eventually
+
+C = TypeVar("C", bound=Client)
+
+#: How the producers of each topic differ. The second keeps the order of its requests, and may repeat them.
+WRITERS: dict[str, dict[str, Any]] = {
+    "once": {"enable.idempotence": True},
+    "plain": {"acks": "all", "max.in.flight": 1},
+}
+#: Answers that a writer must get before it is said to go on.
+_SOME = 30
+
+
+class Load:
+    """An idempotent and a plain writer and a reader of each topic (one partition), while the block lasts."""
+
+    def __init__(self, trio: Trio, topics: Sequence[str]) -> None:
+        self.trio = trio
+        self.journals = {topic: Journal(topic) for topic in topics}
+        self.clients: list[Client] = []
+        for topic, journal in self.journals.items():
+            for name, settings in WRITERS.items():
+                self._add(Writer(f"{topic}-{name}", trio.bootstrap, journal, topic, settings=settings))
+            self._add(Reader(trio.bootstrap, journal, topic))
+
+    def transact(self, transactional_id: str, topic: str) -> TransactionalWriter:
+        """Commit and abort in turn into another topic, with a reader of what is committed."""
+        journal = self.journals[topic] = Journal(topic, transactional=True)
+        self._add(Reader(self.trio.bootstrap, journal, topic, committed=True))
+        return self._add(TransactionalWriter(transactional_id, self.trio.bootstrap, journal, topic))
+
+    def consume(self, group: str, topic: str) -> Group:
+        """Read and commit as the only member of a group."""
+        return self._add(Group(self.trio.bootstrap, topic, group))
+
+    def _add(self, client: C) -> C:
+        self.clients.append(client)
+        return client
+
+    def __enter__(self) -> Self:
+        for client in self.clients:
+            client.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for client in self.clients:
+            client.ask_to_stop()
+
+    # -- while it runs
+
+    def until(self, what: str, look: Callable[[], bool]) -> None:
+        """Wait for something while every client is well."""
+
+        def watched() -> bool:
+            for client in self.clients:
+                client.check()
+            return look()
+
+        eventually(what, watched)
+
+    def goes_on(self) -> None:
+        """Wait until every writer of records got more answers, and every group and transaction made progress."""
+        wanted = {
+            client: _progress(client) + _step(client) for client in self.clients if not isinstance(client, Reader)
+        }
+        waiting = set(wanted)
+
+        def look() -> bool:
+            waiting.difference_update([client for client in waiting if _progress(client) >= wanted[client]])
+            return not waiting
+
+        try:
+            self.until("every client goes on", look)
+        except AssertionError as error:
+            error.add_note(f"these do not: {sorted(client.name for client in waiting)}")
+            raise
+
+    # -- when it is over
+
+    def judge(self) -> None:
+        """Wait for the clients' end, read every topic from its beginning, and judge what is there."""
+        for client in self.clients:
+            client.ask_to_stop()
+        for client in self.clients:
+            client.join(ANSWER_S)
+            assert not client.is_alive(), f"{client.name} does not end"
+            client.check()
+        for topic, journal in self.journals.items():
+            window = Window(self.trio.bootstrap, committed=journal.transactional)
+            try:
+                start, end = window.bounds(topic)
+                found = window.read(topic, start, end)
+            finally:
+                window.close()
+            assert start == 0
+            assert found
+            journal.judge(found, start, end)
+
+
+def _progress(client: Client) -> int:
+    if isinstance(client, Group):
+        return client.committed
+    assert isinstance(client, Writer)
+    return client.progress
+
+
+def _step(client: Client) -> int:
+    return 1 if isinstance(client, Group | TransactionalWriter) else _SOME
