@@ -14,17 +14,20 @@ from pykbroker_wire.messages.unregister_broker import UnregisterBrokerRequest, U
 
 def handle(ctx: ControllerContext, request: UnregisterBrokerRequest) -> asyncio.Future[UnregisterBrokerResponse]:
     if not ctx.authorize(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
-        return immediately(refused(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return immediately(refused(request, ctx.api_version, code, code.message))
     return respond(
         ctx,
         ctx.services.controller.submit(
             "UnregisterBroker", lambda state, now_ms: unregister_broker(state, request.broker_id)
         ),
         lambda done: UnregisterBrokerResponse(),
-        lambda error: refused(request, ctx.api_version, error.code),
+        lambda error: refused(request, ctx.api_version, error.code, error.message),
     )
 
 
-def refused(request: UnregisterBrokerRequest, version: int, code: ErrorCode) -> UnregisterBrokerResponse:
-    """As in Apache Kafka, a code without a text."""
-    return UnregisterBrokerResponse(error_code=code)
+def refused(
+    request: UnregisterBrokerRequest, version: int, code: ErrorCode, message: str | None = None
+) -> UnregisterBrokerResponse:
+    """The answer to a request that failed."""
+    return UnregisterBrokerResponse(error_code=code, error_message=message)

@@ -34,7 +34,8 @@ def failure(code: ErrorCode, message: str | None = None) -> Verdict:
 
 
 def verdict_of(error: KafkaError) -> Verdict:
-    return Verdict(error.code, error.message)
+    """The verdict on one item. As in Apache Kafka, a text that is the code's own is left out."""
+    return Verdict(error.code, None if error.message == error.code.message else error.message)
 
 
 @dataclass(slots=True)

@@ -277,9 +277,6 @@ def create_partitions(
             verdict = OK
         except KafkaError as error:
             verdict = verdict_of(error)
-            # Kafka's exception for an unknown topic carries no text.
-            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                verdict = Verdict(error.code, None)
         results.append(
             CreatePartitionsTopicResult(name=topic.name, error_code=verdict.code, error_message=verdict.message)
         )

@@ -123,7 +123,8 @@ def test_a_broker_that_is_fenced_ends_no_reassignment() -> None:
 def test_a_reassignment_is_called_back() -> None:
     pure = Pure(brokers=4)
     make(pure, [0, 1])
-    assert reassign(pure, None).error_code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    refused = reassign(pure, None)
+    assert (refused.error_code, refused.error_message) == (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None)
     reassign(pure, [2, 3])
     in_sync(pure, 0, 1, 2)
     assert reassign(pure, None).error_code == 0
