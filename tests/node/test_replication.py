@@ -43,6 +43,7 @@ def trio(tmp_path: Path) -> Iterator[Trio]:
     with Trio(tmp_path, "dynamic", REPLICATED) as found:
         found.serving(*NUMBERS)
         yield found
+        assert not found.complaints()
 
 
 def create_one_for_each(trio: Trio) -> list[str]:

@@ -231,15 +231,42 @@ class Trio:
         """Wait until all replicas hold the same bytes up to the leader's high watermark, and the leader has no more
         than that. Return these bytes."""
 
+        ends: dict[int, list[int]] = {}
+
         def look() -> bytes | None:
             found = self.partitions(topic)[partition]
             with Wire(self.address(found.leader_id)) as wire:
                 end = wire.fetch(topic, partition=partition, max_wait_ms=0).high_watermark
             whole = self.stored(found.leader_id, topic, partition, 1 << 62)
-            held = {self.stored(number, topic, partition, end) for number in found.replica_nodes}
-            return whole if held == {whole} else None
+            held = {number: self.stored(number, topic, partition, end) for number in found.replica_nodes}
+            ends.update({number: _differs_at(data, whole) for number, data in held.items()})
+            return whole if set(held.values()) == {whole} else None
 
-        return eventually(f"all replicas hold the same bytes of {topic}-{partition}", look)
+        try:
+            return eventually(f"all replicas hold the same bytes of {topic}-{partition}", look)
+        except AssertionError as error:
+            error.add_note(f"where each differs from the leader, base offsets: {ends}")
+            raise
+
+    def complaints(self) -> list[str]:
+        """Lines of the nodes' logs that tell of an error, or of a bug."""
+        wrong = (" ERROR ", " CRITICAL ", "Traceback")
+        return [
+            f"node {number}: {line}"
+            for number in NUMBERS
+            for line in (self.folder / f"{number}.log").read_text(errors="replace").splitlines()
+            if any(word in line for word in wrong)
+        ]
+
+
+def _differs_at(data: bytes, whole: bytes) -> list[int]:
+    """The base offsets of the first batches that differ; none where the shorter log is the beginning of the other."""
+    both = zip(iter_batches(data), iter_batches(whole), strict=False)
+    for (at, one), (_, other) in both:
+        end = at + one.size_in_bytes
+        if data[at:end] != whole[at:end]:
+            return [one.base_offset, other.base_offset]
+    return []
 
 
 def _ports() -> tuple[dict[int, int], dict[int, int]]:
