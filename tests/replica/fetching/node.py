@@ -216,5 +216,10 @@ class Node:
 def stored(partition: Partition) -> list[tuple[int, int, int]]:
     """(base offset, last offset, epoch) of each batch in the partition's log."""
     log = partition.log
-    found = log.read(log.log_start_offset, 1 << 30, log.log_end_offset)
-    return contents(found.joined())
+    found: list[tuple[int, int, int]] = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        # One read ends with its segment.
+        found += contents(log.read(offset, 1 << 30, log.log_end_offset).joined())
+        offset = found[-1][1] + 1
+    return found

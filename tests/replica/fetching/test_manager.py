@@ -14,12 +14,13 @@ from pykbroker.replica.fetching.manager import fetcher_of
 from pykbroker_log import names
 from pykbroker_log.checkpoints import decode_offsets
 from pykbroker_log.disk import read_file
+from pykbroker_log.memory_disk import Survive
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from tests.acting import acts
 from tests.replica.fetching.leader import ModelLog, batch
 from tests.replica.fetching.node import BROKER_EPOCH, Node, stored
-from tests.replica.world import NODE, NOW_MS
+from tests.replica.world import NODE, NOW_MS, topic
 from tests.replica.world import batch as produced
 from tests.storage.truncating import Threads
 
@@ -421,6 +422,27 @@ def test_a_followers_gap_is_noted_before_it_is_appended(monkeypatch: pytest.Monk
     log.write(1, gap=3)
     node.settle()
     assert (len(held), stored(partition)) == (0, log.contents())
+
+
+def test_a_followers_gap_is_no_loss_after_a_kill() -> None:
+    """The gap lies between two segments, and nothing but the entry says that nothing is missing there."""
+    node = Node()
+    partition = node.follow(internal_segment_bytes="300")
+    log = ModelLog()
+    log.write(3)
+    for _ in range(4):
+        log.write(2, gap=10)
+    node.lead(2, partition, log, 1)
+    node.settle()
+    assert stored(partition) == log.contents()
+    assert len(partition.log.files.segments) > 2
+    after = Node(disk=node.world.disk.power_loss(Survive.EVERYTHING))
+    after.world.publish(*topic("t", 1, (NODE, 2, 3), internal_segment_bytes="300"))
+    after.world.replicas.start()
+    after.settle()
+    again = after.world.replicas.get("t", 0)
+    assert again.log.recovery is not None
+    assert stored(again) == log.contents()
 
 
 def test_a_gap_that_cannot_be_noted_is_not_appended(monkeypatch: pytest.MonkeyPatch) -> None:
