@@ -105,6 +105,7 @@ SAME_MODULE = {
     "describe_quorum": "the API, and the quorum's answer",
     "disk": "the contract, and the operating system's",
     "features": "what is supported, and the controller's decision to change it",
+    "fetching": "how a follower copies its leader's log: a partition's, and the metadata log",
     "format": "the command, and what it does",
     "group": "the configuration of groups, and the groups",
     "metadata": "the API, and the room that it tells of",

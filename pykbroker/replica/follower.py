@@ -23,12 +23,10 @@ from pykbroker_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from pykbroker.metrics.registry import Counter
+    from pykbroker.storage.follower_gaps import Told
     from pykbroker.storage.log_handle import LogHandle
     from pykbroker.storage.space import DiskSpace
     from pykbroker.storage.truncations import Truncated
-
-#: Called with what became of it.
-Then = Callable[[ErrorCode], None]
 
 
 @dataclass(slots=True, frozen=True)
@@ -40,7 +38,7 @@ class FollowerServices:
     #: told of each disk that fails
     directory_failed: Callable[[StorageError], None]
     space: DiskSpace
-    note_gaps: Callable[[LogHandle, PartitionLog, Then], None]
+    note_gaps: Callable[[LogHandle, PartitionLog, Told], None]
     bytes_in: Counter
 
 
@@ -66,7 +64,7 @@ class PartitionFollower:
         leader_epoch: int,
         services: FollowerServices,
         owe_flush: Callable[[PartitionLog, int], None],
-        when_flushed: Callable[[int, Then], None],
+        when_flushed: Callable[[int, Told], None],
     ) -> None:
         """`owe_flush` is told what was appended where flush.messages promises something; `when_flushed` calls back once
         nothing before an offset owes a flush."""
@@ -151,13 +149,13 @@ class PartitionFollower:
             except StorageError as error:
                 raise self._failed(error) from error
 
-    def when_flushed(self, then: Then) -> None:
+    def when_flushed(self, then: Told) -> None:
         """Call back once nothing in the log owes a flush (flush.messages), at once if so: what the next fetch proves to
         the leader is then as durable as the topic promises. Raises KafkaError."""
         self._require_role()
         self._when_flushed(self.handle.open().log_end_offset, then)
 
-    def note_gaps(self, then: Then) -> None:
+    def note_gaps(self, then: Told) -> None:
         """Call back once it is durable that this log has gaps, or with why it is not; at once if it is."""
         log = self.handle.open()
         if log is self._gaps_noted:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from pykbroker_log.log_dirs import LogDir
     from pykbroker_log.partition_log import PartitionLog
 
-Then = Callable[[ErrorCode], None]
+#: Called with what became of it.
+Told = Callable[[ErrorCode], None]
 
 
 class FollowerGaps:
@@ -35,9 +36,9 @@ class FollowerGaps:
         self._directories = directories
         self._failed = failed
         # What the next write of a directory is for. A directory that is a key here is being written.
-        self._waiting: dict[LogDir, list[Then]] = {}
+        self._waiting: dict[LogDir, list[Told]] = {}
 
-    def note(self, handle: LogHandle, log: PartitionLog, then: Then) -> None:
+    def note(self, handle: LogHandle, log: PartitionLog, then: Told) -> None:
         """Call back once it is durable that the log has gaps, or with why it is not."""
         log_dir = self._directories.holding(handle.topic, handle.index)
         if log_dir is None:
@@ -53,12 +54,12 @@ class FollowerGaps:
         else:
             self._write(log_dir, [then])
 
-    def _write(self, log_dir: LogDir, told: list[Then]) -> None:
+    def _write(self, log_dir: LogDir, told: list[Told]) -> None:
         self._waiting[log_dir] = []
         written = self._runtime.run_blocking(log_dir.prepare_cleaner_offsets())
         written.add_done_callback(partial(self._written, log_dir, told))
 
-    def _written(self, log_dir: LogDir, told: list[Then], done: asyncio.Future[None]) -> None:
+    def _written(self, log_dir: LogDir, told: list[Told], done: asyncio.Future[None]) -> None:
         waiting = self._waiting.pop(log_dir)
         error = asyncio.CancelledError() if done.cancelled() else done.exception()
         if isinstance(error, StorageError):

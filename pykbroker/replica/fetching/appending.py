@@ -13,15 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from pykbroker.replica.fetching.fetcher import Append
-from pykbroker.replica.fetching.partition_fetch import Replica
-from pykbroker.replica.fetching.pieces import Piece, pieces
+from pykbroker.replica.fetching.fetcher import AppendRecords
+from pykbroker.replica.fetching.partition_fetch import FetchedLog
+from pykbroker.replica.fetching.pieces import BatchPiece, pieces
+from pykbroker.storage.follower_gaps import Told
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
-Then = Callable[[ErrorCode], None]
 
-
-class Follower(Replica, Protocol):
+class FollowerLog(FetchedLog, Protocol):
     """What is done to the replica's log: see replica/follower.py. Each call raises KafkaError when it cannot be done,
     or calls back with the reason."""
 
@@ -29,13 +28,13 @@ class Follower(Replica, Protocol):
 
     def agree(self, high_watermark: int, log_start_offset: int) -> None: ...
 
-    def note_gaps(self, then: Then) -> None: ...
+    def note_gaps(self, then: Told) -> None: ...
 
-    def when_flushed(self, then: Then) -> None: ...
+    def when_flushed(self, then: Told) -> None: ...
 
-    def truncate_to(self, offset: int, then: Then) -> None: ...
+    def truncate_to(self, offset: int, then: Told) -> None: ...
 
-    def start_over(self, offset: int, then: Then) -> None: ...
+    def start_over(self, offset: int, then: Told) -> None: ...
 
 
 class Appending:
@@ -45,8 +44,8 @@ class Appending:
 
     def __init__(
         self,
-        effect: Append,
-        follower: Follower,
+        effect: AppendRecords,
+        follower: FollowerLog,
         now_ms: Callable[[], int],
         ended: Callable[[KafkaError | None], None],
         resume: Callable[[Appending], None],
@@ -58,8 +57,8 @@ class Appending:
         self._now_ms = now_ms
         self._ended = ended
         self._resume = resume
-        self._pieces: Iterator[Piece] = pieces(effect.records, fetch.fetch_offset, fetch.leader_epoch)
-        self._next: Piece | None = None
+        self._pieces: Iterator[BatchPiece] = pieces(effect.records, fetch.fetch_offset, fetch.leader_epoch)
+        self._next: BatchPiece | None = None
 
     def step(self) -> int:
         """Append a piece. Returns what it cost (pieces.py), 0 if there is nothing to do now."""
@@ -85,7 +84,7 @@ class Appending:
     def _flushed(self, code: ErrorCode) -> None:
         self._ended(None if code == ErrorCode.NONE else KafkaError(code, "what was appended could not be flushed"))
 
-    def _must_wait(self, piece: Piece) -> bool:
+    def _must_wait(self, piece: BatchPiece) -> bool:
         """Whether something is to be done before the piece is appended, and is not done yet. Raises KafkaError."""
         follower = self._follower
         end = follower.log_end_offset
@@ -94,7 +93,7 @@ class Appending:
             return self._waits_for(lambda then: follower.start_over(piece.base_offset, then))
         return piece.has_gap and self._waits_for(follower.note_gaps)
 
-    def _waits_for(self, begin: Callable[[Then], None]) -> bool:
+    def _waits_for(self, begin: Callable[[Told], None]) -> bool:
         """Begin what calls back. Returns whether it has not called back yet. Raises KafkaError if it went wrong."""
         told: list[ErrorCode] = []
         has_begun = False

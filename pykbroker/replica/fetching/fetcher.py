@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 from pykbroker.replica.fetching.divergence import truncation_offset
 from pykbroker.replica.fetching.partition_fetch import PartitionFetch, Phase
-from pykbroker.replica.fetching.session import FetchSession, Key
+from pykbroker.replica.fetching.session import FollowerSession, PartitionKey
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.fetch import (
     FetchPartition,
@@ -61,8 +61,8 @@ _LEVELS: dict[int, int] = {
     ErrorCode.INCONSISTENT_TOPIC_ID: logging.WARNING,
 }
 
-Request = FetchRequest | ListOffsetsRequest
-Response = FetchResponse | ListOffsetsResponse
+FetcherRequest = FetchRequest | ListOffsetsRequest
+FetcherResponse = FetchResponse | ListOffsetsResponse
 
 
 @dataclass(slots=True, frozen=True)
@@ -77,7 +77,7 @@ class FetchSettings:
 
 
 @dataclass(slots=True, frozen=True)
-class Append:
+class AppendRecords:
     """Append what the leader sent, and take over its high watermark and log start."""
 
     fetch: PartitionFetch
@@ -110,7 +110,7 @@ class Fail:
     reason: str
 
 
-Effect = Append | TruncateTo | StartOver | Fail
+Effect = AppendRecords | TruncateTo | StartOver | Fail
 
 
 class Fetcher:
@@ -131,8 +131,8 @@ class Fetcher:
     def __init__(self, node_id: int, settings: FetchSettings) -> None:
         self._node_id = node_id
         self._settings = settings
-        self._session = FetchSession()
-        self._fetches: dict[Key, PartitionFetch] = {}
+        self._session = FollowerSession()
+        self._fetches: dict[PartitionKey, PartitionFetch] = {}
         # Until when. Every delay has the same length: the first is over first.
         self._delayed: dict[PartitionFetch, float] = {}
         # Those in the phases ASKING_END and ASKING_START.
@@ -187,7 +187,7 @@ class Fetcher:
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
-    def next_request(self, now: float, broker_epoch: int) -> Request | None:
+    def next_request(self, now: float, broker_epoch: int) -> FetcherRequest | None:
         """What to ask now; None: nothing before `wakes_at`."""
         assert not self.is_waiting
         while self._delayed:
@@ -195,7 +195,7 @@ class Fetcher:
             if until > now:
                 break
             self._end_delay(fetch)
-        request: Request | None
+        request: FetcherRequest | None
         if self._asking:
             request = self._ask_offsets()
         else:
@@ -267,7 +267,7 @@ class Fetcher:
             self._session.lost()
         self._delay_all(now)
 
-    def answered(self, response: Response, now: float) -> list[Effect]:
+    def answered(self, response: FetcherResponse, now: float) -> list[Effect]:
         """What the answer wants done, in its order."""
         asked = self._end_request()
         if isinstance(response, ListOffsetsResponse):
@@ -344,7 +344,7 @@ class Fetcher:
             self._work(fetch)
             # A view of the frame, which is nothing but this answer: it is not copied.
             records = data.records if isinstance(data.records, (bytes, bytearray, memoryview)) else b""
-            return Append(fetch, memoryview(records), data.high_watermark, data.log_start_offset)
+            return AppendRecords(fetch, memoryview(records), data.high_watermark, data.log_start_offset)
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             fetch.enter(Phase.ASKING_END)
             self._asking[fetch] = None

@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import Protocol
 
 from pykbroker.replica.fetching.divergence import Epochs
-from pykbroker.replica.fetching.session import Key, Position
+from pykbroker.replica.fetching.session import PartitionKey, Position
 
 #: No epoch in the log, or none that is known.
 NO_EPOCH = -1
@@ -40,7 +40,7 @@ _FOLLOWS: dict[Phase, frozenset[Phase]] = {
 }
 
 
-class Replica(Epochs, Protocol):
+class FetchedLog(Epochs, Protocol):
     """What a fetcher asks of a replica's log. Everything here raises KafkaError when the log cannot be used."""
 
     @property
@@ -73,12 +73,12 @@ class PartitionFetch:
         "topic_id",
     )
 
-    def __init__(self, topic: str, topic_id: bytes, index: int, leader_epoch: int, replica: Replica) -> None:
+    def __init__(self, topic: str, topic_id: bytes, index: int, leader_epoch: int, replica: FetchedLog) -> None:
         """Raises KafkaError when the log cannot be used."""
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
-        self.key: Key = (topic_id, index)
+        self.key: PartitionKey = (topic_id, index)
         self.leader_epoch = leader_epoch
         self.replica = replica
         self.phase = Phase.FETCHING

@@ -23,7 +23,7 @@ MOST_COST = 256
 _FRONT = Struct(">qiibIhi")
 
 
-class Piece(NamedTuple):
+class BatchPiece(NamedTuple):
     """Whole batches, one after the other."""
 
     records: memoryview
@@ -35,7 +35,7 @@ class Piece(NamedTuple):
     has_gap: bool
 
 
-def pieces(records: memoryview, expected_offset: int, leader_epoch: int) -> Iterator[Piece]:
+def pieces(records: memoryview, expected_offset: int, leader_epoch: int) -> Iterator[BatchPiece]:
     """The pieces of what was fetched from `expected_offset` on. A batch that is cut off at the end is left out, and so
     is everything from the first batch on that is newer than `leader_epoch`: the leader of that epoch sends it again,
     and says then whether this log agrees with its own. Raises CORRUPT_MESSAGE where no batch begins."""
@@ -49,7 +49,7 @@ def pieces(records: memoryview, expected_offset: int, leader_epoch: int) -> Iter
         after = position + LOG_OVERHEAD + length
         if magic != MAGIC or length < MIN_BATCH_LENGTH or last_delta < 0:
             if position > begin:
-                yield Piece(records[begin:position], base, last, cost, has_gap)
+                yield BatchPiece(records[begin:position], base, last, cost, has_gap)
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"no batch begins at position {position} of what was fetched")
         if after > end or epoch > leader_epoch:
             break
@@ -61,7 +61,7 @@ def pieces(records: memoryview, expected_offset: int, leader_epoch: int) -> Iter
         position = after
         cost += 1 + (length // BYTES_PER_BATCH)
         if cost >= MOST_COST:
-            yield Piece(records[begin:position], base, last, cost, has_gap)
+            yield BatchPiece(records[begin:position], base, last, cost, has_gap)
             begin, cost, has_gap = position, 0, False
     if position > begin:
-        yield Piece(records[begin:position], base, last, cost, has_gap)
+        yield BatchPiece(records[begin:position], base, last, cost, has_gap)

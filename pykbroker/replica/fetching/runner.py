@@ -21,8 +21,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pykbroker.net.client import BrokerConnection, SetupTimeout
-from pykbroker.replica.fetching.appending import Appending, Follower
-from pykbroker.replica.fetching.fetcher import Append, Effect, Fail, Fetcher, FetchSettings, StartOver, TruncateTo
+from pykbroker.replica.fetching.appending import Appending, FollowerLog
+from pykbroker.replica.fetching.fetcher import (
+    AppendRecords,
+    Effect,
+    Fail,
+    Fetcher,
+    FetchSettings,
+    StartOver,
+    TruncateTo,
+)
 from pykbroker.replica.fetching.partition_fetch import PartitionFetch
 from pykbroker.replica.fetching.pieces import MOST_COST
 from pykbroker.replica.fetching.rate import Rate
@@ -70,7 +78,7 @@ class FetcherRunner:
         self.requests = Rate(world.runtime.loop.time)
         self.bytes = Rate(world.runtime.loop.time)
         self._fetcher = Fetcher(world.node_id, world.settings)
-        self._followers: dict[PartitionFetch, Follower] = {}
+        self._followers: dict[PartitionFetch, FollowerLog] = {}
         self._connection: BrokerConnection | None = None
         self._sent: asyncio.Future[Any] | None = None
         # What is to be done, and which partitions wait for a callback: a truncation, a flush.
@@ -102,7 +110,7 @@ class FetcherRunner:
 
     # -- partitions ---------------------------------------------------------------------------------------------------
 
-    def add(self, fetch: PartitionFetch, follower: Follower) -> None:
+    def add(self, fetch: PartitionFetch, follower: FollowerLog) -> None:
         """Fetch the partition from now on. The metadata has said something new: what waits tries again at once. Raises
         KafkaError when the log cannot be used."""
         effect = self._fetcher.add(fetch)
@@ -253,7 +261,7 @@ class FetcherRunner:
             # Removed since the answer came.
             return 0
         self._at_work.add(fetch)
-        if isinstance(effect, Append):
+        if isinstance(effect, AppendRecords):
             self.bytes.mark(len(effect.records))
             ended = partial(self._ended, fetch, expects_progress=bool(effect.records))
             return self._step(
@@ -265,7 +273,7 @@ class FetcherRunner:
             self._ended(fetch, error, expects_progress=True)
         return 1
 
-    def _cut(self, effect: TruncateTo | StartOver, follower: Follower, then: Callable[[ErrorCode], None]) -> None:
+    def _cut(self, effect: TruncateTo | StartOver, follower: FollowerLog, then: Callable[[ErrorCode], None]) -> None:
         """Raises KafkaError."""
         if isinstance(effect, StartOver):
             follower.start_over(effect.offset, then)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from pykbroker_wire.errors import ErrorCode
 
 #: A partition: topic id and index.
-Key = tuple[bytes, int]
+PartitionKey = tuple[bytes, int]
 NO_SESSION = 0
 #: The epoch of a full fetch, which makes a session.
 INITIAL_EPOCH = 0
@@ -39,11 +39,11 @@ class SessionRequest:
 
     session_id: int
     session_epoch: int
-    partitions: list[tuple[Key, Position]]
-    forgotten: list[Key]
+    partitions: list[tuple[PartitionKey, Position]]
+    forgotten: list[PartitionKey]
 
 
-class FetchSession:
+class FollowerSession:
     """With one leader."""
 
     __slots__ = ("_changed", "_epoch", "_id", "_sent", "_wanted")
@@ -52,27 +52,27 @@ class FetchSession:
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
         # What is to be fetched. What was fetched last stands last: a full fetch begins with what waits longest.
-        self._wanted: dict[Key, Position] = {}
+        self._wanted: dict[PartitionKey, Position] = {}
         # What the leader was told.
-        self._sent: dict[Key, Position] = {}
+        self._sent: dict[PartitionKey, Position] = {}
         # Where the two differ, in the order in which they came to differ.
-        self._changed: dict[Key, None] = {}
+        self._changed: dict[PartitionKey, None] = {}
 
     def __len__(self) -> int:
         return len(self._wanted)
 
-    def want(self, key: Key, position: Position) -> None:
+    def want(self, key: PartitionKey, position: Position) -> None:
         """Fetch the partition from here on."""
         self._wanted.pop(key, None)
         self._wanted[key] = position
         self._compare(key)
 
-    def drop(self, key: Key) -> None:
+    def drop(self, key: PartitionKey) -> None:
         """Fetch the partition no more."""
         self._wanted.pop(key, None)
         self._compare(key)
 
-    def is_current(self, key: Key) -> bool:
+    def is_current(self, key: PartitionKey) -> bool:
         """Nothing about the partition has changed since the leader was told: its answer counts."""
         position = self._wanted.get(key)
         return position is not None and self._sent.get(key) == position
@@ -86,8 +86,8 @@ class FetchSession:
             self._sent = dict(wanted)
             self._changed.clear()
             return SessionRequest(self._id, INITIAL_EPOCH, list(wanted.items()), [])
-        added: list[tuple[Key, Position]] = []
-        forgotten: list[Key] = []
+        added: list[tuple[PartitionKey, Position]] = []
+        forgotten: list[PartitionKey] = []
         for key in self._changed:
             position = wanted.get(key)
             if position is None:
@@ -99,7 +99,7 @@ class FetchSession:
         self._changed.clear()
         return SessionRequest(self._id, self._epoch, added, forgotten)
 
-    def answered(self, session_id: int, keys: Collection[Key]) -> str | None:
+    def answered(self, session_id: int, keys: Collection[PartitionKey]) -> str | None:
         """The leader has answered with these partitions. Returns why the answer cannot be used, if so."""
         is_full = self._epoch == INITIAL_EPOCH
         extra = sum(key not in self._sent for key in keys)
@@ -128,7 +128,7 @@ class FetchSession:
         """No answer came: whether the leader's session has taken the request is not known."""
         self._epoch = INITIAL_EPOCH
 
-    def _compare(self, key: Key) -> None:
+    def _compare(self, key: PartitionKey) -> None:
         if self._wanted.get(key) == self._sent.get(key):
             self._changed.pop(key, None)
         else:

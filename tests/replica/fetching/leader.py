@@ -22,7 +22,7 @@ from pykbroker_wire.messages.list_offsets import (
 from pykbroker_wire.records.batch import BatchHeader, build_batch, iter_batches
 
 NOW_MS = 1_700_000_000_000
-Key = tuple[bytes, int]
+PartitionKey = tuple[bytes, int]
 
 
 def batch(base_offset: int, epoch: int, *values: bytes) -> bytes:
@@ -137,14 +137,14 @@ class Leader:
     """Logs by topic id and index. `answer` is what a Peer (tests/net/peer.py) calls."""
 
     def __init__(self) -> None:
-        self.logs: dict[Key, ModelLog] = {}
+        self.logs: dict[PartitionKey, ModelLog] = {}
         self.fetches: list[FetchRequest] = []
         #: answered to the next Fetch
         self.refuses = ErrorCode.NONE
         #: what the session asks of each partition
-        self.asked: dict[Key, Any] = {}
+        self.asked: dict[PartitionKey, Any] = {}
         # High watermark and log start that the follower was told.
-        self._told: dict[Key, tuple[int, int]] = {}
+        self._told: dict[PartitionKey, tuple[int, int]] = {}
         self._id = 0
         self._epoch = 0
 

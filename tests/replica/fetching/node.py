@@ -15,7 +15,7 @@ from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.messages.fetch import FetchResponse
 from tests.coordinator.fakes import Loop
 from tests.net.peer import Peer, PeerConnection
-from tests.replica.fetching.leader import Key, Leader, ModelLog, contents
+from tests.replica.fetching.leader import Leader, ModelLog, PartitionKey, contents
 from tests.replica.world import NODE, NOW_MS, World, batch
 
 BROKER_EPOCH = 77
@@ -186,10 +186,10 @@ class Node:
         """Let time pass."""
         self.loop.advance(seconds)
 
-    def asked(self, broker: int) -> dict[Key, Any]:
+    def asked(self, broker: int) -> dict[PartitionKey, Any]:
         """What the sessions of a broker ask of each partition."""
         sides = [side for side in self.peers[broker].connections if not side.lost]
-        found: dict[Key, Any] = {}
+        found: dict[PartitionKey, Any] = {}
         for side in sides:
             assert isinstance(side, BrokerSide)
             found |= side.leader.asked

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pykbroker.replica.fetching.fetcher import (
-    Append,
+    AppendRecords,
     Effect,
     Fail,
     Fetcher,
+    FetcherRequest,
+    FetcherResponse,
     FetchSettings,
-    Request,
-    Response,
     StartOver,
     TruncateTo,
 )
@@ -41,10 +41,10 @@ class Side:
             self.do(effect)
         return fetch
 
-    def ask(self) -> Request | None:
+    def ask(self) -> FetcherRequest | None:
         return self.fetcher.next_request(self.now, BROKER_EPOCH)
 
-    def take(self, response: Response) -> list[Effect]:
+    def take(self, response: FetcherResponse) -> list[Effect]:
         effects = self.fetcher.answered(response, self.now)
         for effect in effects:
             self.do(effect)
@@ -63,7 +63,10 @@ class Side:
             if request is None:
                 return
             effects = self.take(self.leader.answer(request))
-            if all(isinstance(effect, Append) and not effect.records for effect in effects) and not self.is_asking():
+            if (
+                all(isinstance(effect, AppendRecords) and not effect.records for effect in effects)
+                and not self.is_asking()
+            ):
                 return
         raise AssertionError(f"it does not come to rest in {rounds} rounds")
 
@@ -78,7 +81,7 @@ class Side:
         log = fetch.replica
         assert isinstance(log, ModelLog)
         expects_progress = True
-        if isinstance(effect, Append):
+        if isinstance(effect, AppendRecords):
             expects_progress = bool(effect.records)
             log.append(effect.records)
             log.high_watermark = min(max(effect.high_watermark, 0), log.log_end_offset)

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from hypothesis.strategies import integers
 
-from pykbroker.replica.fetching.fetcher import Request, Response
+from pykbroker.replica.fetching.fetcher import FetcherRequest, FetcherResponse
 from pykbroker_wire.messages.fetch import FetchResponse
 from tests.replica.fetching.leader import Leader, ModelLog
 from tests.replica.fetching.side import TOPIC_ID, Side
@@ -34,8 +34,8 @@ class Replicas(RuleBasedStateMachine):
         self.logs[number].lead(self.epoch)
         self.proved = {follower: 0 for follower in range(REPLICAS) if follower != number}
         self.sides: dict[int, Side] = {}
-        self.requests: dict[int, Request] = {}
-        self.answers: dict[int, Response] = {}
+        self.requests: dict[int, FetcherRequest] = {}
+        self.answers: dict[int, FetcherResponse] = {}
         for follower in self.proved:
             leader = Leader()
             leader.logs[TOPIC_ID, 0] = self.logs[number]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykbroker.replica.fetching.fetcher import Append, StartOver, TruncateTo
+from pykbroker.replica.fetching.fetcher import AppendRecords, StartOver, TruncateTo
 from pykbroker.replica.fetching.partition_fetch import Phase
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.fetch import (
@@ -283,7 +283,7 @@ def test_a_refused_append_is_waited_out() -> None:
     mine = ModelLog()
     fetch = side.follow(mine, epoch=1)
     (effect,) = side.fetcher.answered(side.leader.answer(side.ask()), side.now)
-    assert isinstance(effect, Append)
+    assert isinstance(effect, AppendRecords)
     side.fetcher.refused(fetch, side.now)
     assert side.ask() is None
     side.now += 1

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from hypothesis.strategies import booleans, integers
 
-from pykbroker.replica.fetching.session import FetchSession, Key, Position, SessionRequest
+from pykbroker.replica.fetching.session import FollowerSession, PartitionKey, Position, SessionRequest
 from pykbroker_wire.errors import ErrorCode
 
 TOPIC = b"topic".ljust(16)
@@ -16,18 +16,18 @@ def position(offset: int = 0) -> Position:
     return Position(offset, 1, 0, 0)
 
 
-def key(index: int) -> Key:
+def key(index: int) -> PartitionKey:
     return TOPIC, index
 
 
-def built(session: FetchSession) -> SessionRequest:
+def built(session: FollowerSession) -> SessionRequest:
     request = session.build()
     assert request is not None
     return request
 
 
 def test_the_first_request_is_full_and_the_next_says_what_changed() -> None:
-    session = FetchSession()
+    session = FollowerSession()
     session.want(key(0), position())
     session.want(key(1), position())
     first = built(session)
@@ -41,7 +41,7 @@ def test_the_first_request_is_full_and_the_next_says_what_changed() -> None:
 
 
 def test_what_changed_while_a_request_is_under_way_is_not_current() -> None:
-    session = FetchSession()
+    session = FollowerSession()
     session.want(key(0), position())
     built(session)
     assert session.is_current(key(0))
@@ -52,7 +52,7 @@ def test_what_changed_while_a_request_is_under_way_is_not_current() -> None:
 
 
 def test_nothing_wanted_is_no_request() -> None:
-    session = FetchSession()
+    session = FollowerSession()
     assert session.build() is None
     session.want(key(0), position())
     session.drop(key(0))
@@ -60,7 +60,7 @@ def test_nothing_wanted_is_no_request() -> None:
 
 
 def test_a_leader_without_sessions_gets_full_requests() -> None:
-    session = FetchSession()
+    session = FollowerSession()
     session.want(key(0), position())
     for _ in range(2):
         assert built(session).session_epoch == 0
@@ -68,7 +68,7 @@ def test_a_leader_without_sessions_gets_full_requests() -> None:
 
 
 def test_an_answer_that_leaves_out_or_invents_partitions_is_not_used() -> None:
-    session = FetchSession()
+    session = FollowerSession()
     session.want(key(0), position())
     built(session)
     assert session.answered(7, []) is not None
@@ -83,7 +83,7 @@ def test_an_answer_that_leaves_out_or_invents_partitions_is_not_used() -> None:
 
 
 def test_a_session_that_the_leader_does_not_know_is_not_named_again() -> None:
-    session = FetchSession()
+    session = FollowerSession()
     session.want(key(0), position())
     built(session)
     assert session.answered(7, [key(0)]) is None
@@ -97,9 +97,9 @@ class Sessions(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.session = FetchSession()
-        self.wanted: dict[Key, Position] = {}
-        self.kept: dict[Key, Position] = {}
+        self.session = FollowerSession()
+        self.wanted: dict[PartitionKey, Position] = {}
+        self.kept: dict[PartitionKey, Position] = {}
         self.id, self.epoch, self.ids = 0, 0, 0
 
     @rule(index=integers(0, 3), offset=integers(0, 2))
