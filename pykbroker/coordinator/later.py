@@ -78,12 +78,13 @@ def judged(future: asyncio.Future[T], answer: Callable[[T], U], refuse: Callable
     outer: asyncio.Future[U] = future.get_loop().create_future()
 
     def done(finished: asyncio.Future[T]) -> None:
+        # Asked for also when the client has left: asyncio logs an exception that nothing asks for.
+        error = None if finished.cancelled() else finished.exception()
         if outer.done():
             return
         if finished.cancelled():
             outer.cancel()
             return
-        error = finished.exception()
         try:
             if error is None:
                 outer.set_result(answer(finished.result()))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
 
 from pykbroker.controller.brokers import heartbeat
 from pykbroker.controller.result import Result
+from pykbroker.coordinator.later import judged
 from pykbroker.metadata.features import group_version, transaction_version
 from pykbroker.metadata.records import decode_record, encode_records
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -308,6 +310,23 @@ def test_a_bug_in_an_operation_is_an_error_of_that_operation_only(caplog: pytest
         world.close()
 
     run(main)
+
+
+def test_an_answer_whose_client_has_left_is_no_error_line() -> None:
+    """Two nodes sent heartbeats and went: the last controller stopped with "Future exception was never retrieved"."""
+    complaints: list[dict[str, Any]] = []
+
+    async def main(clock: Clock) -> None:
+        clock.set_exception_handler(lambda _, context: complaints.append(context))
+        future: asyncio.Future[None] = clock.create_future()
+        judged(future, str, str).cancel()
+        future.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER))
+        await asyncio.sleep(0)
+        del future
+        gc.collect()
+
+    run(main)
+    assert complaints == []
 
 
 def test_records_that_end_a_transaction_are_known() -> None:

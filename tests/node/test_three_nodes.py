@@ -33,6 +33,7 @@ def trio(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Trio]:
     with Trio(tmp_path, request.param, ALONE) as found:
         found.serving(*NUMBERS)
         yield found
+        assert not found.complaints()
 
 
 def test_b4_three_combined_nodes_are_one_cluster(trio: Trio) -> None:
