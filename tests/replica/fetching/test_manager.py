@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from pykbroker.config.load import Config
+from pykbroker.replica.fetching.fetcher import Fetcher
 from pykbroker.replica.fetching.manager import fetcher_of
+from pykbroker.replica.follower import PartitionFollower
 from pykbroker_log import names
 from pykbroker_log.checkpoints import decode_offsets
 from pykbroker_log.disk import read_file
@@ -304,6 +306,44 @@ def test_a_batch_that_no_segment_takes_fails_its_partition_only() -> None:
     node.run(3)
     assert node.metric(MANAGER.format("FailedPartitionsCount")) == 0
     assert partition.log.log_end_offset == 1
+
+
+def test_a_bug_under_one_partition_fails_that_partition_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node()
+    partition, other = node.follow("t"), node.follow("u")
+    log = led((0, 2))
+    node.lead(2, partition, led((0, 2)), 1)
+    node.lead(2, other, log, 1)
+
+    agree = PartitionFollower.agree
+
+    def fails(self: PartitionFollower, high_watermark: int, log_start_offset: int) -> None:
+        if self.handle is partition.handle:
+            raise RuntimeError("a bug")
+        agree(self, high_watermark, log_start_offset)
+
+    monkeypatch.setattr(PartitionFollower, "agree", fails)
+    node.settle()
+    log.write()
+    node.settle()
+    assert node.metric(MANAGER.format("FailedPartitionsCount")) == 1
+    assert node.metric(MANAGER.format("DeadThreadCount")) == 0
+    assert stored(other) == log.contents()
+
+
+def test_a_bug_of_a_fetcher_is_counted_as_a_dead_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node()
+    partition = node.follow()
+    node.lead(2, partition, led((0, 2)), 1)
+
+    def fails(*args: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(Fetcher, "answered", fails)
+    node.settle()
+    node.run(5)
+    assert node.metric(MANAGER.format("DeadThreadCount")) == 1
+    assert node.peers[2].connections[0].lost
 
 
 # -- connections and delays --------------------------------------------------------------------------------------------
