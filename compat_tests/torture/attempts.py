@@ -5,10 +5,16 @@ Kafka keeps the order of a producer that is not idempotent only as far as its cl
 leads the partition not yet), the next one is sent all the same, and the records of the first are sent again behind it.
 So the order that the broker must keep is that of the requests, and this account is the order of the requests.
 
-Not here: what the log must hold (journal.py). Invariants: requests end in the order in which they were built (one
-thread, one connection at a time); a request holds the lowest numbers that are neither in another request nor delivered,
-as librdkafka sorts what it sends again before what it never sent. The account is one of a single partition. What does
-not fit these is kept in `broken`: an exception in a logger would be lost.
+Not here: what the log must hold (journal.py).
+
+Invariants
+* Requests to one broker end in the order in which they were built (one thread, one connection at a time). When the
+  leader changes, those to the old one and those to the new one end in any order.
+* A request holds the lowest numbers that are neither in another request nor delivered, as librdkafka sorts what it
+  sends again before what it never sent.
+
+The account is one of a single partition. What does not fit these is kept in `broken`: an exception in a logger would be
+lost.
 """
 
 from __future__ import annotations
@@ -17,7 +23,7 @@ import enum
 import logging
 import re
 from bisect import insort
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -25,6 +31,7 @@ from dataclasses import dataclass, field
 #: new thread for a broker that was away, which may send what is new before the old thread gives up what it had sent.
 SAYS_ITS_REQUESTS = {"debug": "msg", "log_level": 7, "metadata.recovery.strategy": "none"}
 
+_THREAD = re.compile(r"\[thrd:(.*?)\]")
 _BUILT = re.compile(r": Produce MessageSet with (\d+) message\(s\)")
 _ENDED = re.compile(
     r": MessageSet with (\d+) message\(s\) \(.*?\) (?:(delivered)|encountered error: .* \(actions (\S*)\))"
@@ -53,32 +60,37 @@ class Account:
     attempts: list[Attempt] = field(default_factory=list)
     #: the first line that does not fit
     broken: str = ""
-    _under_way: deque[Attempt] = field(default_factory=deque)
+    #: by the thread that serves a broker
+    _under_way: defaultdict[str, deque[Attempt]] = field(default_factory=lambda: defaultdict(deque))
     #: records to be sent again, in order
     _again: list[int] = field(default_factory=list)
     _next: int = 0
 
     def hear(self, line: str) -> None:
         """One line of the client's log."""
-        if built := _BUILT.search(line):
-            self._built(int(built[1]))
-        elif ended := _ENDED.search(line):
-            if not self._under_way or len(self._under_way[0].numbers) != int(ended[1]):
+        built, ended = _BUILT.search(line), _ENDED.search(line)
+        if built is None and ended is None:
+            return
+        thread = _THREAD.search(line)
+        under_way = self._under_way["" if thread is None else thread[1]]
+        if built is not None:
+            under_way.append(self._built(int(built[1])))
+        elif ended is not None:
+            if not under_way or len(under_way[0].numbers) != int(ended[1]):
                 self.broken = self.broken or line
                 return
-            self._ended(delivered=ended[2] is not None, actions=ended[3] or "")
+            self._ended(under_way.popleft(), delivered=ended[2] is not None, actions=ended[3] or "")
 
-    def _built(self, count: int) -> None:
+    def _built(self, count: int) -> Attempt:
         again = self._again[:count]
         del self._again[:count]
         fresh = range(self._next, self._next + count - len(again))
         self._next = fresh.stop
         attempt = Attempt((*again, *fresh) if again else fresh)
         self.attempts.append(attempt)
-        self._under_way.append(attempt)
+        return attempt
 
-    def _ended(self, *, delivered: bool, actions: str) -> None:
-        attempt = self._under_way.popleft()
+    def _ended(self, attempt: Attempt, *, delivered: bool, actions: str) -> None:
         if delivered:
             attempt.fate = Fate.DELIVERED
             return

@@ -294,6 +294,27 @@ def test_f3_the_account_of_a_client() -> None:
     ]
 
 
+def test_the_account_of_a_client_whose_leader_changes() -> None:
+    """The old leader is dead; what was sent to it ends after what the new one was sent."""
+    account = Account()
+    for broker, said in (
+        (1, "Produce MessageSet with 2 message(s) (282 bytes, ApiVersion 10, MsgVersion 2, MsgId 0, uncompressed)"),
+        (2, "Produce MessageSet with 2 message(s) (282 bytes, ApiVersion 10, MsgVersion 2, MsgId 0, uncompressed)"),
+        (2, "MessageSet with 2 message(s) (MsgId 0, BaseSeq -1) delivered"),
+        (
+            1,
+            "MessageSet with 2 message(s) (MsgId 0, BaseSeq -1) encountered error: Local: Broker transport failure "
+            "(actions Refresh,MsgPossiblyPersisted)",
+        ),
+    ):
+        account.hear(LINE.replace("9092/1", f"909{broker}/{broker}") + said)
+    assert not account.broken
+    assert [(list(attempt.numbers), attempt.fate) for attempt in account.attempts] == [
+        ([0, 1], Fate.UNKNOWN),
+        ([2, 3], Fate.DELIVERED),
+    ]
+
+
 @pytest.mark.parametrize("what", PLANTED)
 def test_what_is_wrong_is_seen(what: str) -> None:
     history, plant, complaint = PLANTED[what]
