@@ -23,7 +23,7 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_follower_that_is_cut_off_leaves_the_isr_and_what_waits_is_committed_without_it(seed: int) -> None:
+def test_a_follower_that_is_cut_off_leaves_the_isr_and_comes_back(seed: int) -> None:
     async def scenario(stage: Stage) -> None:
         cluster = stage.cluster
         await cluster.become_whole()
@@ -55,6 +55,7 @@ def test_a_follower_that_is_cut_off_leaves_the_isr_and_what_waits_is_committed_w
             assert not broker.node.loader.image.brokers[lost.number].fenced
         assert partition.high_watermark == 1
         stage.world.network.cut_off()
+        await leader.node.loader.when(lambda image: sorted(isr(image)) == [1, 2, 3])
 
     play(scenario, Stage(seed, 3, SETTINGS, Quorum.STATIC))
 
