@@ -58,7 +58,9 @@ def _delete(ctx: BrokerContext, offsets: dict[tuple[str, int], int], timeout_ms:
         for result, (code, low_watermark) in zip(results, deleted, strict=True):
             result.error_code = code
             result.low_watermark = low_watermark
-        later.set_result(response)
+        # The client may have gone in this turn of the loop, and `cancel` comes in the next.
+        if not later.done():
+            later.set_result(response)
 
     delayed = DelayedDeletes(ctx.services.runtime.loop, deletions, timeout_ms, answer)
     later.add_done_callback(lambda future: delayed.cancel() if future.cancelled() else None)

@@ -177,7 +177,12 @@ class BrokerHalf:
         self._fetchers.start()
         parts.add("moves between directories", replicas.logs.moves.close)
         replicas.logs.moves.start()
-        upkeep = Upkeep(shared.runtime, shared.config, replicas.logs, lambda: replicas.bytes_in.value)
+        upkeep = Upkeep(
+            shared.runtime,
+            shared.config,
+            replicas.logs,
+            lambda: replicas.bytes_in.value + replicas.replication_bytes_in.value,
+        )
         parts.add("upkeep", upkeep.stop)
         upkeep.start()
         cleaner = LogCleaner(shared.runtime, live.current, replicas.logs, shared.metrics)

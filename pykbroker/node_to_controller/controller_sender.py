@@ -129,14 +129,16 @@ class ControllerSender:
             return
         self._in_flight = None
         error = None if future.cancelled() else future.exception()
-        if future.cancelled() or error is not None:
-            self._failed(f"no answer from the controller: {error!r}")
-        elif future.result().error_code:
-            self._failed(f"the controller says {_name_of(future.result().error_code)}")
-        else:
-            self._pace.answered()
-            self._take_answer(future.result())
-        self._arm()
+        try:
+            if future.cancelled() or error is not None:
+                self._failed(f"no answer from the controller: {error!r}")
+            elif future.result().error_code:
+                self._failed(f"the controller says {_name_of(future.result().error_code)}")
+            else:
+                self._pace.answered()
+                self._take_answer(future.result())
+        finally:
+            self._arm()
 
     def _failed(self, reason: str) -> None:
         first = self._pace.failures == 0

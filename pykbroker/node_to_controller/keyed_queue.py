@@ -12,11 +12,14 @@ REFUSE   it is not taken, whether the first is queued or in flight (changes of t
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
 from typing import Generic, TypeVar
+
+logger = logging.getLogger(__name__)
 
 _Key = TypeVar("_Key", bound=Hashable)
 Item = TypeVar("Item")
@@ -89,4 +92,8 @@ class KeyedQueue(Generic[_Key, Item, Outcome]):
                 self._entries[key] = entry
         # Last: an owner may offer again from within.
         for entry, result in finished:
-            entry.done(result)
+            try:
+                entry.done(result)
+            except Exception:
+                # A bug of one owner; the others' results are told once, now.
+                logger.exception("The result %s could not be taken", result)

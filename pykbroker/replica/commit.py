@@ -93,6 +93,8 @@ class Commit:
         unflushed, self._unflushed = self._unflushed, []
         for _, callback in unflushed:
             callback(code)
-        waiting, self._waiting = self._waiting, []
-        for _, _, callback in sorted(waiting, key=lambda entry: entry[1]):
+        # In place: `reached` may be further up in this call, and must find nothing more.
+        waiting = sorted(self._waiting, key=lambda entry: entry[1])
+        self._waiting.clear()
+        for _, _, callback in waiting:
             callback(code)

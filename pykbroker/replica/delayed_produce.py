@@ -22,7 +22,18 @@ Appended = Sequence[tuple[Partition, int]]
 class DelayedProduce:
     """Waits for the appends of one request, then calls `answer` once: position of the append -> why it failed."""
 
-    __slots__ = ("_acks", "_answer", "_appended", "_failed", "_loop", "_open", "_timeout_ms", "_timer", "_unflushed")
+    __slots__ = (
+        "_acks",
+        "_answer",
+        "_appended",
+        "_failed",
+        "_loop",
+        "_open",
+        "_reigns",
+        "_timeout_ms",
+        "_timer",
+        "_unflushed",
+    )
 
     def __init__(
         self,
@@ -41,6 +52,7 @@ class DelayedProduce:
         self._failed: dict[int, ErrorCode] = {}
         self._open = set(range(len(appended)))
         self._unflushed = len(appended)
+        self._reigns = [partition.reign for partition, _ in appended]
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
@@ -50,8 +62,7 @@ class DelayedProduce:
     def cancel(self) -> None:
         """No answer is wanted any more."""
         self._open.clear()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._end()
 
     def _flushed(self, position: int, code: ErrorCode) -> None:
         if code or self._acks != ACKS_ALL:
@@ -63,11 +74,17 @@ class DelayedProduce:
     def _await_commits(self) -> None:
         for position in sorted(self._open):
             partition, last = self._appended[position]
-            partition.when_committed(last + 1, partial(self._committed, position))
+            if partition.reign != self._reigns[position]:
+                # Another broker has led while the flush of another partition went on: the record may be cut off.
+                self._finish(position, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            else:
+                partition.when_committed(last + 1, partial(self._committed, position))
         if self._open:
             self._timer = self._loop.call_later(max(0, self._timeout_ms) / 1000, self._expired)
 
     def _committed(self, position: int, code: ErrorCode) -> None:
+        if position not in self._open:
+            return
         if not code and not self._appended[position][0].had_enough_replicas:
             # The replica set shrank meanwhile, and that is why it is committed.
             code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
@@ -84,6 +101,16 @@ class DelayedProduce:
         if code:
             self._failed[position] = code
         if not self._open:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._answer(self._failed)
+            answer = self._answer
+            self._end()
+            answer(self._failed)
+
+    def _end(self) -> None:
+        """Hold nothing any more: a partition that commits nothing for long keeps its callbacks."""
+        self._appended, self._answer = (), _no_answer
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+def _no_answer(failed: dict[int, ErrorCode]) -> None:
+    raise AssertionError("a request is answered once")

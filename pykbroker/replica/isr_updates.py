@@ -95,13 +95,16 @@ class IsrUpdates:
         code = answer.error_code
         if code in _WITHDRAWN:
             isr.withdraw()
-            logger.info(
-                "Partition %s: the ISR stays %s: the controller refused %s with %s",
+            was_asked = code != ErrorCode.OPERATION_NOT_ATTEMPTED
+            logger.log(
+                logging.INFO if was_asked else logging.DEBUG,
+                "Partition %s: the ISR stays %s: %s: %s",
                 partition,
                 list(isr.committed),
+                "the controller refused" if was_asked else "an earlier change is not answered yet, not asked for",
                 list(change.replicas),
-                ErrorCode(code).name,
             )
+            partition.advance()
         if (
             code != ErrorCode.NONE
             or answer.leader_epoch != leader.leader_epoch
@@ -151,7 +154,11 @@ class IsrExpiration:
         looked = 0
         for partition in islice(rest, PER_TURN):
             looked += 1
-            partition.shrink_isr()
+            try:
+                partition.shrink_isr()
+            except Exception:
+                # A bug, perhaps under this partition only; the others are looked at all the same.
+                logger.exception("Partition %s: its ISR could not be looked at", partition)
         if looked == PER_TURN:
             self._timer = self._loop.call_soon(self._go_on, rest)
         else:

@@ -76,6 +76,7 @@ class Partition:
     __slots__ = (
         "_commit",
         "_next",
+        "_next_config",
         "_shared",
         "fetch_waiters",
         "follower",
@@ -85,6 +86,7 @@ class Partition:
         "leader_epoch",
         "low_watermark",
         "promises_flush",
+        "reign",
         "topic",
         "topic_id",
     )
@@ -99,6 +101,9 @@ class Partition:
         self.follower: PartitionFollower | None = None
         # What the metadata says since a truncation began.
         self._next: PartitionImage | None = None
+        self._next_config: LogConfig | None = None
+        #: differs from what it was: what was appended then may have been cut off since
+        self.reign = 0
         #: flush.messages is set, or what it demands is under way
         self.promises_flush = False
         #: in the order in which they came: the fetch that waits longest is told first, and the same run tells in the
@@ -162,6 +167,9 @@ class Partition:
         if self._commit.owes_flush:
             # The truncation has kept that flush from its round. What is left owes one anew, if it is still that much.
             self._flushed()()
+        config, self._next_config = self._next_config, None
+        if config is not None:
+            self.configure(config)
         self._take_next()
 
     def log_lost(self) -> None:
@@ -217,6 +225,7 @@ class Partition:
         if log is not None:
             self._begin_epoch(log)
             self.advance()
+        self.low_watermark.look(self)
         if is_new_epoch:
             self._shared.leadership(self, True)
 
@@ -273,7 +282,8 @@ class Partition:
     @property
     def had_enough_replicas(self) -> bool:
         """What is committed is on as many replicas as acks=all asks for."""
-        return self.leader is not None and self.leader.had_enough_replicas(self.log.config.min_insync_replicas)
+        leader, log = self.leader, self.handle.log
+        return leader is not None and log is not None and leader.had_enough_replicas(log.config.min_insync_replicas)
 
     # -- append -------------------------------------------------------------------------------------------------------
 
@@ -427,6 +437,7 @@ class Partition:
             self._commit.when_committed(offset, callback)
 
     def _fail_waiters(self, code: ErrorCode) -> None:
+        self.reign += 1
         self._commit.fail(code)
         self.low_watermark.fail(code)
         if self.fetch_waiters:
@@ -456,7 +467,10 @@ class Partition:
     def configure(self, config: LogConfig) -> None:
         """The topic's configuration. What is owed already is still flushed."""
         log = self.handle.log
-        if log is not None:
+        if log is None:
+            if self.handle.truncating:
+                self._next_config = config
+        else:
             min_isr_changed = config.min_insync_replicas != log.config.min_insync_replicas
             log.config = config
             self.promises_flush = config.flush_messages != MAX_INT64 or self._commit.owes_flush

@@ -7,6 +7,7 @@ own), the protocol, or which partitions should exist (the controller).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from pykbroker.runtime import Runtime
     from pykbroker.runtime.cold_reads import ColdReads
     from pykbroker.storage.moves import DirectoryAssignments
+
+logger = logging.getLogger(__name__)
 
 Leadership = Callable[[Partition, bool, int], None]
 Following = Callable[[Partition, PartitionFollower], None]
@@ -99,6 +102,7 @@ class ReplicaTable:
         self.messages_in = metrics.counter(name + "MessagesInPerSec")
         self.bytes_in = metrics.counter(name + "BytesInPerSec")
         self.bytes_out = metrics.counter(name + "BytesOutPerSec")
+        self.replication_bytes_in = metrics.counter(name + "ReplicationBytesInPerSec")
         self.replication_bytes_out = metrics.counter(name + "ReplicationBytesOutPerSec")
         max_lag_ms = config.int("replica.lag.time.max.ms")
         #: has to be started
@@ -122,7 +126,7 @@ class ReplicaTable:
                 self.logs.directory_failed,
                 space,
                 self.logs.follower_gaps.note,
-                metrics.counter(name + "ReplicationBytesInPerSec"),
+                self.replication_bytes_in,
             ),
             self._follows,
         )
@@ -187,14 +191,21 @@ class ReplicaTable:
                         self._remove(mine)
         if delta.brokers_changed:
             for partition in self:
-                partition.brokers_changed()
+                try:
+                    partition.brokers_changed()
+                except Exception:
+                    logger.exception("Partition %s: a change of a broker could not be taken over", partition)
 
     def _apply(self, topic: str, topic_id: bytes, index: int, image: PartitionImage) -> None:
         partitions = self._partitions.setdefault(topic, {})
         partition = partitions.get(index)
         if partition is None:
             partition = partitions[index] = Partition(self.logs.add(topic, index, topic_id), self._shared)
-        partition.update(image)
+        try:
+            partition.update(image)
+        except Exception:
+            # A bug, perhaps under this partition only: this change is not told again, and the others need it.
+            logger.exception("Partition %s: the metadata could not be taken over", partition)
 
     def _led(self, partition: Partition, is_leader: bool) -> None:
         """This node gained, renewed or lost a leadership."""

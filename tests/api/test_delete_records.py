@@ -103,3 +103,20 @@ def test_a_client_that_goes_leaves_nothing_behind(half: Half) -> None:
     assert not half.loop.sleeping()
     fetched(half, 2, 3)
     fetched(half, 3, 3)
+
+
+@pytest.mark.parametrize("event", ["fetched", "led by another"])
+def test_a_client_that_goes_in_the_same_turn_disturbs_nothing(
+    half: Half, event: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    ask(half, t=3).cancel()
+    if event == "fetched":
+        fetched(half, 2, 3)
+        fetched(half, 3, 3)
+    else:
+        partition = half.replicas.get("t", 0)
+        half.world.change(partition, leader=2)
+        assert partition.follower is not None
+    assert not caplog.records
+    half.loop.settle()
+    assert not half.loop.sleeping()

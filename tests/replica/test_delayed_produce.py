@@ -65,3 +65,19 @@ def test_nothing_is_answered_after_the_client_has_gone() -> None:
     world.loop.advance(1.1)
     assert answers == []
     assert not world.loop.sleeping()
+
+
+def test_what_was_cut_off_while_a_flush_went_on_is_not_acknowledged() -> None:
+    """This broker leads again, and another record is committed where the request's was."""
+    world = World()
+    partition = world.create("t", replicas=(1, 2))
+    answers: list[dict[int, ErrorCode]] = []
+    delayed = DelayedProduce(
+        world.runtime.loop, [appended(world, partition)], acks=ACKS_ALL, timeout_ms=1_000, answer=answers.append
+    )
+    world.change(partition, leader=2)
+    world.change(partition, leader=1)
+    partition.note_fetched(2, 1)
+    assert partition.has_committed(0)
+    delayed.begin()
+    assert answers == [{0: ErrorCode.NOT_LEADER_OR_FOLLOWER}]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 
 import pytest
 
@@ -110,6 +111,14 @@ def test_d9_a_role_change_waits_for_the_end_of_a_truncation(world: World, thread
     # The new epoch begins where the log ends now.
     assert partition.log.epoch_end_offset(0) == (0, 2)
     assert partition.append(batch(b"x"), required_acks=-1, now_ms=NOW_MS).first_offset == 2
+
+
+def test_a_configuration_that_comes_during_a_truncation_acts_behind_it(world: World, threads: Threads) -> None:
+    partition, follower = followed(world)
+    follower.truncate_to(2, Told())
+    partition.configure(replace(world.replicas.topic_config("t"), min_insync_replicas=2))
+    threads.run()
+    assert partition.log.config.min_insync_replicas == 2
 
 
 def test_a_role_change_that_waits_comes_also_when_the_directory_fails(world: World, threads: Threads) -> None:

@@ -133,6 +133,7 @@ def test_an_answer_to_a_former_leader_is_ignored(led: Led) -> None:
     led.world.change(led.partition, leader=2)
     led.world.answer_isr()
     assert led.partition.leader is None
+    assert led.counts() == (0, 0, 0)
 
 
 @pytest.mark.parametrize("field", ["leader_epoch", "partition_epoch"])

@@ -439,11 +439,18 @@ class Fetcher:
             self._place(fetch)
         return None
 
-    def refused(self, fetch: PartitionFetch, now: float) -> None:
-        """The effect could not be done, and may be later."""
-        if fetch in self:
-            fetch.enter(Phase.FETCHING)
-            self._delay(fetch, now)
+    def refused(self, fetch: PartitionFetch, now: float) -> Fail | None:
+        """The effect could not be done, or not as a whole, and may be later."""
+        if fetch not in self:
+            return None
+        fetch.enter(Phase.FETCHING)
+        try:
+            # The first pieces of an answer may be in the log.
+            fetch.look()
+        except KafkaError as error:
+            return self.fail(fetch, str(error))
+        self._delay(fetch, now)
+        return None
 
     def fail(self, fetch: PartitionFetch, reason: str) -> Fail:
         """The partition cannot be fetched in this leader epoch."""

@@ -315,8 +315,13 @@ class FetcherRunner:
                 self._fail(fail)
             return
         if error.code in _MAY_PASS or (error.code == ErrorCode.KAFKA_STORAGE_ERROR and _works(fetch)):
-            logger.error("Partition %s: the fetch at offset %d cannot be used: %s", fetch, fetch.fetch_offset, error)
-            self._fetcher.refused(fetch, now)
+            # A full disk has its own line, once (storage/space.py).
+            level = logging.DEBUG if error.code == ErrorCode.KAFKA_STORAGE_ERROR else logging.ERROR
+            text = "Partition %s: the fetch at offset %d cannot be used: %s"
+            logger.log(level, text, fetch, fetch.fetch_offset, error)
+            fail = self._fetcher.refused(fetch, now)
+            if fail is not None:
+                self._fail(fail)
             return
         self._fail(self._fetcher.fail(fetch, str(error)))
 

@@ -276,6 +276,35 @@ def test_a_full_disk_is_waited_out() -> None:
     assert node.metric(MANAGER.format("FailedPartitionsCount")) == 0
 
 
+def test_a_disk_that_is_full_in_the_middle_of_an_answer_is_waited_out() -> None:
+    """What the log has taken already is not asked for again."""
+    node = Node()
+    partition = node.follow()
+    log = led((0, 600))
+    node.lead(2, partition, log, 1)
+    size = sum(map(len, log.batches))
+    node.world.disk.capacity_bytes = node.world.disk._used + size * 6 // 10
+    node.run(3)
+    assert 0 < partition.log.log_end_offset < 600
+    node.world.disk.capacity_bytes = 1 << 40
+    node.run(3)
+    assert stored(partition) == log.contents()
+    assert node.metric(MANAGER.format("FailedPartitionsCount")) == 0
+
+
+def test_a_corrupt_batch_behind_good_ones_is_asked_for_again() -> None:
+    node = Node()
+    partition = node.follow()
+    log = led((0, 600))
+    good, log.batches[500] = log.batches[500], log.batches[500][:-1] + b"?"
+    node.lead(2, partition, log, 1)
+    node.run(2.5)
+    assert 0 < partition.log.log_end_offset <= 500
+    log.batches[500] = good
+    node.run(1)
+    assert stored(partition) == log.contents()
+
+
 def test_a_corrupt_batch_is_asked_for_again() -> None:
     node = Node()
     partition = node.follow()
