@@ -49,7 +49,8 @@ class Pykbroker:
         self._said = self._home / "address"
         self.bootstrap = ""
         self._config = dict(config or {})
-        self._port = port or 0
+        # Not one of those that the system gives to connections: the node finds it free when it comes back.
+        self._port = port or steady_port()
         self._process: subprocess.Popen[bytes] | None = None
         atexit.register(self.close)
 
