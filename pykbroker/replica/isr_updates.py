@@ -17,6 +17,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from pykbroker.replica.containment import contained
 from pykbroker.replica.isr import Direction, PendingIsr
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.alter_partition import RequestPartitionData, ResponsePartitionData
@@ -43,7 +44,7 @@ PER_TURN = 500
 
 
 class IsrUpdates:
-    """Of all partitions of a node."""
+    """Changes the ISRs of all partitions that a node leads."""
 
     def __init__(self, alter_partition: AlterPartition, metrics: Metrics) -> None:
         self._alter_partition = alter_partition
@@ -154,11 +155,8 @@ class IsrExpiration:
         looked = 0
         for partition in islice(rest, PER_TURN):
             looked += 1
-            try:
+            with contained(partition, "its ISR could not be looked at"):
                 partition.shrink_isr()
-            except Exception:
-                # A bug, perhaps under this partition only; the others are looked at all the same.
-                logger.exception("Partition %s: its ISR could not be looked at", partition)
         if looked == PER_TURN:
             self._timer = self._loop.call_soon(self._go_on, rest)
         else:

@@ -7,13 +7,13 @@ own), the protocol, or which partitions should exist (the controller).
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pykbroker.config.topic import resolve_topic
 from pykbroker.metadata.image import DIRECTORY_UNASSIGNED, ConfigResource, MetadataImage, PartitionImage
 from pykbroker.metadata.topic_names import INTERNAL_TOPICS
+from pykbroker.replica.containment import contained
 from pykbroker.replica.deadlines import Deadlines
 from pykbroker.replica.follower import FollowerServices, PartitionFollower
 from pykbroker.replica.isr_updates import AlterPartition, Answered, IsrExpiration, IsrUpdates
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from pykbroker.runtime import Runtime
     from pykbroker.runtime.cold_reads import ColdReads
     from pykbroker.storage.moves import DirectoryAssignments
-
-logger = logging.getLogger(__name__)
 
 Leadership = Callable[[Partition, bool, int], None]
 Following = Callable[[Partition, PartitionFollower], None]
@@ -191,21 +189,16 @@ class ReplicaTable:
                         self._remove(mine)
         if delta.brokers_changed:
             for partition in self:
-                try:
+                with contained(partition, "a change of a broker could not be taken over"):
                     partition.brokers_changed()
-                except Exception:
-                    logger.exception("Partition %s: a change of a broker could not be taken over", partition)
 
     def _apply(self, topic: str, topic_id: bytes, index: int, image: PartitionImage) -> None:
         partitions = self._partitions.setdefault(topic, {})
         partition = partitions.get(index)
         if partition is None:
             partition = partitions[index] = Partition(self.logs.add(topic, index, topic_id), self._shared)
-        try:
+        with contained(partition, "the metadata could not be taken over"):
             partition.update(image)
-        except Exception:
-            # A bug, perhaps under this partition only: this change is not told again, and the others need it.
-            logger.exception("Partition %s: the metadata could not be taken over", partition)
 
     def _led(self, partition: Partition, is_leader: bool) -> None:
         """This node gained, renewed or lost a leadership."""
