@@ -308,7 +308,7 @@ class _Produce:
                 answer = _answer(index, info)
                 answers.append(answer)
                 last = info.last_offset
-                if (acks == -1 and partition.high_watermark <= last) or last >= partition.owed_from:
+                if (acks == ACKS_ALL and not partition.has_committed(last)) or last >= partition.owed_from:
                     appended.append((partition, last))
                     untrue.append(answer)
             if answers:

@@ -28,7 +28,7 @@ Told = Callable[[ErrorCode], None]
 
 
 class FollowerGaps:
-    """Of one node."""
+    """Notes the gaps of the followers of one node."""
 
     def __init__(self, runtime: Runtime, directories: Directories, failed: Callable[[StorageError], None]) -> None:
         """`failed` is told of each disk that fails."""

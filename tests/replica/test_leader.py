@@ -142,7 +142,7 @@ def test_what_the_controller_is_asked_names_epochs() -> None:
     assert change is not None
     request = cluster.leader.request_for(4, change)
     assert (request.partition_index, request.leader_epoch, request.partition_epoch) == (4, 3, 10)
-    # Of a follower that has not fetched it knows no epoch.
+    # The leader knows no epoch of a follower that has not fetched.
     told = [(state.broker_id, state.broker_epoch) for state in request.new_isr_with_epochs]
     assert told == [(1, EPOCH), (2, ANY_EPOCH), (3, ANY_EPOCH)]
 

@@ -351,7 +351,7 @@ class Fetcher:
             self._place(fetch)
             return None
         if code == ErrorCode.FENCED_LEADER_EPOCH:
-            return self.fail(fetch, f"leader epoch {fetch.leader_epoch} is over; waiting for the metadata to say so")
+            return self._fenced(fetch)
         level = _LEVELS.get(code, logging.ERROR)
         logger.log(level, "Partition %s: the leader answers %s at offset %d", fetch, _name(code), fetch.fetch_offset)
         self._delay(fetch, now)
@@ -381,7 +381,7 @@ class Fetcher:
         """Raises KafkaError when the log cannot be used."""
         code, offset = answer.error_code, answer.offset
         if code == ErrorCode.FENCED_LEADER_EPOCH:
-            return self.fail(fetch, f"leader epoch {fetch.leader_epoch} is over; waiting for the metadata to say so")
+            return self._fenced(fetch)
         if code != ErrorCode.NONE or offset < 0:
             logger.info("Partition %s: the leader does not say where its log lies: %s", fetch, _name(code))
             self._stop_asking(fetch, now)
@@ -425,11 +425,9 @@ class Fetcher:
         again, that waits."""
         if fetch not in self:
             return None
-        fetch.enter(Phase.FETCHING)
-        try:
-            has_moved = fetch.look()
-        except KafkaError as error:
-            return self.fail(fetch, str(error))
+        has_moved = self._look_again(fetch)
+        if isinstance(has_moved, Fail):
+            return has_moved
         if expects_progress and not has_moved:
             logger.warning(
                 "Partition %s: the leader's answer has changed nothing at offset %d", fetch, fetch.fetch_offset
@@ -440,22 +438,31 @@ class Fetcher:
         return None
 
     def refused(self, fetch: PartitionFetch, now: float) -> Fail | None:
-        """The effect could not be done, or not as a whole, and may be later."""
+        """The effect could not be done, or not as a whole: the log may hold the first pieces of an answer. It may be
+        done later."""
         if fetch not in self:
             return None
-        fetch.enter(Phase.FETCHING)
-        try:
-            # The first pieces of an answer may be in the log.
-            fetch.look()
-        except KafkaError as error:
-            return self.fail(fetch, str(error))
+        found = self._look_again(fetch)
+        if isinstance(found, Fail):
+            return found
         self._delay(fetch, now)
         return None
+
+    def _look_again(self, fetch: PartitionFetch) -> bool | Fail:
+        """An effect has ended. Returns whether the log has moved."""
+        fetch.enter(Phase.FETCHING)
+        try:
+            return fetch.look()
+        except KafkaError as error:
+            return self.fail(fetch, str(error))
 
     def fail(self, fetch: PartitionFetch, reason: str) -> Fail:
         """The partition cannot be fetched in this leader epoch."""
         self.remove(fetch)
         return Fail(fetch, reason)
+
+    def _fenced(self, fetch: PartitionFetch) -> Fail:
+        return self.fail(fetch, f"leader epoch {fetch.leader_epoch} is over; waiting for the metadata to say so")
 
     # -- where a partition stands -------------------------------------------------------------------------------------
 
@@ -490,7 +497,7 @@ class Fetcher:
 
 
 def _name(code: int) -> str:
-    """Of an error that a peer names: it may know more of them."""
+    """The name of an error code. A peer may know codes that this version does not."""
     try:
         return ErrorCode(code).name
     except ValueError:

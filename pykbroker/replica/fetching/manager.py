@@ -38,7 +38,7 @@ _MANAGER = "kafka.server:type=ReplicaFetcherManager,name={},clientId=Replica"
 
 
 class FetcherManager:
-    """Of one node. Fetches nothing before `start`."""
+    """Runs the fetchers of one node. It fetches nothing before `start`."""
 
     def __init__(
         self,

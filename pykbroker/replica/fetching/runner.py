@@ -104,7 +104,7 @@ class FetcherRunner:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Of the leader, for its metrics."""
+        """Where the leader is reached, for the metrics of this fetcher."""
         connection = self._connection
         return ("", -1) if connection is None else (connection.host, connection.port)
 
@@ -309,21 +309,19 @@ class FetcherRunner:
         if fetch not in self._fetcher:
             return
         now = self._world.runtime.loop.time()
+        fail: Fail | None
         if error is None:
             fail = self._fetcher.done(fetch, now, expects_progress=expects_progress)
-            if fail is not None:
-                self._fail(fail)
-            return
-        if error.code in _MAY_PASS or (error.code == ErrorCode.KAFKA_STORAGE_ERROR and _works(fetch)):
+        elif error.code in _MAY_PASS or (error.code == ErrorCode.KAFKA_STORAGE_ERROR and _works(fetch)):
             # A full disk has its own line, once (storage/space.py).
             level = logging.DEBUG if error.code == ErrorCode.KAFKA_STORAGE_ERROR else logging.ERROR
             text = "Partition %s: the fetch at offset %d cannot be used: %s"
             logger.log(level, text, fetch, fetch.fetch_offset, error)
             fail = self._fetcher.refused(fetch, now)
-            if fail is not None:
-                self._fail(fail)
-            return
-        self._fail(self._fetcher.fail(fetch, str(error)))
+        else:
+            fail = self._fetcher.fail(fetch, str(error))
+        if fail is not None:
+            self._fail(fail)
 
     def _fail(self, fail: Fail) -> None:
         self._followers.pop(fail.fetch, None)

@@ -30,7 +30,7 @@ def prepared() -> TransactionBench:
 
 
 def test_a_completion_that_a_full_disk_refused_is_written_later() -> None:
-    """A full disk answers as a coordinator does that is none, and yet nobody else will come to complete it."""
+    """A full disk is answered as by a broker that is no coordinator. Yet no other broker will complete it."""
     bench = prepared()
     assert state(bench) is PREPARE_COMMIT
     bench.partition.refuse = ErrorCode.KAFKA_STORAGE_ERROR
