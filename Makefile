@@ -2,6 +2,7 @@
 #   make run          a node on localhost:9092          make test        unit tests, then the compat tests
 #   make lint         ruff, mypy, import-linter, ...    make test-long   the long runs
 #   make bench        pykbroker beside Apache Kafka     make generate    messages from wire/schemas
+#   make sim SEED=7   one simulated run of the cluster, told
 #   make pipeline     events through Spark, from a node of its own to pictures
 PYTHON ?= python3
 VENV := .venv
@@ -10,7 +11,7 @@ PYTEST_ARGS ?=
 PIPELINE_ARGS ?=
 BENCH_ARGS ?=
 
-.PHONY: install run test unit compat test-long test-env system pipeline lint bench generate schemas clean
+.PHONY: install run test unit compat sim sim-long test-long test-env system pipeline lint bench generate schemas clean
 .DEFAULT_GOAL := install
 
 # --- the environment: made again only when pyproject.toml changes, or what is compiled -------------------------------
@@ -84,6 +85,18 @@ AGAINST ?= pykbroker
 compat: test-env
 	@$(BIN)/python -m pytest compat_tests -m "not long" $(TWO_AT_ONCE) --against $(AGAINST) $(PYTEST_ARGS)
 
+# The cluster of tests/simulation/cluster_run on a virtual clock: everything that happens follows from the seed.
+# make sim SEED=7 SIM_ARGS="--without 0,2": without those faults.
+SEED ?= 0
+SIM_ARGS ?=
+sim: $(VENV)/.test
+	@PYTHONPATH=.:wire:log:raft $(BIN)/python -m tests.simulation.cluster_run $(SEED) $(SIM_ARGS)
+
+# 10,000 seeds on all cores; goes on where an interrupted run was, and keeps the results in docs/simulation.jsonl.
+SIM_LONG_ARGS ?=
+sim-long: $(VENV)/.test
+	@PYTHONPATH=.:wire:log:raft $(BIN)/python -m tests.simulation.cluster_run.long $(SIM_LONG_ARGS)
+
 # Goes on where an interrupted run was, and keeps the results in docs/long-runs.md.
 test-long: test-env
 	@failed=0; \
@@ -107,6 +120,7 @@ lint: $(VENV)/.lint
 	check $(BIN)/python -m pykbroker.api.reference --check; \
 	check $(BIN)/python -m bench.report --check; \
 	check $(BIN)/python -m tests.long_runs --check; \
+	check env PYTHONPATH=.:wire:log:raft $(BIN)/python -m tests.simulation.cluster_run.long --check; \
 	exit $$failed
 
 generate: $(VENV)/.install

@@ -19,6 +19,7 @@ LONGEST_FIRST = (
     "spark",
     "on_disk",
     "exactly_once",
+    "mixed_cluster",
     "differential",
     "kafka_tools",
     "python",

@@ -13,6 +13,7 @@ import hashlib
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -32,10 +33,10 @@ def git(*arguments: str) -> str:
     return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def code_id() -> str:
+def code_id(parts: Sequence[str] = CODE) -> str:
     """Names the code of HEAD; with `+` when there are changes that are not committed. Documents do not count."""
-    trees = "\n".join(git("rev-parse", f"HEAD:{part}") for part in CODE)
-    changed = "+" if git("status", "--porcelain", "--", *CODE) else ""
+    trees = "\n".join(git("rev-parse", f"HEAD:{part}") for part in parts)
+    changed = "+" if git("status", "--porcelain", "--", *parts) else ""
     return hashlib.sha256(trees.encode()).hexdigest()[:12] + changed
 
 

@@ -70,6 +70,14 @@ class Place:
         self.properties = root / "server.properties"
         self.properties.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
 
+    def moved(self, old: Path, new: Path) -> Place:
+        """The same place after a folder above it was renamed; server.properties say what they said."""
+        place = object.__new__(Place)
+        first, second = (new / folder.relative_to(old) for folder in self.folders)
+        place.folders = (first, second)
+        place.properties = new / self.properties.relative_to(old)
+        return place
+
     def line(self, words: str) -> list[str]:
         return ["format", "--cluster-id", CLUSTER_ID, "--config", str(self.properties), *words.split()]
 
@@ -94,7 +102,7 @@ def run_pykbroker(lines: Sequence[Sequence[str]]) -> list[Ended]:
 def _run_pykbroker(line: Sequence[str]) -> Ended:
     with redirect_stdout(StringIO()) as said, redirect_stderr(said):
         try:
-            status = main(line)
+            status = main(["storage", *line])
         except SystemExit as ended:
             # argparse refuses words in this way.
             status = int(ended.code or 0)

@@ -239,7 +239,10 @@ class Reader(Client):
 class Group(Client):
     """The only member of a group: reads and commits; what was committed never goes back."""
 
-    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, group: str, settings: Mapping[str, str | None] | None = None
+    ) -> None:
+        """`settings`: librdkafka's, over what is set here; None takes a key away."""
         super().__init__(f"group {group}", bootstrap)
         self.topic = topic
         self.group = group
@@ -253,6 +256,8 @@ class Group(Client):
             "heartbeat.interval.ms": 500,
             **_QUICK,
         }
+        wanted = {**self._settings, **(settings or {})}
+        self._settings = {key: value for key, value in wanted.items() if value is not None}
 
     def work(self, stopping: Callable[[], bool]) -> None:
         consumer = Consumer(self._settings)
@@ -277,7 +282,7 @@ class Group(Client):
 
     def fetch_committed(self) -> int:
         """What the broker says, asked by another client than the member; -1: nothing."""
-        consumer = Consumer({**self._settings, "session.timeout.ms": 45_000})
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.group, **_QUICK})
         try:
             # Where nothing was committed librdkafka answers with a large negative number.
             return max(-1, int(consumer.committed([TopicPartition(self.topic, 0)], timeout=ANSWER_S)[0].offset))

@@ -28,7 +28,7 @@ _CHUNK_BYTES = 1 << 20
 @dataclass(slots=True, frozen=True)
 class Target:
     """The copy. `is_clean`: the last stretch got to its end. Otherwise only what is before `recovery_point` counts:
-    behind it a power loss may have taken files from the middle."""
+    behind it a power loss may have taken files from the middle. `is_gapless`: so is the log that is copied."""
 
     path: str
     topic: str
@@ -37,6 +37,7 @@ class Target:
     config: LogConfig
     is_clean: bool
     recovery_point: int
+    is_gapless: bool
 
     def open(self, disk: Disk, now_ms: int) -> PartitionLog:
         """Raises StorageError, InconsistentTopicId."""
@@ -50,7 +51,7 @@ class Target:
             now_ms=now_ms,
             clean=self.is_clean,
             recovery_point=self.recovery_point,
-            dense=not self.config.compact,
+            dense=self.is_gapless,
         )
 
 

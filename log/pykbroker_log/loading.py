@@ -486,16 +486,22 @@ class Loader:
         self.producers.clear(min(upto, max(self.log_start_offset, first)))
 
     def _catch_up_producers(self, upto: int) -> None:
-        """Replay headers from where the producer state ends."""
+        """Replay headers from where the producer state ends.
+
+        On the way each segment gets the snapshot that it has lost: the batches that say the same may be deleted next.
+        Apache Kafka does so for the last two."""
         producers = self.producers
         if producers.map_end_offset == 0 and not producers.entries:
             self._load_producers(upto)
         if producers.map_end_offset >= upto:
             return
         ends = [segment.base_offset for segment in self.segments[1:]]
+        lost = {offset for offset in ends if producers.map_end_offset < offset <= upto}.difference(self.snapshots)
         for segment in self.segments[bisect_right(ends, producers.map_end_offset) :]:
             if segment.base_offset >= upto:
                 break
+            if segment.base_offset in lost:
+                self._rewrite_snapshot(segment.base_offset)
             for position, header in segment.walk(segment.position_for(producers.map_end_offset)):
                 if header.last_offset < producers.map_end_offset:
                     continue
@@ -505,14 +511,18 @@ class Loader:
                 needs_body = header.attributes & CONTROL and header.producer_id >= 0
                 producers.replay(header, segment.read_batch(position, header) if needs_body else None)
         producers.map_end_offset = upto
+        if upto in lost:
+            self._rewrite_snapshot(upto)
 
     def _drop_stray_snapshots(self, log_end_offset: int) -> None:
-        """Keep those at segment bases and the newest."""
+        """Keep those at segment bases and the newest. The first segment's too, though nothing before it is left: the
+        scan after a crash begins with it."""
         bases = {segment.base_offset for segment in self.segments}
         newest = max((offset for offset in self.snapshots if offset <= log_end_offset), default=-1)
         for offset in list(self.snapshots):
             stray = offset not in bases and offset != newest
-            if offset > log_end_offset or offset <= self.log_start_offset or stray:
+            deleted = offset <= self.log_start_offset and offset != self.segments[0].base_offset
+            if offset > log_end_offset or deleted or stray:
                 self._drop_snapshot(offset)
 
     def _drop_snapshot(self, offset: int) -> None:
@@ -520,8 +530,7 @@ class Loader:
         self.disk.unlink(self._snapshot_path(offset))
 
     def _rewrite_snapshot(self, offset: int) -> None:
-        """The scan knows the state at this segment's base for certain; what a crash left there may be of another
-        past."""
+        """The state at this segment's base is known for certain; what a crash left there may be of another past."""
         path, data = self._snapshot_path(offset), self.producers.encode()
         if offset not in self.snapshots or read_file(self.disk, path) != data:
             write_new(self.disk, path, data, sync=False)

@@ -534,8 +534,9 @@ class LogDir:
         return self._cleaner_offsets.get((log.topic, log.partition))
 
     def set_cleaner_offset(self, log: PartitionLog, offset: int) -> None:
-        """Durable with the next `prepare_cleaner_offsets`."""
+        """The log may have gaps from now on. Durable with the next `prepare_cleaner_offsets`."""
         self._cleaner_offsets[log.topic, log.partition] = offset
+        log.files.segments.is_gapless = False
 
     def prepare_log_start_offsets(self) -> Callable[[], None]:
         covered = [(log, log.log_start_offset) for log in self.logs.values()]

@@ -109,10 +109,16 @@ class MemoryDisk:
         self._used = 0
         self._locks: set[str] = set()
         self._failures: list[_Failure] = []
+        #: called before each operation, with it and its path; what it raises is the operation's end
+        self.interfere: Callable[[str, str], None] | None = None
         #: asked at every read that is not to wait: whether the file has just left memory
         self.evict: Callable[[], bool] | None = None
         self._cold: set[int] = set()
         self._hurried = False
+
+    @property
+    def used_bytes(self) -> int:
+        return self._used
 
     # -- faults
 
@@ -129,6 +135,8 @@ class MemoryDisk:
         self._failures.clear()
 
     def _check(self, operation: str, path: str) -> None:
+        if self.interfere is not None:
+            self.interfere(operation, path)
         for failure in self._failures:
             if failure.operation != operation or failure.path_contains not in path:
                 continue

@@ -13,6 +13,7 @@ Invariants:
 * First the compaction that is under way is given up, then the checkpoints say less, then the files change, then they
   are fsynced: what was cut off never comes back once `run` has returned.
 * A checkpoint that cannot be written leaves the log as it was.
+* Once the files have changed, the log is what they are, or it takes no more appends before the next start.
 """
 
 from __future__ import annotations
@@ -64,11 +65,15 @@ class Truncation:
         for write in self._writes:
             write()
         self.has_cut = True
-        with log.files.guarded():
+        try:
             if self._cut_at is None:
                 self._start_over()
             else:
                 self._cut(self._cut_at)
+        except OSError as error:
+            # Also where the disk is only full: the files may end elsewhere than the log does.
+            raise log.files.flush_failed(error) from error
+        with log.files.guarded():
             log.files.side.write_epochs(log.epochs)
             log.files.sync_cut()
 
@@ -104,3 +109,4 @@ class Truncation:
             log_start_offset=log.log_start_offset,
         )
         loader.reload_producers(files.segments, files.side.snapshots, end)
+        files.side.found_unsynced(loader.rewritten)

@@ -16,11 +16,15 @@ def handle(ctx: ControllerContext, request: BrokerHeartbeatRequest) -> asyncio.F
     if not ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
         return immediately(BrokerHeartbeatResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     controller = ctx.services.controller
+    answer = controller.submit(
+        "BrokerHeartbeat", lambda state, now_ms: heartbeat(state, request, now_ms, controller.next_offset)
+    )
+    early_fencing = ctx.services.early_fencing
+    if early_fencing is not None and not (answer.done() and answer.exception() is not None):
+        early_fencing.heartbeat(request.broker_id, request.broker_epoch, ctx.peer, is_leaving=request.want_shut_down)
     return respond(
         ctx,
-        controller.submit(
-            "BrokerHeartbeat", lambda state, now_ms: heartbeat(state, request, now_ms, controller.next_offset)
-        ),
+        answer,
         lambda reply: BrokerHeartbeatResponse(
             is_caught_up=reply.is_caught_up,
             is_fenced=reply.is_fenced,

@@ -82,8 +82,9 @@ def _topic(view: ClusterView, topic: TopicImage, first: int, end: int) -> Descri
 
 
 def _partition(view: ClusterView, index: int, partition: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
+    is_gone = partition.leader in view.gone
     return DescribeTopicPartitionsResponsePartition(
-        error_code=ErrorCode.NONE,
+        error_code=ErrorCode.LEADER_NOT_AVAILABLE if is_gone else ErrorCode.NONE,
         partition_index=index,
         leader_id=view.leader(partition),
         leader_epoch=partition.leader_epoch,

@@ -1,11 +1,13 @@
-"""Fetch, versions 4-18. KIP-74 (limits), KIP-227 (sessions), KIP-320 (epochs), KIP-516 (topic ids), KIP-903 (broker
-epochs), KIP-951 (hints).
+"""Fetch, versions 4-18. KIP-74 (limits), KIP-227 (sessions), KIP-320 (epochs), KIP-392 (followers serve consumers),
+KIP-516 (topic ids), KIP-903 (broker epochs), KIP-951 (hints).
 
 Works: sessions, long polls, min and max bytes, isolation level, diverging epochs, the first batch whole even when it is
 larger than the limit. Followers (replica id >= 0) read to the log end. The first read of such a fetch tells the leader
-how far the follower has come; what is read later, while the fetch is parked, proves nothing new. On a controller
-listener, and for the metadata partition, the quorum answers. Gap: preferred read replicas (KIP-392), and quotas of
-replication.
+how far the follower has come; what is read later, while the fetch is parked, proves nothing new. Consumers of
+version 11 or newer are served by every replica, up to the high watermark that it knows; with replica.selector.class the
+leader names the one in the consumer's rack instead of reading. On a controller listener, and for the metadata
+partition, the quorum answers. A throttled replica that is not in sync gets nothing while the leader's quota is exceeded
+(replica/quota.py).
 """
 
 from __future__ import annotations
@@ -18,12 +20,14 @@ from pykbroker.coordinator.later import Later
 from pykbroker.replica.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, SessionKey, SessionPartition
 from pykbroker.replica.parked import Isolation, ParkedFetch
 from pykbroker.replica.partition import Partition
+from pykbroker.replica.selector import preferred_replica
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker.serving.context import AnyContext, BrokerContext, is_on_broker
-from pykbroker.serving.leaders import leader_hint
+from pykbroker.serving.leaders import leader_hint, node_on_listener
 from pykbroker.serving.log_opening import when_open
 from pykbroker.serving.services import BrokerServices
 from pykbroker_log.disk import ColdRead
+from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.fetch import (
     AbortedTransaction,
@@ -39,6 +43,9 @@ from pykbroker_wire.messages.fetch import (
 from pykbroker_wire.primitives import ZERO_UUID
 
 _TOPIC_IDS_FROM = 13
+#: From here on a request says the consumer's rack, and followers answer consumers (KIP-392).
+_RACKS_FROM = 11
+_CONSUMER = -1
 NO_EPOCH = -1
 READ_COMMITTED = 1
 
@@ -84,8 +91,10 @@ def _read_partitions(ctx: BrokerContext, request: FetchRequest) -> FetchResponse
             if session is not None:
                 members = session.partitions
     fetch = _Fetch(ctx, services, request, replica_id, members, session, full)
-    # With too many that wait already, one more is answered with what there is (pykbroker.max.parked.requests).
-    crowded = services.replicas.parked >= services.replicas.max_parked
+    # With too many that wait already, one more is answered with what there is (pykbroker.max.parked.requests). A
+    # follower would ask again at once: there is room for as many of them as of consumers.
+    most = services.replicas.max_parked if replica_id < 0 else 2 * services.replicas.max_parked
+    crowded = services.replicas.parked >= most
     final = request.max_wait_ms <= 0 or crowded
     answer: Later[FetchResponse | int] = when_open(ctx, fetch.asked(), lambda: fetch.read(final))
     return answer if isinstance(answer, FetchResponse) else fetch.park(answer)
@@ -138,8 +147,10 @@ class _Fetch:
         "empty",
         "full",
         "is_proved",
+        "leader_only",
         "members",
         "parked",
+        "rack",
         "replica_id",
         "request",
         "services",
@@ -167,6 +178,11 @@ class _Fetch:
         self.session = session
         self.session_epoch = 0 if session is None else session.epoch
         self.full = full
+        version = ctx.api_version
+        #: other replicas than the leader do not answer
+        self.leader_only = replica_id >= 0 or (replica_id == _CONSUMER and version < _RACKS_FROM)
+        #: where the consumer stands, if it is to be told of a replica there
+        self.rack = request.rack_id if version >= _RACKS_FROM and services.replicas.selects_by_rack else ""
         #: the leader knows what this fetch of a follower proves
         self.is_proved = replica_id < 0
         self.waiting_for: list[Partition] = []
@@ -187,12 +203,16 @@ class _Fetch:
     def park(self, found: int | asyncio.Future[FetchResponse | int]) -> asyncio.Future[FetchResponse]:
         replicas = self.services.replicas
         wait_seconds = self.request.max_wait_ms / 1000
+        if self.replica_id >= 0:
+            wait_seconds = replicas.awaited.wait_seconds(self.replica_id, wait_seconds)
         parked = ParkedFetch(
             replicas.deadlines, lambda: self.waiting_for, found, wait_seconds, self.read, isolation=self._isolation
         )
         self.parked = parked
         replicas.parked += 1
         parked.future.add_done_callback(replicas.unparked)
+        if self.replica_id >= 0:
+            replicas.awaited.park(self.replica_id, parked)
         return parked.future
 
     @property
@@ -228,6 +248,9 @@ class _Fetch:
         version = self.ctx.api_version
         zero_copy = self.ctx.peer.zero_copy
         may_leave_out = self.replica_id >= 0 and not self.full
+        quota = replicas.quotas.leader
+        throttles = quota.is_used
+        throttled_bytes = 0
         for key, entry in self.members.items():
             if may_leave_out and (level := self._level(entry, authorized)) is not None:
                 # Nearly all partitions of a follower, nearly always.
@@ -251,7 +274,14 @@ class _Fetch:
                 # Null and empty mean the same to clients; Kafka says null where a log was read without isolation, or
                 # could not be read.
                 data.aborted_transactions = None
-                leader = partition.require_leader(max(NO_EPOCH, entry.current_leader_epoch))
+                current_epoch = max(NO_EPOCH, entry.current_leader_epoch)
+                if self.leader_only:
+                    leader = partition.require_leader(current_epoch)
+                else:
+                    partition.require_epoch(current_epoch)
+                    if self.rack and self._is_elsewhere(partition, entry, data):
+                        urgent = True
+                        continue
                 if self.replica_id >= 0:
                     names_epoch = entry.current_leader_epoch > NO_EPOCH
                     leader.require_follower(
@@ -264,9 +294,16 @@ class _Fetch:
                         continue
                 limit = min(entry.max_bytes, left)
                 if self.replica_id >= 0:
+                    min_one = not total
+                    is_throttled = throttles and quota.is_throttled(partition.topic, partition.index)
+                    # One in sync is never left out: a throttle must not shrink the ISR.
+                    if is_throttled and self.replica_id not in leader.isr.committed and quota.is_exceeded():
+                        limit, min_one = 0, False
                     found = partition.read_for_follower(
-                        entry.fetch_offset, limit, min_one=not total, zero_copy=zero_copy, wait=wait
+                        entry.fetch_offset, limit, min_one=min_one, zero_copy=zero_copy, wait=wait
                     )
+                    if is_throttled:
+                        throttled_bytes += found.size
                     entry.verified_epoch = leader.leader_epoch
                     if not self.is_proved:
                         proofs.append(_Proof(partition, entry, data, partition.log.log_end_offset))
@@ -279,10 +316,7 @@ class _Fetch:
                         zero_copy=zero_copy,
                         wait=wait,
                     )
-                log = partition.log
-                data.high_watermark = log.high_watermark
-                data.last_stable_offset = log.last_stable_offset
-                data.log_start_offset = log.log_start_offset
+                _tell_offsets(data, partition.log)
                 if committed:
                     data.aborted_transactions = [
                         AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
@@ -316,9 +350,31 @@ class _Fetch:
             self.waiting_for = waiting_for
             self.empty = None if total else results
             return min_bytes - total
+        if throttled_bytes:
+            quota.record(throttled_bytes)
         bytes_out = replicas.bytes_out if self.replica_id < 0 else replicas.replication_bytes_out
         bytes_out.value += total
         return self._respond(results)
+
+    def _is_elsewhere(self, partition: Partition, entry: SessionPartition, data: PartitionData) -> bool:
+        """Name the follower in the consumer's rack, if there is one: this leader reads nothing then."""
+        leader = partition.leader
+        if leader is None:
+            return False
+        services = self.services
+
+        def rack_of(broker_id: int) -> str | None:
+            node = node_on_listener(services, broker_id, self.ctx.listener_name)
+            return None if node is None else node.rack
+
+        found = preferred_replica(leader, services.node_id, entry.fetch_offset, self.rack, rack_of)
+        if found is None:
+            return False
+        data.preferred_read_replica = found
+        data.aborted_transactions = None
+        data.records = []
+        _tell_offsets(data, partition.log)
+        return True
 
     def _prove(self, proofs: list[_Proof]) -> None:
         """Tell the leaders, once all has been read: they may commit records, for which other requests wait. The answer
@@ -367,9 +423,7 @@ class _Fetch:
             )
         if epoch < entry.last_fetched_epoch or end_offset < entry.fetch_offset:
             data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
-            data.high_watermark = log.high_watermark
-            data.last_stable_offset = log.last_stable_offset
-            data.log_start_offset = log.log_start_offset
+            _tell_offsets(data, log)
             data.records = []
 
     def _may_read(self, topic: str, authorized: dict[str, bool]) -> bool:
@@ -390,9 +444,13 @@ class _Fetch:
         if by_id:
             topic = self.services.metadata.image.topics.by_id.get(entry.topic_id)
             if topic is None:
-                # A fetch that began before the topic was deleted and created again knows its name.
-                has_namesake = entry.topic is not None and replicas.find(entry.topic, entry.index) is not None
-                raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID if has_namesake else ErrorCode.UNKNOWN_TOPIC_ID)
+                if entry.topic is None:
+                    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+                # A session, or a fetch that waited, knows the name of the topic that was deleted.
+                has_namesake = replicas.find(entry.topic, entry.index) is not None
+                raise KafkaError(
+                    ErrorCode.INCONSISTENT_TOPIC_ID if has_namesake else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                )
             entry.topic = topic.name
         assert entry.topic is not None
         if not self._may_read(entry.topic, authorized):
@@ -414,10 +472,8 @@ class _Fetch:
         for key, entry, data in results:
             if session is not None:
                 has_records = bool(data.records)
-                diverging = data.diverging_epoch is not _NO_DIVERGENCE
-                tell = entry.worth_telling(
-                    data.error_code, has_records, data.high_watermark, data.log_start_offset, diverging
-                )
+                has_news = has_records or data.diverging_epoch is not _NO_DIVERGENCE or data.preferred_read_replica >= 0
+                tell = entry.worth_telling(data.error_code, has_news, data.high_watermark, data.log_start_offset)
                 if has_records:
                     moved.append(key)
                 if not tell and not self.full:
@@ -443,6 +499,12 @@ class _Fetch:
             responses=list(topics.values()),
             node_endpoints=list(endpoints.values()),
         )
+
+
+def _tell_offsets(data: PartitionData, log: PartitionLog) -> None:
+    data.high_watermark = log.high_watermark
+    data.last_stable_offset = log.last_stable_offset
+    data.log_start_offset = log.log_start_offset
 
 
 def _read_metadata_log(ctx: AnyContext, request: FetchRequest) -> FetchResponse | asyncio.Future[FetchResponse]:

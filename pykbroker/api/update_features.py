@@ -45,7 +45,13 @@ def handle(ctx: ControllerContext, request: UpdateFeaturesRequest) -> asyncio.Fu
         controller.submit(
             "UpdateFeatures",
             lambda state, now_ms: update_features(
-                state, updates, request.validate_only, kraft_version=controller.kraft_version
+                state,
+                updates,
+                request.validate_only,
+                kraft_version=controller.kraft_version,
+                raise_kraft_version=lambda version: controller.raise_kraft_version(
+                    version, validate_only=request.validate_only
+                ),
             ),
         ),
         answer,

@@ -1,5 +1,6 @@
-"""`pykbroker format`: what `kafka-storage format` does to the log directories of a properties file.
+"""`pykbroker format`: what `kafka-storage format` does to the log directories of a properties file, in few words.
 
+`pykbroker storage format` (storage.py) takes kafka-storage's to the letter. Here a cluster id need not be given, and
 `--standalone` is the default for a controller without `controller.quorum.voters`. Not here: `--add-scram`.
 """
 
@@ -10,6 +11,7 @@ import random
 import sys
 import time
 
+from pykbroker.cli.feature_words import name_and_level
 from pykbroker.cli.options import add_arguments, default_data_dir, read
 from pykbroker.config.kinds import ConfigError
 from pykbroker_wire.primitives import random_uuid, uuid_from_str, uuid_to_str
@@ -80,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
             raise ConfigError("You can only use --standalone on a controller.")
         levels = chosen_levels(
             options.release_version,
-            dict(_name_and_level(text) for text in options.feature),
+            dict(name_and_level(text) for text in options.feature),
             dynamic_quorum=not config.voters,
         )
         formatted = format_directories(
@@ -104,16 +106,3 @@ def run(options: argparse.Namespace) -> int:
     for directory in formatted:
         print(f"Formatting {directory} with metadata.version {metadata_version_name(levels[METADATA_VERSION])}.")
     return 0
-
-
-def _name_and_level(text: str) -> tuple[str, int]:
-    name, equals, level = text.partition("=")
-    if not equals:
-        raise ValueError(f"Can't parse feature=level string {text}: equals sign not found.")
-    try:
-        number = int(level)
-    except ValueError:
-        number = 1 << 15
-    if not -(1 << 15) <= number < 1 << 15:
-        raise ValueError(f"Can't parse feature=level string {text}: unable to parse {level.strip()} as a short.")
-    return name.strip(), number

@@ -13,6 +13,7 @@ from importlib import import_module
 COMMANDS = {
     "start": "start a node (no argument needed)",
     "format": "format the log directories of a properties file",
+    "storage": "kafka-storage: info, format, version-mapping, feature-dependencies, random-uuid",
     "dump-log": "print or verify the files of a log directory",
     "random-uuid": "print a new cluster id or directory id",
     "version": "print the version",
@@ -32,7 +33,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             module = import_module(f"pykbroker.cli.{name.replace('-', '_')}")
             module.arguments(command)
             command.set_defaults(run=module.run)
-    options = parser.parse_args(given)
+    try:
+        options = parser.parse_args(given)
+    except SystemExit as ended:
+        # argparse says 2 of words that it does not know, Apache Kafka's tools say 1.
+        if ended.code == 2 and chosen == "storage":
+            raise SystemExit(1) from None
+        raise
     status: int = options.run(options)
     return status
 

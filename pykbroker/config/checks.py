@@ -46,6 +46,8 @@ _ASSIGNORS: Final = {
     },
     "group.share.assignors": {"simple": "simple", _ASSIGNOR_PACKAGE + "SimpleAssignor": "simple"},
 }
+#: KIP-392: the one class that Apache Kafka brings.
+REPLICA_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _CODECS: Final = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 _DEDUPE_BYTES_PER_THREAD: Final = 1024 * 1024
 _HOST: Final = re.compile(r"[0-9a-zA-Z\-._:%]+")
@@ -111,6 +113,14 @@ def assignors(config: Config, name: str) -> tuple[str, ...]:
         if entry not in known:
             raise _wrong(config, name, f"Class {entry} cannot be found; there are {', '.join(known)}")
     return tuple(known[entry] for entry in config.list(name))
+
+
+def require_replica_selector(config: Config) -> None:
+    """Raise ConfigError for a `replica.selector.class` that is not there. As in Apache Kafka a broker looks for it when
+    it starts, and a configuration may name any."""
+    selector = config.optional_str("replica.selector.class")
+    if config.is_broker and selector not in (None, REPLICA_SELECTOR):
+        raise _wrong(config, "replica.selector.class", f"Class {selector} cannot be found; there is {REPLICA_SELECTOR}")
 
 
 def resolve_listeners(config: Config) -> Listeners:

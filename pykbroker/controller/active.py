@@ -18,12 +18,14 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pykbroker.config.load import Config
-from pykbroker.controller.brokers import fence_stale_broker, stale_broker
+from pykbroker.controller.brokers import elect_held_leaders, fence_gone_broker, fence_stale_broker, stale_broker
 from pykbroker.controller.elections import balance_leaders, elect_unclean_leaders
 from pykbroker.controller.eligible import cluster_min_isr
+from pykbroker.controller.heartbeats import BrokerSession
 from pykbroker.controller.result import Result
 from pykbroker.controller.state import Checkpoint, ControllerState
 from pykbroker.metadata.delta import MetadataDelta
@@ -70,6 +72,8 @@ class Quorum(Protocol):
     def is_short_of_room(self) -> bool: ...
 
     def append(self, records: list[bytes]) -> int: ...
+
+    def raise_kraft_version(self, version: int, *, validate_only: bool) -> None: ...
 
 
 @dataclass(slots=True)
@@ -134,6 +138,13 @@ class ActiveController:
     def kraft_version(self) -> int:
         """Finalised by the quorum itself, not by a metadata record."""
         return self._quorum.kraft_version
+
+    def raise_kraft_version(self, version: int, *, validate_only: bool) -> None:
+        """Part of an operation: what the quorum writes for it stands before the operation's own records."""
+        try:
+            self._quorum.raise_kraft_version(version, validate_only=validate_only)
+        except NotLeader:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER) from None
 
     def submit(
         self, name: str, operation: Callable[[ControllerState, int], Result[T]], *, takes_room: bool = False
@@ -346,7 +357,8 @@ class ActiveController:
         """Look again when the next session would be over; a heartbeat before then makes the look come to nothing."""
         if "sessions" in self._timers or not self.is_active:
             return
-        deadline_ms = self.state.sessions.next_deadline_ms()
+        deadlines = (self.state.sessions.next_deadline_ms(), self.state.held.next_deadline_ms())
+        deadline_ms = min((deadline for deadline in deadlines if deadline is not None), default=None)
         if deadline_ms is not None:
             self._after("sessions", max(1, deadline_ms - self._now_ms()), self._check_sessions)
 
@@ -364,7 +376,31 @@ class ActiveController:
             if stale_broker(state, self._now_ms()) is broker:
                 # It could not be fenced (the log refused): try again with the next look.
                 break
+        for broker_id in state.held.over(self._now_ms()):
+            self._run("held elections", partial(_elect_held, broker_id))
         self._arm_session_timer()
+
+    def fence_early(self, broker_id: int, broker_epoch: int, refused: Sequence[tuple[str, int]]) -> None:
+        """A broker's process is gone: fence this incarnation, and end its session, so that the next one may register at
+        once. `refused`: the endpoints that say so."""
+        fenced = self._run(
+            "early fence", lambda state, now_ms: fence_gone_broker(state, broker_id, broker_epoch, now_ms)
+        )
+        if fenced.done() and fenced.exception() is not None:
+            return
+        logger.info(
+            "[Controller id=%d] Fencing broker %d at epoch %d before its session has timed out: it has ended its "
+            "connection, and refuses new ones at %s.",
+            self._node_id,
+            broker_id,
+            broker_epoch,
+            ", ".join(f"{host}:{port}" for host, port in refused),
+        )
+        self.state.sessions.end(BrokerSession(broker_id, broker_epoch))
+
+
+def _elect_held(broker_id: int, state: ControllerState, now_ms: int) -> Result[None]:
+    return elect_held_leaders(state, broker_id)
 
 
 def _level_of(feature: str, records: Sequence[TopLevel]) -> int:

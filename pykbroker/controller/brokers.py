@@ -197,6 +197,7 @@ def heartbeat(
             case BrokerControlState.FENCED | BrokerControlState.SHUTDOWN_NOW:
                 records.extend(fence_records(state, broker))
             case BrokerControlState.UNFENCED:
+                state.held.release(broker_id)
                 records.extend(_unfence_records(state, broker))
             case BrokerControlState.CONTROLLED_SHUTDOWN:
                 records.extend(_controlled_shutdown_records(state, broker))
@@ -286,6 +287,27 @@ def fence_stale_broker(state: ControllerState, now_ms: int) -> Result[int | None
     if broker is None:
         return Result(None)
     return Result(broker.id, fence_records(state, broker))
+
+
+def fence_gone_broker(state: ControllerState, broker_id: int, broker_epoch: int, now_ms: int) -> Result[None]:
+    """Fence a broker whose process is gone, cleanly: what only it may have waits for it until its session would have
+    been over. Raises KafkaError when the broker has registered anew, or is about to stop in order."""
+    broker = state.check_broker_epoch(broker_id, broker_epoch)
+    known = state.heartbeats.get(broker_id)
+    if broker.in_controlled_shutdown or (known is not None and known.shutting_down):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker {broker_id} is in controlled shutdown")
+    if broker.fenced:
+        return Result(None)
+    over_at_ms = state.sessions.over_at_ms(BrokerSession(broker_id, broker_epoch))
+    state.held.hold(broker_id, now_ms if over_at_ms is None else over_at_ms)
+    return Result(None, fence_records(state, broker))
+
+
+def elect_held_leaders(state: ControllerState, broker_id: int) -> Result[None]:
+    """The session of a broker that was fenced early would have been over now: what waited for it waits no longer."""
+    waiting = [item for item in without_leader(state) if state.held.holds(item[2])]
+    state.held.release(broker_id)
+    return Result(None, leader_and_isr_updates(state, waiting))
 
 
 def unregister_broker(state: ControllerState, broker_id: int) -> Result[None]:

@@ -74,7 +74,7 @@ def leader_and_isr_updates(
     records: list[TopLevel] = []
     for topic, index, partition in partitions:
         change = partition_change(state, topic, index, partition, active)
-        if state.unclean_election_enabled(topic.name):
+        if state.unclean_election_enabled(topic.name) and not state.held.holds(partition):
             change.election = Election.UNCLEAN
         if unclean_shutdown != NO_LEADER:
             change.unclean_shutdown = (unclean_shutdown,)
@@ -172,9 +172,9 @@ def balance_leaders(state: ControllerState) -> Result[bool]:
 def elect_unclean_leaders(state: ControllerState) -> Result[bool]:
     """Lead partitions without a leader from outside the ISR where the topic allows it."""
     records = RecordList()
-    for topic, index, _ in without_leader(state):
+    for topic, index, partition in without_leader(state):
         if len(records) >= MAX_ELECTIONS_PER_RUN:
             break
-        if state.unclean_election_enabled(topic.name):
+        if state.unclean_election_enabled(topic.name) and not state.held.holds(partition):
             _elect(state, topic.name, index, Election.UNCLEAN, records)
     return Result(len(records) >= MAX_ELECTIONS_PER_RUN, list(records))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -21,9 +21,9 @@ from pykbroker.metadata.features import (
 )
 from pykbroker.metadata.image import VersionRange
 from pykbroker.metadata.snapshot import CONTROLLERS_FROM
-from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.primitives import TopLevel
-from pykbroker_wire.stored.metadata import FeatureLevelRecord
+from pykbroker_wire.stored.metadata import FeatureLevelRecord, NoOpRecord
 
 
 class UpgradeType(IntEnum):
@@ -45,11 +45,17 @@ _DISABLED = VersionRange(0, 0)
 
 
 def update_features(
-    state: ControllerState, updates: Mapping[str, Update], validate_only: bool, *, kraft_version: int
+    state: ControllerState,
+    updates: Mapping[str, Update],
+    validate_only: bool,
+    *,
+    kraft_version: int,
+    raise_kraft_version: Callable[[int], None],
 ) -> Result[Verdict]:
     """All of them or none: the response is the first verdict that is not OK.
 
-    `kraft.version` cannot change here: the quorum would write it, and 1 is the highest that there is.
+    `kraft.version` is written by the quorum, which also knows what the voters can do: `raise_kraft_version` is called
+    last, when nothing else is in the way, and raises INVALID_UPDATE_VERSION.
     """
     levels = {**state.image.features.all(), KRAFT_VERSION: kraft_version}
     proposed = {**levels, **{name: update.level for name, update in updates.items()}}
@@ -62,6 +68,17 @@ def update_features(
             return Result(verdict)
         if name != KRAFT_VERSION:
             records.append(FeatureLevelRecord(name=name, feature_level=update.level))
+        elif update.upgrade_type == UpgradeType.UPGRADE:
+            # The answer waits until this is committed, and so what the quorum writes before it.
+            records.append(NoOpRecord())
+    raised = updates.get(KRAFT_VERSION)
+    if raised is not None and raised.upgrade_type == UpgradeType.UPGRADE:
+        try:
+            raise_kraft_version(raised.level)
+        except KafkaError as error:
+            if error.code is not ErrorCode.INVALID_UPDATE_VERSION:
+                raise
+            return Result(failure(error.code, error.message))
     return Result(OK, [] if validate_only else records)
 
 
@@ -92,7 +109,7 @@ def _check(state: ControllerState, name: str, current: int, update: Update, prop
         return _check_metadata_version(current, update)
     if name not in SUPPORTED and name not in KEPT:
         return _invalid(name, level, f"Feature {name} not found.")
-    if name == KRAFT_VERSION and level != current:
+    if name == KRAFT_VERSION and level < current:
         return _invalid(name, level, "Can't downgrade the version of this feature.")
     unmet = unmet_dependency(name, level, proposed)
     return OK if unmet is None else _invalid(name, level, unmet)
@@ -130,6 +147,9 @@ def _unsupported(state: ControllerState, name: str, level: int) -> str | None:
                 reason = _outside(f"Controller {controller.id}", controller.features.get(name, _DISABLED), level)
                 if reason is not None:
                     return reason
+        for voter_id in sorted(state.config.voters):
+            if voter_id != state.node_id and voter_id not in state.image.controllers:
+                return f"controller {voter_id} has not registered, and may not support this feature"
     return None
 
 

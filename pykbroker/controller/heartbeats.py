@@ -39,6 +39,11 @@ class BrokerSessions:
     def clear(self) -> None:
         self._contacts.clear()
 
+    def over_at_ms(self, session: BrokerSession) -> int | None:
+        """When the session is over if nothing more is heard; None when it is."""
+        contact_ms = self._contacts.get(session)
+        return None if contact_ms is None else contact_ms + self.timeout_ms
+
     def is_valid(self, session: BrokerSession, now_ms: int) -> bool:
         contact_ms = self._contacts.get(session)
         return contact_ms is not None and contact_ms + self.timeout_ms >= now_ms

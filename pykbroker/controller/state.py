@@ -13,6 +13,7 @@ from typing import NamedTuple
 from pykbroker.config.dynamic import DynamicConfigs, without_invalid
 from pykbroker.config.load import Config
 from pykbroker.controller.heartbeats import BrokerSession, BrokerSessions, Heartbeats
+from pykbroker.controller.held_elections import HeldElections
 from pykbroker.controller.placement import UsableBroker
 from pykbroker.metadata.delta import MetadataDelta
 from pykbroker.metadata.image import (
@@ -26,6 +27,7 @@ from pykbroker.metadata.image import (
     TopicImage,
 )
 from pykbroker.metadata.replay import Change, MetadataReplay
+from pykbroker.net.from_config import EARLY_FENCING
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.primitives import TopLevel
 from pykbroker_wire.stored.metadata import (
@@ -53,7 +55,10 @@ class ControllerState:
         self.random = random
         self.image: MetadataImage = EMPTY_IMAGE
         self.heartbeats = Heartbeats()
+        self.fences_early = config.bool(EARLY_FENCING)
         self.sessions = BrokerSessions(config.int("broker.session.timeout.ms"))
+        #: elections that an early fence keeps waiting
+        self.held = HeldElections()
         #: offset of each broker's newest registration record: a broker is caught up once it has read it
         self.registration_offsets: dict[int, int] = {}
         #: normalised name -> names of topics that would share metric names with it
@@ -124,7 +129,7 @@ class ControllerState:
 
     def restart_sessions(self, now_ms: int, own_incarnation: bytes | None = None) -> None:
         """A new controller gives every broker that serves a whole session before it judges. A fenced broker has one
-        again with its next heartbeat.
+        again with its next heartbeat. Nor does it judge what was lost with brokers that are fenced (held_elections.py).
 
         But not an earlier incarnation of the broker in this very process (`own_incarnation`), which cannot be alive: a
         combined node that was killed need not wait for its own ghost (Apache Kafka waits 9 s here).
@@ -136,11 +141,14 @@ class ControllerState:
             self.heartbeats.register(broker.id, broker.fenced)
             if not broker.fenced:
                 self.sessions.touch(BrokerSession(broker.id, broker.epoch), now_ms)
+            elif self.fences_early:
+                self.held.hold(broker.id, now_ms + self.sessions.timeout_ms)
 
     def stop_sessions(self) -> None:
         """Another controller watches over the brokers now."""
         self.heartbeats.clear()
         self.sessions.clear()
+        self.held.clear()
 
     def _install(self, change: Change) -> None:
         delta = change.delta

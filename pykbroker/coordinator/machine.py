@@ -459,8 +459,10 @@ class CoordinatorRuntime(Generic[S]):
         if host is not None:
             if is_leader and host.epoch == epoch:
                 return
-            if is_leader and host.partition is partition and (host.ready or host.load is not None):
-                # The same log is led on: its state, and everything that waits, stays good in the new epoch.
+            goes_on = epoch == host.epoch + 1 and host.partition is partition
+            if is_leader and goes_on and (host.ready or host.load is not None):
+                # The same log is led on: its state, and everything that waits, stays good in the new epoch. But if an
+                # epoch was missed, another broker may have led in it, and what it began is carried on with anew.
                 host.epoch = epoch
                 return
             self._unload(host)

@@ -35,6 +35,9 @@ _NAMES: Final = (
     + ("4.0-IV0", "4.0-IV1", "4.0-IV2", "4.0-IV3", "4.1-IV0", "4.1-IV1", "4.2-IV0", "4.2-IV1", "4.3-IV0")
 )
 
+#: What the tools of Apache Kafka 4.3.1 know beside these: names of levels that no cluster of that release begins with.
+_UNSTABLE: Final = ("4.4-IV0",)
+
 SUPPORTED: Final[dict[str, VersionRange]] = {
     METADATA_VERSION: VersionRange(METADATA_VERSION_MIN, METADATA_VERSION_LATEST),
     KRAFT_VERSION: VersionRange(0, 1),
@@ -58,6 +61,10 @@ _DEFAULT_FROM: Final = {
     SHARE_VERSION: (7, 28),
     STREAMS_VERSION: (7, 29),
 }
+
+_LAST_KNOWN: Final = METADATA_VERSION_LATEST + len(_UNSTABLE)
+#: in the order in which `kafka-storage version-mapping` names them
+_MAPPED: Final = (KRAFT_VERSION, TRANSACTION_VERSION, GROUP_VERSION, ELR_VERSION, SHARE_VERSION, STREAMS_VERSION)
 
 #: (feature, level) -> the lowest metadata.version with it; the others go with every one that there is.
 _NEEDS: Final = {(ELR_VERSION, 1): 23}
@@ -91,11 +98,13 @@ def chosen_levels(release: str | None, features: Mapping[str, int], *, dynamic_q
         if release is not None:
             raise FeatureError("Use --release-version instead of --feature metadata.version=X to avoid ambiguity.")
         version = features[METADATA_VERSION]
-        if not METADATA_VERSION_MIN <= version <= METADATA_VERSION_LATEST:
+        if not METADATA_VERSION_MIN <= version <= _LAST_KNOWN:
             raise FeatureError(
                 f"No MetadataVersion with feature level {version}. "
-                f"Valid feature levels are from {METADATA_VERSION_MIN} to {METADATA_VERSION_LATEST}."
+                f"Valid feature levels are from {METADATA_VERSION_MIN} to {_LAST_KNOWN}."
             )
+        if version > METADATA_VERSION_LATEST:
+            raise FeatureError(f"{METADATA_VERSION} {metadata_version_name(version)} is not yet stable.")
     else:
         version = METADATA_VERSION_LATEST if release is None else metadata_version_level(release)
     known = sorted(REGISTERED.keys() - {METADATA_VERSION})
@@ -153,8 +162,42 @@ def metadata_version_level(name: str) -> int:
 
 def metadata_version_name(level: int) -> str:
     """`4.3-IV0` for 30."""
-    index = level - METADATA_VERSION_MIN
-    return _NAMES[index] if 0 <= index < len(_NAMES) else str(level)
+    index, known = level - METADATA_VERSION_MIN, (*_NAMES, *_UNSTABLE)
+    return known[index] if 0 <= index < len(known) else str(level)
+
+
+def version_mapping(release: str | None) -> tuple[str, dict[str, int]]:
+    """What `kafka-storage version-mapping` says of a release, or of the newest: its name as it was given, and the level
+    of each feature with which a cluster of that release begins. Raises FeatureError."""
+    known = (*_NAMES, *_UNSTABLE)
+    name = metadata_version_name(METADATA_VERSION_LATEST) if release is None else release
+    if name in _UNSTABLE:
+        level = METADATA_VERSION_LATEST + 1 + _UNSTABLE.index(name)
+    else:
+        try:
+            level = metadata_version_level(name)
+        except FeatureError as error:
+            names = ", ".join(known)
+            raise FeatureError(f"Unknown metadata.version '{name}'. Supported metadata.version are: {names}") from error
+    levels = {METADATA_VERSION: level}
+    for feature in _MAPPED:
+        levels[feature] = max(at for at, since in enumerate(_DEFAULT_FROM[feature]) if since <= level)
+    return name, levels
+
+
+def dependency_of(name: str, level: int) -> int:
+    """The lowest metadata.version that a level of a feature goes with; 0: every one. Raises FeatureError where
+    `kafka-storage feature-dependencies` does."""
+    if name == METADATA_VERSION:
+        if not METADATA_VERSION_MIN <= level <= _LAST_KNOWN:
+            raise FeatureError(f"Unknown metadata.version {level}")
+        return 0
+    supported = REGISTERED.get(name)
+    if supported is None:
+        raise FeatureError(f"Unknown feature: {name}")
+    if not supported.min <= level <= supported.max:
+        raise FeatureError(f"Feature level {level} is not supported for feature {name}")
+    return _NEEDS.get((name, level), 0)
 
 
 def transaction_version(image: MetadataImage) -> int:

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import socket
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from pykbroker import __version__
 from pykbroker.net.connection_state import MADE, ConnectionState, End, StatefulConnection
@@ -198,7 +199,8 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
         if self._watch_timer is not None:
             self._watch_timer.cancel()
             self._watch_timer = None
-        if self.end is not None or not self._unanswered:
+        if self.end is not None or self.state is not ConnectionState.READY or not self._unanswered:
+            # Until it is ready the timeout of its setup decides, however short a request waits.
             return
         oldest = self._unanswered[0]
         silent_since = max(oldest.written_at, self._heard_at)
@@ -255,7 +257,8 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
 
     def _ask_for_versions(self, version: int) -> None:
         asked = ApiVersionsRequest(client_software_name="pykbroker", client_software_version=__version__)
-        self._send(_Request(asked, 0.0, version, 0, None), asked, version)
+        # Without a timeout of its own: the connection is given up when its setup takes too long.
+        self._send(_Request(asked, math.inf, version, 0, None), asked, version)
 
     def _negotiated(self, asked: int, response: ApiVersionsResponse) -> None:
         found = after_api_versions(asked, response)
@@ -279,6 +282,23 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
         self.begin_end(end)
 
 
+#: Host and port.
+PeerAddress = tuple[str, int]
+
+
+class PeerWatch(Protocol):
+    """Hears what becomes of connections to peers."""
+
+    def ready(self, address: PeerAddress) -> None:
+        """The peer answers on a connection."""
+
+    def lost(self, address: PeerAddress) -> None:
+        """A connection that was ready has ended, and this node did not want that."""
+
+    def refused(self, address: PeerAddress) -> None:
+        """The peer refused a connection."""
+
+
 class BrokerConnection:
     """One peer. Connects with the first request and again after the connection was lost."""
 
@@ -291,8 +311,10 @@ class BrokerConnection:
         setup: SetupTimeout | None = None,
         *,
         receive_buffer_bytes: int = -1,
+        watch: PeerWatch | None = None,
     ) -> None:
         """`receive_buffer_bytes`: SO_RCVBUF; -1 leaves it to the operating system."""
+        self._watch = watch
         self._receive_buffer_bytes = receive_buffer_bytes
         self.host = host
         self.port = port
@@ -373,6 +395,8 @@ class BrokerConnection:
     def _tried(self, connection: ClientConnection, attempt: asyncio.Future[Any]) -> None:
         if not attempt.cancelled() and (error := attempt.exception()) is not None:
             connection.close(str(error))
+            if self._watch is not None and isinstance(error, ConnectionRefusedError):
+                self._watch.refused((self.host, self.port))
 
     def _ready(self) -> None:
         connection = self._connection
@@ -382,6 +406,8 @@ class BrokerConnection:
         if self._setup_timer is not None:
             self._setup_timer.cancel()
         waiting, self._waiting = self._waiting, {}
+        if self._watch is not None:
+            self._watch.ready((self.host, self.port))
         for request in waiting:
             connection.write(request)
 
@@ -403,6 +429,8 @@ class BrokerConnection:
                 # One line, however often it is tried again.
                 logger.info("Connection to %s: cannot connect: %s", self._address, end)
             self._failures += 1
+        if self._was_ready and not self._closed and self._watch is not None:
+            self._watch.lost((self.host, self.port))
         waiting, self._waiting = self._waiting, {}
         for request in waiting:
             request.end(Disconnected(f"cannot connect to {self._address}: {end}"))

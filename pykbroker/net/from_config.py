@@ -11,6 +11,9 @@ from pykbroker.net.client import SetupTimeout
 from pykbroker.net.listener import Limits
 from pykbroker.runtime import addresses_of
 
+#: Ours: a process that dies is noticed by its sockets (docs/decisions/0023-early-fence.md).
+EARLY_FENCING = "pykbroker.early.fencing.enable"
+
 
 def limits_of(config: Config) -> Limits:
     """The bounds of one connection."""

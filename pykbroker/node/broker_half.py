@@ -19,7 +19,8 @@ from pykbroker.coordinator.transaction.service import TransactionService
 from pykbroker.coordinator.transaction.verifier import Verifier
 from pykbroker.metadata.features import not_served
 from pykbroker.metadata.loader import MetadataLoader
-from pykbroker.net.from_config import setup_timeout
+from pykbroker.net.from_config import EARLY_FENCING, setup_timeout
+from pykbroker.net.lost_peers import LostPeers
 from pykbroker.node.parts import StartedParts
 from pykbroker.node.shared import SharedServer
 from pykbroker.node_to_controller.assignments import Assignments
@@ -31,7 +32,9 @@ from pykbroker.quorum.channel import BrokerChannels
 from pykbroker.replica.fetch_sessions import FetchSessions
 from pykbroker.replica.fetching.manager import FetcherManager
 from pykbroker.replica.isr_updates import FAILED_UPDATES
+from pykbroker.replica.quota import ReplicationQuotas
 from pykbroker.replica.table import ReplicaTable
+from pykbroker.serving.cluster_view import ClusterViews
 from pykbroker.serving.dispatch import Dispatcher
 from pykbroker.serving.forwarding import forward
 from pykbroker.serving.rows import On
@@ -93,8 +96,17 @@ class BrokerHalf:
             space=shared.space,
             alter_partition=self._isr_changes.submit,
             move_throttle=partial(live.throttle, "replica.alter.log.dirs.io.max.bytes.per.second"),
+            quotas=ReplicationQuotas(config, node_id, runtime.loop.time, shared.metrics, live.throttle),
         )
         to_broker = partial(_address_of, loader, config.listeners.inter_broker_name)
+        self._views = ClusterViews()
+        self._lost: LostPeers | None = None
+        if config.bool(EARLY_FENCING):
+            self._lost = LostPeers(
+                runtime,
+                lambda address: self._views.lose(self._brokers_at(address)),
+                lambda address: self._views.find_again(self._brokers_at(address)),
+            )
         self._fetchers = FetcherManager(
             runtime,
             live.current,
@@ -103,6 +115,7 @@ class BrokerHalf:
             lambda: lifecycle.broker_epoch,
             setup_timeout(config),
             shared.metrics,
+            self._lost,
         )
         groups = GroupService(runtime, live, node_id, replicas, loader)
         forwarding = channel("forwarding")
@@ -112,6 +125,7 @@ class BrokerHalf:
             to_broker,
             f"broker-{node_id}",
             setup_timeout(config),
+            self._lost,
         )
         markers = MarkerWriter(runtime, replicas, groups.coordinator, config.int("request.timeout.ms"))
         transactions = TransactionService(
@@ -137,6 +151,7 @@ class BrokerHalf:
             controller_channel=forwarding,
             lifecycle=lifecycle,
             rows=rows(On.BROKER, shared.metrics),
+            cluster_views=self._views,
         )
 
     async def start(self, parts: StartedParts) -> None:
@@ -148,6 +163,9 @@ class BrokerHalf:
         parts.add("broker lifecycle", lifecycle.stop)
         parts.add("producer ids", services.producer_ids.close)
         parts.add("group coordinator", services.groups.close)
+        if self._lost is not None:
+            parts.add("lost brokers", self._lost.close)
+            shared.loader.add_publisher(self._views)
         parts.add("channels to brokers", self._channels.close)
         parts.add("transaction coordinator", services.transactions.close)
         parts.add("directory assignments", self.assignments.close)
@@ -204,6 +222,12 @@ class BrokerHalf:
         """A client that asked now would be told of a cluster without this node, and some clients take it for good that
         there is none (librdkafka 2.16 then forgets the only address that it had)."""
         self._shared.ports.close(self._shared.config.listeners.broker)
+
+    def _brokers_at(self, address: tuple[str, int]) -> list[int]:
+        """Which brokers listen there for brokers: one, unless something is wrong."""
+        listener = self._shared.config.listeners.inter_broker_name
+        brokers = self._shared.loader.image.brokers
+        return [broker_id for broker_id in brokers if _address_of(self._shared.loader, listener, broker_id) == address]
 
     def _cordon(self, config: Config) -> None:
         self.lifecycle.cordon(d.directory_id for d in self._shared.log_dirs if d.path in config.cordoned_log_dirs)

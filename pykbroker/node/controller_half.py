@@ -6,10 +6,15 @@ for what a controller decides (controller/).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from pykbroker.api import rows
+from pykbroker.controller import controller_metrics
 from pykbroker.controller.active import ActiveController
+from pykbroker.controller.early_fencing import EarlyFencing
+from pykbroker.net.from_config import EARLY_FENCING
+from pykbroker.net.probe import PortProbe
 from pykbroker.node.parts import StartedParts
 from pykbroker.node.shared import SharedServer
 from pykbroker.node_to_controller.controller_channel import Channel
@@ -37,6 +42,14 @@ class ControllerHalf:
             bootstrap=bootstrap_records(shared.runtime.disk, config),
             own_incarnation=shared.incarnation_id if config.is_broker else None,
         )
+        controller_metrics.register(
+            shared.metrics, lambda: shared.loader.image, is_active=lambda: self._controller.is_active
+        )
+        self._early_fencing: EarlyFencing | None = None
+        if config.bool(EARLY_FENCING):
+            self._early_fencing = EarlyFencing(
+                shared.runtime, config.node_id, self._controller, shared.loader, partial(PortProbe, shared.runtime)
+            )
         self.services = ControllerServices(
             config=config,
             runtime=shared.runtime,
@@ -46,6 +59,7 @@ class ControllerHalf:
             metadata=shared.loader,
             metrics=shared.metrics,
             controller=self._controller,
+            early_fencing=self._early_fencing,
             rows=rows(On.CONTROLLER, shared.metrics),
         )
         self._dispatcher = Dispatcher(self.services)
@@ -56,6 +70,9 @@ class ControllerHalf:
         """Hear of the quorum's leaders and records."""
         parts.add("controller", self._controller.stop)
         self._shared.quorum.register(self._controller)
+        if self._early_fencing is not None:
+            parts.add("early fencing", self._early_fencing.close)
+            self._early_fencing.start()
 
     async def serve(self, parts: StartedParts) -> None:
         """Let brokers, controllers and clients in.

@@ -16,7 +16,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from pykbroker.config import protection, silent
+from pykbroker.config import checks, protection, silent
 from pykbroker.config.load import Config
 from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.metrics.registry import Metrics
@@ -39,8 +39,10 @@ class Node:
     """One process of a cluster."""
 
     def __init__(self, config: Config, runtime: Runtime, *, may_format: bool = False) -> None:
-        """ConfigError for a configuration that promises protection which is not given."""
+        """ConfigError for a configuration that promises protection which is not given, or names a class that is not
+        there."""
         protection.refuse(config.overrides())
+        checks.require_replica_selector(config)
         self.config = config
         self.runtime = runtime
         self.fatal: BaseException | None = None

@@ -33,8 +33,10 @@ def quorum_config(config: Config, formatted: Formatted, ports: Ports) -> QuorumC
 def _raft_config(config: Config, formatted: Formatted, ports: Ports) -> RaftConfig:
     listeners = config.listeners
     name = listeners.controller_names[0]
+    # Which kraft.version a configured voter can speak, it says itself (UpdateRaftVoter).
     static = VoterSet.of(
-        VoterNode(ReplicaKey(node_id), (Endpoint(name, host, port),)) for node_id, (host, port) in config.voters.items()
+        VoterNode(ReplicaKey(node_id), (Endpoint(name, host, port),), 0, 0)
+        for node_id, (host, port) in config.voters.items()
     )
     return RaftConfig(
         node_id=config.node_id,
@@ -52,6 +54,9 @@ def _raft_config(config: Config, formatted: Formatted, ports: Ports) -> RaftConf
         fetch_timeout_ms=config.int("controller.quorum.fetch.timeout.ms"),
         request_timeout_ms=config.int("controller.quorum.request.timeout.ms"),
         retry_backoff_ms=config.int("controller.quorum.retry.backoff.ms"),
+        fetch_max_bytes=config.int("controller.quorum.fetch.max.bytes"),
+        snapshot_max_bytes=config.int("controller.quorum.fetch.snapshot.max.bytes"),
+        auto_join=config.bool("controller.quorum.auto.join.enable"),
     )
 
 

@@ -16,7 +16,8 @@ from pykbroker.metadata.config_watch import ConfigWatch
 from pykbroker.metadata.live_config import LiveConfigPublisher
 from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.metrics.registry import Metrics
-from pykbroker.net.from_config import setup_timeout
+from pykbroker.net.from_config import EARLY_FENCING, setup_timeout
+from pykbroker.net.lost_peers import LostPeers
 from pykbroker.node.parts import StartedParts
 from pykbroker.node.ports import Ports
 from pykbroker.node.quorum_settings import quorum_config
@@ -100,7 +101,11 @@ class SharedServer:
         formatted = self._formatted = self._open_directories()
         check_metadata(self.runtime.disk, config, self.log_dirs)
         await self.ports.bind(parts)
-        peers = SocketPeers(self.runtime, f"raft-client-{config.node_id}", setup_timeout(config))
+        lost = None
+        if config.bool(EARLY_FENCING):
+            lost = LostPeers(self.runtime, lambda address: self.quorum.peer_refused(*address))
+            parts.add("lost peers", lost.close)
+        peers = SocketPeers(self.runtime, f"raft-client-{config.node_id}", setup_timeout(config), lost)
         quorum = self._quorum = QuorumDriver(
             self.runtime,
             quorum_config(config, formatted, self.ports),

@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from pykbroker.net.client import BrokerConnection, SetupTimeout
+from pykbroker.net.client import BrokerConnection, PeerWatch, SetupTimeout
 from pykbroker.net.versions import UnsupportedVersion
 from pykbroker.runtime import Runtime
 from pykbroker_raft.ready import Destination, Outgoing
@@ -135,8 +135,11 @@ class NoPeers:
 class SocketPeers:
     """One connection to each node, opened when first needed."""
 
-    def __init__(self, runtime: Runtime, client_id: str, setup: SetupTimeout | None = None) -> None:
+    def __init__(
+        self, runtime: Runtime, client_id: str, setup: SetupTimeout | None = None, watch: PeerWatch | None = None
+    ) -> None:
         self._setup = setup
+        self._watch = watch
         self._runtime = runtime
         self._client_id = client_id
         self._connections: dict[tuple[str, int], BrokerConnection] = {}
@@ -147,7 +150,7 @@ class SocketPeers:
     def connection(self, host: str, port: int) -> BrokerConnection:
         connection = self._connections.get((host, port))
         if connection is None:
-            connection = BrokerConnection(self._runtime, host, port, self._client_id, self._setup)
+            connection = BrokerConnection(self._runtime, host, port, self._client_id, self._setup, watch=self._watch)
             self._connections[host, port] = connection
         return connection
 
@@ -169,10 +172,11 @@ class BrokerChannels:
         address: Callable[[int], tuple[str, int] | None],
         client_id: str,
         setup: SetupTimeout | None = None,
+        watch: PeerWatch | None = None,
     ) -> None:
         self._runtime = runtime
         self._address = address
-        self._peers = SocketPeers(runtime, client_id, setup)
+        self._peers = SocketPeers(runtime, client_id, setup, watch)
 
     def send(self, broker_id: int, request: Any, timeout_ms: int) -> asyncio.Future[Any]:
         address = self._address(broker_id)

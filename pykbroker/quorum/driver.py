@@ -51,9 +51,7 @@ from pykbroker_raft.ready import (
 from pykbroker_raft.states import Resigned
 from pykbroker_raft.voters import VoterSet, address
 from pykbroker_wire.errors import ErrorCode, KafkaError
-from pykbroker_wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest
-from pykbroker_wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 
 logger = logging.getLogger(__name__)
 
@@ -125,6 +123,7 @@ class QuorumDriver:
             snapshot_bytes=config.snapshot_bytes,
             interval_ms=config.snapshot_interval_ms,
         )
+        self._told_voters: VoterSet | None = None
         # While stopping: done when the voters know that this leader is gone.
         self._handed_on: asyncio.Future[None] | None = None
 
@@ -282,6 +281,13 @@ class QuorumDriver:
             raise self.failed
         return offset
 
+    def raise_kraft_version(self, version: int, *, validate_only: bool) -> None:
+        """From configured voters to voters in the log. Raises NotLeader, or INVALID_UPDATE_VERSION."""
+        if not self.is_leader or self._inputs:
+            raise NotLeader(f"node {self.node_id} does not lead the quorum")
+        self.node.raise_kraft_version(version, self._now(), validate_only=validate_only)
+        self._work()
+
     def register(self, listener: MetadataListener) -> None:
         """Tell this listener everything that is committed, from the latest snapshot on, and then whatever comes."""
         self._listeners.register(listener)
@@ -294,6 +300,12 @@ class QuorumDriver:
         """Step down; the quorum elects again."""
         self._input(lambda: self.node.resign(self._now()))
 
+    def peer_refused(self, host: str, port: int) -> None:
+        """A node to which there was a connection refuses a new one."""
+        leader, epoch = self.leader, self.epoch
+        if leader is not None and (leader.host, leader.port) == (host, port):
+            self._input(lambda: self.node.leader_refused(leader.id, epoch, self._now()))
+
     def handle(self, request: Any, version: int | None = None, listener: str | None = None) -> Any:
         """Answer a request of the quorum: a response, or a future of one. `version` is that of the request as it came
         in, `listener` the name of the listener it came in on: the answer names the leader's endpoint for the same
@@ -303,10 +315,6 @@ class QuorumDriver:
         known_version = _LATEST if version is None else version
         if isinstance(request, DescribeQuorumRequest):
             return describe_quorum(self.node, request, known_version, self._now())
-        if isinstance(request, AddRaftVoterRequest):
-            return AddRaftVoterResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=_NO_CHANGES)
-        if isinstance(request, RemoveRaftVoterRequest):
-            return RemoveRaftVoterResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, error_message=_NO_CHANGES)
         token, answer = self._answers.open()
         inbound = Inbound(token, request, known_version, listener or self._config.raft.listener)
         self._input(lambda: self.node.receive(inbound, self._now()))
@@ -359,6 +367,7 @@ class QuorumDriver:
         self._started.room.look()
         if not self._stopped:
             self._arm_timer()
+        self._log_voters()
         if self._handed_on is not None and not self._handed_on.done():
             state = self.node.state
             if not isinstance(state, Resigned) or not state.unacknowledged:
@@ -472,6 +481,13 @@ class QuorumDriver:
             ready.leader.leader_id,
         )
 
+    def _log_voters(self) -> None:
+        """Say who votes from now on: also what is not committed counts."""
+        voters = self.node.voters
+        if voters is not self._told_voters and voters:
+            self._told_voters = voters
+            logger.info("[RaftManager id=%d] The voters are %s.", self.node_id, voters)
+
     def _send(self, outgoing: Outgoing) -> None:
         if self._stopped:
             return
@@ -570,9 +586,8 @@ class QuorumDriver:
         self._snapshots_due.look()
 
     def _ask_for_snapshot(self) -> None:
-        if self._on_snapshot_due is None or self.failed is not None or self._stopped:
-            return
-        if self._replica.snapshots.is_under_way:
+        is_idle = self.failed is None and not self._stopped and not self._replica.snapshots.is_under_way
+        if self._on_snapshot_due is None or not is_idle:
             return
         # Counted anew whether or not the answer is a snapshot: a state machine inside a transaction may pass.
         self._listeners.bytes_since_snapshot = 0
@@ -581,7 +596,5 @@ class QuorumDriver:
         except Exception:
             logger.exception("No snapshot could be taken")
 
-
-_NO_CHANGES = "This version of pykbroker cannot change the voters of a quorum."
 
 __all__ = ["MetadataListener", "NotLeader", "QuorumConfig", "QuorumDriver"]

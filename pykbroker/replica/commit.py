@@ -26,10 +26,19 @@ NEVER = MAX_INT64
 WhenCommitted = Callable[[ErrorCode], None]
 
 
+class Waiter:
+    """A callback of `Commit.when_committed`; None once it was called or forgotten."""
+
+    __slots__ = ("callback",)
+
+    def __init__(self, callback: WhenCommitted) -> None:
+        self.callback: WhenCommitted | None = callback
+
+
 class Commit:
     """The commit of one partition."""
 
-    __slots__ = ("_sequence", "_unflushed", "_waiting", "owed_from", "readable_to")
+    __slots__ = ("_forgotten", "_sequence", "_unflushed", "_waiting", "owed_from", "readable_to")
 
     def __init__(self) -> None:
         #: the first offset that must not be answered before it is flushed
@@ -38,8 +47,10 @@ class Commit:
         self.readable_to = NEVER
         self._unflushed: list[tuple[int, WhenCommitted]] = []
         # A heap by offset. The sequence keeps callbacks of one offset in the order in which they came.
-        self._waiting: list[tuple[int, int, WhenCommitted]] = []
+        self._waiting: list[tuple[int, int, Waiter]] = []
         self._sequence = 0
+        # How many of those are forgotten.
+        self._forgotten = 0
 
     # -- flush --------------------------------------------------------------------------------------------------------
 
@@ -76,17 +87,37 @@ class Commit:
 
     # -- commit -------------------------------------------------------------------------------------------------------
 
-    def when_committed(self, offset: int, callback: WhenCommitted) -> None:
+    def when_committed(self, offset: int, callback: WhenCommitted) -> Waiter:
         """Call back once the high watermark reaches `offset`, or with why it will not. The caller has looked: it has
         not reached it yet."""
         self._sequence += 1
-        heapq.heappush(self._waiting, (offset, self._sequence, callback))
+        waiter = Waiter(callback)
+        heapq.heappush(self._waiting, (offset, self._sequence, waiter))
+        return waiter
+
+    def forget(self, waiter: Waiter) -> None:
+        """Do not call it any more. A partition may commit nothing for long while clients give up and ask again: what is
+        forgotten is dropped before it is more than what waits."""
+        if waiter.callback is None:
+            return
+        waiter.callback = None
+        self._forgotten += 1
+        if self._forgotten * 2 > len(self._waiting):
+            # In place, as in `fail`.
+            self._waiting[:] = [entry for entry in self._waiting if entry[2].callback is not None]
+            heapq.heapify(self._waiting)
+            self._forgotten = 0
 
     def reached(self, high_watermark: int) -> None:
         """Call back for everything before the high watermark, in the order of the offsets."""
         waiting = self._waiting
         while waiting and waiting[0][0] <= high_watermark:
-            heapq.heappop(waiting)[2](ErrorCode.NONE)
+            waiter = heapq.heappop(waiting)[2]
+            callback, waiter.callback = waiter.callback, None
+            if callback is None:
+                self._forgotten -= 1
+            else:
+                callback(ErrorCode.NONE)
 
     def fail(self, code: ErrorCode) -> None:
         """Nothing that waits comes true: call back with why, in the order in which the requests came."""
@@ -96,5 +127,8 @@ class Commit:
         # In place: `reached` may be further up in this call, and must find nothing more.
         waiting = sorted(self._waiting, key=lambda entry: entry[1])
         self._waiting.clear()
-        for _, _, callback in waiting:
-            callback(code)
+        self._forgotten = 0
+        for _, _, waiter in waiting:
+            wanted, waiter.callback = waiter.callback, None
+            if wanted is not None:
+                wanted(code)

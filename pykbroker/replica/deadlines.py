@@ -43,12 +43,18 @@ class Deadlines:
         deadline = Deadline(callback)
         due = self._ticks.get(tick)
         if due is None:
-            self._ticks[tick] = [deadline]
-            self.loop.call_at(tick * TICK_SECONDS, self._run, tick)
+            self._ticks[tick] = due = [deadline]
+            self.loop.call_at(tick * TICK_SECONDS, self._run, tick, due)
         else:
             due.append(deadline)
         return deadline
 
-    def _run(self, tick: int) -> None:
-        for deadline in self._ticks.pop(tick):
-            deadline.pass_by()
+    def _run(self, tick: int, due: list[Deadline]) -> None:
+        # A timer has the deadlines that it was made for: two timers of one tick take nothing from each other.
+        if self._ticks.get(tick) is due:
+            del self._ticks[tick]
+        for deadline in due:
+            try:
+                deadline.pass_by()
+            except Exception as error:  # noqa: BLE001  # a bug: this deadline's alone, others share its timer
+                self.loop.call_exception_handler({"message": "A deadline could not be kept", "exception": error})

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from pykbroker.replica.commit import Waiter
 from pykbroker.replica.partition import Partition
 from pykbroker_wire.errors import ErrorCode
 
@@ -33,6 +34,7 @@ class DelayedProduce:
         "_timeout_ms",
         "_timer",
         "_unflushed",
+        "_waiters",
     )
 
     def __init__(
@@ -54,6 +56,7 @@ class DelayedProduce:
         self._unflushed = len(appended)
         self._reigns = [partition.reign for partition, _ in appended]
         self._timer: asyncio.TimerHandle | None = None
+        self._waiters: list[tuple[Partition, Waiter]] = []
 
     def begin(self) -> None:
         for position, (partition, last) in enumerate(self._appended):
@@ -78,7 +81,9 @@ class DelayedProduce:
                 # Another broker has led while the flush of another partition went on: the record may be cut off.
                 self._finish(position, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             else:
-                partition.when_committed(last + 1, partial(self._committed, position))
+                waiter = partition.when_committed(last + 1, partial(self._committed, position))
+                if waiter is not None:
+                    self._waiters.append((partition, waiter))
         if self._open:
             self._timer = self._loop.call_later(max(0, self._timeout_ms) / 1000, self._expired)
 
@@ -106,8 +111,11 @@ class DelayedProduce:
             answer(self._failed)
 
     def _end(self) -> None:
-        """Hold nothing any more: a partition that commits nothing for long keeps its callbacks."""
+        """Hold nothing any more, and be held by nothing: a partition may commit nothing for long."""
         self._appended, self._answer = (), _no_answer
+        waiters, self._waiters = self._waiters, []
+        for partition, waiter in waiters:
+            partition.forget(waiter)
         if self._timer is not None:
             self._timer.cancel()
 

@@ -68,11 +68,10 @@ class SessionPartition:
         #: the leader epoch in which a follower's offset was found to be right; -1: not looked at since it changed
         self.verified_epoch = -1
 
-    def worth_telling(
-        self, error: int, has_records: bool, high_watermark: int, log_start_offset: int, diverging: bool
-    ) -> bool:
-        """Whether an incremental answer mentions this partition; remembers what it says if so."""
-        changed = has_records or diverging
+    def worth_telling(self, error: int, has_news: bool, high_watermark: int, log_start_offset: int) -> bool:
+        """Whether an incremental answer mentions this partition; remembers what it says if so. `has_news`: records, a
+        diverging epoch, or another replica to read from."""
+        changed = has_news
         if self.sent_high_watermark != high_watermark:
             self.sent_high_watermark = high_watermark
             changed = True

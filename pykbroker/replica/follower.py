@@ -50,6 +50,7 @@ class PartitionFollower:
         "_gaps_noted",
         "_owe_flush",
         "_services",
+        "_tell_readers",
         "_when_flushed",
         "handle",
         "is_over",
@@ -65,9 +66,10 @@ class PartitionFollower:
         services: FollowerServices,
         owe_flush: Callable[[PartitionLog, int], None],
         when_flushed: Callable[[int, Told], None],
+        tell_readers: Callable[[], None],
     ) -> None:
         """`owe_flush` is told what was appended where flush.messages promises something; `when_flushed` calls back once
-        nothing before an offset owes a flush."""
+        nothing before an offset owes a flush; `tell_readers`: consumers may read something else than before."""
         self.handle = handle
         #: the broker that leads; -1: none does
         self.leader = leader
@@ -76,6 +78,7 @@ class PartitionFollower:
         self._services = services
         self._owe_flush = owe_flush
         self._when_flushed = when_flushed
+        self._tell_readers = tell_readers
         self._end: Callable[[], None] | None = None
         # The log of which it is noted that it has gaps.
         self._gaps_noted: PartitionLog | None = None
@@ -142,6 +145,7 @@ class PartitionFollower:
         log = self.handle.open()
         if log.high_watermark != high_watermark and high_watermark >= 0:
             log.set_high_watermark(high_watermark)
+            self._tell_readers()
         start = min(log_start_offset, log.high_watermark)
         if start > log.log_start_offset:
             try:

@@ -15,7 +15,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from pykbroker.metadata.image import RECOVERED, BrokerImage, PartitionImage
@@ -146,6 +146,13 @@ class PartitionLeader:
     def _is_awaited(self, follower: FollowerProgress, end_offset: int, steady_ms: int) -> bool:
         judgement = self._judgement
         return follower.is_caught_up(end_offset, steady_ms, judgement.max_lag_ms) and judgement.may_join(follower)
+
+    def readable(self, offset: int) -> Iterator[FollowerProgress]:
+        """The followers that a consumer may read from `offset` on. A follower outside the ISR may fall further behind:
+        the consumer would be sent there again and again, and never catch up."""
+        for follower in self._followers.values():
+            if follower.log_start_offset <= offset <= follower.end_offset and follower.broker_id in self.isr.committed:
+                yield follower
 
     def low_watermark(self, log_start_offset: int) -> int:
         """No replica on a broker that is alive has records before it. `log_start_offset` is the leader's."""

@@ -82,6 +82,10 @@ class ParkedFetch:
         if self._missing_bytes <= 0 and not self._is_loading:
             self._complete(False)
 
+    def end(self) -> None:
+        """Answer now, with what there is."""
+        self._expire()
+
     def _expire(self) -> None:
         self._is_late = True
         if not self._is_loading:

@@ -15,13 +15,11 @@ replicas than the partition has.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pykbroker.replica.commit import Commit, WhenCommitted
-from pykbroker.replica.follower import FollowerServices, PartitionFollower
-from pykbroker.replica.isr_updates import IsrUpdates
-from pykbroker.replica.leader import Judgement, PartitionLeader
+from pykbroker.replica.commit import Commit, Waiter, WhenCommitted
+from pykbroker.replica.follower import PartitionFollower
+from pykbroker.replica.leader import PartitionLeader
 from pykbroker.replica.low_watermark import LowWatermark
 from pykbroker.replica.progress import ANY_EPOCH, UNKNOWN, FollowerFetch
 from pykbroker_log.disk import parent_of
@@ -33,40 +31,12 @@ from pykbroker_wire.records.control import end_txn_marker
 
 if TYPE_CHECKING:
     from pykbroker.metadata.image import PartitionImage
-    from pykbroker.metrics.registry import Counter
     from pykbroker.replica.parked import ParkedFetch
-    from pykbroker.storage.flusher import Then
+    from pykbroker.replica.partition_services import PartitionServices
     from pykbroker.storage.log_handle import LogHandle
-    from pykbroker.storage.space import DiskSpace
 
 #: How many bytes became readable where no append counted them: each parked fetch reads again.
 ENOUGH = 1 << 62
-
-
-@dataclass(slots=True, frozen=True)
-class Shared:
-    """What all partitions of a node share."""
-
-    node_id: int
-    now_ms: Callable[[], int]
-    #: the time of the loop, which never jumps
-    steady_ms: Callable[[], int]
-    #: make durable what a log holds now, then call
-    want_flush: Callable[[PartitionLog, Then], None]
-    #: so many bytes became readable: to the log end, to the high watermark, to the last stable offset
-    changed: Callable[[Partition, int, int, int], None]
-    #: the partition became leader in a new epoch (True), or stopped being leader
-    leadership: Callable[[Partition, bool], None]
-    directory_failed: Callable[[StorageError], None]
-    space: DiskSpace
-    #: by what followers are judged, and how the ISR is changed
-    judgement: Judgement
-    isr_updates: IsrUpdates
-    messages_in: Counter
-    bytes_in: Counter
-    follower: FollowerServices
-    #: the partition follows in a new leader epoch
-    following: Callable[[Partition], None]
 
 
 class Partition:
@@ -91,7 +61,7 @@ class Partition:
         "topic_id",
     )
 
-    def __init__(self, handle: LogHandle, shared: Shared) -> None:
+    def __init__(self, handle: LogHandle, shared: PartitionServices) -> None:
         self.handle = handle
         self.topic = handle.topic
         self.index = handle.index
@@ -170,6 +140,7 @@ class Partition:
         config, self._next_config = self._next_config, None
         if config is not None:
             self.configure(config)
+        self._tell_readers()
         self._take_next()
 
     def log_lost(self) -> None:
@@ -216,9 +187,7 @@ class Partition:
             # A new epoch of the same leader takes nothing from a request that waits: its records stay in this log.
             before = leader if leader is not None and leader.leader_epoch + 1 == image.leader_epoch else None
             self.leader = PartitionLeader(self._shared.judgement, image, before)
-            if self.fetch_waiters:
-                # A parked fetch that named the epoch before is told (KIP-320); the others wait on.
-                self._shared.changed(self, ENOUGH, ENOUGH, ENOUGH)
+            self._tell_readers()
         else:
             self._shared.isr_updates.hear(self, leader, image)
         log = self.handle.log
@@ -236,13 +205,26 @@ class Partition:
             if self.follower is not None:
                 self.follower.end()
             self.follower = PartitionFollower(
-                self.handle, leader_id, self.leader_epoch, self._shared.follower, self._owe_flush, self.when_flushed
+                self.handle,
+                leader_id,
+                self.leader_epoch,
+                self._shared.follower,
+                self._owe_flush,
+                self.when_flushed,
+                self._tell_readers,
             )
+            self._tell_readers()
         if leader is not None:
             self._fail_waiters(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self._shared.leadership(self, False)
         if is_new:
             self._shared.following(self)
+
+    def _tell_readers(self) -> None:
+        """Have parked fetches read again: a leader epoch has begun, and those that named the one before are told
+        (KIP-320); or the leader has said to this follower what consumers may read (KIP-392), or has had it cut."""
+        if self.fetch_waiters:
+            self._shared.changed(self, ENOUGH, ENOUGH, ENOUGH)
 
     def _begin_epoch(self, log: PartitionLog) -> None:
         """A leader's epoch begins where its log ends, also when nothing is ever written in it (KIP-101)."""
@@ -255,8 +237,8 @@ class Partition:
             except StorageError as error:
                 self._shared.directory_failed(error)
 
-    def require_leader(self, current_leader_epoch: int = -1) -> PartitionLeader:
-        """KIP-320 and KIP-392 checks of a request that only the leader answers."""
+    def require_epoch(self, current_leader_epoch: int = -1) -> None:
+        """Check a request that every replica answers (KIP-320): it must not know another leader epoch."""
         if self.handle.offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self}: its log directory is offline")
         if current_leader_epoch != -1:
@@ -270,6 +252,10 @@ class Partition:
                     ErrorCode.UNKNOWN_LEADER_EPOCH,
                     f"{self}: leader epoch is {self.leader_epoch}, not yet {current_leader_epoch}",
                 )
+
+    def require_leader(self, current_leader_epoch: int = -1) -> PartitionLeader:
+        """Check a request that only the leader answers."""
+        self.require_epoch(current_leader_epoch)
         if self.leader is None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self}: this node is not its leader")
         return self.leader
@@ -424,8 +410,9 @@ class Partition:
         log = self.handle.log
         return log is not None and log.high_watermark > offset
 
-    def when_committed(self, offset: int, callback: WhenCommitted) -> None:
-        """Call back once everything before `offset` is committed (at once if it is), or with why it will not be."""
+    def when_committed(self, offset: int, callback: WhenCommitted) -> Waiter | None:
+        """Call back once everything before `offset` is committed (at once if it is), or with why it will not be.
+        Returns what `forget` takes, None if it was called at once."""
         log = self.handle.log
         if self.leader is None:
             callback(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -434,14 +421,18 @@ class Partition:
         elif log.high_watermark >= offset:
             callback(ErrorCode.NONE)
         else:
-            self._commit.when_committed(offset, callback)
+            return self._commit.when_committed(offset, callback)
+        return None
+
+    def forget(self, waiter: Waiter) -> None:
+        """A callback of `when_committed` is not to be called any more."""
+        self._commit.forget(waiter)
 
     def _fail_waiters(self, code: ErrorCode) -> None:
         self.reign += 1
         self._commit.fail(code)
         self.low_watermark.fail(code)
-        if self.fetch_waiters:
-            self._shared.changed(self, ENOUGH, ENOUGH, ENOUGH)
+        self._tell_readers()
 
     def brokers_changed(self) -> None:
         """A broker came, went or was fenced: followers on it count differently."""

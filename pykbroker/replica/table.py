@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 from pykbroker.config.topic import resolve_topic
 from pykbroker.metadata.image import DIRECTORY_UNASSIGNED, ConfigResource, MetadataImage, PartitionImage
 from pykbroker.metadata.topic_names import INTERNAL_TOPICS
+from pykbroker.replica.awaited_followers import AwaitedFollowers
 from pykbroker.replica.containment import contained
 from pykbroker.replica.deadlines import Deadlines
 from pykbroker.replica.follower import FollowerServices, PartitionFollower
 from pykbroker.replica.isr_updates import AlterPartition, Answered, IsrExpiration, IsrUpdates
 from pykbroker.replica.leader import Judgement
-from pykbroker.replica.partition import Partition, Shared
+from pykbroker.replica.partition import Partition
+from pykbroker.replica.partition_services import PartitionServices
+from pykbroker.replica.quota import ReplicationQuotas
 from pykbroker.replica.replica_metrics import register
 from pykbroker.storage.logs import Logs
 from pykbroker.storage.space import DiskSpace
@@ -64,6 +67,7 @@ class ReplicaTable:
         move_throttle: Callable[[], int] = lambda: MAX_INT64,
         space: DiskSpace | None = None,
         alter_partition: AlterPartition = no_controller,
+        quotas: ReplicationQuotas | None = None,
     ) -> None:
         """`assignments` is told of each log that was opened, and where; `move_throttle` says how many bytes a second
         moves between directories may copy; `alter_partition` asks the controller for another ISR."""
@@ -85,7 +89,12 @@ class ReplicaTable:
         )
         #: of the fetches that are parked here
         self.deadlines = Deadlines(runtime.loop)
+        self.awaited = AwaitedFollowers(runtime.loop)
         self.fetch_max_bytes = config.int("fetch.max.bytes")
+        #: how fast throttled replicas are replicated
+        self.quotas = quotas or ReplicationQuotas(config, node_id, runtime.loop.time, metrics)
+        #: consumers are told which replica is in their rack (KIP-392)
+        self.selects_by_rack = config.optional_str("replica.selector.class") is not None
         #: fetches that wait, and how many may
         self.parked = 0
         self.max_parked = config.int("pykbroker.max.parked.requests")
@@ -105,7 +114,7 @@ class ReplicaTable:
         max_lag_ms = config.int("replica.lag.time.max.ms")
         #: has to be started
         self.isr_expiration = IsrExpiration(runtime.loop, lambda: self, max_lag_ms)
-        self._shared = Shared(
+        self._shared = PartitionServices(
             node_id,
             runtime.now_ms,
             lambda: int(runtime.loop.time() * 1000),
@@ -178,6 +187,7 @@ class ReplicaTable:
             for partition in list(self._partitions.get(topic.name, {}).values()):
                 if partition.topic_id == topic.id:
                     self._remove(partition)
+            self.quotas.configure(topic.name, new.configs.of(ConfigResource.TOPIC, topic.name))
         self._follow_configs(delta, new)
         for changed in delta.topics_changed.values():
             for index, image in changed.partitions.items():
@@ -202,6 +212,8 @@ class ReplicaTable:
 
     def _led(self, partition: Partition, is_leader: bool) -> None:
         """This node gained, renewed or lost a leadership."""
+        if partition.leader is not None:
+            self.awaited.expect(replica for replica in partition.leader.replicas if replica != self.node_id)
         for callback in self._leadership:
             callback(partition, is_leader, partition.leader_epoch)
 
@@ -214,6 +226,7 @@ class ReplicaTable:
         for resource_type, name in delta.configs_changed:
             if resource_type == ConfigResource.TOPIC:
                 self._topic_configs.pop(name, None)
+                self.quotas.configure(name, new.configs.of(ConfigResource.TOPIC, name))
                 for partition in self._partitions.get(name, {}).values():
                     partition.configure(self.topic_config(name))
 

@@ -118,9 +118,9 @@ def addresses_of(host: str) -> list[str]:
         return []
 
 
-def _bind(host: str, port: int, backlog: int) -> list[socket.socket]:
-    """A socket for every address `host` resolves to, all on the same port; a family that the machine lacks is left
-    out."""
+def bind_sockets(host: str, port: int, backlog: int) -> list[socket.socket]:
+    """A listening socket for every address `host` resolves to, all on the same port; a family that the machine lacks is
+    left out. Raises OSError."""
     addresses = dict.fromkeys(
         (family, address[:2])
         for family, _, _, _, address in socket.getaddrinfo(
@@ -257,7 +257,7 @@ class OsRuntime:
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, backlog: int
     ) -> asyncio.Future[ListeningSocket]:
         async def bind() -> ListeningSocket:
-            sockets = _bind(host, port, backlog)
+            sockets = bind_sockets(host, port, backlog)
             chosen = sockets[0].getsockname()[1]
             servers = [
                 await self.loop.create_server(factory, sock=sock, backlog=backlog, start_serving=False)

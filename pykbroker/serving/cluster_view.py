@@ -35,8 +35,10 @@ def nodes(image: MetadataImage, listener: str, *, fenced: bool = False) -> Itera
 class ClusterView:
     """Answers per partition, for as long as the brokers stay what they are: images share what did not change."""
 
-    def __init__(self, brokers: Mapping[int, BrokerImage], listener: str) -> None:
+    def __init__(self, brokers: Mapping[int, BrokerImage], listener: str, gone: frozenset[int] = frozenset()) -> None:
+        """`gone`: brokers whose processes are, though the metadata does not say so yet."""
         self.brokers = brokers
+        self.gone = gone
         self._reachable = {broker_id for broker_id, b in brokers.items() if listener in b.endpoints}
         self._alive = {broker_id for broker_id in self._reachable if not brokers[broker_id].fenced}
         # (topic id, kind) -> the topic as it was then, and its partitions.
@@ -62,9 +64,12 @@ class ClusterView:
 
     def leader(self, partition: PartitionImage) -> int:
         """The leader, or -1 when clients of this listener cannot talk to it."""
-        return partition.leader if partition.leader in self._reachable else NO_LEADER_ID
+        leader = partition.leader
+        return leader if leader in self._reachable and leader not in self.gone else NO_LEADER_ID
 
     def leader_problem(self, partition: PartitionImage, listener_missing: ErrorCode) -> ErrorCode | None:
+        if partition.leader in self.gone:
+            return ErrorCode.LEADER_NOT_AVAILABLE
         if partition.leader in self._reachable:
             return None
         return listener_missing if partition.leader in self.brokers else ErrorCode.LEADER_NOT_AVAILABLE
@@ -83,15 +88,27 @@ class ClusterView:
 
 
 class ClusterViews:
-    """A node's views, one for each of its listeners."""
+    """A node's views, one for each of its listeners; and which brokers are gone, until the next image (a publisher)."""
 
-    __slots__ = ("_views",)
+    __slots__ = ("_gone", "_views")
 
     def __init__(self) -> None:
         self._views: dict[str, ClusterView] = {}
+        self._gone: frozenset[int] = frozenset()
+
+    def lose(self, broker_ids: Iterable[int]) -> None:
+        """These brokers refuse connections: clients are told of no partition that they lead it."""
+        self._gone |= frozenset(broker_ids)
+
+    def find_again(self, broker_ids: Iterable[int]) -> None:
+        self._gone -= frozenset(broker_ids)
+
+    def publish(self, delta: object, old: MetadataImage, new: MetadataImage) -> None:
+        """Publisher of the loader: the controller may have decided."""
+        self._gone = frozenset()
 
     def of(self, image: MetadataImage, listener: str) -> ClusterView:
         view = self._views.get(listener)
-        if view is None or view.brokers is not image.brokers:
-            view = self._views[listener] = ClusterView(image.brokers, listener)
+        if view is None or view.brokers is not image.brokers or view.gone is not self._gone:
+            view = self._views[listener] = ClusterView(image.brokers, listener, self._gone)
         return view

@@ -2,7 +2,8 @@
 
 Not responsible for finding the controller: the channel does, anew for each try. While there is no controller, or it
 changes, or it stays silent, the request is tried again until TIMEOUT_MS have passed, and then answered with
-REQUEST_TIMED_OUT. A controller that serves no Envelope, or answers one with an error, is answered with
+REQUEST_TIMED_OUT. A try whose answer was lost may have been carried out: the client of a CreateTopics may then hear
+that its topic exists already. A controller that serves no Envelope, or answers one with an error, is answered with
 UNKNOWN_SERVER_ERROR: the client can do nothing about it, and the log says what it was (at DEBUG). An Envelope of which
 the controller does not know the version inside ends the connection, so that the client asks for versions again. All as
 in Apache Kafka (ForwardingManager).

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol, TypeAlias, TypeVar, overload
 
+from pykbroker_wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from pykbroker_wire.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from pykbroker_wire.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 from pykbroker_wire.messages.fetch import FetchRequest, FetchResponse
 from pykbroker_wire.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+from pykbroker_wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from pykbroker_wire.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from pykbroker_wire.messages.vote import VoteRequest, VoteResponse
 
@@ -44,6 +46,12 @@ class QuorumRequests(Protocol):
     def handle(
         self, request: FetchSnapshotRequest, version: int, listener: str
     ) -> NowOrLater[FetchSnapshotResponse]: ...
+    @overload
+    def handle(self, request: AddRaftVoterRequest, version: int, listener: str) -> NowOrLater[AddRaftVoterResponse]: ...
+    @overload
+    def handle(
+        self, request: RemoveRaftVoterRequest, version: int, listener: str
+    ) -> NowOrLater[RemoveRaftVoterResponse]: ...
     @overload
     def handle(
         self, request: UpdateRaftVoterRequest, version: int, listener: str

@@ -16,6 +16,7 @@ from pykbroker.serving.cluster_view import ClusterViews
 if TYPE_CHECKING:
     from pykbroker.config.load import Config
     from pykbroker.controller.active import ActiveController
+    from pykbroker.controller.early_fencing import EarlyFencing
     from pykbroker.coordinator.group.service import GroupService
     from pykbroker.coordinator.transaction.marker_writer import MarkerWriter
     from pykbroker.coordinator.transaction.service import TransactionService
@@ -72,3 +73,5 @@ class ControllerServices(Services):
     """The controller half."""
 
     controller: ActiveController
+    #: None: pykbroker.early.fencing.enable is off
+    early_fencing: EarlyFencing | None = None

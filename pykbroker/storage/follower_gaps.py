@@ -47,7 +47,6 @@ class FollowerGaps:
         if log_dir.cleaner_offset(log) is None:
             # Nothing of it was cleaned here.
             log_dir.set_cleaner_offset(log, log.log_start_offset)
-        log.files.segments.is_gapless = False
         waiting = self._waiting.get(log_dir)
         if waiting is not None:
             waiting.append(then)

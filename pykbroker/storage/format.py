@@ -12,7 +12,7 @@ become a new cluster.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pykbroker.config.load import Config
@@ -20,6 +20,7 @@ from pykbroker.metadata.features import BOOTSTRAP_LEVELS, METADATA_VERSION, REGI
 from pykbroker.metadata.image import VersionRange
 from pykbroker.metadata.records import decode_record, encode_record
 from pykbroker.storage.initial_voters import standalone_voter
+from pykbroker.storage.meta_properties import MetaProperties, MetaPropertiesError, read_meta_properties
 from pykbroker_log import names
 from pykbroker_log.checkpoints import MalformedFile, decode_properties, decode_uuid, encode_properties
 from pykbroker_log.disk import Disk, parent_of, read_file, write_atomic
@@ -65,27 +66,40 @@ def format_directories(
     levels: Mapping[str, int] = BOOTSTRAP_LEVELS,
     standalone: bool = True,
     initial_voters: VoterSet | None = None,
+    unreadable: Callable[[str], object] | None = None,
 ) -> list[str]:
-    """Format what is not formatted yet; returns those paths. Raises StorageFormatError or OSError.
+    """Format what is not formatted yet; returns those paths, by name. Raises StorageFormatError or OSError.
 
+    A directory that cannot be read is left out, and `unreadable` is told of it; without `unreadable` it is an error.
     `levels` are the features that the cluster begins with. The first voters of a new quorum are `initial_voters`; else,
     with `standalone`, a controller whose configuration names no voters. Otherwise the node knows of no voter until it
     finds a quorum.
     """
-    paths = directories_of(config)
-    formatted = [path for path in paths if disk.exists(f"{path}/{names.META_PROPERTIES}")]
+    formatted: dict[str, MetaProperties] = {}
+    broken: list[str] = []
+    paths = sorted(directories_of(config))
+    for path in paths:
+        try:
+            found = read_meta_properties(disk, path)
+        except (MetaPropertiesError, OSError) as error:
+            if unreadable is None:
+                raise StorageFormatError(f"{path}/{names.META_PROPERTIES} cannot be read: {error}") from error
+            broken.append(path)
+        else:
+            if found is not None:
+                formatted[path] = found
+    _verify(formatted, cluster_id, config.node_id)
     if formatted and not ignore_formatted:
         raise StorageFormatError(
-            f"Log directory {formatted[0]} is already formatted. Use --ignore-formatted to ignore this directory "
-            "and format the others."
+            f"Log directory {next(iter(formatted))} is already formatted. Use --ignore-formatted to ignore this "
+            "directory and format the others."
         )
-    for path in formatted:
-        file = f"{path}/{names.META_PROPERTIES}"
-        try:
-            _checked(file, decode_properties(read_file(disk, file)), cluster_id, config.node_id)
-        except MalformedFile as error:
-            raise StorageFormatError(f"{file} cannot be read: {error}") from error
-    done = [path for path in paths if path not in formatted]
+    if unreadable is not None:
+        for path in broken:
+            unreadable(path)
+    if broken and len(broken) == len(paths):
+        raise StorageFormatError("No available log directories to format.")
+    done = [path for path in paths if path not in formatted and path not in broken]
     for path in done:
         _make_durable(disk, path)
         directory_id = random_uuid(rng)
@@ -107,6 +121,30 @@ def format_directories(
         }
         write_atomic(disk, f"{path}/{names.META_PROPERTIES}", encode_properties(properties, now_ms))
     return done
+
+
+def _verify(formatted: Mapping[str, MetaProperties], cluster_id: str, node_id: int) -> None:
+    """Raises StorageFormatError: a directory is another node's, or a copy of another."""
+    owners: dict[bytes, str] = {}
+    for path, found in formatted.items():
+        file = f"{path}/{names.META_PROPERTIES}"
+        if found.cluster_id is not None and found.cluster_id != cluster_id:
+            raise StorageFormatError(
+                f"Invalid cluster.id in: {file}. Expected {cluster_id}, but read {found.cluster_id}"
+            )
+        if found.node_id is not None and found.node_id != node_id:
+            raise StorageFormatError(
+                f"Stored node id {found.node_id} doesn't match previous node id {node_id} in {file}. If you moved your "
+                "data, make sure your configured node id matches. If you intend to create a new node, you should "
+                "remove all data in your data directories."
+            )
+        if found.directory_id is not None:
+            other = owners.setdefault(found.directory_id, path)
+            if other != path:
+                raise StorageFormatError(
+                    f"Duplicate directory ID Optional[{uuid_to_str(found.directory_id)}] found. It was the ID of "
+                    f"{other}, but also of {path}"
+                )
 
 
 def _make_durable(disk: Disk, path: str) -> None:

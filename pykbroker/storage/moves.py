@@ -57,6 +57,7 @@ class Move:
         "doomed",
         "end_offset",
         "folder",
+        "gaps_are_noted",
         "generation",
         "handle",
         "is_clean",
@@ -86,6 +87,8 @@ class Move:
         self.end_offset: int | None = None
         self.size_bytes = 0
         self.is_clean = False
+        #: that the log has gaps is durable where the copy is
+        self.gaps_are_noted = False
         self.last_bytes = LAST_BYTES
         #: the controller: None before it was asked, then whether it knows
         self.assigned: bool | None = None
@@ -246,8 +249,10 @@ class Moves:
             self._wait(move)
         else:
             # An earlier log of it may have been here: how far that was durable says nothing of the copy.
-            written = self._runtime.run_blocking(target.prepare_recovery_points())
-            written.add_done_callback(lambda done: self._prepared(move, done))
+            self._go_on_after(move, target.prepare_recovery_points())
+
+    def _go_on_after(self, move: Move, write: Callable[[], None]) -> None:
+        self._runtime.run_blocking(write).add_done_callback(lambda done: self._prepared(move, done))
 
     def _prepared(self, move: Move, done: asyncio.Future[None]) -> None:
         error = None if done.cancelled() else done.exception()
@@ -365,6 +370,13 @@ class Moves:
         log = move.handle.open()
         if move.log is not log or move.generation != log.files.generation:
             move.log, move.generation, move.end_offset = log, log.files.generation, None
+        cleaned = move.source.cleaner_offset(log)
+        if cleaned is not None and not move.gaps_are_noted:
+            # A start after a crash must not take the copy's gaps for a loss.
+            move.gaps_are_noted = True
+            move.target.set_cleaner_offset(log, cleaned)
+            self._go_on_after(move, move.target.prepare_cleaner_offsets())
+            return
         if move.must_look:
             move.must_look = False
             self._copy(move, None, 0)
@@ -398,6 +410,7 @@ class Moves:
 
     def _target_of(self, move: Move) -> Target:
         handle = move.handle
+        assert move.log is not None
         return Target(
             move.folder,
             handle.topic,
@@ -406,6 +419,7 @@ class Moves:
             self._view.topic_config(handle.topic),
             move.is_clean,
             move.target.durable_end(handle.topic, handle.index),
+            move.log.files.segments.is_gapless,
         )
 
     def _copy(self, move: Move, offset: int | None, max_bytes: int) -> None:

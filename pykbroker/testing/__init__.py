@@ -1,0 +1,31 @@
+"""Kafka in the tests of others: `Broker`, one node in this process, and `Cluster`, several; fixtures for pytest.
+
+`from pykbroker.testing import Broker, Cluster`. Nothing is imported before it is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pykbroker.testing.cluster import Cluster
+    from pykbroker.testing.embedded import Broker
+    from pykbroker.testing.network import CLIENTS
+
+__all__ = ["CLIENTS", "Broker", "Cluster"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Broker":
+        from pykbroker.testing.embedded import Broker
+
+        return Broker
+    if name == "Cluster":
+        from pykbroker.testing.cluster import Cluster
+
+        return Cluster
+    if name == "CLIENTS":
+        from pykbroker.testing.network import CLIENTS
+
+        return CLIENTS
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

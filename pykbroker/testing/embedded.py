@@ -1,8 +1,7 @@
 """A node inside another process: `with pykbroker.Broker() as broker: broker.bootstrap_servers`.
 
-Runs in a thread of its own with a loop of its own. It changes nothing of its host: no signals, no garbage collector
-settings, no
-loop policy, no root logging, no limits. `async with` does the same without blocking the host's loop.
+Runs in a thread of its own with a loop of its own (node_thread.py). It changes nothing of its host. `async with` does
+the same without blocking the host's loop.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-import threading
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
@@ -20,6 +18,7 @@ from pykbroker.config.load import development_profile, load
 from pykbroker.config.protection import refuse
 from pykbroker.node.node import Node
 from pykbroker.runtime import OsRuntime
+from pykbroker.testing.node_thread import NodeThread
 
 
 class Broker:
@@ -35,21 +34,23 @@ class Broker:
         data_dir: str | os.PathLike[str] | None = None,
         port: int = 0,
     ) -> None:
-        self._overrides = {key: _text(value) for key, value in (config or {}).items()}
+        self._overrides = {key: as_text(value) for key, value in (config or {}).items()}
         self._data_dir = None if data_dir is None else os.fspath(data_dir)
         self._port = port
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._node: Node | None = None
-        self._stop: asyncio.Event | None = None
+        self._run: NodeThread[OsRuntime] | None = None
         self._failure: BaseException | None = None
+
+    @property
+    def _node(self) -> Node:
+        node = None if self._run is None else self._run.node
+        if node is None:
+            raise RuntimeError("the broker is not running")
+        return node
 
     @property
     def bootstrap_servers(self) -> str:
         """`host:port` for clients. Raises RuntimeError when the broker is not running."""
-        if self._node is None:
-            raise RuntimeError("the broker is not running")
         return self._node.bootstrap_servers
 
     @property
@@ -59,13 +60,11 @@ class Broker:
 
     def metrics(self) -> dict[str, float]:
         """Kafka's metric names with their present numbers."""
-        if self._node is None:
-            raise RuntimeError("the broker is not running")
         return self._node.metrics.snapshot()
 
     def start(self) -> Self:
         """Start and wait until clients can connect. Raises what kept the node from starting."""
-        if self._thread is not None:
+        if self._run is not None:
             raise RuntimeError("the broker is running already")
         if self._data_dir is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="pykbroker-")
@@ -77,55 +76,24 @@ class Broker:
         except ConfigError:
             self._remove_temporary()
             raise
-        ready = threading.Event()
         self._failure = None
-
-        async def serve() -> None:
-            loop = asyncio.get_running_loop()
-            self._loop, self._stop = loop, asyncio.Event()
-            runtime = OsRuntime(loop)
-            node = Node(config, runtime, may_format=True)
-            try:
-                try:
-                    await node.start()
-                except BaseException as error:  # noqa: BLE001  # raised again in the thread that starts us
-                    self._failure = error
-                    return
-                self._node = node
-                node.on_fatal(self._stop.set)
-                ready.set()
-                await self._stop.wait()
-                self._failure = node.fatal
-            finally:
-                await node.stop()
-                runtime.close()
-                ready.set()
-
-        def run() -> None:
-            with asyncio.Runner(loop_factory=_new_loop) as runner:
-                runner.run(serve())
-
-        self._thread = threading.Thread(target=run, name="pykbroker", daemon=True)
-        self._thread.start()
-        ready.wait()
-        if self._failure is not None:
-            failure = self._failure
+        self._run = NodeThread(config, OsRuntime, may_format=True)
+        try:
+            self._run.wait_until_ready()
+        except BaseException:
             self.stop()
-            raise failure
+            # It is raised now, and not again at the end of the block.
+            self._failure = None
+            raise
         return self
 
     def stop(self) -> None:
         """A controlled shutdown; returns when the node is gone. Stopping twice is fine."""
-        if self._thread is None:
-            return
-        if self._loop is not None and self._stop is not None and self._thread.is_alive():
-            try:
-                self._loop.call_soon_threadsafe(self._stop.set)
-            except RuntimeError:
-                pass  # the loop closed between the two lines: the thread is at its end
-        self._thread.join()
-        self._thread = self._loop = self._stop = self._node = None
-        self._remove_temporary()
+        run, self._run = self._run, None
+        if run is not None:
+            run.stop()
+            self._failure = run.failure
+            self._remove_temporary()
 
     def _remove_temporary(self) -> None:
         if self._temporary is not None:
@@ -157,14 +125,6 @@ class Broker:
             raise RuntimeError(f"the broker stopped by itself: {failure}") from failure
 
 
-def _text(value: object) -> str:
+def as_text(value: object) -> str:
     """As a properties file says it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()

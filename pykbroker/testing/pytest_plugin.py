@@ -1,5 +1,5 @@
-"""pytest fixtures: `kafka_broker` (one node per session and per xdist worker) and `kafka_topics` (names that belong
-to one test).
+"""pytest fixtures: `kafka_broker` (one node per session and per xdist worker), `kafka_cluster` (three nodes that a test
+may disturb) and `kafka_topics` (names that belong to one test).
 
 Nothing of pykbroker is imported until a fixture is used.
 """
@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from pykbroker.testing.cluster import Cluster
     from pykbroker.testing.embedded import Broker
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker."""
+    config.addinivalue_line(
+        "markers",
+        "kafka_cluster(nodes=3, properties=None, node_properties=None): kafka_cluster is a cluster of this test's own, "
+        "made with these arguments",
+    )
 
 
 @pytest.fixture(scope="session")
@@ -22,6 +32,56 @@ def kafka_broker() -> Iterator[Broker]:
 
     with Broker() as broker:
         yield broker
+
+
+class _SharedCluster:
+    """The session's cluster, made when a test asks for it, and made anew when a test has left it broken."""
+
+    def __init__(self) -> None:
+        self._cluster: Cluster | None = None
+
+    def get(self) -> Cluster:
+        """A whole cluster: all nodes serve, nothing is cut, every replica is in sync."""
+        from pykbroker.testing.cluster import Cluster
+
+        if self._cluster is not None:
+            try:
+                self._cluster.restore()
+            except Exception:  # noqa: BLE001  # whatever a test has done to it: the next one gets another
+                self.close()
+        if self._cluster is None:
+            self._cluster = Cluster().start()
+        return self._cluster
+
+    def close(self) -> None:
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None
+
+
+@pytest.fixture(scope="session")
+def _kafka_shared_cluster() -> Iterator[_SharedCluster]:
+    shared = _SharedCluster()
+    yield shared
+    shared.close()
+
+
+@pytest.fixture
+def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """Three nodes; a test may kill, stop and pause them and cut the network between them.
+
+    One cluster for the whole session: before each test that asks for it, what other tests did to it is undone. With
+    `@pytest.mark.kafka_cluster(nodes=5, properties={...})` a test has one of its own.
+    """
+    marker = request.node.get_closest_marker("kafka_cluster")
+    if marker is None:
+        shared: _SharedCluster = request.getfixturevalue("_kafka_shared_cluster")
+        yield shared.get()
+        return
+    from pykbroker.testing.cluster import Cluster
+
+    with Cluster(*marker.args, **marker.kwargs) as cluster:
+        yield cluster
 
 
 @pytest.fixture

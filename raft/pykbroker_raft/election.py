@@ -11,6 +11,7 @@ from typing import Any
 from pykbroker_raft import rpc
 from pykbroker_raft.identity import RaftConfig
 from pykbroker_raft.leader_news import LeaderNews
+from pykbroker_raft.leader_refusal import LeaderRefusal
 from pykbroker_raft.log_view import OffsetAndEpoch
 from pykbroker_raft.outbox import Outbox
 from pykbroker_raft.ready import NEVER, Destination, Inbound, Now
@@ -44,7 +45,16 @@ def may_grant(state: State, candidate: ReplicaKey, log_is_up_to_date: bool, pre_
 class Elections:
     """Of one replica; has no state of its own."""
 
-    def __init__(self, config: RaftConfig, roles: Roles, log: ReplicaLog, outbox: Outbox, news: LeaderNews) -> None:
+    def __init__(
+        self,
+        config: RaftConfig,
+        roles: Roles,
+        log: ReplicaLog,
+        outbox: Outbox,
+        news: LeaderNews,
+        refusal: LeaderRefusal,
+    ) -> None:
+        self._refusal = refusal
         self._config = config
         self._roles = roles
         self._log = log
@@ -76,6 +86,8 @@ class Elections:
                 granted = may_grant(self._roles.state, candidate, end >= self._log.view.end, pre_vote)
                 if granted and not pre_vote and self._roles.state.voted is None:
                     self._roles.give_vote(candidate, epoch, now)
+                elif granted and pre_vote:
+                    self._refusal.let_stand(now)
         endpoint = self._roles.leader_endpoint_for(inbound.listener)
         self._outbox.reply(
             inbound.token,
@@ -114,8 +126,8 @@ class Elections:
     def poll_candidate(self, state: Candidate, now: Now) -> int:
         if self._roles.shutting_down:
             return self._send_votes(state, now)
-        if now.steady_ms >= state.election_deadline_ms or not self._roles.is_voter:
-            if self._roles.is_voter:
+        if now.steady_ms >= state.election_deadline_ms or not self._roles.may_stand:
+            if self._roles.may_stand:
                 self._roles.become_prospective(now)
             else:
                 self._roles.become_unattached(self._roles.epoch + 1, now)
@@ -125,7 +137,7 @@ class Elections:
     def poll_prospective(self, state: Prospective, now: Now) -> int:
         if self._roles.shutting_down:
             return self._send_votes(state, now)
-        if now.steady_ms >= state.election_deadline_ms or not self._roles.is_voter:
+        if now.steady_ms >= state.election_deadline_ms or not self._roles.may_stand:
             self._roles.lose_prospective(now)
             return now.steady_ms
         return min(self._send_votes(state, now), state.election_deadline_ms)

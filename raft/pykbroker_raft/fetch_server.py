@@ -142,7 +142,7 @@ class FetchServer:
         """A leader that a majority no longer fetches from steps down; this is where it hears from them."""
         progress = leader.replicas.find(replica)
         if progress is not None and leader.replicas.is_voter(progress):
-            leader.voter_fetched(replica.id, now.steady_ms + self._config.fetch_timeout_ms * 3 // 2)
+            leader.voter_fetched(replica.id, self._roles.check_quorum_deadline_ms(now))
 
     def forget(self, token: int) -> None:
         """Nothing waits for the reply to this request any more."""

@@ -15,12 +15,12 @@ from pykbroker_raft.identity import RaftConfig
 from pykbroker_raft.leader_news import LeaderNews
 from pykbroker_raft.log_view import OffsetAndEpoch
 from pykbroker_raft.outbox import Outbox
+from pykbroker_raft.own_membership import OwnMembership
 from pykbroker_raft.ready import NEVER, Destination, Now
 from pykbroker_raft.replica_log import ReplicaLog
 from pykbroker_raft.roles import Roles
 from pykbroker_raft.snapshotting import Snapshotting
 from pykbroker_raft.states import Follower, Unattached
-from pykbroker_raft.voter_changes import VoterChanges
 from pykbroker_raft.voters import address
 from pykbroker_wire.errors import ErrorCode
 
@@ -38,7 +38,7 @@ class Fetching:
         connections: Connections,
         news: LeaderNews,
         snapshotting: Snapshotting,
-        voter_changes: VoterChanges,
+        membership: OwnMembership,
     ) -> None:
         self._config = config
         self._chance = chance
@@ -48,13 +48,16 @@ class Fetching:
         self._connections = connections
         self._news = news
         self._snapshotting = snapshotting
-        self._voter_changes = voter_changes
+        self._membership = membership
 
     def handle_response(self, source: Destination, response: Any, now: Now) -> bool:
         partition = rpc.one_fetch_partition(response.responses)
+        before = self._roles.state
         handled = self._news.take_response(response, partition, now)
         if handled is not None or partition is None:
-            return bool(handled)
+            # A server that knows nothing new is not asked again at once.
+            has_news = source.id >= 0 or self._roles.state is not before
+            return bool(handled) and has_news
         follower = self._roles.state
         if partition.error_code != ErrorCode.NONE or not isinstance(follower, Follower):
             return False
@@ -93,17 +96,32 @@ class Fetching:
         return not self._snapshotting.is_installing and self._log.is_flushed
 
     def _ask_leader(self, state: Follower, now: Now) -> int:
-        """Fetch, or fetch a piece of the snapshot."""
-        if not self._may_fetch():
-            # `flushed` or `snapshot_installed` comes and polls.
-            return NEVER
+        """Tell the leader what it has to know of this replica, or fetch, or fetch a piece of the snapshot."""
         endpoint = address(state.leader_endpoints, self._config.listener)
         assert endpoint is not None
         leader = Destination(state.leader_id, endpoint.host, endpoint.port)
         if not self._connections.is_ready(leader.id, now.steady_ms):
             return self._connections.ready_at(leader.id)
+        request = self._membership.request_due(state, now)
+        if request is not None:
+            self._membership.sent(state, now)
+            return self._outbox.send_to(leader, request, now)
+        if not self._may_fetch():
+            # `flushed` or `snapshot_installed` comes and polls.
+            return NEVER
         request = self._fetch_request() if state.download is None else self._snapshotting.build_request(state.download)
         return self._outbox.send_to(leader, request, now)
+
+    def _ask_best_server(self, state: Follower, now: Now) -> int:
+        """Ask the leader; while it does not answer, any known server: perhaps another one leads by now."""
+        if self._connections.has_timed_out(state.leader_id, now.steady_ms):
+            self._connections.reset(state.leader_id)
+            return self._ask_any_server(now)
+        if self._connections.is_backing_off(state.leader_id, now.steady_ms):
+            return self._ask_any_server(now)
+        if not self._connections.any_in_flight(now.steady_ms):
+            return self._ask_leader(state, now)
+        return self._connections.any_ready_at(now.steady_ms)
 
     def _ask_any_server(self, now: Now) -> int:
         """Fetch from some known server: its answer names the leader."""
@@ -119,33 +137,17 @@ class Fetching:
     def poll_follower(self, state: Follower, now: Now) -> int:
         if self._roles.shutting_down:
             return NEVER
-        expired = now.steady_ms >= state.fetch_deadline_ms
-        if self._roles.is_voter:
-            if expired:
-                self._roles.become_prospective(now)
-                return now.steady_ms
-            if now.steady_ms >= state.update_voter_deadline_ms:
-                state.update_voter_again_at(now.steady_ms + 3 * self._config.fetch_timeout_ms)
-                self._voter_changes.maybe_send_update(state, now)
-            deadline = self._ask_leader(state, now)
-            return min(deadline, state.fetch_deadline_ms, state.update_voter_deadline_ms)
-        if expired:
-            return self._ask_any_server(now)
-        if self._connections.has_timed_out(state.leader_id, now.steady_ms):
-            self._connections.reset(state.leader_id)
-            deadline = self._ask_any_server(now)
-        elif self._connections.is_backing_off(state.leader_id, now.steady_ms):
-            deadline = self._ask_any_server(now)
-        elif not self._connections.any_in_flight(now.steady_ms):
-            deadline = self._ask_leader(state, now)
-        else:
-            deadline = self._connections.any_ready_at(now.steady_ms)
-        return min(deadline, state.fetch_deadline_ms)
+        if now.steady_ms >= state.fetch_deadline_ms:
+            if not self._roles.may_stand:
+                return self._ask_any_server(now)
+            self._roles.become_prospective(now)
+            return now.steady_ms
+        return min(self._ask_best_server(state, now), state.fetch_deadline_ms)
 
     def poll_unattached(self, state: Unattached, now: Now) -> int:
         if self._roles.shutting_down:
             return NEVER
-        if not self._roles.is_voter:
+        if not self._roles.may_stand:
             return self._ask_any_server(now)
         deadline = state.election_deadline_ms
         if deadline is None:

@@ -27,8 +27,10 @@ class RaftConfig:
     request_timeout_ms: int = 2000
     retry_backoff_ms: int = 20
     fetch_max_wait_ms: int = 500
-    fetch_max_bytes: int = 8 * 1024 * 1024
-    snapshot_max_bytes: int = 8 * 1024 * 1024
+    fetch_max_bytes: int = 1024 * 1024
+    snapshot_max_bytes: int = 1024 * 1024
+    # Whether a controller outside the voter set of a dynamic quorum asks to be added (KIP-1186).
+    auto_join: bool = False
 
     @property
     def key(self) -> ReplicaKey:
@@ -40,8 +42,8 @@ class RaftConfig:
 
     @property
     def bootstrap_addresses(self) -> tuple[tuple[str, int], ...]:
-        """Where a replica asks that knows no leader: host and port."""
-        if self.bootstrap:
-            return self.bootstrap
+        """Where a replica asks that knows no leader: host and port. It does not ask itself."""
         found = [address(voter.endpoints, self.listener) for voter in self.static_voters]
-        return tuple((endpoint.host, endpoint.port) for endpoint in found if endpoint is not None)
+        known = self.bootstrap or tuple((endpoint.host, endpoint.port) for endpoint in found if endpoint is not None)
+        own = {(endpoint.host, endpoint.port) for endpoint in self.endpoints}
+        return tuple(place for place in known if place not in own)

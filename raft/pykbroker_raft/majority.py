@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 
 from pykbroker_raft.voters import ReplicaKey, VoterSet
 
+# How long ago an observer may have fetched that is to become a voter. As in Apache Kafka.
+CAUGHT_UP_WITHIN_MS = 3_600_000
+
 # How long DescribeQuorum still lists an observer that no longer fetches.
 OBSERVER_SESSION_TIMEOUT_MS = 300_000
 
@@ -50,6 +53,10 @@ class Progress:
         self.last_fetch_wall_ms = max(self.last_fetch_wall_ms, wall_ms)
         self.end_offset = offset
         self.acknowledged = True
+
+    def is_caught_up(self, now_ms: int) -> bool:
+        """Whether it has had all of the leader's log, and fetches."""
+        return self.last_caught_up_wall_ms > 0 and 0 <= now_ms - self.last_fetch_ms < CAUGHT_UP_WITHIN_MS
 
 
 @dataclass(slots=True)

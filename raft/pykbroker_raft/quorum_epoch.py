@@ -70,8 +70,9 @@ class QuorumEpochs:
 
     def poll_leader(self, state: Leader, now: Now) -> int:
         others = [progress for progress in state.replicas.voters.values() if progress.key.id != self._config.node_id]
-        # A leader outside the voter set leads until another one does; the only voter needs no fetches.
-        check_quorum = NEVER if len(state.replicas.voters) == 1 else state.check_quorum_deadline_ms
+        # The only voter needs no fetches. A leader outside the voter set does, and leads until that set is committed.
+        is_alone = len(state.replicas.voters) == 1 and not others
+        check_quorum = NEVER if is_alone else state.check_quorum_deadline_ms
         if state.resign_requested or now.steady_ms >= check_quorum:
             self._roles.become_resigned(state, now)
             return now.steady_ms

@@ -2,8 +2,9 @@
 
 Responsible for giving each input to the part that handles it, and for the timers. What a replica is stands in `roles`
 (role, epoch, vote, leadership), `replica_log` (log, voters, high watermark) and `outbox` (the Ready under
-construction); what it does in `election`, `quorum_epoch`, `fetch_server`, `fetching`, `snapshotting` and
-`voter_changes`. Knows no disk, no clock, no sockets; the only randomness is the `Random` it is given.
+construction); what it does in `election`, `quorum_epoch`, `fetch_server`, `fetching`, `snapshotting`,
+`own_membership` and `voter_changes`. Knows no disk, no clock, no sockets; the only randomness is the `Random` it is
+given.
 
 The invariants R1 to R6 and R10 stand in the heads of `roles` and `replica_log`.
 """
@@ -22,8 +23,10 @@ from pykbroker_raft.fetch_server import FetchServer, Parked
 from pykbroker_raft.fetching import Fetching
 from pykbroker_raft.identity import RaftConfig
 from pykbroker_raft.leader_news import LeaderNews
+from pykbroker_raft.leader_refusal import LeaderRefusal
 from pykbroker_raft.log_view import LogView, OffsetAndEpoch
 from pykbroker_raft.outbox import Outbox
+from pykbroker_raft.own_membership import OwnMembership
 from pykbroker_raft.quorum_epoch import QuorumEpochs
 from pykbroker_raft.ready import NEVER, Destination, Inbound, Now, Ready
 from pykbroker_raft.replica_log import ReplicaLog
@@ -33,10 +36,13 @@ from pykbroker_raft.states import Candidate, Follower, Leader, Prospective, Resi
 from pykbroker_raft.voter_changes import VoterChanges
 from pykbroker_raft.voters import Endpoints, VoterHistory, VoterSet
 from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from pykbroker_wire.messages.api_versions import ApiVersionsResponse
 from pykbroker_wire.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from pykbroker_wire.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 from pykbroker_wire.messages.fetch import FetchRequest, FetchResponse
 from pykbroker_wire.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+from pykbroker_wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from pykbroker_wire.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from pykbroker_wire.messages.vote import VoteRequest, VoteResponse
 
@@ -72,32 +78,37 @@ class RaftNode:
         )
         outbox = self._outbox = Outbox(connections, config.request_timeout_ms)
         own_log = self._log = ReplicaLog(log, history, outbox)
-        roles = self._roles = Roles(
-            config, chance, own_log, outbox, connections, stored, lambda: self._fetches.fail_all()
-        )
+        roles = self._roles = Roles(config, chance, own_log, outbox, connections, stored, self._lead_no_longer)
         news = LeaderNews(config, roles, own_log)
         fetches = self._fetches = FetchServer(config, roles, own_log, outbox, news)
-        elections = Elections(config, roles, own_log, outbox, news)
+        refusal = self._refusal = LeaderRefusal(chance, roles)
+        elections = Elections(config, roles, own_log, outbox, news, refusal)
         epochs = QuorumEpochs(config, roles, own_log, outbox, news)
         snapshots = self._snapshotting = Snapshotting(config, roles, own_log, outbox, news, fetches)
-        changes = VoterChanges(config, roles, own_log, outbox, news)
-        fetching = Fetching(config, chance, roles, own_log, outbox, connections, news, snapshots, changes)
+        changes = self._changes = VoterChanges(config, roles, own_log, outbox, connections, news, fetches)
+        membership = OwnMembership(config, roles, own_log, outbox, news)
+        fetching = Fetching(config, chance, roles, own_log, outbox, connections, news, snapshots, membership)
         self._deadline_ms = 0
         self._requests: dict[type, Callable[[Inbound, Now], None]] = {
+            AddRaftVoterRequest: changes.handle_add_request,
             BeginQuorumEpochRequest: epochs.handle_begin_request,
             EndQuorumEpochRequest: epochs.handle_end_request,
             FetchRequest: fetches.handle_request,
             FetchSnapshotRequest: snapshots.handle_request,
+            RemoveRaftVoterRequest: changes.handle_remove_request,
             UpdateRaftVoterRequest: changes.handle_update_request,
             VoteRequest: elections.handle_vote_request,
         }
         # Each says whether the request has succeeded: the peer may be asked again at once.
         self._responses: dict[type, Callable[[Destination, Any, Now], bool]] = {
+            AddRaftVoterResponse: membership.handle_join_response,
+            ApiVersionsResponse: changes.handle_api_versions_response,
             BeginQuorumEpochResponse: epochs.handle_begin_response,
             EndQuorumEpochResponse: epochs.handle_end_response,
             FetchResponse: fetching.handle_response,
             FetchSnapshotResponse: snapshots.handle_response,
-            UpdateRaftVoterResponse: changes.handle_update_response,
+            RemoveRaftVoterResponse: membership.handle_join_response,
+            UpdateRaftVoterResponse: membership.handle_update_response,
             VoteResponse: elections.handle_vote_response,
         }
         self._elections, self._epochs, self._fetching = elections, epochs, fetching
@@ -192,6 +203,8 @@ class RaftNode:
             if handle is None:
                 raise TypeError(f"{type(response).__name__} is no response of the quorum")
             success = handle(source, response, now)
+        else:
+            self._changes.not_answered(source, now)
         self._connections.answered(source.id, correlation_id, success, now.steady_ms)
         self._poll(now)
 
@@ -207,6 +220,13 @@ class RaftNode:
         self._log.append_own(records, len(values), self.epoch)
         self._poll(now)
         return self.log.end_offset - 1
+
+    def raise_kraft_version(self, version: int, now: Now, *, validate_only: bool) -> None:
+        """From configured voters to voters in the log, in force at once. Raises NotLeader, INVALID_UPDATE_VERSION."""
+        if not self.is_leader:
+            raise NotLeader(f"node {self.config.node_id} is {self.role.value} in epoch {self.epoch}")
+        self._changes.raise_kraft_version(version, now, validate_only=validate_only)
+        self._poll(now)
 
     def flushed(self, offset: int, now: Now) -> None:
         """Everything below `offset` is on the disk for good."""
@@ -233,6 +253,11 @@ class RaftNode:
         """Nothing waits for the reply to this request any more."""
         self._fetches.forget(token)
 
+    def leader_refused(self, leader_id: int, epoch: int, now: Now) -> None:
+        """The connection to the leader of this epoch ended, and the leader refuses a new one."""
+        self._refusal.refused(leader_id, epoch, now)
+        self._poll(now)
+
     def resign(self, now: Now) -> None:
         """Lead no longer: the disk failed, or the controller asked for it."""
         self._roles.ask_to_resign()
@@ -247,6 +272,10 @@ class RaftNode:
         """Time has passed."""
         self._poll(now)
 
+    def _lead_no_longer(self) -> None:
+        self._fetches.fail_all()
+        self._changes.fail_pending()
+
     # Timers
 
     def _poll(self, now: Now) -> None:
@@ -255,7 +284,7 @@ class RaftNode:
             deadline = self._poll_state(now)
             if deadline > now.steady_ms:
                 break
-        deadline = min(deadline, self._fetches.poll(now))
+        deadline = min(deadline, self._fetches.poll(now), self._changes.poll(now))
         # A due timer that changes nothing must not spin.
         self._deadline_ms = max(deadline, now.steady_ms + 1)
 

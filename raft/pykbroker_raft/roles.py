@@ -2,7 +2,7 @@
 
 Responsible for the transitions, for what goes with each of them (quorum-state, the listeners, connections made anew,
 the control records of a new leader), and for the high watermark of a leader. Not responsible for when a role changes:
-`election`, `fetching` and `learning` ask for it.
+`election`, `fetching`, `quorum_epoch` and `leader_news` ask for it.
 
 Invariants (numbers of the project's list):
 R1 R3  a vote and a leadership are in `Ready.election` before any message that tells of them.
@@ -83,6 +83,21 @@ class Roles:
         return self._config.is_controller and self._log.voters.is_voter(self._config.key)
 
     @property
+    def may_stand(self) -> bool:
+        """Whether it may be elected: as a voter, or while nothing says that its removal is committed.
+
+        Only this replica may have the record that removes it. The voters of the set before can elect nobody then: its
+        log is ahead of theirs, so that it refuses them its vote.
+        """
+        if self.is_voter:
+            return True
+        history, committed = self._log.history, self._log.high_watermark
+        offset = history.voters_offset
+        if offset is None or not self._config.is_controller or (committed is not None and committed > offset):
+            return False
+        return history.voters_before.is_voter(self._config.key)
+
+    @property
     def leader_endpoints(self) -> Endpoints:
         match self.state:
             case Leader() | Resigned():
@@ -101,6 +116,10 @@ class Roles:
     def random_election_timeout_ms(self) -> int:
         timeout = self._config.election_timeout_ms
         return timeout + self._chance.randrange(timeout) if timeout > 0 else 0
+
+    def check_quorum_deadline_ms(self, now: Now) -> int:
+        """Until when a leader leads that no majority fetches from any more."""
+        return now.steady_ms + self._config.fetch_timeout_ms * 3 // 2
 
     # The first role
 
@@ -127,7 +146,7 @@ class Roles:
             others = {voter.key.id for voter in voters} - {config.node_id}
             return Resigned(stored.epoch, config.node_id, [], others, deadline)
         if stored.voted is not None and stored.leader_id is None:
-            if config.is_controller and stored.voted == config.key and self.is_voter:
+            if config.is_controller and stored.voted == config.key and self.may_stand:
                 return Candidate(stored.epoch, Tally.of(voters, config.node_id), deadline, config.key)
             return Unattached(stored.epoch, voted=stored.voted, election_deadline_ms=deadline)
         if stored.leader_id is not None:
@@ -140,7 +159,7 @@ class Roles:
     # Transitions
 
     def _become(self, state: State) -> None:
-        check_transition(self.state, state, self.is_voter)
+        check_transition(self.state, state, self.may_stand)
         was_leader = self.is_leader
         self.state = state
         self._persist()
@@ -238,8 +257,9 @@ class Roles:
             self._log.view.end_offset,
             QuorumReplicas.of(config.key, voters),
             tuple(sorted(candidate.votes.granted)),
-            now.steady_ms + config.fetch_timeout_ms * 3 // 2,
+            self.check_quorum_deadline_ms(now),
             now.steady_ms,
+            told_voters=voters.updated_by_id(config.as_voter) if history.kraft_version < 1 else None,
         )
         self._become(leader)
         self._connections.reset_all()
@@ -258,7 +278,7 @@ class Roles:
         self, epoch: int, leader_id: int, endpoints: Endpoints, voted: ReplicaKey | None, now: Now
     ) -> Follower:
         timeout = self._config.fetch_timeout_ms
-        return Follower(epoch, leader_id, endpoints, now.steady_ms + timeout, now.steady_ms + 3 * timeout, voted)
+        return Follower(epoch, leader_id, endpoints, now.steady_ms + timeout, now.steady_ms + timeout, voted)
 
     def become_follower(self, epoch: int, leader_id: int, endpoints: Endpoints, now: Now) -> None:
         voted = self.state.voted if epoch == self.epoch else None
@@ -282,7 +302,7 @@ class Roles:
     def ask_to_resign(self) -> None:
         """Lead no longer: the disk failed, or the controller asked for it."""
         if isinstance(self.state, Leader):
-            self.state.resign_requested = True
+            self.state.ask_to_resign()
 
     def shut_down(self) -> None:
         """Hand leadership on and stand for no election any more."""
@@ -317,7 +337,7 @@ class Roles:
         before = self._log.voters
         self._log.append_control(records, leader.epoch, now.wall_ms)
         if self._log.voters is not before:
-            leader.replicas.update_voters(self._log.voters)
+            leader.voters_changed(self._log.voters, self.check_quorum_deadline_ms(now))
 
     def count_self(self) -> None:
         """More of the log is fsynced."""

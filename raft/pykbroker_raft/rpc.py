@@ -10,12 +10,15 @@ from typing import Any
 from pykbroker_raft.log_view import OffsetAndEpoch
 from pykbroker_raft.voters import Endpoint, Endpoints, ReplicaKey, VoterNode
 from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages import add_raft_voter as add_messages
 from pykbroker_wire.messages import begin_quorum_epoch as begin_messages
 from pykbroker_wire.messages import end_quorum_epoch as end_messages
 from pykbroker_wire.messages import fetch as fetch_messages
 from pykbroker_wire.messages import fetch_snapshot as snapshot_messages
+from pykbroker_wire.messages import remove_raft_voter as remove_messages
 from pykbroker_wire.messages import update_raft_voter as update_messages
 from pykbroker_wire.messages import vote as vote_messages
+from pykbroker_wire.messages.api_versions import ApiVersionsRequest
 
 TOPIC = "__cluster_metadata"
 PARTITION = 0
@@ -355,6 +358,43 @@ def fetch_snapshot_response(
         topics=[snapshot_messages.ResponseTopicSnapshot(name=topic, partitions=[partition])],
         node_endpoints=_nodes(snapshot_messages, "snapshot", version, leader_id, leader),
     )
+
+
+# AddRaftVoter, RemoveRaftVoter
+
+
+def api_versions_request() -> Any:
+    """What a new voter is asked, for its range of kraft.version."""
+    return ApiVersionsRequest(client_software_name="pykbroker", client_software_version="raft")
+
+
+def add_voter_request(cluster_id: str, voter: VoterNode, timeout_ms: int, *, ack_when_committed: bool) -> Any:
+    return add_messages.AddRaftVoterRequest(
+        cluster_id=cluster_id,
+        timeout_ms=timeout_ms,
+        voter_id=voter.key.id,
+        voter_directory_id=voter.key.directory_id,
+        listeners=[add_messages.Listener(name=e.listener, host=e.host, port=e.port) for e in voter.endpoints],
+        ack_when_committed=ack_when_committed,
+    )
+
+
+def add_voter_response(error: ErrorCode, message: str | None = None) -> Any:
+    return add_messages.AddRaftVoterResponse(error_code=error, error_message=_text(error, message))
+
+
+def remove_voter_request(cluster_id: str, voter: ReplicaKey) -> Any:
+    return remove_messages.RemoveRaftVoterRequest(
+        cluster_id=cluster_id, voter_id=voter.id, voter_directory_id=voter.directory_id
+    )
+
+
+def remove_voter_response(error: ErrorCode, message: str | None = None) -> Any:
+    return remove_messages.RemoveRaftVoterResponse(error_code=error, error_message=_text(error, message))
+
+
+def _text(error: ErrorCode, message: str | None) -> str | None:
+    return error.message if message is None and error is not ErrorCode.NONE else message
 
 
 # UpdateRaftVoter

@@ -15,7 +15,7 @@ from enum import Enum
 
 from pykbroker_raft.log_view import OffsetAndEpoch
 from pykbroker_raft.majority import QuorumReplicas, Tally
-from pykbroker_raft.voters import Endpoints, ReplicaKey
+from pykbroker_raft.voters import Endpoints, ReplicaKey, VoterSet
 
 
 class Role(Enum):
@@ -51,11 +51,11 @@ class IllegalTransition(AssertionError):
     """A bug: this transition is not in the table, or lowers the epoch."""
 
 
-def check_transition(old: State, new: State, is_voter: bool) -> None:
+def check_transition(old: State, new: State, may_stand: bool) -> None:
     """Raise unless `old` may become `new`."""
     if new.role not in TRANSITIONS[old.role]:
         raise IllegalTransition(f"{old.role.value} (epoch {old.epoch}) never becomes {new.role.value}")
-    if new.role in VOTERS_ONLY and not is_voter:
+    if new.role in VOTERS_ONLY and not may_stand:
         raise IllegalTransition(f"an observer never becomes {new.role.value}")
     if new.epoch < old.epoch:
         raise IllegalTransition(f"epoch {old.epoch} of {old.role.value} would decrease to {new.epoch}")
@@ -116,8 +116,15 @@ class Leader:
     # Voters that fetched since the check-quorum timer was last reset.
     fetched_voters: set[int] = field(default_factory=set)
     resign_requested: bool = False
+    # What the configured voters have said of themselves in this epoch (UpdateRaftVoter); None from kraft.version 1 on,
+    # where the log says it.
+    told_voters: VoterSet | None = None
     voted: None = None
     role = Role.LEADER
+
+    def ask_to_resign(self) -> None:
+        """Lead no longer, from the next turn on."""
+        self.resign_requested = True
 
     def voter_fetched(self, voter_id: int, deadline_ms: int) -> None:
         """A leader that a majority no longer fetches from steps down: with one more it leads until `deadline_ms`."""
@@ -129,6 +136,12 @@ class Leader:
             self.fetched_voters.clear()
             self.check_quorum_deadline_ms = deadline_ms
 
+    def voters_changed(self, voters: VoterSet, check_quorum_deadline_ms: int) -> None:
+        """Another set votes. It has until the deadline to fetch: a leader that was alone had none."""
+        self.replicas.update_voters(voters)
+        self.fetched_voters.clear()
+        self.check_quorum_deadline_ms = check_quorum_deadline_ms
+
     def voter_acknowledged(self, voter_id: int) -> None:
         """It knows of this leadership."""
         if voter_id in self.replicas.voters:
@@ -136,6 +149,10 @@ class Leader:
 
     def tell_voters_again_at(self, deadline_ms: int) -> None:
         self.begin_epoch_deadline_ms = deadline_ms
+
+    def voter_told(self, voters: VoterSet) -> None:
+        """A configured voter has said which directory, endpoints and kraft.version it has."""
+        self.told_voters = voters
 
 
 @dataclass(slots=True)
@@ -159,6 +176,8 @@ class Follower:
     voted: ReplicaKey | None = None
     # Whether this leader answered in this epoch: only until then a pre-vote is granted.
     has_fetched: bool = False
+    # Whether this leader was told what this voter is (kraft.version 0).
+    has_updated_leader: bool = False
     download: SnapshotDownload | None = None
     role = Role.FOLLOWER
 
@@ -176,6 +195,10 @@ class Follower:
 
     def update_voter_again_at(self, deadline_ms: int) -> None:
         self.update_voter_deadline_ms = deadline_ms
+
+    def leader_updated(self) -> None:
+        """The leader knows what this voter is."""
+        self.has_updated_leader = True
 
     def begin_download(self, snapshot: OffsetAndEpoch) -> None:
         self.download = SnapshotDownload(snapshot)

@@ -1,35 +1,307 @@
-"""Changes to the voter set (KIP-853). Today: a voter may renew its own entry (UpdateRaftVoter), which needs no quorum
-arithmetic.
+"""Changes to the voter set (KIP-853), the leader's side: voters are added and removed, a voter renews its own entry,
+and kraft.version is raised.
 
-Adding and removing voters is a later issue; the driver answers those requests with UNSUPPORTED_VERSION. One change at
-a time: a second one is refused while a voter set is not committed (R13).
+Responsible for what Apache Kafka checks before a change, in its order, and for the answer when the change is committed.
+Not responsible for what a replica asks of its leader (`own_membership`).
+
+One change at a time (R13): another one is refused while a voter set is not committed, so that any majority of the old
+set shares a member with any majority of the new one. A set counts as soon as it is appended. A leader that is not in
+the committed set resigns; until then it leads without counting itself.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from pykbroker_raft import batches, rpc
+from pykbroker_raft.connections import Connections
+from pykbroker_raft.fetch_server import FetchServer
 from pykbroker_raft.identity import RaftConfig
 from pykbroker_raft.leader_news import LeaderNews
 from pykbroker_raft.outbox import Outbox
-from pykbroker_raft.ready import Destination, Inbound, Now
+from pykbroker_raft.ready import NEVER, Destination, Inbound, Now
 from pykbroker_raft.replica_log import ReplicaLog
 from pykbroker_raft.roles import Roles
-from pykbroker_raft.states import Follower, Leader
-from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, address
-from pykbroker_wire.errors import ErrorCode
+from pykbroker_raft.states import Leader
+from pykbroker_raft.voters import Endpoints, ReplicaKey, VoterNode, VoterSet, address
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.primitives import uuid_to_str
+
+FEATURE = "kraft.version"
+
+
+@dataclass(slots=True)
+class _Addition:
+    """A new voter: first it is asked which kraft.version it speaks, then it is appended."""
+
+    token: int
+    voter: ReplicaKey
+    endpoints: Endpoints
+    ack_when_committed: bool
+    deadline_ms: int
+    #: where the new voter set stands; None until it is appended
+    offset: int | None = None
+    is_answered: bool = False
+
+    def appended_at(self, offset: int) -> None:
+        self.offset = offset
+
+    def answer(self) -> bool:
+        """It gets one answer: whether that is due."""
+        was_answered, self.is_answered = self.is_answered, True
+        return not was_answered
+
+
+@dataclass(slots=True)
+class _Removal:
+    """A voter that is appended as gone."""
+
+    token: int
+    offset: int
+    deadline_ms: int
+
+
+@dataclass(slots=True)
+class ChangeRefused(Exception):  # an answer
+    """What is wrong with a change."""
+
+    error: ErrorCode
+    message: str | None = None
 
 
 class VoterChanges:
-    """Of one replica; has no state of its own."""
+    """Owns the one change that waits for its answer."""
 
-    def __init__(self, config: RaftConfig, roles: Roles, log: ReplicaLog, outbox: Outbox, news: LeaderNews) -> None:
+    def __init__(
+        self,
+        config: RaftConfig,
+        roles: Roles,
+        log: ReplicaLog,
+        outbox: Outbox,
+        connections: Connections,
+        news: LeaderNews,
+        fetches: FetchServer,
+    ) -> None:
         self._config = config
         self._roles = roles
         self._log = log
         self._outbox = outbox
+        self._connections = connections
         self._news = news
+        self._fetches = fetches
+        self._pending: _Addition | _Removal | None = None
+
+    # What both changes have in common
+
+    def _leader(self, cluster_id: str | None) -> Leader:
+        if not self._news.is_our_cluster(cluster_id):
+            text = f'The given id "{cluster_id}" doesn\'t match the cluster id "{self._config.cluster_id}"'
+            raise ChangeRefused(ErrorCode.INCONSISTENT_CLUSTER_ID, text)
+        error = self._news.check_leader_request(self._roles.epoch)
+        if error is not ErrorCode.NONE:
+            raise ChangeRefused(error)
+        leader = self._roles.state
+        assert isinstance(leader, Leader)
+        return leader
+
+    def _changeable(self, leader: Leader, doing: str, now: Now) -> VoterSet:
+        """The committed voters that may be changed now."""
+        self._expire(now)
+        history = self._log.history
+        waiting = "Request timed out waiting for"
+        if self._pending is not None:
+            raise ChangeRefused(
+                ErrorCode.REQUEST_TIMED_OUT, f"{waiting} leader to handle previous voter change request"
+            )
+        if leader.high_watermark is None:
+            raise ChangeRefused(
+                ErrorCode.REQUEST_TIMED_OUT, f"{waiting} leader to establish HWM and fence previous voter changes"
+            )
+        if history.kraft_version < 1:
+            raise ChangeRefused(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"Cluster doesn't support {doing} voter because the {FEATURE} feature is {history.kraft_version}",
+            )
+        offset = history.voters_offset
+        if offset is None or offset >= leader.high_watermark:
+            where = "Optional.empty" if offset is None else f"Optional[{offset}]"
+            raise ChangeRefused(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"{waiting} voters to commit the latest voter change at {where} with HWM {leader.high_watermark}",
+            )
+        return history.voters
+
+    def _append(self, leader: Leader, voters: VoterSet, now: Now) -> int:
+        """Append a voter set; its offset. It counts from now on."""
+        self._roles.append_control(leader, [batches.voters(voters)], now)
+        return self._log.view.end_offset - 1
+
+    # AddRaftVoter
+
+    def handle_add_request(self, inbound: Inbound, now: Now) -> None:
+        try:
+            self._begin_to_add(inbound, now)
+        except ChangeRefused as refusal:
+            self._outbox.reply(inbound.token, rpc.add_voter_response(refusal.error, refusal.message))
+
+    def _begin_to_add(self, inbound: Inbound, now: Now) -> None:
+        request = inbound.request
+        leader = self._leader(request.cluster_id)
+        key = ReplicaKey(request.voter_id, bytes(request.voter_directory_id))
+        if key.id < 0 or not key.has_directory:
+            raise ChangeRefused(ErrorCode.INVALID_REQUEST, "Add voter request didn't include a valid voter")
+        endpoints = rpc.endpoints_from_request(request.listeners)
+        endpoint = address(endpoints, self._config.listener)
+        if endpoint is None:
+            raise ChangeRefused(
+                ErrorCode.INVALID_REQUEST,
+                f"Add voter request didn't include the endpoint ({_endpoints_text(endpoints)}) for the default "
+                f"listener ListenerName({self._config.listener})",
+            )
+        voters = self._changeable(leader, "adding", now)
+        if voters.get(key.id) is not None:
+            raise ChangeRefused(
+                ErrorCode.DUPLICATE_VOTER,
+                f"The voter id for {_key_text(key)} is already part of the set of voters {_keys_text(voters)}.",
+            )
+        if not self._connections.is_ready(key.id, now.steady_ms):
+            raise ChangeRefused(
+                ErrorCode.REQUEST_TIMED_OUT, f"New voter {_key_text(key)} is not ready to receive requests"
+            )
+        destination = Destination(key.id, endpoint.host, endpoint.port)
+        self._outbox.send_to(destination, rpc.api_versions_request(), now)
+        self._pending = _Addition(
+            inbound.token,
+            key,
+            endpoints,
+            inbound.version < 1 or request.ack_when_committed,
+            now.steady_ms + self._config.request_timeout_ms,
+        )
+
+    def handle_api_versions_response(self, source: Destination, response: Any, now: Now) -> bool:
+        """The new voter has said what it can do: append it."""
+        error = ErrorCode(response.error_code)
+        found = next((feature for feature in response.supported_features if feature.name == FEATURE), None)
+        supported = None if found is None else (found.min_version, found.max_version)
+        self._voter_answered(source, error, supported, now)
+        return error is ErrorCode.NONE
+
+    def not_answered(self, source: Destination, now: Now) -> None:
+        """A request to a node has failed; if it is the new voter, it is not added."""
+        self._voter_answered(source, ErrorCode.BROKER_NOT_AVAILABLE, None, now)
+
+    def _voter_answered(
+        self, source: Destination, error: ErrorCode, supported: tuple[int, int] | None, now: Now
+    ) -> None:
+        addition, leader = self._pending, self._roles.state
+        if not isinstance(addition, _Addition) or not isinstance(leader, Leader):
+            return
+        if addition.offset is not None or addition.voter.id != source.id:
+            return
+        try:
+            addition.appended_at(self._add(leader, addition, error, supported, now))
+        except ChangeRefused as refusal:
+            self._finish(refusal.error, refusal.message)
+            return
+        if not addition.ack_when_committed:
+            self._answer(ErrorCode.NONE)
+
+    def _add(
+        self, leader: Leader, addition: _Addition, error: ErrorCode, supported: tuple[int, int] | None, now: Now
+    ) -> int:
+        name = _key_text(addition.voter)
+        if error is not ErrorCode.NONE:
+            raise ChangeRefused(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"Aborted add voter operation for since API_VERSIONS returned an error {error.name}",
+            )
+        history = self._log.history
+        if supported is None or not supported[0] <= history.kraft_version <= supported[1]:
+            low, high = supported or (0, 0)
+            raise ChangeRefused(
+                ErrorCode.INVALID_REQUEST,
+                f"Aborted add voter operation for {name} since the {FEATURE} range (min: {low}, max: {high} doesn't "
+                f"support the finalized version {history.kraft_version}",
+            )
+        progress = leader.replicas.observers.get(addition.voter)
+        if progress is None or not progress.is_caught_up(now.steady_ms):
+            raise ChangeRefused(
+                ErrorCode.REQUEST_TIMED_OUT, f"Aborted add voter operation for {name} since it is lagging behind"
+            )
+        added = history.voters.added(VoterNode(addition.voter, addition.endpoints, *supported))
+        if added is None:
+            raise AssertionError(f"{addition.voter} became a voter while it was asked for its versions")
+        return self._append(leader, added, now)
+
+    # RemoveRaftVoter
+
+    def handle_remove_request(self, inbound: Inbound, now: Now) -> None:
+        try:
+            self._begin_to_remove(inbound, now)
+        except ChangeRefused as refusal:
+            self._outbox.reply(inbound.token, rpc.remove_voter_response(refusal.error, refusal.message))
+
+    def _begin_to_remove(self, inbound: Inbound, now: Now) -> None:
+        request = inbound.request
+        leader = self._leader(request.cluster_id)
+        key = ReplicaKey(request.voter_id, bytes(request.voter_directory_id))
+        if key.id < 0 or not key.has_directory:
+            raise ChangeRefused(ErrorCode.INVALID_REQUEST, "Remove voter request didn't include a valid voter")
+        voters = self._changeable(leader, "removing", now)
+        removed = voters.removed(key)
+        if removed is None:
+            raise ChangeRefused(
+                ErrorCode.VOTER_NOT_FOUND,
+                f"Cannot remove voter {_key_text(key)} from the set of voters {_keys_text(voters)}",
+            )
+        offset = self._append(leader, removed, now)
+        self._pending = _Removal(inbound.token, offset, now.steady_ms + self._config.request_timeout_ms)
+
+    # What becomes of a change
+
+    def poll(self, now: Now) -> int:
+        """Answer the change that is committed or took too long; when to look again."""
+        leader = self._roles.state
+        if not isinstance(leader, Leader):
+            return NEVER
+        committed = leader.high_watermark or 0
+        pending = self._pending
+        if pending is not None and pending.offset is not None and committed > pending.offset:
+            self._finish(ErrorCode.NONE)
+        self._expire(now)
+        offset = self._log.history.voters_offset
+        is_out = not self._roles.is_voter and offset is not None and committed > offset
+        if is_out and not leader.resign_requested:
+            # In the next turn: what is committed is told first.
+            leader.ask_to_resign()
+            return now.steady_ms
+        return NEVER if self._pending is None else self._pending.deadline_ms
+
+    def _expire(self, now: Now) -> None:
+        if self._pending is not None and now.steady_ms >= self._pending.deadline_ms:
+            # It may be committed yet; until then no other change begins.
+            self._finish(ErrorCode.REQUEST_TIMED_OUT)
+
+    def fail_pending(self) -> None:
+        """This leadership has ended."""
+        if self._pending is not None:
+            self._finish(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _finish(self, error: ErrorCode, message: str | None = None) -> None:
+        self._answer(error, message)
+        self._pending = None
+
+    def _answer(self, error: ErrorCode, message: str | None = None) -> None:
+        match self._pending:
+            case _Addition() as addition:
+                if addition.answer():
+                    self._outbox.reply(addition.token, rpc.add_voter_response(error, message))
+            case _Removal(token=token):
+                self._outbox.reply(token, rpc.remove_voter_response(error, message))
+
+    # UpdateRaftVoter
 
     def handle_update_request(self, inbound: Inbound, now: Now) -> None:
         error = self._update(inbound.request, now)
@@ -48,7 +320,7 @@ class VoterChanges:
         leader = self._roles.state
         assert isinstance(leader, Leader)
         key = ReplicaKey(request.voter_id, bytes(request.voter_directory_id))
-        endpoints = tuple(Endpoint(item.name, item.host, item.port) for item in request.listeners)
+        endpoints = rpc.endpoints_from_request(request.listeners)
         feature = request.kraft_version_feature
         low, high = feature.min_supported_version, feature.max_supported_version
         if (
@@ -58,41 +330,66 @@ class VoterChanges:
             or not 0 <= low <= high
         ):
             return ErrorCode.INVALID_REQUEST
-        if self._log.history.kraft_version < 1:
-            # Configured voters have no record to change. Kafka's leader remembers what the voter says, for the day
-            # on which kraft.version is raised; as long as ours cannot raise it there is nothing to do, and nothing
-            # wrong.
-            return ErrorCode.NONE if self._log.voters.is_voter(key) else ErrorCode.VOTER_NOT_FOUND
-        offset = self._log.history.voters_offset
-        if leader.high_watermark is None or offset is None or offset >= leader.high_watermark:
+        history = self._log.history
+        self._expire(now)
+        if self._pending is not None or leader.high_watermark is None:
             return ErrorCode.REQUEST_TIMED_OUT
-        if not low <= self._log.history.kraft_version <= high:
+        if history.kraft_version >= 1:
+            offset = history.voters_offset
+            voters = history.voters if offset is not None and offset < leader.high_watermark else None
+        else:
+            # Configured voters have no record to change: the leader remembers what they say.
+            voters = leader.told_voters
+        if voters is None:
+            return ErrorCode.REQUEST_TIMED_OUT
+        if not low <= history.kraft_version <= high:
             return ErrorCode.INVALID_REQUEST
-        updated = self._log.voters.updated(VoterNode(key, endpoints, low, high))
+        node = VoterNode(key, endpoints, low, high)
+        updated = voters.updated(node) if history.kraft_version >= 1 else voters.updated_by_id(node)
         if updated is None:
             return ErrorCode.VOTER_NOT_FOUND
-        self._roles.append_control(leader, [batches.voters(updated)], now)
+        if history.kraft_version >= 1:
+            self._append(leader, updated, now)
+        else:
+            leader.voter_told(updated)
+        self._fetches.heard_from_voter(leader, key, now)
         return ErrorCode.NONE
 
-    def maybe_send_update(self, state: Follower, now: Now) -> None:
-        """A voter whose entry is out of date tells the leader."""
-        endpoint = address(state.leader_endpoints, self._config.listener)
-        if (
-            self._log.history.kraft_version < 1
-            or endpoint is None
-            or not self._log.voters.needs_update(self._config.as_voter)
-        ):
-            return
-        request = rpc.update_voter_request(self._config.cluster_id, self._roles.epoch, self._config.as_voter)
-        self._outbox.send_to(Destination(state.leader_id, endpoint.host, endpoint.port), request, now)
+    # kraft.version
 
-    def handle_update_response(self, source: Destination, response: Any, now: Now) -> bool:
-        current = response.current_leader
-        endpoints = (
-            (Endpoint(self._config.listener, current.host, current.port),)
-            if current.leader_id >= 0 and current.host
-            else ()
-        )
-        error = ErrorCode(response.error_code)
-        handled = self._news.take(error, current.leader_id, current.leader_epoch, endpoints, now)
-        return True if handled is None else handled
+    def raise_kraft_version(self, version: int, now: Now, *, validate_only: bool) -> None:
+        """From configured voters to voters in the log. Raises INVALID_UPDATE_VERSION."""
+        leader = self._roles.state
+        assert isinstance(leader, Leader)
+        current = self._log.history.kraft_version
+        if version == current:
+            return
+        change = f"Invalid upgrade of {FEATURE} from version {current} to {version}"
+        if version < current:
+            raise _wrong(f"{change} because the new version is a downgrade")
+        if leader.told_voters is None:
+            raise _wrong(change)
+        if not leader.told_voters.supports(version):
+            raise _wrong(f"Invalid upgrade of {FEATURE} to {version} because not all of the voters support it")
+        if validate_only:
+            return
+        voters, leader.told_voters = leader.told_voters, None
+        self._roles.append_control(leader, [batches.kraft_version(version), batches.voters(voters)], now)
+
+
+def _wrong(text: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_UPDATE_VERSION, text)
+
+
+def _key_text(key: ReplicaKey) -> str:
+    directory = uuid_to_str(key.directory_id) if key.has_directory else "<undefined>"
+    return f"ReplicaKey(id={key.id}, directoryId={directory})"
+
+
+def _keys_text(voters: Iterable[VoterNode]) -> str:
+    return f"[{', '.join(_key_text(voter.key) for voter in voters)}]"
+
+
+def _endpoints_text(endpoints: Endpoints) -> str:
+    listed = ", ".join(f"ListenerName({e.listener})={e.host}/<unresolved>:{e.port}" for e in endpoints)
+    return f"Endpoints(endpoints={{{listed}}})"

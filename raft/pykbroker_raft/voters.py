@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from pykbroker_wire.messages.voters_record import Endpoint as EndpointRecord
 from pykbroker_wire.messages.voters_record import KRaftVersionFeature, Voter, VotersRecord
-from pykbroker_wire.primitives import ZERO_UUID
+from pykbroker_wire.primitives import ZERO_UUID, uuid_to_str
 
 NO_DIRECTORY = ZERO_UUID
 
@@ -33,7 +33,7 @@ class ReplicaKey:
         return self.directory_id != NO_DIRECTORY
 
     def __str__(self) -> str:
-        return f"{self.id}:{self.directory_id.hex()}" if self.has_directory else str(self.id)
+        return f"{self.id}-{uuid_to_str(self.directory_id)}" if self.has_directory else str(self.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,9 @@ class VoterNode:
         """A voter known without its directory is matched by id alone (kraft.version 0)."""
         return self.key.id == key.id and (not self.key.has_directory or self.key.directory_id == key.directory_id)
 
+    def supports(self, kraft_version: int) -> bool:
+        return self.min_kraft_version <= kraft_version <= self.max_kraft_version
+
 
 @dataclass(frozen=True, slots=True)
 class VoterSet:
@@ -85,6 +88,9 @@ class VoterSet:
 
     def __len__(self) -> int:
         return len(self.voters)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{voter.key}" for voter in self.voters) or "nobody"
 
     def ids(self) -> tuple[int, ...]:
         return tuple(voter.key.id for voter in self.voters)
@@ -114,11 +120,26 @@ class VoterSet:
             return None
         return VoterSet.of(node if voter.key.id == node.key.id else voter for voter in self.voters)
 
+    def updated_by_id(self, node: VoterNode) -> VoterSet | None:
+        """As `updated`, for sets whose directories may have been replaced (kraft.version 0): the id alone counts."""
+        if self.get(node.key.id) is None:
+            return None
+        return VoterSet.of(node if voter.key.id == node.key.id else voter for voter in self.voters)
+
     def added(self, node: VoterNode) -> VoterSet | None:
+        """The set with one more voter; None when its id is a voter's already."""
         return None if self.get(node.key.id) is not None else VoterSet.of((*self.voters, node))
 
     def removed(self, key: ReplicaKey) -> VoterSet | None:
-        return VoterSet.of(voter for voter in self.voters if voter.key != key) if self.is_voter(key) else None
+        """The set without this voter; None when there is no such id with such a directory, or no other voter."""
+        voter = self.get(key.id)
+        if voter is None or voter.key != key or len(self.voters) == 1:
+            return None
+        return VoterSet.of(other for other in self.voters if other is not voter)
+
+    def supports(self, kraft_version: int) -> bool:
+        """Whether each voter can speak this kraft.version, as far as it has said."""
+        return all(voter.supports(kraft_version) for voter in self.voters)
 
     def to_record(self) -> VotersRecord:
         return VotersRecord(
@@ -215,6 +236,11 @@ class VoterHistory:
     def voters_offset(self) -> int | None:
         """Where the set in force stands: -1 in the checkpoint of a new quorum, None when it is only configured."""
         return self.sets.last_offset()
+
+    @property
+    def voters_before(self) -> VoterSet:
+        """The set that the one in force has replaced, as far as it is known."""
+        return self.sets.values[-2] if len(self.sets.values) > 1 else self.static_voters
 
     def truncate(self, end_offset: int) -> None:
         self.sets.truncate(end_offset)

@@ -140,6 +140,17 @@ def test_with_too_many_that_wait_it_is_answered_at_once(half: Half) -> None:
     assert sizes(half.ask(fetch, request((topic_id("t"), [asks()]), max_wait_ms=1_000))) == {0: 0}
 
 
+def test_a_follower_waits_also_where_too_many_consumers_do(half: Half) -> None:
+    """It would ask again at once. As many followers may wait as consumers."""
+    half.world.register(1, 2)
+    half.world.create("t", replicas=(1, 2))
+    half.replicas.max_parked = 1
+    waits(half, request((topic_id("t"), [asks()]), max_wait_ms=1_000))
+    follower = by_follower((topic_id("t"), [asks()]), max_wait_ms=1_000)
+    waits(half, follower)
+    assert sizes(half.ask(fetch, follower)) == {0: 0}
+
+
 def test_a_partition_that_is_not_there_keeps_nobody_from_waiting(half: Half) -> None:
     """It was answered at once, and the client asked again at once, for as long as the topic stayed away."""
     partition = half.world.create("t")
@@ -169,9 +180,9 @@ def test_an_error_of_the_log_is_answered_at_once(half: Half) -> None:
 @pytest.mark.parametrize(
     ("what", "code"),
     [
-        ("deleted", ErrorCode.UNKNOWN_TOPIC_ID),
+        ("deleted", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ("created again", ErrorCode.INCONSISTENT_TOPIC_ID),
-        ("moved", ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        ("moved", ErrorCode.FENCED_LEADER_EPOCH),
         ("new epoch", ErrorCode.FENCED_LEADER_EPOCH),
         ("offline", ErrorCode.KAFKA_STORAGE_ERROR),
     ],
@@ -179,7 +190,7 @@ def test_an_error_of_the_log_is_answered_at_once(half: Half) -> None:
 def test_what_happens_to_a_partition_meanwhile_is_told(half: Half, what: str, code: ErrorCode) -> None:
     partition = half.world.create("t")
     half.world.create("u")
-    epoch = 0 if what == "new epoch" else -1
+    epoch = 0 if what in ("moved", "new epoch") else -1
     topics = (topic_id("t"), [asks(current_leader_epoch=epoch)]), (topic_id("u"), [asks()])
     answer = waits(half, request(*topics, max_wait_ms=1_000, min_bytes=1_000_000))
     match what:
@@ -205,7 +216,10 @@ def test_a_moved_partition_says_where_to(half: Half) -> None:
     for index in range(2):
         half.world.change(half.replicas.get("t", index), leader=2)
     half.with_broker(2)
-    answer = half.ask(fetch, request((topic_id("t"), [asks(0), asks(1)])))
+    epoch = partition.leader_epoch - 1
+    answer = half.ask(
+        fetch, request((topic_id("t"), [asks(0, current_leader_epoch=epoch), asks(1, current_leader_epoch=epoch)]))
+    )
     leaders = [one.current_leader for one in answer.responses[0].partitions]
     assert [(one.leader_id, one.leader_epoch) for one in leaders] == [(2, partition.leader_epoch)] * 2
     assert [(one.node_id, one.host) for one in answer.node_endpoints] == [(2, "host2")]
@@ -369,8 +383,67 @@ def test_a_followers_session_in_which_nothing_happened_is_told_when_something_do
             code = ErrorCode.KAFKA_STORAGE_ERROR
         case _:
             half.world.delete("t")
-            code = ErrorCode.UNKNOWN_TOPIC_ID
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert codes(half.ask(fetch, by_follower(session_id=session, session_epoch=2))) == [code]
+
+
+# -- throttled followers ----------------------------------------------------------------------------------------------
+
+
+def throttled(half: Half, rate: int, *, isr: list[int]) -> Partition:
+    """Broker 2 follows, throttled by this leader to so many bytes a second."""
+    half.world.register(1, 2)
+    half.world.quota_rates["leader.replication.throttled.rate"] = rate
+    partition = half.world.create("t", replicas=(1, 2), leader_replication_throttled_replicas="0:1")
+    half.world.change(partition, isr=isr)
+    write(partition, 3)
+    return partition
+
+
+def test_a_throttled_follower_that_is_not_in_sync_waits_while_the_quota_is_exceeded(half: Half) -> None:
+    throttled(half, SIZE, isr=[1])
+    asked = by_follower((topic_id("t"), [asks()]))
+    one = by_follower((topic_id("t"), [asks(partition_max_bytes=SIZE)]))
+    assert [sizes(half.ask(fetch, one)) for _ in range(3)] == [{0: SIZE}, {0: SIZE}, {0: 0}]
+    assert half.world.metrics.snapshot()["kafka.server:type=LeaderReplication,name=byte-rate"] == 2 * SIZE
+    half.loop.advance(2.1)
+    assert sizes(half.ask(fetch, asked)) == {0: 3 * SIZE}
+    assert sizes(half.ask(fetch, asked)) == {0: 0}
+
+
+def test_a_throttled_follower_parks_and_spins_not(half: Half) -> None:
+    partition = throttled(half, 1, isr=[1])
+    asked = by_follower((topic_id("t"), [asks()]), max_wait_ms=500)
+    assert sizes(half.ask(fetch, asked)) == {0: 3 * SIZE}
+    answer = waits(half, asked)
+    write(partition)
+    half.loop.settle()
+    assert not answer.done()
+    half.loop.advance(0.5)
+    assert sizes(came(answer)) == {0: 0}
+
+
+def test_a_throttled_follower_in_sync_is_served_and_counted(half: Half) -> None:
+    throttled(half, 1, isr=[1, 2])
+    asked = by_follower((topic_id("t"), [asks()]))
+    assert [sizes(half.ask(fetch, asked)) for _ in range(2)] == [{0: 3 * SIZE}] * 2
+    assert half.replicas.quotas.leader.is_exceeded()
+
+
+def test_what_a_throttled_follower_proves_counts(half: Half) -> None:
+    """It may come into the ISR while the quota is exceeded."""
+    partition = throttled(half, 1, isr=[1])
+    half.ask(fetch, by_follower((topic_id("t"), [asks()])))
+    half.ask(fetch, by_follower((topic_id("t"), [asks(offset=3)])))
+    assert half.world.asked_isr == [1, 2]
+    assert partition.high_watermark == 3
+
+
+def test_consumers_are_not_throttled_with_followers(half: Half) -> None:
+    throttled(half, 1, isr=[1])
+    half.ask(fetch, by_follower((topic_id("t"), [asks()])))
+    half.world.change(half.replicas.get("t", 0), replicas=[1])
+    assert sizes(half.ask(fetch, request((topic_id("t"), [asks()])))) == {0: 3 * SIZE}
 
 
 # -- sessions ---------------------------------------------------------------------------------------------------------
@@ -433,6 +506,20 @@ def test_an_error_is_repeated_and_its_end_told_once(half: Half) -> None:
     half.world.create("late")
     assert codes(follow(half, session, 3)) == [ErrorCode.NONE]
     assert codes(follow(half, session, 4)) == []
+
+
+def test_a_session_knows_the_name_of_a_topic_that_is_deleted(half: Half) -> None:
+    """As Apache Kafka 4.3.1 answers. A fetch without a session knows only the id."""
+    half.world.create("t")
+    session = half.ask(fetch, request((topic_id("t"), [asks()]), session_epoch=0)).session_id
+    half.world.delete("t")
+    assert codes(half.ask(fetch, request(session_id=session, session_epoch=1))) == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    ]
+    assert codes(half.ask(fetch, request((topic_id("t"), [asks()])))) == [ErrorCode.UNKNOWN_TOPIC_ID]
+    half.world.create("t", unique=1)
+    assert codes(half.ask(fetch, request(session_id=session, session_epoch=2))) == [ErrorCode.INCONSISTENT_TOPIC_ID]
+    assert codes(half.ask(fetch, request((topic_id("t"), [asks()])))) == [ErrorCode.UNKNOWN_TOPIC_ID]
 
 
 def test_wrong_epochs_and_sessions(half: Half) -> None:

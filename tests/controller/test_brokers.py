@@ -7,10 +7,17 @@ from typing import Any
 import pytest
 
 from pykbroker.controller.alter_partition import alter_partition, assign_replicas_to_dirs
-from pykbroker.controller.brokers import fence_stale_broker, heartbeat, register_broker, unregister_broker
+from pykbroker.controller.brokers import (
+    elect_held_leaders,
+    fence_gone_broker,
+    fence_stale_broker,
+    heartbeat,
+    register_broker,
+    unregister_broker,
+)
 from pykbroker.controller.elections import balance_leaders, elect_leaders, elect_unclean_leaders
 from pykbroker.controller.features import Update, update_features
-from pykbroker.controller.heartbeats import BrokerControlState
+from pykbroker.controller.heartbeats import BrokerControlState, BrokerSession
 from pykbroker.controller.producer_ids import allocate_producer_ids
 from pykbroker.controller.topics import create_topics
 from pykbroker.metadata.features import REGISTERED
@@ -204,6 +211,114 @@ def test_silent_brokers_are_fenced_one_at_a_time() -> None:
     assert (partition(pure).leader, partition(pure).isr) == (2, (2,))
     assert pure.apply(fence_stale_broker(pure.state, pure.now_ms)) is None
     assert pure.state.sessions.next_deadline_ms() == pure.now_ms + SESSION_MS
+
+
+def fence_early(pure: Pure, broker_id: int) -> None:
+    epoch = pure.state.image.brokers[broker_id].epoch
+    pure.apply(fence_gone_broker(pure.state, broker_id, epoch, pure.now_ms))
+    # As ActiveController.fence_early.
+    pure.state.sessions.end(BrokerSession(broker_id, epoch))
+
+
+def test_a_broker_whose_process_is_gone_is_fenced_at_once_and_may_come_back_at_once() -> None:
+    pure = Pure(brokers=3)
+    make(pure, [0, 1, 2])
+    beat(pure, 0)
+    fence_early(pure, 0)
+    assert (partition(pure).leader, partition(pure).isr) == (1, (1, 2))
+    assert pure.state.image.brokers[0].fenced
+    register(pure, 0)
+
+
+def test_an_early_fence_of_an_incarnation_that_is_over_is_refused() -> None:
+    pure = Pure(brokers=3)
+    with pytest.raises(KafkaError) as caught:
+        fence_gone_broker(pure.state, 0, 99, pure.now_ms)
+    assert caught.value.code is ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_a_controlled_shutdown_is_not_fenced_early() -> None:
+    pure = Pure(brokers=3)
+    make(pure, [0, 1, 2])
+    for broker_id in range(3):
+        beat(pure, broker_id)
+    beat(pure, 0, want_shut_down=True)
+    with pytest.raises(KafkaError):
+        fence_gone_broker(pure.state, 0, pure.state.image.brokers[0].epoch, pure.now_ms)
+
+
+ELR = "eligible.leader.replicas.version"
+UNCLEAN = ConfigRecord(resource_type=2, resource_name="t", name="unclean.leader.election.enable", value="true")
+
+
+def test_what_needs_an_unclean_election_waits_until_the_session_would_have_been_over() -> None:
+    pure = Pure(brokers=3)
+    make(pure, [0, 1, 2])
+    pure.replay([UNCLEAN])
+    for broker_id in range(3):
+        beat(pure, broker_id)
+    for broker_id in (1, 2):
+        beat(pure, broker_id, want_fence=True)
+    beat(pure, 1)
+    assert (partition(pure).leader, partition(pure).isr) == (0, (0,))
+    fence_early(pure, 0)
+    assert (partition(pure).leader, partition(pure).isr) == (-1, (0,))
+    # Whatever else happens meanwhile elects nobody.
+    beat(pure, 2)
+    assert elect_unclean_leaders(pure.state).records == []
+    assert balance_leaders(pure.state).records == []
+    assert pure.state.held.over(pure.now_ms + SESSION_MS) == []
+    assert pure.state.held.over(pure.now_ms + SESSION_MS + 1) == [0]
+    pure.apply(elect_held_leaders(pure.state, 0))
+    assert (partition(pure).leader, partition(pure).isr) == (1, (1,))
+    assert pure.state.held.next_deadline_ms() is None
+
+
+def test_an_administrator_need_not_wait() -> None:
+    pure = Pure(brokers=2)
+    make(pure, [0, 1])
+    beat(pure, 0)
+    beat(pure, 1, want_fence=True)
+    fence_early(pure, 0)
+    beat(pure, 1)
+    assert partition(pure).leader == -1
+    assert elect(pure, 1).replica_election_results[0].partition_result[0].error_code == 0
+    assert partition(pure).leader == 1
+
+
+def test_the_last_known_leader_is_the_broker_that_was_fenced_early() -> None:
+    """KIP-966's last resort: nothing else could lead."""
+    pure = Pure(brokers=2)
+    pure.replay([FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1)])
+    make(pure, [0, 1])
+    beat(pure, 0)
+    beat(pure, 1, want_fence=True)
+    assert (partition(pure).isr, partition(pure).leader) == ((0,), 0)
+    fence_early(pure, 0)
+    assert (partition(pure).isr, partition(pure).elr, partition(pure).last_known_elr) == ((), (0,), (0,))
+    # It comes back, and may have lost records: it is not eligible any more. It still leads once it serves.
+    both = [Feature(name=name, min_supported_version=0, max_supported_version=30) for name in ("metadata.version", ELR)]
+    register(pure, 0, features=both)
+    assert (partition(pure).elr, partition(pure).leader) == ((), -1)
+    assert balance_leaders(pure.state).records == []
+    beat(pure, 0)
+    assert (partition(pure).leader, partition(pure).leader_recovery_state) == (0, 1)
+
+
+def test_a_new_controller_waits_for_brokers_that_are_fenced() -> None:
+    """It does not know which of them were fenced early."""
+    pure = Pure(brokers=3)
+    make(pure, [0, 1])
+    pure.replay([UNCLEAN])
+    beat(pure, 0)
+    beat(pure, 1, want_fence=True)
+    fence_early(pure, 0)
+    pure.state.restart_sessions(pure.now_ms)
+    beat(pure, 1)
+    assert partition(pure).leader == -1
+    assert pure.state.held.over(pure.now_ms + SESSION_MS + 1) == [0]
+    pure.apply(elect_held_leaders(pure.state, 0))
+    assert partition(pure).leader == 1
 
 
 def test_the_last_replica_stays_in_the_isr() -> None:
@@ -518,10 +633,34 @@ def test_eligible_leader_replicas() -> None:
 )
 def test_update_features(name: str, level: int, kind: int, code: ErrorCode) -> None:
     pure = Pure(brokers=0)
-    result = update_features(pure.state, {name: Update(level, kind)}, False, kraft_version=1)
+    result = update_features(
+        pure.state, {name: Update(level, kind)}, False, kraft_version=1, raise_kraft_version=lambda version: None
+    )
     assert result.response.code is code
-    assert bool(result.records) == (code is ErrorCode.NONE and name == "metadata.version")
-    assert not update_features(pure.state, {name: Update(level, kind)}, True, kraft_version=1).records
+    assert bool(result.records) == (code is ErrorCode.NONE)
+    assert not update_features(
+        pure.state, {name: Update(level, kind)}, True, kraft_version=1, raise_kraft_version=lambda version: None
+    ).records
+
+
+def test_kraft_version_is_raised_last_and_as_the_quorum_says() -> None:
+    pure = Pure(brokers=0)
+    asked: list[int] = []
+
+    def refuse(version: int) -> None:
+        asked.append(version)
+        raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, "not all of the voters support it")
+
+    updates = {"kraft.version": Update(1, 1), "nope": Update(1, 1)}
+    assert update_features(pure.state, updates, False, kraft_version=0, raise_kraft_version=refuse).response.failed
+    assert asked == [], "another feature is refused before anything is written"
+    result = update_features(
+        pure.state, {"kraft.version": Update(1, 1)}, False, kraft_version=0, raise_kraft_version=refuse
+    )
+    assert asked == [1]
+    assert result.response.code is ErrorCode.INVALID_UPDATE_VERSION
+    assert result.response.message == "not all of the voters support it"
+    assert not result.records
 
 
 def test_a_feature_that_is_only_kept_is_lowered_and_not_raised() -> None:
@@ -530,7 +669,13 @@ def test_a_feature_that_is_only_kept_is_lowered_and_not_raised() -> None:
     register(pure, 1, features=[_range(name, levels) for name, levels in REGISTERED.items()])
 
     def change(level: int, kind: int) -> ErrorCode:
-        result = update_features(pure.state, {"share.version": Update(level, kind)}, False, kraft_version=1)
+        result = update_features(
+            pure.state,
+            {"share.version": Update(level, kind)},
+            False,
+            kraft_version=1,
+            raise_kraft_version=lambda version: None,
+        )
         pure.replay(result.records)
         return result.response.code
 

@@ -182,7 +182,13 @@ def test_b2_without_the_feature_nothing_is_written_or_refused() -> None:
 
 
 def enable(pure: Pure, level: int = 1, kind: int = 1, *, validate_only: bool = False) -> list[TopLevel]:
-    result = update_features(pure.state, {ELR_VERSION: Update(level, kind)}, validate_only, kraft_version=1)
+    result = update_features(
+        pure.state,
+        {ELR_VERSION: Update(level, kind)},
+        validate_only,
+        kraft_version=1,
+        raise_kraft_version=lambda version: None,
+    )
     assert result.response.code is ErrorCode.NONE, result.response
     pure.apply(result)
     return result.records
@@ -216,11 +222,18 @@ def test_b2_switching_it_on_again_forgets_who_was_eligible_before() -> None:
 def test_b2_the_feature_needs_its_metadata_version() -> None:
     pure = Pure(brokers=0)
     pure.replay([FeatureLevelRecord(name="metadata.version", feature_level=22)])
-    found = update_features(pure.state, {ELR_VERSION: Update(1, 1)}, False, kraft_version=1)
+    found = update_features(
+        pure.state, {ELR_VERSION: Update(1, 1)}, False, kraft_version=1, raise_kraft_version=lambda version: None
+    )
     assert found.response.code is ErrorCode.INVALID_UPDATE_VERSION
     assert "because it depends on metadata.version level 23" in str(found.response.message)
     both = {ELR_VERSION: Update(1, 1), "metadata.version": Update(23, 1)}
-    assert update_features(pure.state, both, False, kraft_version=1).response.code is ErrorCode.NONE
+    assert (
+        update_features(
+            pure.state, both, False, kraft_version=1, raise_kraft_version=lambda version: None
+        ).response.code
+        is ErrorCode.NONE
+    )
 
 
 def test_b2_a_controller_that_takes_over_from_a_snapshot_knows_of_no_eligible_replica() -> None:

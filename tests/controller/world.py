@@ -58,6 +58,10 @@ class FakeQuorum:
             asyncio.get_running_loop().call_soon(self.commit)
         return self.log_end_offset - 1
 
+    def raise_kraft_version(self, version: int, *, validate_only: bool) -> None:
+        if not validate_only:
+            self.kraft_version = version
+
     def commit(self, batches: int | None = None) -> None:
         """What was appended, or only the first `batches` of it."""
         end = len(self.log) if batches is None else self._told + batches
@@ -138,6 +142,7 @@ class World:
             cluster_id=CLUSTER_ID,
             metadata=self.loader,
             controller=self.controller,
+            early_fencing=None,
             cluster_views=ClusterViews(),
         )
 

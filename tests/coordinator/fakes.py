@@ -299,9 +299,9 @@ class Replicas:
             callback(cast(Partition, partition), True, self.epoch)
         return partition
 
-    def lead_on(self, index: int = 0) -> None:
-        """A new leader epoch, and the same leader with the same log."""
-        self.epoch += 1
+    def lead_on(self, index: int = 0, *, epochs: int = 1) -> None:
+        """A new leader epoch, and the same leader with the same log. `epochs`: how many it is told of at once."""
+        self.epoch += epochs
         for callback in self._callbacks:
             callback(cast(Partition, self.partitions[index]), True, self.epoch)
 

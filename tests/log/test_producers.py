@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pykbroker_log.disk import read_file
 from pykbroker_log.log_config import AppendOrigin, LogConfig
 from pykbroker_log.memory_disk import MemoryDisk, Survive
 from pykbroker_log.partition_log import PartitionLog
@@ -175,7 +176,7 @@ def test_a_truncation_takes_producers_back() -> None:
 
 
 @pytest.mark.parametrize("flushed", [False, True])
-def test_a_crash_takes_no_producer_away_whose_batches_were_deleted(flushed: bool) -> None:
+def test_crashes_take_no_producer_away_whose_batches_were_deleted(flushed: bool) -> None:
     """Those below the log's start in a file that is still there, and those that a roll has noted."""
     disk = MemoryDisk()
     log = open_log(disk)
@@ -189,9 +190,64 @@ def test_a_crash_takes_no_producer_away_whose_batches_were_deleted(flushed: bool
     assert log.retire(NOW) == 1
     log.purge(NOW)
     send(log, 1)
-    after = open_log(disk.power_loss(Survive.EVERYTHING), recovery_point=log.recovery_point, log_start_offset=5)
+    for _ in range(2):
+        disk = disk.power_loss(Survive.EVERYTHING)
+        after = open_log(disk, recovery_point=log.recovery_point, log_start_offset=5)
+        assert after.producers.encode() == log.producers.encode()
+        assert send(after, 0, 2, pid=9) == (3, True)
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_no_second_crash_takes_a_producer_away_that_only_a_snapshot_tells_of(clean: bool) -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    send(log, 0)
+    log.roll(NOW)
+    send(log, 0, pid=8)
+    log.delete_records_before(1)
+    assert log.retire(NOW) == 1
+    log.purge(NOW)
+    if clean:
+        log.close(clean=True)
+    for is_clean in (clean, False):
+        disk = disk.power_loss(Survive.EVERYTHING)
+        point = log.recovery_point
+        after = open_log(disk, clean=is_clean, recovery_point=point, log_start_offset=1)
+        assert after.producers.encode() == log.producers.encode()
+
+
+@pytest.mark.parametrize("at_the_start", [True, False])
+def test_a_damaged_snapshot_is_written_again(at_the_start: bool) -> None:
+    """By the start or the truncation that finds it: the batches that say the same may be deleted next."""
+    disk = MemoryDisk()
+    log = open_log(disk)
+    disk.fsync_dir(".")
+    send(log, 0)
+    log.roll(NOW)
+    log.flush()
+    send(log, 0, pid=8)
+    send(log, 1, pid=8)
+    snapshot = "data/t-0/00000000000000000001.snapshot"
+    disk.open(snapshot).pwritev((b"\xff",), 8)
+    if at_the_start:
+        disk = disk.power_loss(Survive.EVERYTHING)
+        log = open_log(disk, recovery_point=1)
+        log.flush()
+    else:
+        log.truncate_to(2)
+        # Durable when it returns, as all that a truncation does.
+        written = read_file(disk, snapshot)
+        disk = disk.power_loss(Survive.NOTHING)
+        assert read_file(disk, snapshot) == written
+        log = open_log(disk, recovery_point=1)
+    assert disk.exists(snapshot)
+    send(log, 0, pid=9)
+    log.delete_records_before(1)
+    assert log.retire(NOW) == 1
+    log.purge(NOW)
+    after = open_log(disk.power_loss(Survive.EVERYTHING), recovery_point=log.recovery_point, log_start_offset=1)
     assert after.producers.encode() == log.producers.encode()
-    assert send(after, 0, 2, pid=9) == (3, True)
+    assert refused(after, 3) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_a_stop_forgets_producers_when_nothing_is_left() -> None:

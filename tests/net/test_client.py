@@ -342,6 +342,22 @@ def test_a_peer_that_accepts_and_says_nothing_is_left(node: Node, peer: Peer) ->
     assert peer.connections[0].lost
 
 
+def test_a_short_request_does_not_end_a_connection_that_is_being_set_up(node: Node, peer: Peer) -> None:
+    """A heartbeat that may wait 0.7 s ended every connection to a node that was slow to say its versions."""
+    peer.held.add(int(ApiKey.API_VERSIONS))
+
+    async def play() -> Any:
+        with pytest.raises(TimeoutError):
+            await node.client.send(BrokerHeartbeatRequest(), 700)
+        patient = node.client.send(MetadataRequest(), 10_000)
+        await asyncio.sleep(1)
+        peer.release()
+        return await patient
+
+    assert isinstance(node.run(play), MetadataResponse)
+    assert [connection.lost for connection in peer.connections] == [False]
+
+
 def test_closed_while_it_connects(node: Node) -> None:
     """The connection came after all, and stayed open with nobody to close it."""
 

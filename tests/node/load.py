@@ -7,13 +7,13 @@ two values at one offset).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from compat_tests.torture.clients import ANSWER_S, Client, Group, Reader, TransactionalWriter, Window, Writer
 from compat_tests.torture.journal import Journal
-from tests.node.trio import Trio, eventually
+from tests.node.nodes import eventually
 
 C = TypeVar("C", bound=Client)
 
@@ -22,31 +22,43 @@ WRITERS: dict[str, dict[str, Any]] = {
     "once": {"enable.idempotence": True},
     "plain": {"acks": "all", "max.in.flight": 1},
 }
+#: Those that go on where two brokers fail in turn: the plain one knows no broker that was away when it last asked.
+ONCE = {"once": WRITERS["once"]}
 #: Answers that a writer must get before it is said to go on.
 _SOME = 30
 
 
-class Load:
-    """An idempotent and a plain writer and a reader of each topic (one partition), while the block lasts."""
+class Clustered(Protocol):
+    """A cluster, as far as clients know it."""
 
-    def __init__(self, trio: Trio, topics: Sequence[str]) -> None:
-        self.trio = trio
+    @property
+    def bootstrap(self) -> str: ...
+
+
+class Load:
+    """A writer of each kind (an idempotent and a plain one) and a reader of each topic (one partition), while the block
+    lasts."""
+
+    def __init__(
+        self, nodes: Clustered, topics: Sequence[str], writers: Mapping[str, Mapping[str, Any]] = WRITERS
+    ) -> None:
+        self.nodes = nodes
         self.journals = {topic: Journal(topic) for topic in topics}
         self.clients: list[Client] = []
         for topic, journal in self.journals.items():
-            for name, settings in WRITERS.items():
-                self._add(Writer(f"{topic}-{name}", trio.bootstrap, journal, topic, settings=settings))
-            self._add(Reader(trio.bootstrap, journal, topic))
+            for name, settings in writers.items():
+                self._add(Writer(f"{topic}-{name}", nodes.bootstrap, journal, topic, settings=settings))
+            self._add(Reader(nodes.bootstrap, journal, topic))
 
     def transact(self, transactional_id: str, topic: str) -> TransactionalWriter:
         """Commit and abort in turn into another topic, with a reader of what is committed."""
         journal = self.journals[topic] = Journal(topic, transactional=True)
-        self._add(Reader(self.trio.bootstrap, journal, topic, committed=True))
-        return self._add(TransactionalWriter(transactional_id, self.trio.bootstrap, journal, topic))
+        self._add(Reader(self.nodes.bootstrap, journal, topic, committed=True))
+        return self._add(TransactionalWriter(transactional_id, self.nodes.bootstrap, journal, topic))
 
-    def consume(self, group: str, topic: str) -> Group:
+    def consume(self, group: str, topic: str, settings: Mapping[str, str | None] | None = None) -> Group:
         """Read and commit as the only member of a group."""
-        return self._add(Group(self.trio.bootstrap, topic, group))
+        return self._add(Group(self.nodes.bootstrap, topic, group, settings))
 
     def _add(self, client: C) -> C:
         self.clients.append(client)
@@ -103,7 +115,7 @@ class Load:
             assert not client.is_alive(), f"{client.name} does not end"
             client.check()
         for topic, journal in self.journals.items():
-            window = Window(self.trio.bootstrap, committed=journal.transactional)
+            window = Window(self.nodes.bootstrap, committed=journal.transactional)
             try:
                 start, end = window.bounds(topic)
                 found = window.read(topic, start, end)

@@ -58,14 +58,7 @@ class Sim(Client):
         return self.world.loop.run_until_complete(asyncio.wait_for(play(), limit_seconds))
 
     def close(self) -> None:
-        async def finish() -> None:
-            tasks = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-        self.world.loop.run_until_complete(finish())
-        self.world.loop.close()
+        self.world.end()
 
     @property
     def node(self) -> Node:

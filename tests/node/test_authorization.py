@@ -18,6 +18,7 @@ from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages import (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    add_raft_voter,
     allocate_producer_ids,
     alter_configs,
     alter_partition,
@@ -71,6 +72,7 @@ from pykbroker_wire.messages import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    remove_raft_voter,
     sync_group,
     txn_offset_commit,
     unregister_broker,
@@ -396,6 +398,8 @@ def requests(topic_id: bytes, cluster_id: str) -> Iterator[tuple[Any, int | None
     yield allocate_producer_ids.AllocateProducerIdsRequest(broker_id=1), None, CLUSTER
     yield controller_registration.ControllerRegistrationRequest(controller_id=2), None, CLUSTER
     yield assign_replicas_to_dirs.AssignReplicasToDirsRequest(broker_id=1), None, CLUSTER
+    yield add_raft_voter.AddRaftVoterRequest(cluster_id=cluster_id), None, CLUSTER
+    yield remove_raft_voter.RemoveRaftVoterRequest(cluster_id=cluster_id), None, CLUSTER
     yield update_raft_voter.UpdateRaftVoterRequest(cluster_id=cluster_id), None, CLUSTER
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import asyncio
 import inspect
-import socket
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 import pykbroker.node
+from compat_tests.ports import steady_port
 from pykbroker.config.load import development_profile, load
 from pykbroker.coordinator.transaction.service import TransactionService
 from pykbroker.net.listener import Listener
@@ -169,14 +169,6 @@ class ThatOne:
             raise FaultError
 
 
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports: list[int] = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "method", "earlier"), STARTS, ids=[f"{kind.__name__}.{method}-{number}" for kind, method, number in STARTS]
@@ -184,7 +176,8 @@ def free_ports(count: int) -> list[int]:
 def test_d1_a_fault_in_the_start_of_a_part_leaves_no_socket_no_lock_no_task(
     kind: type, method: str, earlier: int, tmp_path: Path
 ) -> None:
-    client, controller = free_ports(2)
+    client = steady_port()
+    controller = client + 1
     config = load(
         {
             **development_profile(str(tmp_path / "a"), client),

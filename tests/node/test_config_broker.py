@@ -370,3 +370,24 @@ def test_no_more_fetches_wait_than_allowed(play: Play) -> None:
 
     assert play(seconds, {}) >= 2
     assert play(seconds, {"pykbroker.max.parked.requests": "2"}) < 0.5
+
+
+# -- replication -------------------------------------------------------------------------------------------------------
+
+
+@acts(broker=("leader.replication.throttled.rate", "follower.replication.throttled.rate"))
+@pytest.mark.parametrize("broker", ["", "1"])
+def test_a_broker_may_replicate_throttled_replicas_so_fast(play: Play, broker: str) -> None:
+    async def scenario(sim: Sim) -> list[bool]:
+        quotas = sim.node.services.replicas.quotas
+        found = []
+        for key, quota in (("leader", quotas.leader), ("follower", quotas.follower)):
+            quota.record(5_001)
+            found.append(quota.is_exceeded())
+            await sim.alter(BROKER, broker, {f"{key}.replication.throttled.rate": "5000"}, wait_seconds=0.9)
+            found.append(quota.is_exceeded())
+            await sim.alter(BROKER, broker, {f"{key}.replication.throttled.rate": None}, wait_seconds=0.1)
+            found.append(quota.is_exceeded())
+        return found
+
+    assert play(scenario, {}) == [False, True, False] * 2

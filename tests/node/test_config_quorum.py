@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -15,9 +16,16 @@ from pykbroker.config.load import development_profile, load
 from pykbroker.net.client import BrokerConnection
 from pykbroker.node.shared import StartError
 from pykbroker.quorum.channel import call_in_memory
+from pykbroker.storage.format import format_directories
+from pykbroker_raft import batches, rpc
+from pykbroker_raft.log_view import OffsetAndEpoch
 from pykbroker_raft.ready import Destination
+from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages import end_quorum_epoch, vote
+from pykbroker_wire.messages.add_raft_voter import AddRaftVoterRequest
+from pykbroker_wire.messages.fetch import FetchRequest
+from pykbroker_wire.messages.fetch_snapshot import FetchSnapshotRequest
 from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
 from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pykbroker_wire.messages.offset_commit import (
@@ -44,13 +52,15 @@ class Scripted:
     answer: Callable[[Any], Any] = staticmethod(lambda request: None)
     heard: list[tuple[float, Any]]
 
-    def __init__(self, runtime: Any, client_id: str, setup: Any = None) -> None:
+    def __init__(self, runtime: Any, client_id: str, setup: Any = None, watch: Any = None) -> None:
         self._loop = runtime.loop
 
     def send(self, destination: Destination, request: Any, timeout_ms: int) -> asyncio.Future[Any]:
         self.heard.append((self._loop.time(), request))
         future: asyncio.Future[Any] = self._loop.create_future()
         answer = type(self).answer(request)
+        if isinstance(answer, asyncio.Future):
+            return answer
         if isinstance(answer, Exception):
             self._loop.call_soon(future.set_exception, answer)
         elif answer is not None:
@@ -73,11 +83,16 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> Heard:
         answer: Callable[[Any], Any] = lambda request: None,
         seconds: int = 30,
         meanwhile: Callable[[Sim], Awaitable[None]] | None = None,
+        knows_voters: bool = True,
     ) -> list[tuple[float, Any]]:
         found: list[tuple[float, Any]] = []
         peers = type("Peers", (Scripted,), {"heard": found, "answer": staticmethod(answer)})
         monkeypatch.setattr("pykbroker.node.shared.SocketPeers", peers)
         sim = Sim({**config, "server.max.startup.time.ms": str(seconds * 1000)})
+
+        if not knows_voters:
+            names = load({**development_profile("/data", 9092), **config})
+            format_directories(sim.disk, names, "c", random.Random(1), now_ms=0, standalone=False)
 
         async def started(sim: Sim) -> None:
             raise AssertionError("started")
@@ -162,6 +177,56 @@ def test_a_follower_whose_fetches_are_not_answered_gives_its_leader_up(heard: He
     for key, expected in (({}, 2), ({"controller.quorum.fetch.timeout.ms": "8000"}, 8)):
         first, second = votes(heard({**VOTER, **key}, the_other_leads))[:2]
         assert expected <= second - first < expected + 0.1
+
+
+def the_leader_offers(records: bytes = b"", snapshot: OffsetAndEpoch | None = None) -> Callable[[Any], Any]:
+    """Node 2 leads in epoch 7 and answers an empty log with these records, or names a snapshot; nothing else comes."""
+
+    def answer(request: Any) -> Any:
+        if not isinstance(request, FetchRequest):
+            return None
+        offset = request.topics[0].partitions[0].fetch_offset
+        endpoint = Endpoint("CONTROLLER", "localhost", 19999)
+        response = rpc.fetch_response(17, ErrorCode.NONE, 2, 7, endpoint, 0, 0, snapshot=snapshot)
+        if records and offset == 0:
+            response.responses[0].partitions[0].records = records
+            return response
+        if snapshot is not None:
+            return response
+        later: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_later(0.5, later.set_result, response)
+        return later
+
+    return answer
+
+
+@acts(broker=("controller.quorum.fetch.max.bytes",))
+def test_how_much_of_the_log_a_fetch_asks_for(heard: Heard) -> None:
+    for key, expected in (({}, 1048576), ({"controller.quorum.fetch.max.bytes": "7777"}, 7777)):
+        asked = [request for _, request in heard({**OBSERVER, **key}) if isinstance(request, FetchRequest)]
+        assert {request.max_bytes for request in asked} == {expected}
+
+
+@acts(broker=("controller.quorum.fetch.snapshot.max.bytes",))
+def test_how_much_of_a_snapshot_a_request_asks_for(heard: Heard) -> None:
+    leader = the_leader_offers(snapshot=OffsetAndEpoch(10, 6))
+    for key, expected in (({}, 1048576), ({"controller.quorum.fetch.snapshot.max.bytes": "7777"}, 7777)):
+        found = heard({**OBSERVER, **key}, leader, 10)
+        asked = [request for _, request in found if isinstance(request, FetchSnapshotRequest)]
+        assert {request.max_bytes for request in asked} == {expected}
+
+
+@acts(broker=("controller.quorum.auto.join.enable",))
+def test_a_controller_that_is_no_voter_joins(heard: Heard) -> None:
+    voter = VoterNode(ReplicaKey(2, b"2" * 16), (Endpoint("CONTROLLER", "localhost", 19999),))
+    control = [batches.leader_change(2, [2], [2]), batches.kraft_version(1), batches.voters(VoterSet.of([voter]))]
+    leader = the_leader_offers(records=batches.control_batch(control, 0, 7, 0))
+    outside = {"controller.quorum.bootstrap.servers": "localhost:19999"}
+    for key, expected in (({}, False), ({"controller.quorum.auto.join.enable": "true"}, True)):
+        found = heard({**outside, **key}, leader, 10, knows_voters=False)
+        asked = [request for _, request in found if isinstance(request, AddRaftVoterRequest)]
+        assert bool(asked) is expected
+        assert {request.voter_id for request in asked} <= {1}
 
 
 @acts(broker=("metadata.max.retention.bytes", "metadata.max.retention.ms"))

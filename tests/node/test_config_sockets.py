@@ -23,7 +23,6 @@ from tests.simulation.cluster import Client
 
 def listener(broker: Broker, name: str = "PLAINTEXT") -> Listener:
     """White box, for what a client cannot see."""
-    assert broker._node is not None
     return next(found for found in broker._node.shared.ports.bound if found.name == name)
 
 

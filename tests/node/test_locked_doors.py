@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import pykbroker
+from compat_tests.ports import steady_port
 from pykbroker.config import protection
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import development_profile, load
@@ -147,13 +148,6 @@ def properties(folder: Path, texts: dict[str, str]) -> dict[str, str]:
     return {**development_profile(str(folder), 0), **texts}
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
-
-
 def test_every_row_has_a_start_that_fails() -> None:
     assert {key for row in protection.TABLE for key in row.keys} == PROMISES.keys()
 
@@ -255,7 +249,7 @@ def test_a1_policies_count_where_apache_kafka_has_them() -> None:
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
 def test_a1_a_plain_socket_gets_nothing(protocol: str, tmp_path: Path) -> None:
     """As long as the process lives, every attempt to connect is refused."""
-    port = free_port()
+    port = steady_port()
     texts = {
         "listeners": f"{protocol}://127.0.0.1:{port},{PLAIN_CONTROLLER}",
         "advertised.listeners": f"{protocol}://127.0.0.1:{port},{PLAIN_CONTROLLER}",
@@ -463,8 +457,8 @@ def test_a2_what_is_stored_without_effect_is_named_once(caplog: pytest.LogCaptur
         await sim.create("u")
         caplog.clear()
         for topic in ("t", "u"):
-            await sim.alter(TOPIC, topic, {"leader.replication.throttled.replicas": "*", "retention.ms": "5000"})
-        await sim.alter(BROKER, "", {"leader.replication.throttled.rate": "5000"})
+            await sim.alter(TOPIC, topic, {"remote.log.delete.on.disable": "true", "retention.ms": "5000"})
+        await sim.alter(BROKER, "", {"background.threads": "11"})
         await sim.alter(ConfigResource.GROUP, "g", {"share.session.timeout.ms": "50000"})
         entity = [EntityData(entity_type="user", entity_name="someone")]
         await write(sim, ClientQuotaRecord(entity=entity, key="producer_byte_rate", value=5.0, remove=False))
@@ -476,8 +470,8 @@ def test_a2_what_is_stored_without_effect_is_named_once(caplog: pytest.LogCaptur
         sim.close()
     begin = "These settings of the cluster have no effect in this version: "
     assert lines == [
-        f"{begin}leader.replication.throttled.replicas (topics)",
-        f"{begin}leader.replication.throttled.rate (brokers)",
+        f"{begin}remote.log.delete.on.disable (topics)",
+        f"{begin}background.threads (brokers)",
         f"{begin}share.session.timeout.ms (groups)",
         f"{begin}client quotas",
     ]

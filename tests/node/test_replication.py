@@ -17,7 +17,8 @@ from pykbroker_wire.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 from tests.node.load import Load
-from tests.node.trio import GROUP, NUMBERS, PATIENCE_SECONDS, TRANSACTION, Trio, eventually
+from tests.node.nodes import GROUP, PATIENCE_SECONDS, TRANSACTION, eventually
+from tests.node.trio import NUMBERS, Trio
 from tests.node.wire import Wire, batch
 
 pytestmark = pytest.mark.slow

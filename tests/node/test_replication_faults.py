@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.node.load import Load
+from tests.node.nodes import PATIENCE_SECONDS
 from tests.node.test_replication import REPLICATED, create_one_for_each
-from tests.node.trio import NUMBERS, PATIENCE_SECONDS, Trio
+from tests.node.trio import NUMBERS, Trio
 
 FAULTS = 20
 

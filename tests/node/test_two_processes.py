@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from pathlib import Path
 
 import pytest
 
+from compat_tests.ports import steady_port
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
 from tests.acting import acts
@@ -17,19 +17,12 @@ from tests.node.wire import Wire, batch
 pytestmark = pytest.mark.slow
 
 
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
-
-
 class Pair:
     """A controller and a broker of one cluster."""
 
     def __init__(self, folder: Path, quorum: str) -> None:
         self.folder = folder
-        self.controller_port = free_port()
+        self.controller_port = steady_port()
         common = {
             "controller.listener.names": "CONTROLLER",
             "offsets.topic.replication.factor": 1,

@@ -139,8 +139,9 @@ class Wire:
         )
 
     def fetch(self, topic: str, offset: int = 0, *, partition: int = 0, max_wait_ms: int = 500, **fields: Any) -> Any:
+        """From the leader: in this version no follower answers."""
         answer = self.call(
-            self.fetch_request(topic, offset, partition=partition, max_wait_ms=max_wait_ms, **fields), 12
+            self.fetch_request(topic, offset, partition=partition, max_wait_ms=max_wait_ms, **fields), 10
         )
         return answer.responses[0].partitions[0]
 

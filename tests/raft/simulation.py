@@ -31,6 +31,7 @@ from pykbroker_raft.ready import (
 )
 from pykbroker_raft.states import Candidate, Leader, Role, State
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterHistory, VoterNode, VoterSet
+from pykbroker_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
 
 CLUSTER = "simulated-cluster"
 WALL = 1_700_000_000_000
@@ -164,6 +165,8 @@ class Faults:
     crash: float = 0.004
     partition: float = 0.003
     snapshot: float = 0.01
+    # A node hears, rightly or not, that its leader refuses connections.
+    refusal: float = 0.0
 
 
 class Simulation:
@@ -174,7 +177,9 @@ class Simulation:
         observers: int = 1,
         faults: Faults | None = None,
         election_timeout_ms: int = 1000,
+        joiners: int = 0,
     ) -> None:
+        """`joiners` are controllers that are no voters yet."""
         self.chance = random.Random(seed)
         self.faults = faults if faults is not None else Faults()
         self.now_ms = 0
@@ -197,9 +202,10 @@ class Simulation:
             VoterNode(ReplicaKey(id, bytes([id]) * 16), (Endpoint("CONTROLLER", f"node{id}", 9093),))
             for id in range(1, voters + 1)
         )
-        bootstrap = tuple((f"node{id}", 9093) for id in range(1, voters + 1))
-        for id in range(1, voters + observers + 1):
-            is_voter = id <= voters
+        controllers = [*range(1, voters + 1), *range(voters + observers + 1, voters + observers + joiners + 1)]
+        bootstrap = tuple((f"node{id}", 9093) for id in controllers)
+        for id in range(1, voters + observers + joiners + 1):
+            is_voter, is_controller = id <= voters, id in controllers
             disk = SimDisk()
             if is_voter:
                 data = b"".join(checkpoint.encode([], epoch=0, now_ms=WALL, kraft_version=1, voters=voter_set))
@@ -208,9 +214,9 @@ class Simulation:
                 id,
                 bytes([id]) * 16,
                 CLUSTER,
-                endpoints=(Endpoint("CONTROLLER", f"node{id}", 9093),) if is_voter else (),
+                endpoints=(Endpoint("CONTROLLER", f"node{id}", 9093),) if is_controller else (),
                 bootstrap=bootstrap,
-                is_controller=is_voter,
+                is_controller=is_controller,
                 election_timeout_ms=election_timeout_ms,
                 snapshot_max_bytes=700,
                 fetch_max_bytes=2000,
@@ -386,6 +392,9 @@ class Simulation:
             token = next(self._order)
             target.tokens[token] = (source, life, outgoing)
             inbound = Inbound(token, request, type(request).MAX_VERSION, "CONTROLLER")
+            if isinstance(request, ApiVersionsRequest):
+                feature = SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)
+                return self.reply(target, Reply(token, ApiVersionsResponse(supported_features=[feature])))
             self.give(target, target.life, lambda raft: raft.receive(inbound, self.now))
 
         self.deliver(source.id, target.id, arrive)
@@ -433,10 +442,21 @@ class Simulation:
                 self.snapshot(node)
             if node.raft is not None and node.raft.is_leader and chance.random() < faults.crash:
                 self.give(node, node.life, lambda raft: raft.resign(self.now))
+            if faults.refusal and chance.random() < faults.refusal:
+                self.report_refusal(node)
         if chance.random() < faults.partition * 10:
             self.partition()
         elif chance.random() < 0.1:
             self.cut.clear()
+
+    def report_refusal(self, node: SimNode) -> None:
+        """As if the leader's port had refused a connection of this node."""
+
+        def report(raft: RaftNode) -> None:
+            if raft.leader_id is not None:
+                raft.leader_refused(raft.leader_id, raft.epoch, self.now)
+
+        self.give(node, node.life, report)
 
     def partition(self) -> None:
         ids = list(self.nodes)
@@ -513,7 +533,9 @@ class Simulation:
         node.state = state
         if isinstance(before, Candidate) and before.votes.lost and state is not before:
             self.lost_candidacies += 1
-        if isinstance(before, Candidate) and state.role is Role.PROSPECTIVE and state.epoch == before.epoch:
+        # One that has a leader followed it meanwhile, and was named its successor.
+        lost = isinstance(before, Candidate) and state.role is Role.PROSPECTIVE and state.leader_id is None
+        if isinstance(before, Candidate) and lost and state.epoch == before.epoch:
             require(
                 self.now_ms >= before.election_deadline_ms, "B5", f"candidate {node.id} did not wait out its timeout"
             )
@@ -529,13 +551,9 @@ class Simulation:
         require(high_watermark >= node.last_high_watermark, "R4", f"node {node.id}: high watermark moved back")
         require(high_watermark <= raft.log.end_offset, "R4", f"node {node.id}: high watermark above its log")
         if isinstance(state, Leader) and high_watermark > node.last_high_watermark and state.high_watermark:
-            durable = [
-                other
-                for other in self.nodes.values()
-                if other.config.is_controller and other.disk.durable >= high_watermark
-            ]
-            voters = sum(1 for other in self.nodes.values() if other.config.is_controller)
-            require(len(durable) * 2 > voters, "R5", f"offset {high_watermark} is committed without a majority")
+            voters = raft.voters.ids()
+            durable = [id for id in voters if self.nodes[id].disk.durable >= high_watermark]
+            require(len(durable) * 2 > len(voters), "R5", f"offset {high_watermark} is committed without a majority")
             last = next((batch for batch in reversed(node.disk.log) if batch.next <= high_watermark), None)
             require(last is None or last.epoch == state.epoch, "R10", f"committed at {high_watermark} in {state.epoch}")
         node.last_high_watermark = high_watermark

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.raft.simulation import Faults, Simulation
+from tests.raft.voter_simulation import ChangingVoters
 
 CALM = Faults(0, 0, 0, 0, 0, 0)
 STORMY = Faults(drop=0.1, repeat=0.1, slow=0.15, crash=0.008, partition=0.01, snapshot=0.03)
@@ -25,6 +26,30 @@ def test_quorum_survives_a_storm(seed: int) -> None:
     run = Simulation(5000 + seed, voters=3, observers=2, faults=STORMY)
     run.run(5000)
     run.finish()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8))
+def test_quorum_survives_changes_of_its_voters(seed: int) -> None:
+    run = ChangingVoters(7000 + seed, voters=1 + seed % 3, joiners=3)
+    run.run(5000)
+    run.finish()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+def test_quorum_survives_changes_of_its_voters_in_a_storm(seed: int) -> None:
+    run = ChangingVoters(8000 + seed, voters=3, joiners=2, faults=STORMY)
+    run.run(5000)
+    run.finish()
+
+
+def test_calm_quorum_changes_its_voters_again_and_again() -> None:
+    run = ChangingVoters(1, voters=3, joiners=2, faults=CALM)
+    run.run(8000)
+    run.finish()
+    assert {change[0] for change in run.done} == {"+", "-"}
+    assert len(run.done) > 5
 
 
 def test_calm_quorum_elects_once() -> None:

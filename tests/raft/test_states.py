@@ -57,36 +57,36 @@ def state(role: Role, epoch: int) -> State:
 @pytest.mark.parametrize("new", list(Role))
 def test_transitions(old: Role, new: Role) -> None:
     if new in TRANSITIONS[old]:
-        check_transition(state(old, 3), state(new, 4), is_voter=True)
+        check_transition(state(old, 3), state(new, 4), may_stand=True)
     else:
         with pytest.raises(IllegalTransition):
-            check_transition(state(old, 3), state(new, 4), is_voter=True)
+            check_transition(state(old, 3), state(new, 4), may_stand=True)
 
 
 @pytest.mark.parametrize("old", list(Role))
 @pytest.mark.parametrize("new", list(Role))
 def test_epoch_never_decreases(old: Role, new: Role) -> None:
     with pytest.raises(IllegalTransition):
-        check_transition(state(old, 3), state(new, 2), is_voter=True)
+        check_transition(state(old, 3), state(new, 2), may_stand=True)
 
 
 @pytest.mark.parametrize("new", sorted(VOTERS_ONLY, key=str))
 @pytest.mark.parametrize("old", list(Role))
 def test_observers_stand_for_nothing(old: Role, new: Role) -> None:
     with pytest.raises(IllegalTransition):
-        check_transition(state(old, 3), state(new, 4), is_voter=False)
+        check_transition(state(old, 3), state(new, 4), may_stand=False)
 
 
 @pytest.mark.parametrize("new", [Role.UNATTACHED, Role.FOLLOWER])
 @pytest.mark.parametrize("old", [Role.LEADER, Role.RESIGNED])
 def test_a_leader_follows_nobody_in_its_own_epoch(old: Role, new: Role) -> None:
     with pytest.raises(IllegalTransition):
-        check_transition(state(old, 3), state(new, 3), is_voter=True)
+        check_transition(state(old, 3), state(new, 3), may_stand=True)
 
 
 def test_a_vote_is_not_forgotten() -> None:
     with pytest.raises(IllegalTransition):
-        check_transition(Unattached(3, voted=key(2)), Unattached(3, voted=key(3)), is_voter=True)
+        check_transition(Unattached(3, voted=key(2)), Unattached(3, voted=key(3)), may_stand=True)
 
 
 def node(stored: ElectionState | None, voters: VoterSet = VOTERS, log: LogView | None = None, id: int = 1) -> RaftNode:

@@ -11,6 +11,7 @@ from pykbroker_raft import rpc
 from pykbroker_raft.log_view import LogView
 from pykbroker_raft.raft_node import Inbound, RaftConfig, RaftNode
 from pykbroker_raft.ready import Now
+from pykbroker_raft.states import Leader
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterHistory, VoterNode, VoterSet
 from pykbroker_wire.errors import ErrorCode
 
@@ -19,7 +20,7 @@ HOME = (Endpoint("CONTROLLER", "home", 1),)
 AWAY = (Endpoint("CONTROLLER", "away", 2),)
 
 
-def leader(kraft_version: int = 1, endpoints: tuple[Endpoint, ...] = HOME) -> RaftNode:
+def leader(kraft_version: int = 1, endpoints: tuple[Endpoint, ...] = HOME, *, flushed: bool = True) -> RaftNode:
     voters = VoterSet.of([VoterNode(KEY, HOME)])
     history = VoterHistory(VoterSet() if kraft_version else voters.without_directories())
     history.reset(-1, voters if kraft_version else None, kraft_version)
@@ -27,7 +28,8 @@ def leader(kraft_version: int = 1, endpoints: tuple[Endpoint, ...] = HOME) -> Ra
         RaftConfig(1, KEY.directory_id, "c", endpoints=endpoints), random.Random(1), LogView(), history, None
     )
     node.start(Now(0, 0))
-    node.flushed(node.log.end_offset, Now(1, 1))
+    if flushed:
+        node.flushed(node.log.end_offset, Now(1, 1))
     node.ready()
     return node
 
@@ -69,11 +71,22 @@ def test_refusals(voter: VoterNode, cluster: str, epoch: int, error: ErrorCode) 
     assert node.voters == VoterSet.of([VoterNode(KEY, HOME)])
 
 
-def test_configured_voters_are_acknowledged() -> None:
+def test_configured_voters_are_remembered() -> None:
+    """With kraft.version 0 nothing is written: what a voter says is known until this leadership ends."""
     node = leader(kraft_version=0)
     end = node.log.end_offset
-    assert update(node, VoterNode(KEY, AWAY)).error_code == ErrorCode.NONE
+    replaced = VoterNode(ReplicaKey(1, b"2" * 16), AWAY)
+    assert update(node, replaced).error_code == ErrorCode.NONE
     assert node.log.end_offset == end
+    assert isinstance(node.state, Leader)
+    assert node.state.told_voters == VoterSet.of([replaced])
+    assert update(node, VoterNode(ReplicaKey(9, b"9" * 16), AWAY)).error_code == ErrorCode.VOTER_NOT_FOUND
+    assert update(node, VoterNode(KEY, AWAY, 1, 1)).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_nothing_is_remembered_before_the_epoch_is_committed() -> None:
+    node = leader(kraft_version=0, flushed=False)
+    assert update(node, VoterNode(KEY, AWAY)).error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
 def test_leader_that_moved_writes_its_new_address() -> None:

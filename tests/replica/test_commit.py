@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykbroker.replica.commit import NEVER, Commit, WhenCommitted
+from pykbroker.replica.commit import NEVER, Commit, Waiter, WhenCommitted
 from pykbroker_wire.errors import ErrorCode
 
 
@@ -91,9 +91,49 @@ def test_what_fails_is_told_once_first_what_waits_for_a_flush(commit: Commit, he
 def test_a_callback_may_wait_again(commit: Commit, heard: Heard) -> None:
     """As a produce request that waited for its flush waits for its commit."""
     commit.owe_flush(0)
-    commit.when_flushed(1, lambda code: commit.when_committed(1, heard.as_("committed")))
+
+    def wait_again(code: ErrorCode) -> None:
+        commit.when_committed(1, heard.as_("committed"))
+
+    commit.when_flushed(1, wait_again)
     commit.flushed()
     commit.tell_flushed()
     assert heard.take() == []
     commit.reached(1)
     assert heard.take() == ["committed"]
+
+
+def test_what_is_forgotten_is_not_called_and_not_kept(commit: Commit, heard: Heard) -> None:
+    kept = [commit.when_committed(offset, heard.as_(f"{offset}")) for offset in (5, 3, 9)]
+    for offset in range(100):
+        commit.forget(commit.when_committed(offset, heard.as_("no")))
+    assert len(commit._waiting) <= 2 * len(kept)
+    commit.forget(kept[1])
+    commit.forget(kept[1])
+    commit.reached(5)
+    assert heard.take() == ["5"]
+    commit.forget(kept[0])
+    assert [entry[2] for entry in commit._waiting] == [kept[2]]
+    commit.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert heard.codes == [("9", ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_callback_may_have_others_forgotten(commit: Commit, heard: Heard, fails: bool) -> None:
+    """As an answer does that waits for several appends: with the first that fails, or after the last."""
+    others: list[Waiter] = []
+
+    def forget_others(code: ErrorCode) -> None:
+        for other in others:
+            commit.forget(other)
+
+    commit.when_committed(1, forget_others)
+    others += [commit.when_committed(offset, heard.as_("no")) for offset in (2, 3, 4)]
+    if fails:
+        commit.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    else:
+        commit.reached(9)
+    assert (heard.codes, commit._waiting) == ([], [])
+    commit.when_committed(1, heard.as_("yes"))
+    commit.reached(1)
+    assert heard.take() == ["yes"]

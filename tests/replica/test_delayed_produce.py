@@ -38,6 +38,8 @@ def test_what_has_not_committed_in_time_is_named_by_its_place() -> None:
     first.note_fetched(2, 1)
     world.loop.advance(1.1)
     assert answers == [{1: ErrorCode.REQUEST_TIMED_OUT}]
+    # A partition that commits nothing for long does not keep what has given up.
+    assert second._commit._waiting == []
 
 
 def test_what_was_committed_by_enough_and_is_no_longer_on_enough_is_said_to_be_so() -> None:

@@ -13,6 +13,7 @@ from pykbroker.metadata.image import EMPTY_IMAGE, MetadataImage
 from pykbroker.metrics.registry import Metrics
 from pykbroker.replica.isr_updates import AlterPartition, Answered
 from pykbroker.replica.partition import Partition
+from pykbroker.replica.quota import ReplicationQuotas
 from pykbroker.replica.table import ReplicaTable
 from pykbroker.runtime import Ended, Runtime, when_done
 from pykbroker.runtime.workers import Job, finish
@@ -106,6 +107,8 @@ class World:
             (change, answered)
         )
         self.image: MetadataImage = EMPTY_IMAGE
+        #: bytes a second, by configuration key
+        self.quota_rates: dict[str, int] = {}
         self.replicas = ReplicaTable(
             self.runtime,
             self.config,
@@ -116,6 +119,9 @@ class World:
             assignments=assignments,
             space=self.space,
             alter_partition=lambda topic_id, change, answered: self.ask_controller(topic_id, change, answered),
+            quotas=ReplicationQuotas(
+                self.config, NODE, self.loop.time, self.metrics, lambda key: self.quota_rates.get(key, 1 << 62)
+            ),
         )
         if disk is None:
             self.replicas.start()

@@ -9,6 +9,7 @@ import pytest
 from pykbroker.metadata.image import BrokerImage, Endpoint, MetadataImage, PartitionImage, TopicImage
 from pykbroker.serving import cluster_view
 from pykbroker.serving.cluster_view import ClusterView, ClusterViews
+from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.metadata import MetadataResponsePartition
 
 LISTENER = "PLAINTEXT"
@@ -58,6 +59,24 @@ def test_a_view_lives_as_long_as_the_brokers_stay_the_same() -> None:
     fenced = views.of(replace(image, brokers={1: broker(fenced=True)}), LISTENER)
     assert fenced.alive([1]) == []
     assert views.of(image, LISTENER).alive([1]) == [1]
+
+
+def test_clients_are_not_sent_to_a_leader_whose_process_is_gone() -> None:
+    views = ClusterViews()
+    image = replace(MetadataImage(), brokers={1: broker()})
+    partition = topic("t").partitions[0]
+    before = views.of(image, LISTENER)
+    assert (before.leader(partition), before.leader_problem(partition, ErrorCode.LISTENER_NOT_FOUND)) == (1, None)
+    views.lose([1])
+    gone = views.of(image, LISTENER)
+    problem = gone.leader_problem(partition, ErrorCode.LISTENER_NOT_FOUND)
+    assert (gone.leader(partition), problem) == (-1, ErrorCode.LEADER_NOT_AVAILABLE)
+    views.find_again([1])
+    assert views.of(image, LISTENER).leader(partition) == 1
+    # The next image decides, whatever it says.
+    views.lose([1])
+    views.publish(None, image, image)
+    assert views.of(image, LISTENER).leader(partition) == 1
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from pykbroker.serving.dispatch import Dispatcher, ForwardedResponse
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.headers import decode_response, encode_request
+from pykbroker_wire.messages.add_raft_voter import AddRaftVoterRequest
 from pykbroker_wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from pykbroker_wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -39,6 +40,7 @@ from pykbroker_wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
+from pykbroker_wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from pykbroker_wire.messages.unregister_broker import UnregisterBrokerRequest
 from pykbroker_wire.messages.update_features import UpdateFeaturesRequest
 from pykbroker_wire.primitives import TopLevel
@@ -237,6 +239,8 @@ REFUSED: dict[int, tuple[TopLevel, Callable[[Any], list[int]]]] = {
     ),
     ApiKey.DESCRIBE_QUORUM: (DescribeQuorumRequest(), lambda answer: 2 * [answer.error_code]),
     ApiKey.UPDATE_FEATURES: (UpdateFeaturesRequest(), lambda answer: 2 * [answer.error_code]),
+    ApiKey.ADD_RAFT_VOTER: (AddRaftVoterRequest(), lambda answer: 2 * [answer.error_code]),
+    ApiKey.REMOVE_RAFT_VOTER: (RemoveRaftVoterRequest(), lambda answer: 2 * [answer.error_code]),
     ApiKey.UNREGISTER_BROKER: (UnregisterBrokerRequest(), lambda answer: 2 * [answer.error_code]),
 }
 

@@ -32,20 +32,9 @@ def simulate(seed: int, *, power_loss: bool, flushed: bool = False) -> World:
     try:
         with mock.patch.object(recovery, "SMALL_BYTES", small_bytes):
             loop.run_until_complete(asyncio.wait_for(_scenario(world, power_loss, flushed), SIMULATED_SECONDS))
-        _drain(loop)
     finally:
-        loop.close()
+        world.end()
     return world
-
-
-def _drain(loop: asyncio.AbstractEventLoop) -> None:
-    async def finish() -> None:
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    loop.run_until_complete(finish())
 
 
 async def _scenario(world: World, power_loss: bool, flushed: bool) -> None:

@@ -10,14 +10,17 @@ import errno
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+from pykbroker.metadata.delta import MetadataDelta
+from pykbroker.metadata.image import MetadataImage
 from pykbroker_log.checkpoints import decode_offsets
 from pykbroker_log.disk import read_file
 from pykbroker_log.memory_disk import Survive
-from tests.simulation.brokers import Cluster, Quorum, SimBroker
+from tests.simulation.brokers import Cluster, Layout, Quorum
 from tests.simulation.clients.base import Peer
 from tests.simulation.clients.reader import Reader
-from tests.simulation.history.events import History, Log, Place, Restarted
+from tests.simulation.history.events import Forgot, History, Log, Place
 from tests.simulation.rebuilt import contents_of_groups, contents_of_transactions, coordinators_agree
+from tests.simulation.sim_broker import SimBroker
 from tests.simulation.world import World
 
 SIMULATED_SECONDS = 900.0
@@ -55,10 +58,11 @@ class Stage:
         brokers: int = 1,
         overrides: dict[str, str] | None = None,
         quorum: Quorum = Quorum.ALONE,
+        layout: Layout | None = None,
     ) -> None:
         self.world = World(seed)
         self.random = self.world.random
-        self.cluster = Cluster(self.world, brokers, {**OVERRIDES, **(overrides or {})}, quorum)
+        self.cluster = Cluster(self.world, brokers, {**OVERRIDES, **(overrides or {})}, quorum, layout)
         self.history = History()
         self._background: list[asyncio.Future[Any]] = []
 
@@ -129,8 +133,13 @@ class Stage:
             await asyncio.sleep(rng.uniform(0, 0.3))
             started = self.history.now()
             await broker.start()
-            self.history.record(Restarted(started=started, code=0, node=broker.number))
+            self.history.record(Forgot(started=started, code=0, node=broker.number))
+            self.watch_coordinators(broker)
             self.agree()
+
+    def watch_coordinators(self, broker: SimBroker) -> None:
+        """Note when the node's group coordinators begin anew, from now until the node ends."""
+        broker.node.loader.add_publisher(_NotesNewEpochs(self.history, broker.number), catch_up=False)
 
     async def _cut_off(self, broker: SimBroker) -> None:
         """Clients reach the node, the other nodes do not."""
@@ -192,6 +201,26 @@ class Stage:
         return Peer(self.cluster, self.history, name)
 
 
+class _NotesNewEpochs:
+    """Told of the metadata after the coordinators were (metadata.loader.Publisher)."""
+
+    def __init__(self, history: History, node: int) -> None:
+        self._history = history
+        self._node = node
+
+    def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
+        if self._epochs(old) != self._epochs(new):
+            self._history.record(Forgot(started=self._history.now(), code=0, node=self._node))
+
+    def _epochs(self, image: MetadataImage) -> list[tuple[int, int]]:
+        """Of the partitions whose groups this node coordinates."""
+        topic = image.topics.by_name.get("__consumer_offsets")
+        partitions = topic.partitions if topic else {}
+        return [
+            (index, partition.leader_epoch) for index, partition in partitions.items() if partition.leader == self._node
+        ]
+
+
 def agree(broker: SimBroker) -> None:
     services = broker.node.services
     now_ms = broker.world.now_ms()
@@ -206,18 +235,13 @@ def play(scenario: Callable[[Stage], Awaitable[None]], stage: Stage) -> World:
 
     async def run() -> None:
         await stage.cluster.start()
+        for broker in stage.cluster.brokers.values():
+            stage.watch_coordinators(broker)
         await scenario(stage)
         await stage.cluster.stop()
-
-    async def finish() -> None:
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
     try:
         loop.run_until_complete(asyncio.wait_for(run(), SIMULATED_SECONDS))
     finally:
-        loop.run_until_complete(finish())
-        loop.close()
+        stage.world.end()
     return stage.world

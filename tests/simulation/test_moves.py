@@ -197,7 +197,7 @@ def test_moves_share_a_throttle(play: Play) -> None:
 @acts(broker=("num.replica.alter.log.dirs.threads",))
 def test_so_many_replicas_are_copied_at_once(play: Play) -> None:
     async def most_at_once(sim: Sim) -> int:
-        for number in range(4):
+        for number in range(8):
             await alter(sim, f"t{number}", "/one")
             await sim.create(f"t{number}")
             await sim.send(f"t{number}", b"x" * 3_000)
@@ -210,8 +210,8 @@ def test_so_many_replicas_are_copied_at_once(play: Play) -> None:
             most = max(most, len(copying._busy))
 
         copying._copy = watched  # type: ignore[method-assign,assignment]
-        answers = await asyncio.gather(*(alter(sim, f"t{number}", "/two") for number in range(4)))
-        assert answers == [ErrorCode.NONE] * 4
+        answers = await asyncio.gather(*(alter(sim, f"t{number}", "/two") for number in range(8)))
+        assert answers == [ErrorCode.NONE] * 8
         await settled(sim)
         return most
 

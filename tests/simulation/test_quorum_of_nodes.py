@@ -9,7 +9,8 @@ import pytest
 
 from pykbroker.node_to_controller.lifecycle import BrokerState
 from pykbroker_log.memory_disk import Survive
-from tests.simulation.brokers import Quorum, SimBroker
+from tests.simulation.brokers import Quorum
+from tests.simulation.sim_broker import SimBroker
 from tests.simulation.stage import Stage, play
 
 pytestmark = pytest.mark.slow

@@ -8,6 +8,7 @@ import errno
 import pytest
 
 from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.records.batch import iter_batches
 from tests.coordinator.fakes import as_loop
 from tests.replica.world import NOW_MS, World, batch
 from tests.storage.truncating import Threads, Told, followed
@@ -72,6 +73,38 @@ def test_a_disk_that_is_full_leaves_the_log_as_it_was(world: World, threads: Thr
     follower.truncate_to(2, told)
     threads.run()
     assert (told.codes[1:], partition.log.log_end_offset) == ([ErrorCode.NONE], 2)
+
+
+@pytest.mark.parametrize("operation", ["truncate", "unlink"])
+def test_a_disk_that_is_full_in_the_middle_ends_the_log(world: World, threads: Threads, operation: str) -> None:
+    """Files and memory would tell of different logs."""
+    partition = world.create("t", 1, (1, 2), 0, internal_segment_bytes="100")
+    for _ in range(4):
+        partition.append(batch(b"x"), required_acks=1, now_ms=NOW_MS)
+    world.change(partition, leader=2)
+    assert partition.follower is not None
+    told = Told()
+    partition.follower.truncate_to(1, told)
+    world.disk.fail_next(operation, errno.ENOSPC, path_contains="t-0/")
+    threads.run()
+    assert (told.codes, partition.offline, len(world.failures)) == ([ErrorCode.KAFKA_STORAGE_ERROR], True, 1)
+
+
+def test_a_disk_that_is_full_after_the_cut_leaves_a_log_that_is_what_its_files_are(
+    world: World, threads: Threads
+) -> None:
+    partition, follower = followed(world)
+    told = Told()
+    follower.truncate_to(2, told)
+    world.disk.fail_next("create", errno.ENOSPC, path_contains="leader-epoch-checkpoint")
+    world.log_dirs[0].logs["t", 0].epochs.dirty = True
+    threads.run()
+    log = partition.log
+    assert (told.codes, log.log_end_offset, partition.offline) == ([ErrorCode.KAFKA_STORAGE_ERROR], 2, False)
+    sent = batch(b"new")
+    sent[0:8] = (2).to_bytes(8, "big")
+    assert follower.append(sent, now_ms=NOW_MS).last_offset == 2
+    assert [header.base_offset for _, header in iter_batches(log.read(0, 1000, 3).joined())] == [0, 1, 2]
 
 
 def test_a_directory_that_fails_meanwhile_is_the_end_of_it(world: World, threads: Threads) -> None:

@@ -51,9 +51,9 @@ class Told:
         self.codes.append(code)
 
 
-def followed(world: World, name: str = "t", records: int = 4) -> tuple[Partition, PartitionFollower]:
+def followed(world: World, name: str = "t", records: int = 4, **configs: str) -> tuple[Partition, PartitionFollower]:
     """A partition with records that broker 2 leads in epoch 1."""
-    partition = world.create(name, replicas=(1, 2))
+    partition = world.create(name, 1, (1, 2), 0, **configs)
     for number in range(records):
         partition.append(batch(b"%d" % number), required_acks=1, now_ms=NOW_MS)
     world.change(partition, leader=2)

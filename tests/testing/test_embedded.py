@@ -119,11 +119,10 @@ def test_two_brokers_cannot_share_a_directory(tmp_path: Path) -> None:
 def test_a_node_that_gives_up_is_a_failure_of_the_block() -> None:
     def use(broker: pykbroker.Broker) -> None:
         with broker:
-            assert broker._loop is not None
-            assert broker._node is not None
-            assert broker._thread is not None
-            broker._loop.call_soon_threadsafe(broker._node._fail, OSError("the disk is gone"))
-            broker._thread.join(10)
+            run, node = broker._run, broker._node
+            assert run is not None
+            node.runtime.loop.call_soon_threadsafe(node._fail, OSError("the disk is gone"))
+            run._thread.join(10)
 
     with pytest.raises(RuntimeError, match="stopped by itself: the disk is gone"):
         use(pykbroker.Broker())

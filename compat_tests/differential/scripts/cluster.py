@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from compat_tests.differential.session import Session
+from pykbroker_wire.messages.add_raft_voter import AddRaftVoterRequest
 from pykbroker_wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -24,6 +25,7 @@ from pykbroker_wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
+from pykbroker_wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from pykbroker_wire.messages.unregister_broker import UnregisterBrokerRequest
 from pykbroker_wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
@@ -238,6 +240,19 @@ def unregister(s: Session) -> None:
         s.each(f"broker {broker_id}", lambda v, wanted=broker_id: UnregisterBrokerRequest(broker_id=wanted))  # type: ignore[misc]
 
 
+def add_and_remove_voter(s: Session) -> None:
+    """AddRaftVoter and RemoveRaftVoter of another cluster: refused before anything is done."""
+    none = bytes(16)
+    s.each(
+        "add a voter",
+        lambda v: AddRaftVoterRequest(cluster_id="another", timeout_ms=1_000, voter_id=77, voter_directory_id=none),
+    )
+    s.each(
+        "remove a voter",
+        lambda v: RemoveRaftVoterRequest(cluster_id="another", voter_id=77, voter_directory_id=none),
+    )
+
+
 def client_quotas(s: Session) -> None:
     """DescribeClientQuotas where there are none."""
 
@@ -420,6 +435,7 @@ SCRIPTS = (
     list_reassignments,
     alter_reassignments,
     unregister,
+    add_and_remove_voter,
     client_quotas,
     scram_credentials,
     acls,

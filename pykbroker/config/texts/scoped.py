@@ -125,6 +125,9 @@ pykbroker.connection.max.unsent.bytes
     is dispatched for it.
 pykbroker.connection.request.receive.timeout.ms
     A connection whose request has begun but does not arrive whole within this time is closed.
+pykbroker.early.fencing.enable
+    Whether a process that dies is noticed by its sockets: the active controller fences such a broker, voters elect, and
+    brokers send no client to it. Without it sessions and timeouts decide alone, as in Apache Kafka.
 pykbroker.max.cold.reads
     Most threads of the whole node that read from disk what is not in memory; other reads of that kind wait for their
     turn.

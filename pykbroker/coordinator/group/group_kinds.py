@@ -1,4 +1,4 @@
-"""The kinds of groups that are served. A share group is one more row here, and an operation for its heartbeat.
+"""The kinds of groups: two that are served, and two that are kept for others (kept_groups.py).
 
 Responsible for the table alone: what a kind is says contract.py.
 """
@@ -20,6 +20,7 @@ from pykbroker.coordinator.group.consumer.consumer_group import CONSUMER, Consum
 from pykbroker.coordinator.group.consumer.consumer_records import group_tombstones
 from pykbroker.coordinator.group.consumer.consumer_replay import CONSUMER_KEYS, consumer_group_id, replay_consumer
 from pykbroker.coordinator.group.contract import Group, GroupKind
+from pykbroker.coordinator.group.kept_groups import SHARE, SHARE_KIND, STREAMS, STREAMS_KIND
 from pykbroker.coordinator.group.mixed import MixedStep
 
 _CLASSIC: Final[GroupKind[ClassicGroup]] = GroupKind(
@@ -39,4 +40,9 @@ _CONSUMER: Final[GroupKind[ConsumerGroup]] = GroupKind(
     step_of=MixedStep,
 )
 #: By the names that ListGroups shows.
-KINDS: Final[Mapping[str, GroupKind[Group]]] = {CLASSIC: _CLASSIC, CONSUMER: _CONSUMER}
+KINDS: Final[Mapping[str, GroupKind[Group]]] = {
+    CLASSIC: _CLASSIC,
+    CONSUMER: _CONSUMER,
+    SHARE: SHARE_KIND,
+    STREAMS: STREAMS_KIND,
+}

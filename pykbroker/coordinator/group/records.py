@@ -7,15 +7,16 @@ has no other form.
 Values of committed offsets stay bytes, in state too: a million of them are loaded without being looked into, and the
 garbage collector has nothing to follow (it stopped the loop for a tenth of a second when they were objects).
 
-Responsible for building records, and for bytes to messages and back. Record types of groups that are not served here
-are skipped when the log is read (`decode` returns None): they belong to others and stay where they are. Not
-responsible for what they mean.
+Responsible for building records, and for bytes to messages and back. Of groups that are kept here and not served
+(kept_groups.py) a few record types are known by their keys; the others are skipped when the log is read (`decode`
+returns None): they belong to others and stay where they are. Not responsible for what they mean.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from pykbroker.coordinator.group.kept_groups import SHARE_KEYS, STREAMS_KEYS
 from pykbroker.coordinator.result import CoordinatorRecord
 from pykbroker_wire.errors import DecodeError
 from pykbroker_wire.primitives import ZERO_UUID, Buffer, TopLevel
@@ -70,6 +71,9 @@ _TYPES: Final[dict[int, tuple[type[TopLevel], type[TopLevel]]]] = {
     )
 }
 
+#: type -> key; the values of these stay bytes
+_KEPT: Final[dict[int, type[TopLevel]]] = {key.API_KEY: key for key in (*SHARE_KEYS, *STREAMS_KEYS)}
+
 
 def offset_record(
     group_id: str,
@@ -119,7 +123,10 @@ def decode(key: Buffer | None, value: Buffer | None) -> CoordinatorRecord | None
         return CoordinatorRecord(offset_key, None if value is None else bytes(value))
     types = _TYPES.get(record_type)
     if types is None:
-        return None
+        kept = _KEPT.get(record_type)
+        if kept is None:
+            return None
+        return CoordinatorRecord(kept.decode(key, 2, 0)[0], None if value is None else bytes(value))
     message_key, _ = types[0].decode(key, 2, 0)
     if value is None:
         return CoordinatorRecord(message_key, None)

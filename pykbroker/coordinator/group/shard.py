@@ -439,10 +439,13 @@ class GroupShard:
             group = self.groups.get(group_id)
             if group is None:
                 answer.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            elif not group.is_empty:
-                answer.error_code = ErrorCode.NON_EMPTY_GROUP
-            else:
-                result.records += self.offsets.delete_group(group_id)
-                result.records += KINDS[group.kind].tombstones(group)
+                continue
+            try:
+                group.check_delete()
+            except KafkaError as error:
+                answer.error_code = error.code
+                continue
+            result.records += self.offsets.delete_group(group_id)
+            result.records += KINDS[group.kind].tombstones(group)
         result.reply(token, answers)
         return result

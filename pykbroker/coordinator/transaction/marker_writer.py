@@ -80,7 +80,7 @@ class MarkerWriter:
         return self._when_committed(replica.when_committed, info.last_offset + 1)
 
     def _when_committed(
-        self, when_committed: Callable[[int, Callable[[ErrorCode], None]], None], offset: int
+        self, when_committed: Callable[[int, Callable[[ErrorCode], None]], object], offset: int
     ) -> asyncio.Future[ErrorCode]:
         future: asyncio.Future[ErrorCode] = self._runtime.loop.create_future()
 

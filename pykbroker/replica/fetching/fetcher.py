@@ -1,7 +1,8 @@
 """One fetcher: what it asks its leader next, and what an answer means for each partition; pure.
 
 Responsible for: fetches and the questions after a leader's first and last offset, truncation by diverging epochs
-(KIP-595's way, which Apache Kafka's followers use since 2.7), what each error means, and delays. Not responsible for
+(KIP-595's way, which Apache Kafka's followers use since 2.7), what each error means, delays, and leaving out throttled
+partitions that are not in sync while their quota is exceeded (quota.py). Not responsible for
 sending, for what the effects do to a log (runner.py does them, and says how they ended), nor for which partitions there
 are (manager.py).
 
@@ -12,6 +13,8 @@ An error of one partition, as in Apache Kafka:
 * OFFSET_OUT_OF_RANGE: the leader is asked for its end. Behind that this log has records that the leader lacks: they go.
   Else the leader is asked for its start. If that lies behind this log's end, this log starts over there.
 * FENCED_LEADER_EPOCH: there is a newer leader epoch, and the metadata will say so. Until then the partition has failed.
+* UNKNOWN_LEADER_EPOCH and NOT_LEADER_OR_FOLLOWER: the leader has not heard of its leadership yet, most likely. The
+  pauses begin short and double, up to replica.fetch.backoff.ms, which Apache Kafka waits at once.
 * any other error is waited out (replica.fetch.backoff.ms).
 Where Apache Kafka asks again without a pause, and this does not: an answer after which the same would be asked again.
 
@@ -23,12 +26,14 @@ Invariants:
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pykbroker.replica.fetching.divergence import truncation_offset
 from pykbroker.replica.fetching.partition_fetch import PartitionFetch, Phase
 from pykbroker.replica.fetching.session import FollowerSession, PartitionKey
+from pykbroker.replica.quota import ReplicationQuota
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.fetch import (
     FetchPartition,
@@ -51,6 +56,8 @@ logger = logging.getLogger(__name__)
 
 _LATEST = -1
 _EARLIEST = -2
+_NOT_YET = (ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+_FIRST_PAUSE_SECONDS = 0.02
 _SESSION_ERRORS = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
 #: How loud an error is told, as in Apache Kafka; any other is an ERROR. Each change of a leader brings the first two.
 _LEVELS: dict[int, int] = {
@@ -121,20 +128,29 @@ class Fetcher:
         "_asking",
         "_delayed",
         "_fetches",
+        "_held",
+        "_held_until",
+        "_next_end",
         "_node_id",
+        "_quota",
         "_session",
         "_settings",
         "_was_refused",
         "is_waiting",
     )
 
-    def __init__(self, node_id: int, settings: FetchSettings) -> None:
+    def __init__(self, node_id: int, settings: FetchSettings, quota: ReplicationQuota) -> None:
         self._node_id = node_id
         self._settings = settings
+        self._quota = quota
         self._session = FollowerSession()
         self._fetches: dict[PartitionKey, PartitionFetch] = {}
-        # Until when. Every delay has the same length: the first is over first.
+        # Until when, and when the first of these is over; that may be too early, and never too late.
         self._delayed: dict[PartitionFetch, float] = {}
+        # Those that are throttled, while the quota is exceeded; looked at again with each request, and at this time.
+        self._held: dict[PartitionFetch, None] = {}
+        self._held_until = 0.0
+        self._next_end = math.inf
         # Those in the phases ASKING_END and ASKING_START.
         self._asking: dict[PartitionFetch, None] = {}
         # What the request that is under way asks for, by topic name and index; None: it is a Fetch.
@@ -175,6 +191,7 @@ class Fetcher:
             return
         del self._fetches[fetch.key]
         self._delayed.pop(fetch, None)
+        self._held.pop(fetch, None)
         self._asking.pop(fetch, None)
         self._session.drop(fetch.key)
         fetch.enter(Phase.ENDED)
@@ -190,11 +207,12 @@ class Fetcher:
     def next_request(self, now: float, broker_epoch: int) -> FetcherRequest | None:
         """What to ask now; None: nothing before `wakes_at`."""
         assert not self.is_waiting
-        while self._delayed:
-            fetch, until = next(iter(self._delayed.items()))
-            if until > now:
-                break
-            self._end_delay(fetch)
+        if self._next_end <= now:
+            for fetch in [fetch for fetch, until in self._delayed.items() if until <= now]:
+                self._end_delay(fetch)
+            self._next_end = min(self._delayed.values(), default=math.inf)
+        if self._held or self._quota.is_used:
+            self._hold(now)
         request: FetcherRequest | None
         if self._asking:
             request = self._ask_offsets()
@@ -205,8 +223,28 @@ class Fetcher:
 
     @property
     def wakes_at(self) -> float | None:
-        """When the next delay is over."""
-        return next(iter(self._delayed.values()), None)
+        """When the next delay is over, or throttled partitions are looked at again."""
+        until = self._next_end if self._delayed else None
+        if self._held and (until is None or self._held_until < until):
+            return self._held_until
+        return until
+
+    def _hold(self, now: float) -> None:
+        """Leave out the throttled partitions that are not in sync if the quota is exceeded, and no others. As in Apache
+        Kafka each partition is looked at; here only while any is throttled."""
+        quota = self._quota
+        is_exceeded = quota.is_exceeded()
+        for fetch in self._fetches.values() if is_exceeded else list(self._held):
+            holds = is_exceeded and not fetch.is_in_sync and quota.is_throttled(fetch.topic, fetch.index)
+            if holds == fetch.is_held:
+                continue
+            fetch.is_held = holds
+            if holds:
+                self._held[fetch] = None
+            else:
+                del self._held[fetch]
+            self._place(fetch)
+        self._held_until = now + self._settings.backoff_seconds
 
     def _ask_offsets(self) -> ListOffsetsRequest:
         self._asked = {(fetch.topic, fetch.index): fetch for fetch in self._asking}
@@ -323,6 +361,7 @@ class Fetcher:
         """Raises KafkaError when the log cannot be used."""
         code = data.error_code
         if code == ErrorCode.NONE:
+            fetch.not_yet = 0
             diverging = data.diverging_epoch
             if diverging.epoch >= 0:
                 if diverging.end_offset < 0:
@@ -354,7 +393,11 @@ class Fetcher:
             return self._fenced(fetch)
         level = _LEVELS.get(code, logging.ERROR)
         logger.log(level, "Partition %s: the leader answers %s at offset %d", fetch, _name(code), fetch.fetch_offset)
-        self._delay(fetch, now)
+        if code in _NOT_YET:
+            self._delay(fetch, now, _FIRST_PAUSE_SECONDS * 2 ** min(fetch.not_yet, 20))
+            fetch.not_yet += 1
+        else:
+            self._delay(fetch, now)
         return None
 
     def _took_offsets(
@@ -477,10 +520,11 @@ class Fetcher:
         else:
             self._session.drop(fetch.key)
 
-    def _delay(self, fetch: PartitionFetch, now: float) -> None:
+    def _delay(self, fetch: PartitionFetch, now: float, seconds: float = math.inf) -> None:
         if not fetch.is_delayed:
             fetch.is_delayed = True
-            self._delayed[fetch] = now + self._settings.backoff_seconds
+            until = self._delayed[fetch] = now + min(seconds, self._settings.backoff_seconds)
+            self._next_end = min(self._next_end, until)
             self._place(fetch)
 
     def _end_delay(self, fetch: PartitionFetch) -> None:

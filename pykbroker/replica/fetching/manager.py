@@ -24,7 +24,7 @@ from pykbroker_wire.errors import KafkaError
 if TYPE_CHECKING:
     from pykbroker.config.load import Config
     from pykbroker.metrics.registry import Metrics
-    from pykbroker.net.client import SetupTimeout
+    from pykbroker.net.client import PeerWatch, SetupTimeout
     from pykbroker.replica.follower import PartitionFollower
     from pykbroker.replica.partition import Partition
     from pykbroker.replica.table import ReplicaTable
@@ -49,8 +49,10 @@ class FetcherManager:
         broker_epoch: Callable[[], int],
         setup: SetupTimeout,
         metrics: Metrics,
+        watch: PeerWatch | None = None,
     ) -> None:
-        """`address`: where a broker is reached by brokers; `broker_epoch`: of this node's registration."""
+        """`address`: where a broker is reached by brokers; `broker_epoch`: of this node's registration; `watch`: hears
+        of connections to leaders."""
         self._runtime = runtime
         self._replicas = replicas
         self._count = config.int("num.replica.fetchers")
@@ -64,6 +66,8 @@ class FetcherManager:
             address,
             broker_epoch,
             self._failed,
+            replicas.quotas.follower,
+            watch,
         )
         self._runners: dict[tuple[int, int], FetcherRunner] = {}
         # What is fetched, of each role that is not over, and in which fetcher.

@@ -61,12 +61,14 @@ class PartitionFetch:
         "fetch_offset",
         "index",
         "is_delayed",
+        "is_held",
         "key",
         "lag",
         "last_fetched_epoch",
         "leader_epoch",
         "leader_high_watermark",
         "log_start_offset",
+        "not_yet",
         "phase",
         "replica",
         "topic",
@@ -82,8 +84,12 @@ class PartitionFetch:
         self.leader_epoch = leader_epoch
         self.replica = replica
         self.phase = Phase.FETCHING
+        #: answers in a row by which the leader has not heard of its leadership
+        self.not_yet = 0
         #: an error is waited out
         self.is_delayed = False
+        #: it is throttled, and the quota is exceeded
+        self.is_held = False
         #: what the leader said last; -1 before it has said anything in this epoch
         self.leader_high_watermark = -1
         #: by how many committed records the replica is behind; -1: not known yet
@@ -109,7 +115,12 @@ class PartitionFetch:
     @property
     def is_ready(self) -> bool:
         """It belongs into the next Fetch."""
-        return self.phase is Phase.FETCHING and not self.is_delayed
+        return self.phase is Phase.FETCHING and not self.is_delayed and not self.is_held
+
+    @property
+    def is_in_sync(self) -> bool:
+        """The replica has all that is committed, as far as the leader has said."""
+        return self.lag == 0
 
     @property
     def position(self) -> Position:

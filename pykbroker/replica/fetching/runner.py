@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pykbroker.net.client import BrokerConnection, SetupTimeout
+from pykbroker.net.client import BrokerConnection, PeerWatch, SetupTimeout
 from pykbroker.replica.fetching.appending import Appending, FollowerLog
 from pykbroker.replica.fetching.fetcher import (
     AppendRecords,
@@ -34,6 +34,7 @@ from pykbroker.replica.fetching.fetcher import (
 from pykbroker.replica.fetching.partition_fetch import PartitionFetch
 from pykbroker.replica.fetching.pieces import MOST_COST
 from pykbroker.replica.fetching.rate import Rate
+from pykbroker.replica.quota import ReplicationQuota
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
@@ -65,6 +66,8 @@ class FetcherWorld:
     broker_epoch: Callable[[], int]
     #: the partition is fetched no more in this leader epoch, and why
     failed: Callable[[PartitionFetch, str], None]
+    quota: ReplicationQuota
+    watch: PeerWatch | None = None
 
 
 class FetcherRunner:
@@ -77,7 +80,7 @@ class FetcherRunner:
         self.name = f"ReplicaFetcherThread-{number}-{leader}"
         self.requests = Rate(world.runtime.loop.time)
         self.bytes = Rate(world.runtime.loop.time)
-        self._fetcher = Fetcher(world.node_id, world.settings)
+        self._fetcher = Fetcher(world.node_id, world.settings, world.quota)
         self._followers: dict[PartitionFetch, FollowerLog] = {}
         self._connection: BrokerConnection | None = None
         self._sent: asyncio.Future[Any] | None = None
@@ -187,7 +190,7 @@ class FetcherRunner:
         self._sent.add_done_callback(self._answered)
 
     def _sleep(self) -> None:
-        """Until the next delay is over, if there is one."""
+        """Until the next delay is over, or throttled partitions may go on, if there are such."""
         wakes_at = self._fetcher.wakes_at
         if wakes_at is not None:
             self._timer = self._world.runtime.loop.call_at(wakes_at, self._go_on)
@@ -203,7 +206,12 @@ class FetcherRunner:
         if connection is None and address is not None:
             name = f"broker-{world.node_id}-fetcher-{self.number}"
             connection = self._connection = BrokerConnection(
-                world.runtime, *address, name, world.setup, receive_buffer_bytes=world.receive_buffer_bytes
+                world.runtime,
+                *address,
+                name,
+                world.setup,
+                receive_buffer_bytes=world.receive_buffer_bytes,
+                watch=world.watch,
             )
         return connection
 
@@ -263,6 +271,8 @@ class FetcherRunner:
         self._at_work.add(fetch)
         if isinstance(effect, AppendRecords):
             self.bytes.mark(len(effect.records))
+            if self._world.quota.is_throttled(fetch.topic, fetch.index):
+                self._world.quota.record(len(effect.records))
             ended = partial(self._ended, fetch, expects_progress=bool(effect.records))
             return self._step(
                 Appending(effect, follower, self._world.runtime.now_ms, ended, partial(self._resume, fetch)), first=1

@@ -73,6 +73,10 @@ class SharedGroup:
     def check_offset_delete(self) -> None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
 
+    def check_delete(self) -> None:
+        if not self.is_empty:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+
 
 class SharedStep:
     becomes = None

@@ -52,3 +52,18 @@ def test_b9_markers_that_are_on_their_way_in_a_new_epoch_of_the_same_leader(is_l
         bench.advance(5_000)
     bench.answer(ELSEWHERE)
     assert state(bench) is COMPLETE_COMMIT
+
+
+def test_b9_an_epoch_that_was_missed_may_have_been_another_coordinators() -> None:
+    """It may have sent some of the markers, and the others were never sent again: what this coordinator sends in its
+    old epoch is refused, and was given up."""
+    bench = prepared()
+    bench.replicas.lead_on(epochs=2)
+    bench.loop.settle()
+    bench.answer(ELSEWHERE, {PLACE: ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+    bench.advance(5_000)
+    assert state(bench) is PREPARE_COMMIT
+    bench.answer(ELSEWHERE)
+    bench.loop.settle()
+    assert bench.written[-1][1].coordinator_epoch == bench.replicas.epoch
+    assert state(bench) is COMPLETE_COMMIT

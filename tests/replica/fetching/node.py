@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import pytest
+
 from pykbroker.net.client import SetupTimeout
 from pykbroker.replica.fetching.manager import FetcherManager
 from pykbroker.replica.partition import Partition
@@ -223,3 +225,47 @@ def stored(partition: Partition) -> list[tuple[int, int, int]]:
         found += contents(log.read(offset, 1 << 30, log.log_end_offset).joined())
         offset = found[-1][1] + 1
     return found
+
+
+def led(*batches_per_epoch: tuple[int, int]) -> ModelLog:
+    """(epoch, how many batches were written in it)."""
+    log = ModelLog()
+    for epoch, count in batches_per_epoch:
+        log.lead(epoch)
+        log.write(count)
+    log.high_watermark = log.log_end_offset
+    return log
+
+
+class Held:
+    """What runs on threads, held back until `run`."""
+
+    def __init__(self, node: Node, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        self._loop = node.loop
+        self._name = name
+        self._blocking = node.world.runtime.run_blocking
+        self._calls: list[Callable[[], None]] = []
+        monkeypatch.setattr(node.world.runtime, "run_blocking", self._run_blocking)
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def _run_blocking(self, function: Callable[..., Any], *args: Any) -> Any:
+        if self._name not in getattr(function, "__qualname__", ""):
+            return self._blocking(function, *args)
+        future = self._loop.create_future()
+
+        def call() -> None:
+            try:
+                future.set_result(function(*args))
+            except Exception as error:  # noqa: BLE001  # whatever a call raises is its result
+                future.set_exception(error)
+
+        self._calls.append(call)
+        return future
+
+    def run(self) -> None:
+        calls, self._calls = self._calls, []
+        for call in calls:
+            call()
+        self._loop.settle()

@@ -14,6 +14,7 @@ from pykbroker.replica.fetching.fetcher import (
     TruncateTo,
 )
 from pykbroker.replica.fetching.partition_fetch import PartitionFetch
+from pykbroker.replica.quota import ReplicationQuota, WindowedRate
 from tests.replica.fetching.leader import Leader, ModelLog
 
 TOPIC_ID = b"t".ljust(16, b".")
@@ -28,7 +29,10 @@ class Side:
 
     def __init__(self, leader: Leader | None = None, settings: FetchSettings = SETTINGS) -> None:
         self.leader = leader or Leader()
-        self.fetcher = Fetcher(1, settings)
+        #: bytes a second of throttled partitions
+        self.limit = 1 << 62
+        self.quota = ReplicationQuota(WindowedRate(lambda: self.now, 11, 1), lambda: self.limit)
+        self.fetcher = Fetcher(1, settings, self.quota)
         self.now = 100.0
         self.failed: list[Fail] = []
         #: every truncation: the log and the offset

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pykbroker.replica.fetching.fetcher import AppendRecords, StartOver, TruncateTo
-from pykbroker.replica.fetching.partition_fetch import Phase
+from pykbroker.replica.fetching.partition_fetch import PartitionFetch, Phase
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.fetch import (
     EpochEndOffset,
@@ -121,6 +121,46 @@ def test_a_divergence_that_changes_nothing_is_waited_out() -> None:
     assert side.fetcher.wakes_at == side.now + 1
     side.now += 1
     assert side.ask() is not None
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER])
+def test_a_leader_that_has_not_heard_of_its_epoch_is_asked_again_soon_and_then_less_often(code: ErrorCode) -> None:
+    side = Side()
+    side.leader.logs[TOPIC_ID, 0] = log = led(1, (0, 5))
+    side.follow(copied((0, 5)), epoch=1)
+    log.error = code
+    pauses = []
+    for _ in range(8):
+        side.round()
+        assert side.ask() is None
+        wakes_at = side.fetcher.wakes_at
+        assert wakes_at is not None
+        pauses.append(round(wakes_at - side.now, 3))
+        side.now = wakes_at
+    assert pauses == [0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0]
+    # The next time it is new again.
+    log.error = ErrorCode.NONE
+    side.round()
+    log.error = code
+    side.round()
+    assert side.ask() is None
+    assert side.fetcher.wakes_at == side.now + 0.02
+
+
+def test_a_short_pause_ends_before_a_long_one_that_began_earlier() -> None:
+    side = Side()
+    for index in (0, 1):
+        side.leader.logs[TOPIC_ID, index] = led(1, (0, 5))
+        side.follow(copied((0, 5)), epoch=1, index=index)
+    side.leader.logs[TOPIC_ID, 0].error = ErrorCode.KAFKA_STORAGE_ERROR
+    side.leader.logs[TOPIC_ID, 1].error = ErrorCode.UNKNOWN_LEADER_EPOCH
+    side.round()
+    assert side.ask() is None
+    assert side.fetcher.wakes_at == side.now + 0.02
+    side.now += 0.02
+    side.round()
+    assert side.ask() is None
+    assert side.fetcher.wakes_at == side.now + 0.04
 
 
 @pytest.mark.parametrize("end_offset", [-1, -7])
@@ -412,3 +452,90 @@ def test_starting_over_is_for_a_log_that_ends_before_the_leaders_start_only() ->
     assert not any(isinstance(effect, StartOver) for effect in side.failed)
     assert not side.truncations
     assert mine.contents() == log.contents()
+
+
+# -- throttled partitions ---------------------------------------------------------------------------------------------
+
+
+def asked_for(request: object) -> set[int]:
+    return {partition.partition for topic in fetched(request).topics for partition in topic.partitions}
+
+
+def two_followed(side: Side) -> tuple[PartitionFetch, PartitionFetch]:
+    """Partitions 0 and 1, of which 0 is throttled, 10 bytes a second; the answer to the first fetch is on its way."""
+    for index in range(2):
+        side.leader.logs[TOPIC_ID, index] = led(1, (1, 40))
+    side.quota.throttle("t", frozenset({0}))
+    side.limit = 10
+    return side.follow(ModelLog(), epoch=1), side.follow(ModelLog(), epoch=1, index=1)
+
+
+def test_a_throttled_partition_is_left_out_while_the_quota_is_exceeded() -> None:
+    side = Side()
+    two_followed(side)
+    assert asked_for(side.ask()) == {0, 1}
+    side.fetcher.unanswered(side.now)
+    side.quota.record(1_000)
+    side.now += 1
+    request = fetched(side.ask())
+    assert asked_for(request) == {1}
+    side.take(side.leader.answer(request))
+    side.now += 11
+    assert 0 in asked_for(side.ask())
+
+
+def test_a_throttled_partition_that_is_in_sync_is_not_left_out() -> None:
+    side = Side()
+    throttled, other = two_followed(side)
+    side.settle()
+    assert throttled.is_in_sync
+    assert other.is_in_sync
+    side.quota.record(1_000)
+    request = fetched(side.ask())
+    assert (asked_for(request), request.forgotten_topics_data) == (set(), [])
+    side.leader.logs[TOPIC_ID, 0].write(30)
+    side.take(side.leader.answer(request))
+    side.leader.logs[TOPIC_ID, 0].high_watermark = 70
+    request = fetched(side.ask())
+    assert asked_for(request) == {0}
+
+
+def test_a_partition_that_falls_behind_while_the_quota_is_exceeded_leaves_the_session() -> None:
+    side = Side()
+    throttled, _ = two_followed(side)
+    side.settle()
+    side.quota.record(1_000)
+    log = side.leader.logs[TOPIC_ID, 0]
+    log.write(40)
+    log.high_watermark = log.log_end_offset
+    side.round()
+    assert not throttled.is_in_sync
+    (forgotten,) = fetched(side.ask()).forgotten_topics_data
+    assert forgotten.partitions == [0]
+
+
+def test_with_nothing_but_held_partitions_it_looks_again_after_a_pause() -> None:
+    side = Side()
+    side.leader.logs[TOPIC_ID, 0] = led(1, (1, 40))
+    side.quota.throttle("t", None)
+    side.limit = 10
+    fetch = side.follow(ModelLog(), epoch=1)
+    side.quota.record(1_000)
+    assert (side.ask(), side.fetcher.wakes_at) == (None, side.now + 1)
+    side.quota.throttle("t", frozenset())
+    side.now += 1
+    assert asked_for(side.ask()) == {0}
+    assert not fetch.is_held
+
+
+def test_a_held_partition_may_go() -> None:
+    side = Side()
+    throttled, _ = two_followed(side)
+    side.quota.record(1_000)
+    request = fetched(side.ask())
+    side.fetcher.remove(throttled)
+    side.take(side.leader.answer(request))
+    assert 0 not in asked_for(side.ask())
+    side.fetcher.unanswered(side.now)
+    side.now += 20
+    assert asked_for(side.ask()) == {1}

@@ -69,7 +69,7 @@ class Peer:
         self.history = history
         self.name = name
         self.trouble = trouble
-        self.runtime = self.world.runtime(name, MemoryDisk(record=False))
+        self.runtime = self.world.runtime(name, MemoryDisk(record=False), cluster.client_machine)
         self.random = self.runtime.random
         self._connections: dict[int, BrokerConnection] = {}
         self._topic_ids: dict[str, bytes] = {}
@@ -145,8 +145,8 @@ class Peer:
 
     # -- metadata -----------------------------------------------------------------------------------------------------
 
-    async def create_topic(self, name: str, partitions: int, assignments: list[list[int]] | None = None) -> None:
-        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+    async def create_topic(self, name: str, partitions: int, replicas: int = 1) -> None:
+        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas)
         answer = (await self.anybody(CreateTopicsRequest(topics=[topic], timeout_ms=30_000))).topics[0]
         assert answer.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS), answer
         self.note("created", name, answer.error_code)

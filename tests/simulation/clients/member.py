@@ -41,8 +41,11 @@ class Member(Offsets):
         *,
         instance: str | None = None,
         trouble: Trouble = QUIET,
+        pace: float = 1.0,
     ) -> None:
+        """`pace`: how much longer than usual it pauses between its heartbeats."""
         super().__init__(cluster, history, name, trouble)
+        self.pace = pace
         self.group = group
         self.places = places
         self.instance = instance
@@ -96,7 +99,7 @@ class ClassicMember(Member):
             if leads is None or not await self._sync(leads):
                 continue
             while await self._stay():
-                await self.pause(0.05, 0.5)
+                await self.pause(0.05, 0.5 * self.pace)
 
     async def _join(self) -> list[str] | None:
         """The members if this one leads, otherwise nobody; None: again."""
@@ -234,7 +237,7 @@ class ConsumerMember(Member):
                 else:
                     self.check_replaced(code)
                     assert code in (ErrorCode.NONE, *STALE), ErrorCode(code)
-            await self.pause(0.02, 0.3)
+            await self.pause(0.02, 0.3 * self.pace)
 
     def _new(self) -> None:
         if not self.member:

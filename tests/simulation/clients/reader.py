@@ -40,6 +40,8 @@ class Reader(Peer):
         self.position = 0
         self.high_watermark = -1
         self.last_stable_offset = -1
+        #: as of `Read`: the broker that was asked last
+        self.server = (0, 0, -1)
 
     async def fetch(self, wait_ms: int, max_bytes: int = 1 << 20) -> Any:
         """One fetch that was answered with records, or none; None when it has to be tried again."""
@@ -55,7 +57,12 @@ class Reader(Peer):
             session_epoch=-1,
             topics=[FetchTopic(topic_id=await self.topic_id(topic), partitions=[asked])],
         )
-        answer = await self.once(await self.leader(self.place), request)
+        leader = await self.leader(self.place)
+        epoch = self._leads(leader)
+        self.server = leader, self.cluster.brokers[leader].starts, epoch
+        answer = await self.once(leader, request)
+        if self._leads(leader) != epoch:
+            self.server = *self.server[:2], -1
         if answer is None or not answer.responses:
             self.lost_leader(self.place)
             return None
@@ -63,6 +70,20 @@ class Reader(Peer):
         found = answer.responses[0].partitions[0]
         if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             # A loss of power took what was there.
+            event = Read(
+                started=self.history.now(),
+                code=int(found.error_code),
+                client=self.name,
+                server=self.server,
+                place=self.place,
+                committed_only=self.committed_only,
+                position=self.position,
+                next_position=self.position,
+                records=(),
+                high_watermark=found.high_watermark,
+                last_stable_offset=found.last_stable_offset,
+            )
+            self.history.record(event)
             self.position = await self._start()
             self.note("out of range", self.position)
             return None
@@ -71,6 +92,12 @@ class Reader(Peer):
             self.lost_leader(self.place)
             return None
         return found
+
+    def _leads(self, broker: int) -> int:
+        """The leader epoch in which a broker leads the partition now; -1: it does not."""
+        asked = self.cluster.brokers[broker]
+        led = asked.led() if asked.up else ()
+        return next((one.leader_epoch for one in led if (one.topic, one.index) == self.place), -1)
 
     async def _start(self) -> int:
         topic, index = self.place
@@ -94,6 +121,7 @@ class Reader(Peer):
             started=started,
             code=int(ErrorCode.NONE),
             client=self.name,
+            server=self.server,
             place=self.place,
             committed_only=self.committed_only,
             position=self.position,
@@ -130,13 +158,13 @@ class Reader(Peer):
             position = max(position, header.next_offset)
         return position, tuple(records)
 
-    async def forever(self) -> None:
+    async def forever(self, pause: float = 0.05) -> None:
         """Polls small pieces, and starts again now and then, so that every range is read in different ways."""
         while True:
             await self.poll(self.random.choice([0, 200, 500]), self.random.choice([1, 300, 1_000, 1 << 20]))
             if self.random.random() < 0.05:
                 self.position = self.random.randint(0, self.position)
-            await self.pause(0.0, 0.05)
+            await self.pause(0.0, pause)
 
     async def read_all(self) -> None:
         """From the start to the end, once."""
@@ -269,10 +297,10 @@ class Offsets(Peer):
             elif code is not None:
                 return int(code)
 
-    async def watch(self, groups: list[str], places: list[Place]) -> None:
+    async def watch(self, groups: list[str], places: list[Place], pause: float = 0.1) -> None:
         while True:
             await self.fetch(self.random.choice(groups), self.random.choice(places), stable=self.random.random() < 0.5)
-            await self.pause(0.0, 0.1)
+            await self.pause(0.0, pause)
 
     async def commit_now_and_then(self, group: str, place: Place, count: int) -> None:
         for _ in range(count):

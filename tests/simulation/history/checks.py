@@ -21,9 +21,15 @@ def insist(*checks: Iterator[str]) -> None:
 
 
 def of_transactions(
-    history: History, logs: Mapping[Place, Log], stable: Mapping[Place, int], *, epochs_rise: bool
+    history: History,
+    logs: Mapping[Place, Log],
+    stable: Mapping[Place, int],
+    *,
+    epochs_rise: bool,
+    has_followers: bool = False,
 ) -> list[Iterator[str]]:
-    """All that must hold of producers and readers while nothing is lost."""
+    """All that must hold of producers and readers while nothing is lost. `has_followers`: partitions have more than one
+    replica."""
     return [
         writes.written_once(logs),
         writes.acknowledged_is_there(history, logs),
@@ -33,7 +39,7 @@ def of_transactions(
         writes.nothing_hangs(logs, stable),
         isolation.reads_are_exact(history, logs),
         isolation.nothing_is_read_before_its_commit(history),
-        isolation.stable_offsets_never_go_back(history),
+        isolation.stable_offsets_never_go_back(history, has_followers=has_followers),
         isolation.transactions_are_atomic(history, logs),
         isolation.offsets_go_with_their_transaction(history, logs),
     ]

@@ -54,6 +54,8 @@ class Produced(Event):
     base_offset: int = -1
     #: 1 for the first; a later one may be answered as a repetition of an earlier one
     attempt: int = 1
+    #: with 1 an acknowledged batch may be lost when the leader changes
+    acks: int = -1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,8 +72,10 @@ class Ended(Event):
 
 @dataclass(slots=True, kw_only=True)
 class Read(Event):
-    """One fetch of one partition, and where the next one begins. Records are (offset, value)."""
+    """One fetch of one partition, and where the next one begins. Records are (offset, value). `server`: the broker that
+    answered, which of its lives, and the leader epoch in which it led meanwhile (-1: it did not)."""
 
+    server: tuple[int, int, int] = (0, 0, -1)
     place: Place
     committed_only: bool
     position: int
@@ -117,8 +121,9 @@ class Joined(Event):
 
 
 @dataclass(slots=True, kw_only=True)
-class Restarted(Event):
-    """A node went down and came back: what it had not written is forgotten."""
+class Forgot(Event):
+    """A node went down and came back, or its coordinators began anew in another leader epoch: what they had not written
+    is forgotten."""
 
     node: int
 

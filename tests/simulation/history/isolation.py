@@ -77,13 +77,15 @@ def nothing_is_read_before_its_commit(history: History) -> Iterator[str]:
                 yield f"{event.client}: {event.place} at {offset}: {value!r} was read before its commit was asked for"
 
 
-def stable_offsets_never_go_back(history: History) -> Iterator[str]:
-    """P7, P11: by the order of the requests; without loss of power."""
-    seen: dict[Place, list[tuple[int, int, int]]] = {}
+def stable_offsets_never_go_back(history: History, *, has_followers: bool = False) -> Iterator[str]:
+    """P7, P11: by the order of the requests; without loss of power. `has_followers`: of what one leader says in one
+    epoch; a follower that becomes the leader learns only from its own followers how far the log is committed, and
+    shows less meanwhile, as do those that follow it, the leader before among them: as in Apache Kafka."""
+    seen: dict[object, list[tuple[int, int, int]]] = {}
     for event in history.of(Read):
-        if event.code != OK:
+        if event.code != OK or (has_followers and event.server[2] < 0):
             continue
-        earlier = seen.setdefault(event.place, [])
+        earlier = seen.setdefault((event.place, event.server) if has_followers else event.place, [])
         for ended, stable, high in earlier[-8:]:
             if ended < event.started and (stable > event.last_stable_offset or high > event.high_watermark):
                 yield (

@@ -5,33 +5,46 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from tests.simulation.history.events import OK, CommittedOffset, Ended, Fate, FetchedOffset, History, Log, Place
+from tests.simulation.history.events import (
+    OK,
+    CommittedOffset,
+    Ended,
+    Fate,
+    FetchedOffset,
+    History,
+    Identified,
+    Log,
+    Place,
+)
+
+_NEVER = 1 << 62
 
 
 def commits_are_kept(history: History) -> Iterator[str]:
     """G3: a fetch gives the newest commit that was acknowledged before it was asked, or a newer one that was tried.
 
-    For committers that commit rising offsets only. A transaction's offset counts once its commit was acknowledged.
+    For committers that commit rising offsets only. A transaction's offset counts once its commit was acknowledged. In
+    Apache Kafka, too, that is before its markers are written: meanwhile a fetch of stable offsets is told to ask again,
+    and another one gets the offset from before. For that one the transaction counts once its markers must be there.
     """
-    ends: dict[str, int] = {}
-    for ended in history.of(Ended):
-        if ended.commit and ended.code == OK:
-            ends.setdefault(ended.transaction, ended.ended)
-    acknowledged: dict[tuple[str, Place], list[tuple[int, int]]] = {}
+    ends = _acknowledged_commits(history)
+    #: by whether the fetch wants stable offsets
+    acknowledged: dict[tuple[str, Place, bool], list[tuple[int, int]]] = {}
     tried: dict[tuple[str, Place], list[tuple[int, int, str]]] = {}
     for event in history.of(CommittedOffset):
         key = event.group, event.place
         tried.setdefault(key, []).append((event.started, event.offset, event.mark))
         if event.code == OK:
-            known = event.ended if event.transaction is None else ends.get(event.transaction)
-            if known is not None:
-                acknowledged.setdefault(key, []).append((max(known, event.ended), event.offset))
+            decided, written = (0, 0) if event.transaction is None else ends.get(event.transaction, (_NEVER, _NEVER))
+            for stable, known in (True, decided), (False, written):
+                acknowledged.setdefault((*key, stable), []).append((max(known, event.ended), event.offset))
     for fetched in history.of(FetchedOffset):
         if fetched.code != OK:
             continue
         key = fetched.group, fetched.place
         who = f"{fetched.client}: {key}: {fetched.offset} {fetched.mark!r}"
-        least = max((offset for when, offset in acknowledged.get(key, ()) if when < fetched.started), default=-1)
+        known_before = acknowledged.get((*key, fetched.stable), ())
+        least = max((offset for when, offset in known_before if when < fetched.started), default=-1)
         if fetched.offset < least:
             yield f"{who} is fetched, {least} was acknowledged before"
         if fetched.offset >= 0 and not any(
@@ -39,6 +52,31 @@ def commits_are_kept(history: History) -> Iterator[str]:
             for when, offset, mark in tried.get(key, ())
         ):
             yield f"{who} was never committed"
+
+
+def _acknowledged_commits(history: History) -> dict[str, tuple[int, int]]:
+    """transaction -> when its commit was acknowledged, and when its markers were surely written: the coordinator does
+    nothing else for a transactional id until they are, and answers CONCURRENT_TRANSACTIONS."""
+    commits: dict[str, Ended] = {}
+    #: transactional id -> (transaction, when it began, when it ended) of what its coordinator did for it
+    done: dict[str, list[tuple[str, int, int]]] = {}
+    for ended in history.of(Ended):
+        if ended.code == OK:
+            done.setdefault(ended.transactional_id, []).append((ended.transaction, ended.started, ended.ended))
+            if ended.commit:
+                commits.setdefault(ended.transaction, ended)
+    for identified in history.of(Identified):
+        if identified.code == OK:
+            done.setdefault(identified.transactional_id, []).append(("", identified.started, identified.ended))
+    found: dict[str, tuple[int, int]] = {}
+    for transaction, commit in commits.items():
+        later = (
+            ended
+            for other, started, ended in done[commit.transactional_id]
+            if started > commit.ended and other != transaction
+        )
+        found[transaction] = commit.ended, min(later, default=_NEVER)
+    return found
 
 
 def fetches_never_go_back(history: History) -> Iterator[str]:

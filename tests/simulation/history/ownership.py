@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pykbroker_wire.errors import ErrorCode
-from tests.simulation.history.events import OK, Beat, CommittedOffset, History, Joined, Place, Restarted, Synced
+from tests.simulation.history.events import OK, Beat, CommittedOffset, Forgot, History, Joined, Place, Synced
 
 _FENCED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNRELEASED_INSTANCE_ID})
 
@@ -29,15 +29,18 @@ def one_owner_per_generation(history: History) -> Iterator[str]:
 def one_leader_and_rising_generations(history: History) -> Iterator[str]:
     """G1: everybody hears of the same leader of a generation; generations never go back. A static member that comes
     back may take the leader's place under a new id; and a generation is written with its first SyncGroup, so that a
-    coordinator that crashes before forgets it, as in Apache Kafka."""
+    coordinator that ends before forgets it, as in Apache Kafka."""
+    forgot = -1
     leaders: dict[tuple[str, int], set[str]] = {}
     latest: dict[str, list[tuple[int, int]]] = {}
     instances = {event.member: event.instance for event in history.of(Joined)}
     for event in history.events:
-        if isinstance(event, Restarted):
+        if isinstance(event, Forgot):
+            forgot = event.ended
             leaders.clear()
             latest.clear()
-        if not isinstance(event, Joined) or event.code != OK:
+        # What was asked before may have been answered before.
+        if not isinstance(event, Joined) or event.code != OK or event.started < forgot:
             continue
         known = leaders.setdefault((event.group, event.generation), set())
         known.add(event.leader)
@@ -67,9 +70,13 @@ def written_generations_never_go_back(history: History) -> Iterator[str]:
 def old_generations_do_not_commit(history: History) -> Iterator[str]:
     """G3: once a member was told of a generation, commits of earlier ones that are asked for later are refused."""
     told: dict[str, list[tuple[int, int, bool]]] = {}
+    forgot = -1
     for event in history.events:
-        if isinstance(event, Restarted):
+        if isinstance(event, Forgot):
+            forgot = event.ended
             told = {group: [entry for entry in known if entry[2]] for group, known in told.items()}
+        elif isinstance(event, Joined) and event.started < forgot:
+            continue
         elif isinstance(event, Joined | Synced) and event.code == OK:
             told.setdefault(event.group, []).append((event.ended, event.generation, isinstance(event, Synced)))
         elif isinstance(event, CommittedOffset) and event.code == OK and event.generation >= 0:

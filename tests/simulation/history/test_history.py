@@ -18,6 +18,7 @@ from tests.simulation.history.events import (
     CommittedOffset,
     Ended,
     FetchedOffset,
+    Forgot,
     History,
     Identified,
     Joined,
@@ -25,7 +26,6 @@ from tests.simulation.history.events import (
     Place,
     Produced,
     Read,
-    Restarted,
     Synced,
 )
 
@@ -122,8 +122,8 @@ class Story:
         fields = {"group": "k", "sent_epoch": sent, "epoch": epoch, "owned": owned, "assigned": assigned}
         return self.add(Beat, member=member, **fields, **more)
 
-    def fetch_offset(self, offset: int, mark: str) -> Any:
-        return self.add(FetchedOffset, client="f", group="g", place=A, offset=offset, mark=mark)
+    def fetch_offset(self, offset: int, mark: str, *, stable: bool = False) -> Any:
+        return self.add(FetchedOffset, client="f", group="g", place=A, offset=offset, mark=mark, stable=stable)
 
 
 def test_a_story_without_faults_has_nothing_wrong() -> None:
@@ -147,7 +147,7 @@ def _twice(story: Story) -> None:
 
 
 def _value_twice(story: Story) -> None:
-    story.logs[A].append(Batch(base_offset=4, last_offset=4, values=(b"t1a",)))
+    story.logs[A].append(Batch(base_offset=4, last_offset=4, producer_id=9, epoch=0, sequence=0, values=(b"t1a",)))
 
 
 def _gap(story: Story) -> None:
@@ -264,7 +264,29 @@ def _lost_commit(story: Story) -> None:
 
 
 def _lost_transaction(story: Story) -> None:
-    story.fetch_offset(-1, "")
+    story.fetch_offset(-1, "", stable=True)
+
+
+def _lost_transaction_stable(story: Story) -> None:
+    _commit_transaction(story)
+    story.fetch_offset(5, "t1:5", stable=True)
+
+
+def _lost_transaction_with_markers(story: Story) -> None:
+    _commit_transaction(story)
+    story.end("t4", 3, commit=False)
+    story.fetch_offset(5, "t1:5")
+
+
+def _lost_transaction_before_a_producer(story: Story) -> None:
+    _commit_transaction(story)
+    story.add(Identified, client="q", transactional_id="tid", producer_id=7, epoch=5)
+    story.fetch_offset(5, "t1:5")
+
+
+def _commit_transaction(story: Story) -> None:
+    story.commit_offset(8, "t3:8", "t3")
+    story.end("t3", 2, commit=True)
 
 
 def _made_up(story: Story) -> None:
@@ -289,7 +311,7 @@ def _generation_back(story: Story) -> None:
 
 
 def _written_generation_back(story: Story) -> None:
-    story.add(Restarted, node=1)
+    story.add(Forgot, node=1)
     story.add(Joined, group="g", member="n", generation=0, leader="m")
 
 
@@ -365,6 +387,9 @@ PLANTED: list[tuple[Plant, Check]] = [
     (_pending_offset, _hl(isolation.offsets_go_with_their_transaction)),
     (_lost_commit, _h(offsets.commits_are_kept)),
     (_lost_transaction, _h(offsets.commits_are_kept)),
+    (_lost_transaction_stable, _h(offsets.commits_are_kept)),
+    (_lost_transaction_with_markers, _h(offsets.commits_are_kept)),
+    (_lost_transaction_before_a_producer, _h(offsets.commits_are_kept)),
     (_made_up, _h(offsets.commits_are_kept)),
     (_back, _h(offsets.fetches_never_go_back)),
     (_two_owners, _h(ownership.one_owner_per_generation)),
@@ -379,6 +404,15 @@ PLANTED: list[tuple[Plant, Check]] = [
 ]
 
 
+def test_an_offset_may_be_unseen_between_the_answer_to_a_commit_and_its_markers() -> None:
+    """By a fetch that does not ask for stable offsets; one that does is told to ask again."""
+    story = Story()
+    _commit_transaction(story)
+    story.end("t3", 2, commit=True)
+    story.fetch_offset(5, "t1:5")
+    assert list(offsets.commits_are_kept(story.history)) == []
+
+
 @pytest.mark.parametrize(("plant", "check"), PLANTED, ids=[plant.__name__.strip("_") for plant, _ in PLANTED])
 def test_a_planted_violation_is_found(plant: Plant, check: Check) -> None:
     assert list(check(Story())) == []
@@ -386,3 +420,27 @@ def test_a_planted_violation_is_found(plant: Plant, check: Check) -> None:
     plant(story)
     with pytest.raises(Violation):
         insist(check(story))
+
+
+@pytest.mark.parametrize(
+    ("then", "is_found"),
+    [((1, 1, 0), True), ((1, 1, -1), False), ((2, 1, 1), False), ((1, 2, 0), False), ((1, 1, 2), False)],
+    ids=["led", "follows", "another leads", "another life", "leads again"],
+)
+def test_what_one_leader_says_in_one_epoch_never_goes_back(then: tuple[int, int, int], *, is_found: bool) -> None:
+    story = Story()
+    for server, high_watermark in (((1, 1, 0), 23), (then, 22)):
+        story.add(
+            Read,
+            client="c",
+            server=server,
+            place=A,
+            committed_only=True,
+            position=0,
+            next_position=0,
+            records=(),
+            high_watermark=high_watermark,
+            last_stable_offset=high_watermark,
+        )
+    found = list(isolation.stable_offsets_never_go_back(story.history, has_followers=True))
+    assert bool(found) is is_found

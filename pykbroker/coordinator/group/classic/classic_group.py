@@ -450,6 +450,10 @@ class ClassicGroup:
     def check_offset_fetch(self, member_id: str | None, epoch: int) -> None:
         """Member epochs are those of consumer groups: Apache Kafka does not look at them here."""
 
+    def check_delete(self) -> None:
+        if not self.is_empty:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+
     def check_offset_delete(self) -> None:
         if self.state is not ClassicGroupState.EMPTY and self.protocol_type != CONSUMER:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)

@@ -467,6 +467,10 @@ class ConsumerGroup:
         if epoch != member.epoch:
             raise KafkaError(ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION)
 
+    def check_delete(self) -> None:
+        if not self.is_empty:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+
     def check_offset_delete(self) -> None:
         """Always, where nobody subscribes to the topic."""
 

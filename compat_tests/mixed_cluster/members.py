@@ -1,0 +1,376 @@
+"""The nodes of one cluster, some of Apache Kafka and some of pykbroker, each a process with a home of its own.
+
+Both kinds read a properties file of the same form and directories of the same form. Not here: what must hold
+(the tests have that), and what is asked of nodes over the wire (tests/node/nodes.py).
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from compat_tests.oracle.kafka import java_command, run_tool
+from compat_tests.ports import steady_port
+from pykbroker_wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from pykbroker_wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from pykbroker_wire.primitives import uuid_to_str
+from tests.node.nodes import Nodes, eventually
+from tests.node.wire import Wire
+
+Kind = Literal["kafka", "pykbroker"]
+#: What Apache Kafka's kraft.version 0 and 1 are called in these tests.
+Quorum = Literal["static", "dynamic"]
+
+CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
+READY: dict[Kind, bytes] = {"kafka": b"Kafka Server started", "pykbroker": b"pykbroker is ready"}
+#: A bound for what hangs: several JVMs start at once on two cores that others use as well.
+PATIENCE_S = 300
+SMALL_JVM = ["-Xmx256m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+SETTINGS = {
+    "num.partitions": "1",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
+    "offsets.topic.replication.factor": "2",
+    "transaction.state.log.replication.factor": "2",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "2",
+    "share.coordinator.state.topic.replication.factor": "2",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    # A killed broker is missed sooner than after nine seconds, and one that a busy machine holds up is not.
+    "initial.broker.registration.timeout.ms": "300000",
+    "broker.session.timeout.ms": "6000",
+    "broker.heartbeat.interval.ms": "500",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    kind: Kind
+    roles: str = "broker,controller"
+
+    @property
+    def is_broker(self) -> bool:
+        return "broker" in self.roles
+
+    @property
+    def is_controller(self) -> bool:
+        return "controller" in self.roles
+
+
+class Cluster(Nodes):
+    """Members by node id. `format`, then `start_all`; `close` ends every process and removes every file."""
+
+    def __init__(
+        self,
+        members: Mapping[int, Member],
+        *,
+        quorum: Quorum = "dynamic",
+        settings: Mapping[str, str] | None = None,
+        own: Mapping[int, Mapping[str, str]] | None = None,
+    ) -> None:
+        """`settings` are those of every member, `own` those of some beside them."""
+        self.members = dict(members)
+        self.quorum = quorum
+        self.numbers = tuple(number for number, member in members.items() if member.is_broker)
+        self.folder = Path(tempfile.mkdtemp(prefix="mixed-"))
+        self.running: dict[int, _Process] = {}
+        self._ports = _ports(members)
+        self._settings = {**SETTINGS, **(settings or {})}
+        self._own = dict(own or {})
+        for number in members:
+            (self.folder / str(number)).mkdir()
+            self._write(number)
+        atexit.register(self.close)
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for process in self.running.values():
+            process.end(signal.SIGKILL)
+        self.running.clear()
+        if not os.environ.get("PYKBROKER_COMPAT_KEEP"):
+            shutil.rmtree(self.folder, ignore_errors=True)
+        atexit.unregister(self.close)
+
+    # -- where they are
+
+    @property
+    def controllers(self) -> tuple[int, ...]:
+        return tuple(number for number, member in self.members.items() if member.is_controller)
+
+    def of_kind(self, kind: Kind) -> tuple[int, ...]:
+        """The brokers of one kind."""
+        return tuple(number for number in self.numbers if self.members[number].kind == kind)
+
+    def address(self, number: int) -> str:
+        return f"localhost:{self._ports[number]}"
+
+    def controller_address(self, number: int) -> str:
+        return f"localhost:{self._ports[number] + 1}"
+
+    def data(self, number: int) -> Path:
+        return self.folder / str(number) / "data"
+
+    def log_dirs(self, number: int) -> list[Path]:
+        """Brokers have two, so that they tell the controller in which of them a replica lies (KIP-858)."""
+        home = self.folder / str(number)
+        return [home / "data", home / "more"] if self.members[number].is_broker else [home / "data"]
+
+    def folder_of(self, number: int, topic: str, partition: int) -> Path:
+        found = (folder / f"{topic}-{partition}" for folder in self.log_dirs(number))
+        return next((folder for folder in found if folder.is_dir()), self.data(number))
+
+    def replicas(self, number: int) -> list[Path]:
+        """The folders with replicas of a broker, without those that are deleted."""
+        found = [path for folder in self.log_dirs(number) for path in folder.glob("*-*") if path.is_dir()]
+        return [path for path in found if not path.name.endswith("-delete")]
+
+    def log_file(self, number: int) -> Path:
+        return self.folder / str(number) / "server.log"
+
+    def said(self, number: int) -> str:
+        path = self.log_file(number)
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def properties(self, number: int) -> Path:
+        return self.folder / str(number) / "server.properties"
+
+    def _write(self, number: int) -> None:
+        member = self.members[number]
+        listeners = []
+        if member.is_broker:
+            listeners.append(f"PLAINTEXT://{self.address(number)}")
+        if member.is_controller:
+            listeners.append(f"CONTROLLER://{self.controller_address(number)}")
+        if self.quorum == "static":
+            voters = ",".join(f"{each}@{self.controller_address(each)}" for each in self.controllers)
+            found_by = {"controller.quorum.voters": voters}
+        else:
+            known = ",".join(map(self.controller_address, self.controllers))
+            found_by = {"controller.quorum.bootstrap.servers": known}
+        values = {
+            "process.roles": member.roles,
+            "node.id": str(number),
+            "listeners": ",".join(listeners),
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": ",".join(map(str, self.log_dirs(number))),
+            "metadata.log.dir": str(self.data(number)),
+            **self._settings,
+            **self._own.get(number, {}),
+            **found_by,
+        }
+        self.properties(number).write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+
+    # -- members that come and go
+
+    def format(self, *words: str, own_tools: bool = False) -> None:
+        """Format every home. `own_tools`: each of Apache Kafka's nodes with its StorageTool, which takes a JVM."""
+
+        with ThreadPoolExecutor(len(self.members)) as pool:
+            list(pool.map(lambda number: self.format_one(number, *words, own_tools=own_tools), self.members))
+
+    def format_one(self, number: int, *words: str, own_tools: bool = False) -> None:
+        member = self.members[number]
+        arguments = [f"--cluster-id={CLUSTER_ID}", "-c", str(self.properties(number)), *words]
+        if self.quorum == "dynamic" and member.is_controller:
+            arguments += self._first_voters()
+        if own_tools and member.kind == "kafka":
+            run_tool("kafka.tools.StorageTool", ["format", *arguments], timeout=PATIENCE_S)
+        else:
+            command = [sys.executable, "-m", "pykbroker", "format", *arguments]
+            subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE_S)
+
+    def _first_voters(self) -> list[str]:
+        voters = (
+            f"{number}@{self.controller_address(number)}:{uuid_to_str(bytes([number]) * 16)}"
+            for number in self.controllers
+        )
+        return ["--initial-controllers", ",".join(voters)]
+
+    def launch(self, *numbers: int) -> None:
+        """Begin to start these members; `ready` waits for them."""
+        for number in numbers:
+            assert number not in self.running, f"node {number} runs"
+            kind = self.members[number].kind
+            self.running[number] = _Process(kind, self.properties(number), self.log_file(number))
+
+    def ready(self, *numbers: int) -> None:
+        for number in numbers:
+            self.running[number].wait_ready()
+
+    def start(self, *numbers: int) -> None:
+        self.launch(*numbers)
+        self.ready(*numbers)
+
+    def start_all(self) -> None:
+        """All at once, the JVMs first: they take longest."""
+        self.start(*sorted(self.members, key=lambda number: self.members[number].kind != "kafka"))
+
+    def stop(self, *numbers: int) -> None:
+        """A controlled shutdown of these members, at once."""
+        for number in numbers:
+            self.running[number].ask(signal.SIGTERM)
+        for number in numbers:
+            self.running.pop(number).end(signal.SIGTERM)
+
+    def kill(self, *numbers: int) -> None:
+        for number in numbers:
+            self.running.pop(number).end(signal.SIGKILL)
+
+    @contextmanager
+    def paused(self, *numbers: int) -> Iterator[None]:
+        """The processes stand still within the block: they keep their sockets, and do nothing."""
+        for number in numbers:
+            self.running[number].ask(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for number in numbers:
+                self.running[number].ask(signal.SIGCONT)
+
+    # -- leaders
+
+    def move(self, topic: str, to: int) -> None:
+        """Make a broker the preferred replica of every partition of a topic, and have it elected."""
+        partitions = self.partitions(topic)
+        order = [to, *(number for number in self.numbers if number != to)]
+        wanted = [
+            ReassignablePartition(
+                partition_index=index, replicas=sorted(partition.replica_nodes, key=lambda number: order.index(number))
+            )
+            for index, partition in partitions.items()
+        ]
+        self.in_sync(topic)
+        with Wire(self.address(self.living()[0])) as wire:
+            reassigned = wire.call(
+                AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=topic, partitions=wanted)])
+            )
+            assert not reassigned.error_code, reassigned
+            assert not any(each.error_code for each in reassigned.responses[0].partitions), reassigned
+
+            def led() -> bool:
+                asked = [TopicPartitions(topic=topic, partitions=sorted(partitions))]
+                wire.call(ElectLeadersRequest(topic_partitions=asked, timeout_ms=30_000))
+                return set(self.leaders(topic).values()) == {to}
+
+            eventually(f"node {to} leads {topic}", led)
+
+    # -- the quorum
+
+    def controller(self, number: int) -> Wire:
+        """A connection to a controller's listener."""
+        return Wire(self.controller_address(number))
+
+    def led_by(self, *numbers: int) -> int:
+        """Wait until one of these controllers is active."""
+
+        def look() -> int | None:
+            active = self.active()
+            return active if active in numbers else None
+
+        return eventually(f"one of {numbers} leads the quorum", look, seconds=PATIENCE_S)
+
+    def complaints(self) -> list[str]:
+        """Lines of pykbroker's logs that tell of an error, or of a bug."""
+        wrong = (" ERROR ", " CRITICAL ", "Traceback")
+        return [
+            f"node {number}: {line}"
+            for number, member in self.members.items()
+            if member.kind == "pykbroker"
+            for line in self.said(number).splitlines()
+            if any(word in line for word in wrong)
+        ]
+
+    def tails(self, lines: int = 30) -> str:
+        """The ends of all logs, for a failure's message."""
+        ends = []
+        for number, member in self.members.items():
+            ends += [f"--- node {number} ({member.kind})", *self.said(number).splitlines()[-lines:]]
+        return "\n".join(ends)
+
+
+class _Process:
+    def __init__(self, kind: Kind, properties: Path, log_file: Path) -> None:
+        self.kind = kind
+        self._log_file = log_file
+        self._before = log_file.stat().st_size if log_file.exists() else 0
+        if kind == "kafka":
+            level = os.environ.get("PYKBROKER_COMPAT_KAFKA_LOG", "info")
+            levels = [f"-Dorg.slf4j.simpleLogger.log.{name}={level}" for name in ("kafka", "org.apache.kafka", "state")]
+            dated = [
+                "-Dorg.slf4j.simpleLogger.showDateTime=true",
+                "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+            ]
+            command = java_command("kafka.Kafka", jvm=[*SMALL_JVM, *levels, *dated])
+        else:
+            command = [sys.executable, "-m", "pykbroker", "start", "--log-level", _our_level()]
+        with log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, str(properties)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=log_file.parent,
+                env={**os.environ, "PYTHONFAULTHANDLER": "1"},
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def wait_ready(self) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while READY[self.kind] not in self._log_file.read_bytes()[self._before :]:
+            assert self._process.poll() is None, f"ended with {self._process.returncode}:\n{self._tail()}"
+            assert time.monotonic() < deadline, f"not ready after {PATIENCE_S} s:\n{self._tail()}"
+            time.sleep(0.05)
+
+    def ask(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def end(self, how: signal.Signals) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(how)
+        try:
+            self._process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise AssertionError(f"a node of {self.kind} did not stop:\n{self._tail()}") from None
+
+    def _tail(self) -> str:
+        return "\n".join(self._log_file.read_text(errors="replace").splitlines()[-60:])
+
+
+def _our_level() -> str:
+    return os.environ.get("PYKBROKER_COMPAT_LOG", "INFO")
+
+
+def _ports(numbers: Mapping[int, Member]) -> dict[int, int]:
+    """A port of each node, which is free again when it comes back; the next one is the controller's."""
+    found: set[int] = set()
+    while len(found) < len(numbers):
+        found.add(steady_port())
+    return dict(zip(numbers, sorted(found), strict=True))

@@ -1,0 +1,225 @@
+"""When a broker is fenced before its session is over: its process is gone, and its sockets say so. Pure.
+
+Events come in (what the metadata says of brokers, heartbeats, connections that end, what probes find, time), effects go
+out (connections to try, fences). Not responsible for sockets (early_fencing.py), nor for what fencing changes
+(brokers.py). docs/decisions/0023-early-fence.md says why this is safe.
+
+The rule. The peer, and not this node, ends the connection of a broker's last accepted heartbeat: then every armed
+endpoint of the broker is probed, and when all of them, one at least, refuse, the broker is fenced. An endpoint is armed
+once this controller has connected to it since the broker's registration. In every other case (one accepts or is silent,
+none is armed, the broker is in controlled shutdown, it has a newer epoch) the session decides, as in Apache Kafka. A
+new active controller probes, by the same rule, each broker that serves and has sent no heartbeat within GRACE_MS.
+
+Invariants:
+* A heartbeat takes back every probe that began before it.
+* A broker that sends a heartbeat after it was fenced so was alive: it is never fenced so again in this broker epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+#: A broker that serves has sent a heartbeat to a new controller by then.
+GRACE_MS = 200
+
+#: Host and port.
+BrokerAddress = tuple[str, int]
+
+
+class Registration(NamedTuple):
+    """What the metadata says of a broker."""
+
+    broker_epoch: int
+    endpoints: tuple[BrokerAddress, ...]
+    is_fenced: bool
+    in_controlled_shutdown: bool
+
+
+@dataclass(slots=True, frozen=True)
+class TryEndpoint:
+    """Connect once, and tell `tried` whether the endpoint accepts."""
+
+    broker_id: int
+    broker_epoch: int
+    endpoint: BrokerAddress
+
+
+@dataclass(slots=True, frozen=True)
+class ProbeEndpoints:
+    """Connect to each endpoint, and tell `probed` of each whether it refuses."""
+
+    broker_id: int
+    number: int
+    endpoints: tuple[BrokerAddress, ...]
+
+
+@dataclass(slots=True, frozen=True)
+class Fence:
+    """Fence this incarnation, and end its session."""
+
+    broker_id: int
+    broker_epoch: int
+    refused: tuple[BrokerAddress, ...]
+
+
+@dataclass(slots=True, frozen=True)
+class Disarmed:
+    """The broker was alive: tell it once."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+FenceEffect = TryEndpoint | ProbeEndpoints | Fence | Disarmed
+
+
+@dataclass(slots=True)
+class _Watched:
+    """One broker epoch."""
+
+    broker_epoch: int
+    #: None: a heartbeat came before the metadata was here
+    registration: Registration | None = None
+    armed: set[BrokerAddress] = field(default_factory=set)
+    trying: set[BrokerAddress] = field(default_factory=set)
+    #: that of the last accepted heartbeat; None: there is none, or it has ended
+    connection: int | None = None
+    #: the last heartbeat asked for a shutdown
+    is_leaving: bool = False
+    #: the probe under way, 0 for none, and the endpoints that have not answered it
+    probe: int = 0
+    unanswered: set[BrokerAddress] = field(default_factory=set)
+    was_fenced: bool = False
+    is_disarmed: bool = False
+    #: when a broker of which a new controller hears nothing is probed
+    due_ms: int | None = None
+
+
+class EarlyFence:
+    """Decides for one controller, active or not. `now_ms`: the loop's clock."""
+
+    def __init__(self) -> None:
+        self.is_active = False
+        self._brokers: dict[int, _Watched] = {}
+        self._probes = 0
+
+    # -- every controller ---------------------------------------------------------------------------------------------
+
+    def metadata(self, brokers: Mapping[int, Registration]) -> list[FenceEffect]:
+        """The brokers of a new image, all of them."""
+        for broker_id in set(self._brokers) - set(brokers):
+            del self._brokers[broker_id]
+        effects: list[FenceEffect] = []
+        for broker_id, registration in brokers.items():
+            watched = self._brokers.get(broker_id)
+            if watched is None or watched.broker_epoch < registration.broker_epoch:
+                watched = self._brokers[broker_id] = _Watched(registration.broker_epoch)
+            if watched.broker_epoch == registration.broker_epoch:
+                effects += self._registered(broker_id, watched, registration)
+        return effects
+
+    def _registered(self, broker_id: int, watched: _Watched, registration: Registration) -> Iterable[FenceEffect]:
+        before, watched.registration = watched.registration, registration
+        watched.armed &= set(registration.endpoints)
+        if before is None or before.endpoints != registration.endpoints:
+            for endpoint in registration.endpoints:
+                if endpoint not in watched.armed and endpoint not in watched.trying:
+                    watched.trying.add(endpoint)
+                    yield TryEndpoint(broker_id, watched.broker_epoch, endpoint)
+
+    def is_trying(self, effect: TryEndpoint) -> bool:
+        """Whether what comes of it is of use."""
+        watched = self._brokers.get(effect.broker_id)
+        return watched is not None and watched.broker_epoch == effect.broker_epoch and effect.endpoint in watched.trying
+
+    def tried(self, broker_id: int, broker_epoch: int, endpoint: BrokerAddress, *, accepts: bool) -> None:
+        """What came of a TryEndpoint."""
+        watched = self._brokers.get(broker_id)
+        if watched is not None and watched.broker_epoch == broker_epoch:
+            watched.trying.discard(endpoint)
+            registration = watched.registration
+            if accepts and registration is not None and endpoint in registration.endpoints:
+                watched.armed.add(endpoint)
+
+    # -- the active controller ----------------------------------------------------------------------------------------
+
+    def activated(self, now_ms: int) -> None:
+        """This controller leads from now on, and gives every broker that serves a while to say that it lives."""
+        self.is_active = True
+        for watched in self._brokers.values():
+            registration = watched.registration
+            if registration is not None and not registration.is_fenced and not registration.in_controlled_shutdown:
+                watched.due_ms = now_ms + GRACE_MS
+
+    def deactivated(self) -> None:
+        """Another controller watches over the brokers now."""
+        self.is_active = False
+        for watched in self._brokers.values():
+            watched.connection = watched.due_ms = None
+            watched.probe = 0
+
+    def heartbeat(
+        self, broker_id: int, broker_epoch: int, connection: int | None, *, is_leaving: bool = False
+    ) -> list[FenceEffect]:
+        """A heartbeat was accepted. `connection` is None when it came in memory."""
+        watched = self._brokers.get(broker_id)
+        if not self.is_active or (watched is not None and watched.broker_epoch > broker_epoch):
+            return []
+        if watched is None or watched.broker_epoch < broker_epoch:
+            watched = self._brokers[broker_id] = _Watched(broker_epoch)
+        watched.connection = connection
+        watched.is_leaving = is_leaving
+        watched.probe = 0
+        watched.due_ms = None
+        if watched.was_fenced and not watched.is_disarmed:
+            watched.is_disarmed = True
+            return [Disarmed(broker_id, broker_epoch)]
+        return []
+
+    def connection_ended(self, connection: int, *, by_peer: bool) -> list[FenceEffect]:
+        """A connection over which heartbeats came has ended."""
+        effects: list[FenceEffect] = []
+        for broker_id, watched in self._brokers.items():
+            if watched.connection == connection:
+                watched.connection = None
+                if by_peer:
+                    effects += self._probe(broker_id, watched)
+        return effects
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """When `clock` has something to do."""
+        return min((each.due_ms for each in self._brokers.values() if each.due_ms is not None), default=None)
+
+    def clock(self, now_ms: int) -> list[FenceEffect]:
+        """Time has passed."""
+        effects: list[FenceEffect] = []
+        for broker_id, watched in self._brokers.items():
+            if watched.due_ms is not None and watched.due_ms <= now_ms:
+                watched.due_ms = None
+                effects += self._probe(broker_id, watched)
+        return effects
+
+    def _probe(self, broker_id: int, watched: _Watched) -> Iterable[FenceEffect]:
+        if watched.armed and not watched.is_leaving and not watched.was_fenced:
+            self._probes += 1
+            watched.probe = self._probes
+            watched.unanswered = set(watched.armed)
+            yield ProbeEndpoints(broker_id, watched.probe, tuple(sorted(watched.armed)))
+
+    def probed(self, broker_id: int, number: int, endpoint: BrokerAddress, *, refuses: bool) -> list[FenceEffect]:
+        """What a probe found at one of its endpoints."""
+        watched = self._brokers.get(broker_id)
+        if watched is None or not number or watched.probe != number:
+            return []
+        if not refuses:
+            watched.probe = 0
+            return []
+        watched.unanswered.discard(endpoint)
+        if watched.unanswered:
+            return []
+        watched.probe = 0
+        watched.was_fenced = True
+        return [Fence(broker_id, watched.broker_epoch, tuple(sorted(watched.armed)))]

@@ -1,0 +1,202 @@
+"""Early fences at work: a controller's eye on the sockets of brokers.
+
+Responsible for carrying events to early_fence.py, which decides, and for doing what it says. Not responsible for what a
+probe is: the composition hands it down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from pykbroker.controller.early_fence import (
+    BrokerAddress,
+    Disarmed,
+    EarlyFence,
+    Fence,
+    FenceEffect,
+    ProbeEndpoints,
+    Registration,
+    TryEndpoint,
+)
+from pykbroker.net.connection_state import End, StatefulConnection
+from pykbroker.net.probe import PortVerdict
+
+if TYPE_CHECKING:
+    from pykbroker.controller.active import ActiveController
+    from pykbroker.metadata.delta import MetadataDelta
+    from pykbroker.metadata.image import BrokerImage, MetadataImage
+    from pykbroker.metadata.loader import MetadataLoader
+    from pykbroker.runtime import Runtime
+
+logger = logging.getLogger(__name__)
+
+
+#: An endpoint of a broker that has registered is tried for nearly two minutes, with pauses that double.
+FIRST_PAUSE_SECONDS = 0.1
+LAST_FAILURE = 10
+
+
+class RunningProbe(Protocol):
+    def cancel(self) -> None: ...
+
+
+#: (host, port, told of the verdict) -> a probe that has begun.
+StartProbe = Callable[[str, int, Callable[[PortVerdict], object]], RunningProbe]
+
+
+class EarlyFencing:
+    """Watches for one controller, active or not; a publisher of the loader. `start` once, `close` once."""
+
+    def __init__(
+        self, runtime: Runtime, node_id: int, controller: ActiveController, metadata: MetadataLoader, probe: StartProbe
+    ) -> None:
+        self._runtime = runtime
+        self._node_id = node_id
+        self._controller = controller
+        self._metadata = metadata
+        self._start_probe = probe
+        self._fence = EarlyFence()
+        self._running: set[RunningProbe] = set()
+        #: connections that this is told of
+        self._watched: set[int] = set()
+        self._look_soon: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
+
+    def start(self) -> None:
+        self._metadata.add_publisher(self)
+        self._metadata.on_leader(self._leader_changed)
+
+    def close(self) -> None:
+        self._is_closed = True
+        for handle in (self._look_soon, self._timer):
+            if handle is not None:
+                handle.cancel()
+        for probe in tuple(self._running):
+            probe.cancel()
+        self._running.clear()
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
+        """Publisher of the loader."""
+        if old.brokers is not new.brokers and self._look_soon is None and not self._is_closed:
+            # Soon: the images of a start come one after the other, and name brokers of long ago.
+            self._look_soon = self._runtime.loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        self._look_soon = None
+        brokers = self._metadata.image.brokers.values()
+        # The broker of this process ends when this controller does.
+        others = {broker.id: _registration(broker) for broker in brokers if broker.id != self._node_id}
+        self._do(self._fence.metadata(others))
+
+    def _leader_changed(self, leader_id: int | None, epoch: int) -> None:
+        if self._is_closed:
+            return
+        if leader_id == self._node_id:
+            if not self._fence.is_active:
+                if self._look_soon is not None:
+                    self._look_soon.cancel()
+                self._look()
+                self._fence.activated(self._now_ms())
+                self._arm_timer()
+        elif self._fence.is_active:
+            self._fence.deactivated()
+
+    def heartbeat(self, broker_id: int, broker_epoch: int, peer: object, *, is_leaving: bool) -> None:
+        """The active controller has accepted a heartbeat from this peer."""
+        connection = peer if isinstance(peer, StatefulConnection) else None
+        number: int | None = None if connection is None else getattr(connection, "connection_number", None)
+        self._do(self._fence.heartbeat(broker_id, broker_epoch, number, is_leaving=is_leaving))
+        if connection is not None and number is not None and number not in self._watched:
+            self._watched.add(number)
+            connection.when_ended(partial(self._ended, number))
+
+    def _ended(self, number: int, end: End) -> None:
+        self._watched.discard(number)
+        if not self._is_closed:
+            self._do(self._fence.connection_ended(number, by_peer=end.by_peer))
+
+    def _try(self, effect: TryEndpoint, failures: int = 0) -> None:
+        if not self._is_closed and self._fence.is_trying(effect):
+            self._connect(effect.endpoint, partial(self._tried, effect, failures))
+
+    def _tried(self, effect: TryEndpoint, failures: int, verdict: PortVerdict) -> None:
+        accepts = verdict is PortVerdict.ACCEPTED
+        if accepts or failures >= LAST_FAILURE:
+            self._fence.tried(effect.broker_id, effect.broker_epoch, effect.endpoint, accepts=accepts)
+        else:
+            # A broker that registers may not listen yet.
+            self._runtime.loop.call_later(FIRST_PAUSE_SECONDS * 2**failures, self._try, effect, failures + 1)
+
+    def _probed(self, effect: ProbeEndpoints, endpoint: BrokerAddress, verdict: PortVerdict) -> None:
+        refuses = verdict is PortVerdict.REFUSED
+        if not refuses:
+            logger.info(
+                "[Controller id=%d] Broker %d has ended its connection, and its endpoint %s:%d is %s now: its session "
+                "decides.",
+                self._node_id,
+                effect.broker_id,
+                *endpoint,
+                verdict.value,
+            )
+        self._do(self._fence.probed(effect.broker_id, effect.number, endpoint, refuses=refuses))
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    def _now_ms(self) -> int:
+        return int(self._runtime.loop.time() * 1000)
+
+    def _arm_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline_ms = self._fence.deadline_ms
+        if deadline_ms is not None:
+            delay_ms = max(1, deadline_ms - self._now_ms())
+            self._timer = self._runtime.loop.call_later(delay_ms / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._do(self._fence.clock(self._now_ms()))
+        self._arm_timer()
+
+    # -- effects ------------------------------------------------------------------------------------------------------
+
+    def _do(self, effects: Iterable[FenceEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case TryEndpoint():
+                    self._try(effect)
+                case ProbeEndpoints():
+                    for endpoint in effect.endpoints:
+                        self._connect(endpoint, partial(self._probed, effect, endpoint))
+                case Fence():
+                    self._controller.fence_early(effect.broker_id, effect.broker_epoch, effect.refused)
+                case Disarmed():
+                    logger.warning(
+                        "[Controller id=%d] Broker %d at epoch %d was fenced because it refused connections, and it is "
+                        "alive: until it registers again only its session fences it. Something between the nodes "
+                        "refuses connections in its place.",
+                        self._node_id,
+                        effect.broker_id,
+                        effect.broker_epoch,
+                    )
+
+    def _connect(self, endpoint: BrokerAddress, then: Callable[[PortVerdict], None]) -> None:
+        def told(verdict: PortVerdict) -> None:
+            self._running.discard(probe)
+            then(verdict)
+
+        probe = self._start_probe(*endpoint, told)
+        self._running.add(probe)
+
+
+def _registration(broker: BrokerImage) -> Registration:
+    endpoints = tuple(dict.fromkeys((endpoint.host, endpoint.port) for endpoint in broker.endpoints.values()))
+    return Registration(broker.epoch, endpoints, broker.fenced, broker.in_controlled_shutdown)

@@ -1,0 +1,289 @@
+"""Share groups (KIP-932) and streams groups (KIP-1071): not served here, and kept for a coordinator that serves them.
+
+In a cluster with Apache Kafka the coordinator of a group moves to the broker that leads its partition of
+`__consumer_offsets`. While that is this node the group's records stay as they are: nothing is written for such a group
+but what a client commits, no session runs out, and no offset expires. Members that speak its own protocol find no
+service; the session of each begins anew with the next coordinator.
+
+Responsible for which ids belong to such groups, and for the errors that clients of other kinds get, which are those of
+Apache Kafka 4.3.1 (compat_tests/mixed_cluster asks both). Two answers are stricter than Apache Kafka's: an empty
+streams group does not become a group of another kind, and a group that is empty cannot be deleted here, because a share
+group has state at another coordinator as well. Of values only the epoch of a streams member is read: a later release
+may write the others in another version.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from typing import ClassVar, Final
+
+from pykbroker.coordinator.group.contract import GroupKind
+from pykbroker.coordinator.result import CoordinatorRecord, TimerKey, Token
+from pykbroker_wire.errors import DecodeError, ErrorCode, KafkaError
+from pykbroker_wire.messages.heartbeat import HeartbeatRequest
+from pykbroker_wire.messages.join_group import JoinGroupRequest
+from pykbroker_wire.messages.leave_group import LeaveGroupRequest
+from pykbroker_wire.messages.sync_group import SyncGroupRequest
+from pykbroker_wire.primitives import TopLevel
+from pykbroker_wire.stored.group.share_group_member_metadata import ShareGroupMemberMetadataKey
+from pykbroker_wire.stored.group.share_group_metadata import ShareGroupMetadataKey
+from pykbroker_wire.stored.group.streams_group_current_member_assignment import (
+    StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupCurrentMemberAssignmentValue,
+)
+from pykbroker_wire.stored.group.streams_group_member_metadata import StreamsGroupMemberMetadataKey
+from pykbroker_wire.stored.group.streams_group_metadata import StreamsGroupMetadataKey
+
+SHARE: Final = "share"
+STREAMS: Final = "streams"
+
+#: OffsetCommit tells members of the newer protocols from this version on that their epoch is old.
+_COMMIT_WITH_EPOCH_FROM: Final = 9
+_UNKNOWN_EPOCH: Final = -1
+
+
+class KeptGroup(ABC):
+    """What is known of a group: its id and its members."""
+
+    kind: ClassVar[str]
+
+    __slots__ = ("group_id", "members")
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        #: member id -> its epoch, -1 where no record has said it
+        self.members: dict[str, int] = {}
+
+    @property
+    def protocol_type(self) -> str:
+        return self.kind
+
+    @property
+    @abstractmethod
+    def state_name(self) -> str:
+        """What ListGroups calls it."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.members
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Which topics a streams group reads is in records that are not read here."""
+        return not self.is_empty
+
+    def topics_changed(self, names: Collection[str]) -> None:  # noqa: B027  # no kind computes anything
+        """Nothing is computed from topics."""
+
+    def offsets_expire_from_ms(self) -> int | None:
+        return None
+
+    def session_after_commit(self, member_id: str) -> int | None:
+        return None
+
+    @abstractmethod
+    def check_offset_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        *,
+        transactional: bool = False,
+        api_version: int = _COMMIT_WITH_EPOCH_FROM,
+    ) -> None:
+        """Raises KafkaError when the member may not commit."""
+
+    @abstractmethod
+    def check_offset_fetch(self, member_id: str | None, epoch: int) -> None:
+        """Raises KafkaError when the member may not fetch."""
+
+    @abstractmethod
+    def check_offset_delete(self) -> None:
+        """Raises KafkaError when its offsets may not be deleted."""
+
+    def check_delete(self) -> None:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION if self.is_empty else ErrorCode.NON_EMPTY_GROUP)
+
+
+class ShareGroup(KeptGroup):
+    """Its offsets are not in `__consumer_offsets`."""
+
+    kind: ClassVar[str] = SHARE
+
+    __slots__ = ()
+
+    @property
+    def state_name(self) -> str:
+        return "Empty" if self.is_empty else "Stable"
+
+    def check_offset_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        *,
+        transactional: bool = False,
+        api_version: int = _COMMIT_WITH_EPOCH_FROM,
+    ) -> None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+
+    def check_offset_fetch(self, member_id: str | None, epoch: int) -> None:
+        """It has none."""
+
+    def check_offset_delete(self) -> None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+
+
+class StreamsGroup(KeptGroup):
+    """Its members commit offsets as those of a consumer group do."""
+
+    kind: ClassVar[str] = STREAMS
+
+    __slots__ = ()
+
+    @property
+    def state_name(self) -> str:
+        """Whether a group with members is at work is in records that are not read here."""
+        return "Empty" if self.is_empty else "Unknown"
+
+    def check_offset_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        *,
+        transactional: bool = False,
+        api_version: int = _COMMIT_WITH_EPOCH_FROM,
+    ) -> None:
+        if generation < 0 and self.is_empty:
+            # An administrator.
+            return
+        if transactional and generation == -1 and not member_id and instance_id is None:
+            return
+        epoch = self._epoch_of(member_id)
+        if not transactional and api_version < _COMMIT_WITH_EPOCH_FROM:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+        if generation != epoch:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION if transactional else ErrorCode.STALE_MEMBER_EPOCH)
+
+    def check_offset_fetch(self, member_id: str | None, epoch: int) -> None:
+        if member_id is None and epoch < 0:
+            return
+        if epoch != self._epoch_of(member_id or ""):
+            raise KafkaError(ErrorCode.STALE_MEMBER_EPOCH)
+
+    def check_offset_delete(self) -> None:
+        """Allowed for topics that the group does not read."""
+
+    def _epoch_of(self, member_id: str) -> int:
+        if member_id not in self.members:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return self.members[member_id]
+
+
+class KeptStep:
+    """Every input of a member is refused, and no timer is set."""
+
+    becomes = None
+
+    __slots__ = ()
+
+    def resume(self) -> None:
+        """No soft state belongs to the group."""
+
+    def timer(self, key: TimerKey, event: object) -> None:
+        """A timer of the group of another kind that had this id."""
+
+    def join(self, request: JoinGroupRequest, client: object, token: Token) -> None:
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+
+    def sync(self, request: SyncGroupRequest, token: Token) -> None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def classic_heartbeat(self, request: HeartbeatRequest, token: Token) -> None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def classic_leave(self, request: LeaveGroupRequest, token: Token) -> None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+_STEP: Final = KeptStep()
+
+_GroupKey = ShareGroupMetadataKey | StreamsGroupMetadataKey
+_MemberKey = ShareGroupMemberMetadataKey | StreamsGroupMemberMetadataKey
+
+SHARE_KEYS: Final = (ShareGroupMetadataKey, ShareGroupMemberMetadataKey)
+STREAMS_KEYS: Final = (
+    StreamsGroupMetadataKey,
+    StreamsGroupMemberMetadataKey,
+    StreamsGroupCurrentMemberAssignmentKey,
+)
+
+
+def _group_id(key: TopLevel) -> str:
+    assert isinstance(key, _GroupKey | _MemberKey | StreamsGroupCurrentMemberAssignmentKey)
+    return key.group_id
+
+
+def _replayed(group: KeptGroup | None, record: CoordinatorRecord, new: type[KeptGroup]) -> KeptGroup | None:
+    """A group is there with its own record or that of a member, and gone with the tombstone of its own."""
+    key, value = record.key, record.value
+    if isinstance(key, _GroupKey):
+        return None if value is None else group or new(key.group_id)
+    if isinstance(key, _MemberKey):
+        if value is not None:
+            group = group or new(key.group_id)
+            group.members.setdefault(key.member_id, _UNKNOWN_EPOCH)
+        elif group is not None:
+            group.members.pop(key.member_id, None)
+        return group
+    assert isinstance(key, StreamsGroupCurrentMemberAssignmentKey)
+    if group is not None and key.member_id in group.members:
+        assert value is None or isinstance(value, bytes)
+        group.members[key.member_id] = _member_epoch(value)
+    return group
+
+
+def _replay_share(group: ShareGroup | None, record: CoordinatorRecord) -> ShareGroup | None:
+    after = _replayed(group, record, ShareGroup)
+    assert after is None or isinstance(after, ShareGroup)
+    return after
+
+
+def _replay_streams(group: StreamsGroup | None, record: CoordinatorRecord) -> StreamsGroup | None:
+    after = _replayed(group, record, StreamsGroup)
+    assert after is None or isinstance(after, StreamsGroup)
+    return after
+
+
+def _member_epoch(value: bytes | None) -> int:
+    if value is None:
+        return _UNKNOWN_EPOCH
+    try:
+        version = int.from_bytes(value[:2], "big")
+        return StreamsGroupCurrentMemberAssignmentValue.decode(value, 2, version)[0].member_epoch
+    except DecodeError:
+        # The record is of a later release: the member's commits are refused until its coordinator is back.
+        return _UNKNOWN_EPOCH
+
+
+def _no_tombstones(group: KeptGroup) -> list[CoordinatorRecord]:
+    raise AssertionError(f"group {group.group_id} of kind {group.kind} is not deleted here")
+
+
+SHARE_KIND: Final[GroupKind[ShareGroup]] = GroupKind(
+    group=ShareGroup,
+    keys=SHARE_KEYS,
+    group_id_of_key=_group_id,
+    replay_record=_replay_share,
+    tombstones_of=_no_tombstones,
+    step_of=lambda *_: _STEP,
+)
+STREAMS_KIND: Final[GroupKind[StreamsGroup]] = GroupKind(
+    group=StreamsGroup,
+    keys=STREAMS_KEYS,
+    group_id_of_key=_group_id,
+    replay_record=_replay_streams,
+    tombstones_of=_no_tombstones,
+    step_of=lambda *_: _STEP,
+)

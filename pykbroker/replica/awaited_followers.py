@@ -1,0 +1,68 @@
+"""Followers that are to fetch a partition in a leader epoch that has just begun, and may be in a long poll.
+
+A follower asks for a new partition with its next Fetch. If the last one is parked here, for replica.fetch.wait.max.ms,
+acks=all waits for that. So its parked fetch is answered at once when the leader epoch begins; and as the follower may
+hear of it a little later than the leader, its next fetches are parked for a short time only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Protocol
+
+#: For so long after a leader epoch began no fetch of its followers is parked for longer than SHORT_SECONDS.
+AWAITED_SECONDS = 0.5
+SHORT_SECONDS = 0.02
+
+
+class EndsEarly(Protocol):
+    """A fetch that is parked (parked.py)."""
+
+    future: asyncio.Future[object]
+
+    def end(self) -> None: ...
+
+
+class AwaitedFollowers:
+    """The followers that one leader waits for."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        #: by broker id
+        self._until: dict[int, float] = {}
+        self._parked: dict[int, dict[EndsEarly, None]] = {}
+        self._to_end: set[int] = set()
+
+    def expect(self, followers: Iterable[int]) -> None:
+        """A leader epoch begins."""
+        until = self._loop.time() + AWAITED_SECONDS
+        for follower in followers:
+            self._until[follower] = until
+            if self._parked.get(follower):
+                if not self._to_end:
+                    # Not now: the metadata is being taken over.
+                    self._loop.call_soon(self._end)
+                self._to_end.add(follower)
+
+    def _end(self) -> None:
+        followers, self._to_end = self._to_end, set()
+        for follower in sorted(followers):
+            for parked in list(self._parked.get(follower, ())):
+                parked.end()
+
+    def wait_seconds(self, follower: int, wanted: float) -> float:
+        """For how long a fetch of this follower may be parked."""
+        until = self._until.get(follower)
+        if until is None:
+            return wanted
+        if until <= self._loop.time():
+            del self._until[follower]
+            return wanted
+        return min(wanted, SHORT_SECONDS)
+
+    def park(self, follower: int, parked: EndsEarly) -> None:
+        """Until it is answered this fetch may have to end early."""
+        here = self._parked.setdefault(follower, {})
+        here[parked] = None
+        parked.future.add_done_callback(lambda _: here.pop(parked, None))

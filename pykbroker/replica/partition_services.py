@@ -1,0 +1,48 @@
+"""What all partitions of a node share: where they ask, and whom they tell.
+
+Made once by table.py. Not responsible for anything itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pykbroker.replica.follower import FollowerServices
+from pykbroker.replica.isr_updates import IsrUpdates
+from pykbroker.replica.leader import Judgement
+from pykbroker_log.log_config import StorageError
+from pykbroker_log.partition_log import PartitionLog
+
+if TYPE_CHECKING:
+    from pykbroker.metrics.registry import Counter
+    from pykbroker.replica.partition import Partition
+    from pykbroker.storage.flusher import Then
+    from pykbroker.storage.space import DiskSpace
+
+
+@dataclass(slots=True, frozen=True)
+class PartitionServices:
+    """What all partitions of a node share."""
+
+    node_id: int
+    now_ms: Callable[[], int]
+    #: the time of the loop, which never jumps
+    steady_ms: Callable[[], int]
+    #: make durable what a log holds now, then call
+    want_flush: Callable[[PartitionLog, Then], None]
+    #: so many bytes became readable: to the log end, to the high watermark, to the last stable offset
+    changed: Callable[[Partition, int, int, int], None]
+    #: the partition became leader in a new epoch (True), or stopped being leader
+    leadership: Callable[[Partition, bool], None]
+    directory_failed: Callable[[StorageError], None]
+    space: DiskSpace
+    #: by what followers are judged, and how the ISR is changed
+    judgement: Judgement
+    isr_updates: IsrUpdates
+    messages_in: Counter
+    bytes_in: Counter
+    follower: FollowerServices
+    #: the partition follows in a new leader epoch
+    following: Callable[[Partition], None]

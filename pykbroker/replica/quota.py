@@ -1,0 +1,155 @@
+"""How fast this node may replicate the replicas that are throttled: as their leader, and as their follower; pure.
+
+Each side is Kafka's ReplicationQuotaManager. Responsible for which replicas are throttled (the topic configurations
+`leader.` and `follower.replication.throttled.replicas`), for the rate over the last `replication.quota.window.num`
+windows, and for whether it is above what the broker configuration allows. Not responsible for what is left out then:
+api/fetch.py and fetching/fetcher.py leave out replicas that are not in sync, so that a throttle never shrinks an ISR.
+
+All that moves for a throttled replica counts, also for one in sync. What is over is not held back before it is sent: a
+rate that is above the limit falls only with time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from pykbroker.config.key_table import TOPIC_KEYS
+from pykbroker_log.log_config import MAX_INT64
+
+if TYPE_CHECKING:
+    from pykbroker.config.load import Config
+    from pykbroker.metrics.registry import Metrics
+
+LEADER_RATE = "leader.replication.throttled.rate"
+FOLLOWER_RATE = "follower.replication.throttled.rate"
+_LEADER_REPLICAS = "leader.replication.throttled.replicas"
+_FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
+
+
+class _Sample:
+    """What was counted in one window."""
+
+    __slots__ = ("count", "first", "last")
+
+    def __init__(self, now: float) -> None:
+        self.first = self.last = now
+        self.count = 0
+
+
+class WindowedRate:
+    """A rate over the last so many windows, as Apache Kafka's SimpleRate. `time`: seconds that never go back."""
+
+    __slots__ = ("_samples", "_span_seconds", "_time", "_window_seconds")
+
+    def __init__(self, time: Callable[[], float], windows: int, window_seconds: int) -> None:
+        self._time = time
+        self._window_seconds = window_seconds
+        self._span_seconds = windows * window_seconds
+        self._samples: deque[_Sample] = deque()
+
+    def record(self, count: int) -> None:
+        now = self._time()
+        samples = self._samples
+        if not samples or now - samples[-1].first >= self._window_seconds:
+            self._forget(now)
+            samples.append(_Sample(now))
+        samples[-1].count += count
+        samples[-1].last = now
+
+    def per_second(self) -> float:
+        now = self._time()
+        self._forget(now)
+        samples = self._samples
+        if not samples:
+            return 0.0
+        # The first window counts as a whole one: right at its beginning the rate would be endless.
+        return sum(sample.count for sample in samples) / max(now - samples[0].first, self._window_seconds)
+
+    def _forget(self, now: float) -> None:
+        samples = self._samples
+        while samples and now - samples[0].last >= self._span_seconds:
+            samples.popleft()
+
+
+class ReplicationQuota:
+    """The quota of this node's replicas as leaders, or as followers."""
+
+    __slots__ = ("_limit", "_rate", "_throttled")
+
+    def __init__(self, rate: WindowedRate, limit: Callable[[], int]) -> None:
+        """`limit`: bytes a second."""
+        self._rate = rate
+        self._limit = limit
+        # By topic; None: all of its partitions.
+        self._throttled: dict[str, frozenset[int] | None] = {}
+
+    @property
+    def is_used(self) -> bool:
+        """Any replica is throttled."""
+        return bool(self._throttled)
+
+    def throttle(self, topic: str, partitions: frozenset[int] | None) -> None:
+        """These partitions of a topic are throttled, None for all, and no others."""
+        if partitions is None or partitions:
+            self._throttled[topic] = partitions
+        else:
+            self._throttled.pop(topic, None)
+
+    def is_throttled(self, topic: str, index: int) -> bool:
+        if topic not in self._throttled:
+            return False
+        partitions = self._throttled[topic]
+        return partitions is None or index in partitions
+
+    def record(self, byte_count: int) -> None:
+        """So much was sent or fetched for throttled replicas."""
+        self._rate.record(byte_count)
+
+    def is_exceeded(self) -> bool:
+        return self._rate.per_second() > self._limit()
+
+    def byte_rate(self) -> float:
+        return self._rate.per_second()
+
+
+class ReplicationQuotas:
+    """Both sides of a node."""
+
+    def __init__(
+        self,
+        config: Config,
+        node_id: int,
+        time: Callable[[], float],
+        metrics: Metrics,
+        rate: Callable[[str], int] = lambda key: MAX_INT64,
+    ) -> None:
+        """`rate`: the present value of LEADER_RATE or FOLLOWER_RATE."""
+        self._node_id = node_id
+
+        def quota(key: str, name: str) -> ReplicationQuota:
+            windows = config.int("replication.quota.window.num")
+            window_seconds = config.int("replication.quota.window.size.seconds")
+            made = ReplicationQuota(WindowedRate(time, windows, window_seconds), lambda: rate(key))
+            metrics.gauge(f"kafka.server:type={name},name=byte-rate", made.byte_rate)
+            return made
+
+        self.leader = quota(LEADER_RATE, "LeaderReplication")
+        self.follower = quota(FOLLOWER_RATE, "FollowerReplication")
+
+    def configure(self, topic: str, overrides: Mapping[str, str]) -> None:
+        """Follow the configuration of a topic, as the metadata has it."""
+        self.leader.throttle(topic, self._partitions(_LEADER_REPLICAS, overrides))
+        self.follower.throttle(topic, self._partitions(_FOLLOWER_REPLICAS, overrides))
+
+    def _partitions(self, key: str, overrides: Mapping[str, str]) -> frozenset[int] | None:
+        text = overrides.get(key)
+        if text is None:
+            return frozenset()
+        entries = TOPIC_KEYS[key].parse(text)
+        assert isinstance(entries, tuple)
+        if entries == ("*",):
+            return None
+        pairs = (entry.split(":") for entry in entries if entry)
+        return frozenset(int(partition) for partition, broker in pairs if int(broker) == self._node_id)

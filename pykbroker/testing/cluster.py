@@ -1,0 +1,415 @@
+"""Several nodes inside one process, as one cluster: `with Cluster(nodes=3) as cluster: cluster.bootstrap_servers`.
+
+Each node is broker and controller, on a thread and a loop of its own, with sockets of the loopback interface and a
+temporary directory. Nodes can be killed, stopped, paused and cut off from each other. Responsible for what belongs to
+all of them: ports, directories, the first voters. How a node ends or stands still is in node_thread.py, how its traffic
+is held back in killable.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import resource
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from types import TracebackType
+from typing import Self
+
+from pykbroker.config.kinds import ConfigError
+from pykbroker.config.load import Config, load
+from pykbroker.config.protection import refuse
+from pykbroker.metadata.image import EMPTY_IMAGE, MetadataImage
+from pykbroker.node.node import Node
+from pykbroker.storage.format import format_directories
+from pykbroker.testing.embedded import as_text
+from pykbroker.testing.killable import KillableRuntime
+from pykbroker.testing.network import HOST, Network
+from pykbroker.testing.node_thread import KillableNode
+from pykbroker_log.os_disk.disk import OsDisk
+from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
+from pykbroker_wire.primitives import random_uuid, uuid_to_str
+
+#: What the cluster decides for its nodes, and no caller may.
+_OWN_KEYS = frozenset(
+    (
+        "advertised.listeners",
+        "broker.id",
+        "controller.listener.names",
+        "controller.quorum.auto.join.enable",
+        "controller.quorum.bootstrap.servers",
+        "controller.quorum.voters",
+        "inter.broker.listener.name",
+        "listener.security.protocol.map",
+        "listeners",
+        "log.dir",
+        "log.dirs",
+        "metadata.log.dir",
+        "node.id",
+        "process.roles",
+    )
+)
+_POLL_SECONDS = 0.02
+_PATIENCE_SECONDS = 60.0
+
+
+def cluster_profile(nodes: int) -> dict[str, str]:
+    """What the nodes of a cluster run with, besides addresses: topics survive the loss of a node, and a node that is
+    lost is missed within a few seconds."""
+    replicas, least = str(min(3, nodes)), str(2 if nodes > 2 else 1)
+    return {
+        "default.replication.factor": replicas,
+        "min.insync.replicas": least,
+        "offsets.topic.replication.factor": replicas,
+        "offsets.topic.num.partitions": "6",
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": least,
+        "transaction.state.log.num.partitions": "6",
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": least,
+        "group.initial.rebalance.delay.ms": "0",
+        "broker.heartbeat.interval.ms": "500",
+        "broker.session.timeout.ms": "3000",
+        "controller.quorum.election.timeout.ms": "200",
+        "controller.quorum.election.backoff.max.ms": "200",
+        "controller.quorum.fetch.timeout.ms": "1000",
+    }
+
+
+class Cluster:
+    """Nodes 1 to `nodes`, each broker and controller.
+
+    nodes: how many. properties: Kafka's configuration keys of every node, over `cluster_profile`. node_properties:
+    those of single nodes, by node id (`broker.rack`). The directories go with the cluster at the end; until then a node
+    that was stopped or killed may be started again, at the same address.
+
+    Methods may be called from any thread of the host, one at a time.
+    """
+
+    def __init__(
+        self,
+        nodes: int = 3,
+        properties: Mapping[str, object] | None = None,
+        node_properties: Mapping[int, Mapping[str, object]] | None = None,
+    ) -> None:
+        """Raises ValueError for a node that is not there, ConfigError for a key that the cluster itself decides."""
+        if nodes < 1:
+            raise ValueError(f"a cluster of {nodes} nodes")
+        #: the ids of all nodes, whether they run or not
+        self.nodes = tuple(range(1, nodes + 1))
+        unknown = set(node_properties or {}) - set(self.nodes)
+        if unknown:
+            raise ValueError(f"there is no node {min(unknown)}")
+        self._properties = {
+            number: {
+                **cluster_profile(nodes),
+                **_checked(properties or {}),
+                **_checked((node_properties or {}).get(number, {})),
+            }
+            for number in self.nodes
+        }
+        self._network = Network()
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._ports: dict[int, int] = {}
+        self._configs: dict[int, Config] = {}
+        self._running: dict[int, KillableNode] = {}
+        self._failure: BaseException | None = None
+
+    # -- what it is ---------------------------------------------------------------------------------------------------
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port` of every node, separated by commas: clients find those that run. RuntimeError before `start`."""
+        return ",".join(self.address(number) for number in self.nodes)
+
+    def address(self, number: int) -> str:
+        """`host:port` of one node, whether it runs or not. RuntimeError before `start`."""
+        self._known((number,))
+        if not self._ports:
+            raise RuntimeError("the cluster is not running")
+        return f"{HOST}:{self._ports[number]}"
+
+    def data_dir(self, number: int) -> str:
+        """The log directory of one node. RuntimeError before `start`."""
+        self._known((number,))
+        if self._temporary is None:
+            raise RuntimeError("the cluster is not running")
+        return os.path.join(self._temporary.name, str(number))
+
+    @property
+    def running(self) -> tuple[int, ...]:
+        """The nodes that were started and neither stopped nor killed; those that are paused too."""
+        return tuple(sorted(number for number, run in self._running.items() if run.runs))
+
+    @property
+    def paused(self) -> tuple[int, ...]:
+        """The nodes that stand still."""
+        return tuple(number for number in self.running if self._running[number].is_paused)
+
+    def metrics(self, number: int) -> dict[str, float]:
+        """Kafka's metric names of one node with their present numbers. RuntimeError if it does not run."""
+        return self._node(number).metrics.snapshot()
+
+    def controller(self) -> int | None:
+        """The active controller: of the nodes that lead the quorum as they see it, the one of the newest epoch."""
+        quorums = [node.shared.quorum for node in self._serving() if node.shared.quorum.is_leader]
+        return max(quorums, key=lambda quorum: quorum.epoch).node_id if quorums else None
+
+    def leader(self, topic: str, partition: int = 0) -> int | None:
+        """The leader of a partition, as the newest metadata of a node that runs has it. None: there is no leader, or no
+        such partition."""
+        found = self._image().topics.partition(topic, partition)
+        return None if found is None or found.leader < 0 else found.leader
+
+    def in_sync_replicas(self, topic: str, partition: int = 0) -> tuple[int, ...]:
+        """The ISR of a partition, as the newest metadata of a node that runs has it."""
+        found = self._image().topics.partition(topic, partition)
+        return () if found is None else found.isr
+
+    # -- nodes that come and go ---------------------------------------------------------------------------------------
+
+    def start(self, *nodes: int, timeout_seconds: float = _PATIENCE_SECONDS) -> Self:
+        """Start those of these nodes, or of all, that do not run, and wait until each of them serves clients.
+
+        Raises what kept a node from starting; TimeoutError if one does not serve in time (a quorum needs more than half
+        of the nodes), and that node goes on with its start.
+        """
+        self._known(nodes)
+        chosen = [number for number in nodes or self.nodes if number not in self.running]
+        if self._temporary is None:
+            self._prepare()
+        for number in chosen:
+            self._running[number] = self._begin(number)
+        deadline = time.monotonic() + timeout_seconds
+        for number in nodes or self.nodes:
+            try:
+                self._running[number].wait_until_ready(max(0.0, deadline - time.monotonic()))
+            except TimeoutError:
+                raise
+            except BaseException:
+                self.close()
+                # It is raised now, and not again at the end of the block.
+                self._failure = None
+                raise
+        return self
+
+    def stop(self, *nodes: int) -> None:
+        """A controlled shutdown of these nodes at once, or of all; returns when they are gone. A node that does not run
+        is left alone. RuntimeError for one that is paused."""
+        self._known(nodes)
+        chosen = [number for number in nodes or self.nodes if number in self._running]
+        still = [number for number in chosen if number in self.paused]
+        if still:
+            raise RuntimeError(f"node {still[0]} is paused: resume it first, or kill it")
+        for number in chosen:
+            self._running[number].begin_stop()
+        for number in chosen:
+            self._end(number, self._running[number].stop)
+
+    def kill(self, *nodes: int) -> None:
+        """End these nodes at once, or all, as `kill -9` does; returns when they are gone.
+
+        Sockets are closed and ports refuse; nothing is written or flushed any more, and no other node is told. The
+        directory stays as it is, for `start`. A node that does not run is left alone.
+        """
+        self._known(nodes)
+        chosen = [number for number in nodes or self.nodes if number in self._running]
+        for number in chosen:
+            self._running[number].begin_kill()
+        for number in chosen:
+            self._end(number, self._running[number].kill)
+
+    def pause(self, *nodes: int) -> None:
+        """Let these nodes stand still, or all, as SIGSTOP does; returns when they do. Their sockets stay open, and take
+        connections and requests that nothing answers. RuntimeError for a node that does not run."""
+        self._known(nodes)
+        for number in nodes or self.nodes:
+            self._node(number)
+            if not self._running[number].is_paused:
+                self._running[number].pause()
+
+    def resume(self, *nodes: int) -> None:
+        """Let these nodes go on, or all that are paused."""
+        self._known(nodes)
+        for number in nodes or self.paused:
+            if number in self._running:
+                self._running[number].resume()
+
+    def close(self) -> None:
+        """The end of the cluster: its nodes are killed, its directories removed, its ports free. Twice is fine."""
+        self.kill()
+        self._network.close()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+        self._temporary, self._ports = None, {}
+
+    # -- the network --------------------------------------------------------------------------------------------------
+
+    def partition_network(self, *groups: Iterable[int]) -> None:
+        """Cut the traffic between nodes of different groups: `partition_network([1], [2, 3])`.
+
+        Nodes that are named in no group are one more group, so that `partition_network([1])` isolates node 1. All
+        traffic between two nodes is cut, the controllers' too, in both directions: what is sent waits, and arrives
+        after `heal`; new connections wait. Clients reach every node, unless `CLIENTS` is a member of a group:
+        `partition_network([1], [2, 3, CLIENTS])`. What they send to a node of another group is not read then. A second
+        call replaces the first.
+        """
+        self._network.partition(groups, self.nodes)
+        self._network_changed()
+
+    def heal(self) -> None:
+        """Let all nodes reach each other again."""
+        self._network.heal()
+        self._network_changed()
+
+    # -- rest ---------------------------------------------------------------------------------------------------------
+
+    def wait_until_in_sync(self, *topics: str, timeout_seconds: float = _PATIENCE_SECONDS) -> None:
+        """Wait until every node runs, serves clients, and has every replica of these topics, or of all, in the ISR.
+        Raises TimeoutError, which says what is missing."""
+        deadline = time.monotonic() + timeout_seconds
+        while missing := self._missing(topics):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not after {timeout_seconds} s: {missing}")
+            time.sleep(_POLL_SECONDS)
+
+    def restore(self) -> None:
+        """Undo every fault: heal, resume, start what does not run, and wait until all is in sync."""
+        self.heal()
+        self.resume()
+        self.start()
+        self.wait_until_in_sync()
+
+    def _missing(self, topics: Iterable[str]) -> str:
+        """What keeps the cluster from being whole; "" when nothing does."""
+        images = [node.loader.image for node in self._serving()]
+        if len(images) < len(self.nodes):
+            return f"only nodes {self.running} run, of them are paused: {self.paused}"
+        newest = max(images, key=lambda image: image.offset)
+        fenced = [number for number in self.nodes if not newest.broker_is_active(number)]
+        if fenced:
+            return f"nodes {fenced} are fenced"
+        behind = [number for number, image in zip(self.nodes, images, strict=True) if image.offset < newest.offset]
+        if behind:
+            return f"nodes {behind} have older metadata"
+        for name in topics or newest.topics.by_name:
+            topic = newest.topics.by_name.get(name)
+            if topic is None:
+                return f"there is no topic {name}"
+            for index, partition in topic.partitions.items():
+                if set(partition.isr) != set(partition.replicas) or partition.leader < 0:
+                    return f"{name}-{index} has replicas {partition.replicas}, ISR {partition.isr}"
+        return ""
+
+    # -- parts --------------------------------------------------------------------------------------------------------
+
+    def _known(self, nodes: Iterable[int]) -> None:
+        for number in nodes:
+            if number not in self.nodes:
+                raise ValueError(f"there is no node {number}")
+
+    def _node(self, number: int) -> Node:
+        self._known((number,))
+        run = self._running.get(number)
+        if run is None or run.node is None:
+            raise RuntimeError(f"node {number} is not running")
+        return run.node
+
+    def _serving(self) -> list[Node]:
+        """In the order of their ids."""
+        nodes = (self._running[number].node for number in self.running)
+        return [node for node in nodes if node is not None]
+
+    def _image(self) -> MetadataImage:
+        images = (node.loader.image for node in self._serving())
+        return max(images, key=lambda image: image.offset, default=EMPTY_IMAGE)
+
+    def _network_changed(self) -> None:
+        for number in self.running:
+            self._running[number].network_changed()
+
+    def _prepare(self) -> None:
+        """Ports, directories and the first voters."""
+        disk, rng = OsDisk(), random.SystemRandom()
+        temporary = tempfile.TemporaryDirectory(prefix="pykbroker-")
+        try:
+            clients = {number: self._network.reserve(number) for number in self.nodes}
+            controllers = {number: self._network.reserve(number) for number in self.nodes}
+            bootstrap = ",".join(f"{HOST}:{port}" for port in controllers.values())
+            voters = VoterSet.of(
+                VoterNode(ReplicaKey(number, random_uuid(rng)), (Endpoint("CONTROLLER", HOST, port),))
+                for number, port in controllers.items()
+            )
+            cluster_id = uuid_to_str(random_uuid(rng))
+            for number in self.nodes:
+                listeners = f"PLAINTEXT://{HOST}:{clients[number]},CONTROLLER://{HOST}:{controllers[number]}"
+                properties = {
+                    **self._properties[number],
+                    "process.roles": "broker,controller",
+                    "node.id": str(number),
+                    "listeners": listeners,
+                    "inter.broker.listener.name": "PLAINTEXT",
+                    "controller.listener.names": "CONTROLLER",
+                    "controller.quorum.bootstrap.servers": bootstrap,
+                    "log.dirs": os.path.join(temporary.name, str(number)),
+                }
+                refuse(properties)
+                config = self._configs[number] = load(properties)
+                now_ms = time.time_ns() // 1_000_000
+                format_directories(disk, config, cluster_id, rng, now_ms=now_ms, initial_voters=voters)
+        except BaseException:
+            self._network.close()
+            temporary.cleanup()
+            raise
+        self._temporary, self._ports = temporary, clients
+
+    def _begin(self, number: int) -> KillableNode:
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        # Together no more than half of what the process may open, as a node alone.
+        files = None if soft == resource.RLIM_INFINITY else max(64, soft // (2 * len(self.nodes)))
+        runtime: Callable[[asyncio.AbstractEventLoop], KillableRuntime] = partial(
+            KillableRuntime, node_id=number, network=self._network, max_open_files=files
+        )
+        return KillableNode(self._configs[number], runtime, name=f"pykbroker-{number}")
+
+    def _end(self, number: int, end: Callable[[], None]) -> None:
+        run = self._running.pop(number)
+        end()
+        if self._failure is None:
+            self._failure = run.failure
+
+    # -- with ---------------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+        self._raise_failure(kind)
+
+    async def __aenter__(self) -> Self:
+        return await asyncio.to_thread(self.start)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.close)
+        self._raise_failure(kind)
+
+    def _raise_failure(self, kind: type[BaseException] | None) -> None:
+        """A node that gave up while the block ran is the block's failure, unless it has one of its own."""
+        failure, self._failure = self._failure, None
+        if failure is not None and kind is None:
+            raise RuntimeError(f"a node stopped by itself: {failure}") from failure
+
+
+def _checked(properties: Mapping[str, object]) -> dict[str, str]:
+    for key in properties:
+        if key in _OWN_KEYS:
+            raise ConfigError(f"{key} is decided by the cluster, and cannot be set for its nodes")
+    return {key: as_text(value) for key, value in properties.items()}

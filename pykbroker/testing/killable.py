@@ -1,0 +1,401 @@
+"""A world that can be cut off from a node: what `kill -9` and a network partition do to a process, done to one thread.
+
+Responsible for every socket and every file of one node, for closing them all at any moment, and for holding back the
+traffic with nodes that are apart. Not responsible for the node's thread and loop (node_thread.py), nor for who is apart
+(network.py).
+
+How a node dies: its sockets are shut down first, from another thread, so that its peers see the end of each connection
+and its ports refuse. Then its loop stops, and then its files are closed. What it writes between the first and the last
+step was never acknowledged to anything; a process that was killed a moment later would have left the same.
+
+How traffic is held back: both ends of a connection stop reading. What is sent waits in the buffers of the operating
+system and arrives when the network heals, as TCP has it; the end of a connection is not seen before that either. A new
+connection waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+from pykbroker.runtime import ListeningSocket, OsRuntime, bind_sockets
+from pykbroker.testing.network import HOST, Network
+from pykbroker_log.os_disk.descriptors import Descriptor, Descriptors
+from pykbroker_log.os_disk.disk import Contexts, OsDisk
+from pykbroker_log.os_disk.files import OsFile
+from pykbroker_log.os_disk.locks import OsLock
+
+logger = logging.getLogger(__name__)
+
+Factory = Callable[[], asyncio.BaseProtocol]
+Connected = tuple[asyncio.BaseTransport, asyncio.BaseProtocol]
+
+#: For fsyncs of many files: those that no node of this process uses just now.
+_idle_contexts: Contexts = []
+_MOST_ACCEPTED_AT_ONCE = 64
+_FEW_LINKS = 64
+_ACCEPT_AGAIN_SECONDS = 0.1
+
+
+class KillableRuntime(OsRuntime):
+    """The world of one node of a cluster. `cut_off`, then, when the loop has stopped, `die`, `close`, `close_loop`."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, node_id: int, network: Network, max_open_files: int | None = None
+    ) -> None:
+        super().__init__(loop, KillableDisk(max_open_files))
+        self.node_id = node_id
+        self.network = network
+        self._lock = threading.Lock()
+        self.is_cut_off = False
+        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        #: of every connection; those that have ended go when there are many
+        self._links: list[_Link] = []
+        self._look_at = _FEW_LINKS
+        #: connections that wait until the network changes
+        self._waiting: list[asyncio.Future[None]] = []
+
+    # -- sockets
+
+    def keep_socket(self, sock: socket.socket) -> None:
+        """Close it when the node dies. Raises OSError, and has closed it, when that has happened."""
+        with self._lock:
+            if not self.is_cut_off:
+                self._sockets.add(sock)
+                return
+        sock.close()
+        raise OSError(errno.ENETDOWN, "the node was killed")
+
+    def linked(self, make: Factory, peer: int | None) -> Factory:
+        """Make protocols whose connections follow the network, if a client or another node is the peer."""
+        if peer is None or peer == self.node_id:
+            return make
+        return lambda: _Handover(self, make(), peer)
+
+    def add_link(self, link: _Link) -> None:
+        self._links.append(link)
+        if len(self._links) > self._look_at:
+            self._links = [link for link in self._links if not link.is_closing()]
+            self._look_at = max(_FEW_LINKS, 2 * len(self._links))
+        # Not at once: a transport may begin to read when its protocol has been told of it.
+        self.loop.call_soon(link.follow)
+
+    def network_changed(self) -> None:
+        """On the loop."""
+        for link in self._links:
+            link.follow()
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    def listen(self, factory: Factory, host: str, port: int, backlog: int) -> asyncio.Future[ListeningSocket]:
+        future: asyncio.Future[ListeningSocket] = self.loop.create_future()
+        try:
+            sockets = bind_sockets(host, port, backlog)
+            for sock in sockets:
+                self.keep_socket(sock)
+            future.set_result(_Acceptor(self, sockets, factory))
+        except OSError as error:
+            future.set_exception(error)
+        return future
+
+    def connect(self, factory: Factory, host: str, port: int) -> asyncio.Future[Connected]:
+        return asyncio.ensure_future(self._connect(factory, host, port), loop=self.loop)
+
+    async def _connect(self, factory: Factory, host: str, port: int) -> Connected:
+        loop, network = self.loop, self.network
+        peer = network.listening(port)
+        while peer is not None and network.are_apart(self.node_id, peer):
+            changed: asyncio.Future[None] = loop.create_future()
+            self._waiting.append(changed)
+            await changed
+        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            self.keep_socket(sock)
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.bind((HOST, 0))
+            network.connects(self.node_id, sock)
+            await loop.sock_connect(sock, (host, port))
+            made = await loop.create_connection(self.linked(factory, peer), sock=sock)
+        except BaseException:
+            sock.close()
+            raise
+        return cast(Connected, made)
+
+    # -- its death
+
+    def cut_off(self) -> None:
+        """Shut every socket down; there will be no other. From any thread."""
+        with self._lock:
+            self.is_cut_off = True
+            sockets = list(self._sockets)
+        for sock in sockets:
+            try:
+                sock.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # it is closed, or was not connected yet
+
+    def read_no_more(self) -> None:
+        """On the loop, when it has been cut off."""
+        for link in self._links:
+            link.read_no_more()
+
+    def die(self) -> None:
+        """Close every file, and keep those threads from opening any that have not ended yet."""
+        cast(KillableDisk, self.disk).die()
+
+    def close_loop(self) -> None:
+        """Close the loop, which does not run, with its transports and their sockets."""
+        with warnings.catch_warnings():
+            # They were not closed in order.
+            warnings.simplefilter("ignore", ResourceWarning)
+            if isinstance(self.loop, PlainLoop):
+                self.loop.drop_transports()
+            self.loop.close()
+            for sock in list(self._sockets):
+                sock.close()
+
+
+class PlainLoop(asyncio.SelectorEventLoop):
+    """Where there is no uvloop: a loop that may be closed with its transports, as uvloop's may.
+
+    Python's transports close their sockets in a callback, which needs a loop that runs, and complain if it has not. So
+    this one knows them, and does what the callback does.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._made: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def _make_socket_transport(self, *arguments: Any, **named: Any) -> Any:
+        transport = super()._make_socket_transport(*arguments, **named)  # type: ignore[misc]
+        self._made.add(transport)
+        return transport
+
+    def drop_transports(self) -> None:
+        """Close their sockets without a word to the protocols. The loop has stopped."""
+        for transport in list(self._made):
+            if transport.get_extra_info("socket").fileno() >= 0:
+                transport.set_protocol(asyncio.Protocol())
+                transport._call_connection_lost(None)
+
+
+def killable_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return PlainLoop()
+    return uvloop.new_event_loop()
+
+
+class _Acceptor:
+    """The listening sockets of one listener. Accepts by itself: a loop's server would keep the sockets for itself."""
+
+    def __init__(self, runtime: KillableRuntime, sockets: list[socket.socket], factory: Factory) -> None:
+        self._runtime = runtime
+        self._sockets = sockets
+        self._factory = factory
+        self._connecting: set[asyncio.Task[object]] = set()
+        self.port: int = sockets[0].getsockname()[1]
+
+    async def serve(self) -> None:
+        for sock in self._sockets:
+            self._runtime.loop.add_reader(sock, self._accept, sock)
+
+    def close(self) -> None:
+        for sock in self._sockets:
+            if sock.fileno() >= 0:
+                self._runtime.loop.remove_reader(sock)
+                sock.close()
+
+    def _accept(self, listening: socket.socket) -> None:
+        runtime = self._runtime
+        for _ in range(_MOST_ACCEPTED_AT_ONCE):
+            try:
+                sock, address = listening.accept()
+                runtime.keep_socket(sock)
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                runtime.loop.remove_reader(listening)
+                if not runtime.is_cut_off:
+                    # No descriptor is left just now.
+                    logger.warning("Node %d: a connection cannot be accepted: %s", runtime.node_id, error)
+                    runtime.loop.call_later(_ACCEPT_AGAIN_SECONDS, self._accept_again, listening)
+                return
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            peer = runtime.network.connecting(address[1])
+            accepted = runtime.loop.connect_accepted_socket(runtime.linked(self._factory, peer), sock)
+            task: asyncio.Task[object] = runtime.loop.create_task(accepted, name="accept a connection")
+            self._connecting.add(task)
+            task.add_done_callback(self._accepted)
+
+    def _accept_again(self, listening: socket.socket) -> None:
+        if listening.fileno() >= 0:
+            self._runtime.loop.add_reader(listening, self._accept, listening)
+
+    def _accepted(self, task: asyncio.Task[object]) -> None:
+        self._connecting.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.warning("Node %d: a connection cannot be served: %s", self._runtime.node_id, error)
+
+
+class _Handover(asyncio.Protocol):
+    """Puts a link between a transport and its protocol, and is out of the way from then on."""
+
+    def __init__(self, runtime: KillableRuntime, protocol: asyncio.BaseProtocol, peer: int) -> None:
+        self._runtime = runtime
+        self._protocol = protocol
+        self._peer = peer
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.set_protocol(self._protocol)
+        link = _Link(self._runtime, cast(asyncio.Transport, transport), self._peer)
+        self._runtime.add_link(link)
+        self._protocol.connection_made(link)
+
+
+class _Link(asyncio.Transport):
+    """One end of a connection: reads nothing while this node and its peer are apart."""
+
+    def __init__(self, runtime: KillableRuntime, transport: asyncio.Transport, peer: int) -> None:
+        super().__init__()
+        self._runtime = runtime
+        self._transport = transport
+        self._peer = peer
+        self._is_cut = False
+        #: by the protocol
+        self._is_paused = False
+
+    def follow(self) -> None:
+        """Do as the network says."""
+        cut = self._runtime.network.are_apart(self._runtime.node_id, self._peer)
+        if cut != self._is_cut:
+            self._is_cut = cut
+            self._read_or_not()
+
+    def read_no_more(self) -> None:
+        """The node was killed."""
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def pause_reading(self) -> None:
+        self._is_paused = True
+        self._read_or_not()
+
+    def resume_reading(self) -> None:
+        self._is_paused = False
+        self._read_or_not()
+
+    def is_reading(self) -> bool:
+        return not self._is_paused
+
+    def _read_or_not(self) -> None:
+        if self._transport.is_closing():
+            return
+        if self._is_cut or self._is_paused:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._transport.get_extra_info(name, default)
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+        self._transport.write(data)
+
+    def writelines(self, list_of_data: Iterable[Any]) -> None:
+        self._transport.writelines(list_of_data)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._transport.set_write_buffer_limits(high, low)
+
+    def get_write_buffer_size(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+
+class KillableDisk(OsDisk):
+    """The operating system's disk until `die`; then every call that would change or open something fails."""
+
+    def __init__(self, max_open_files: int | None = None) -> None:
+        super().__init__(max_open_files=max_open_files)
+        self.descriptors: _Descriptors = _Descriptors(max_open_files)
+        # The system gives out few, and takes none back from a process that lives.
+        self._contexts = _idle_contexts
+        self._is_dead = False
+        self._locks: list[OsLock] = []
+
+    def die(self) -> None:
+        """Close the files and give up the locks."""
+        self._is_dead = True
+        self.descriptors.die()
+        for lock in self._locks:
+            lock.release()
+
+    def _alive(self) -> None:
+        if self._is_dead:
+            raise OSError(errno.EIO, "the node was killed")
+
+    def open(self, path: str, *, create: bool = False) -> OsFile:
+        self._alive()
+        return super().open(path, create=create)
+
+    def make_dirs(self, path: str) -> None:
+        self._alive()
+        super().make_dirs(path)
+
+    def rename(self, source: str, target: str) -> None:
+        self._alive()
+        super().rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        self._alive()
+        super().unlink(path)
+
+    def remove_dir(self, path: str) -> None:
+        self._alive()
+        super().remove_dir(path)
+
+    def lock(self, path: str) -> OsLock:
+        self._alive()
+        lock = super().lock(path)
+        self._locks.append(lock)
+        return lock
+
+
+class _Descriptors(Descriptors):
+    """Descriptors that can be taken away all at once."""
+
+    def __init__(self, limit: int | None) -> None:
+        super().__init__(limit)
+        self._is_dead = False
+
+    def die(self) -> None:
+        self._is_dead = True
+        for holder in list(self._holders):
+            holder.close()
+
+    def make(self, path: str, *, create: bool) -> Descriptor:
+        if self._is_dead:
+            raise OSError(errno.EIO, "the node was killed")
+        return super().make(path, create=create)

@@ -1,0 +1,260 @@
+"""One run of a node inside another program: on a thread and a loop of its own.
+
+Responsible for the thread, and for the ways in which a run begins, stands still and ends. Not responsible for the
+node's configuration, nor for how a killed node's world is cut off (killable.py). Changes nothing of the process: no
+signals, no garbage collector settings, no loop policy, no root logging, no limits.
+
+Invariant: when `stop` or `kill` returns, the thread is gone, and with it everything that the run has opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from pykbroker.config.load import Config
+from pykbroker.node.node import Node
+from pykbroker.runtime import OsRuntime
+from pykbroker.testing.killable import KillableRuntime, killable_loop
+
+R = TypeVar("R", bound=OsRuntime)
+
+
+class NodeThread(Generic[R]):
+    """Begins as it is made. Its methods are for the threads of the host; they may not be called on the node's loop."""
+
+    def __init__(
+        self,
+        config: Config,
+        make_runtime: Callable[[asyncio.AbstractEventLoop], R],
+        *,
+        name: str = "pykbroker",
+        may_format: bool = False,
+    ) -> None:
+        """`make_runtime` is called on the thread. `may_format`: directories that are absent or empty."""
+        self._config = config
+        self._make_runtime = make_runtime
+        self._may_format = may_format
+        #: what kept the node from starting, or ended it without being asked
+        self.failure: BaseException | None = None
+        self._node: Node | None = None
+        self._runtime: R | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._has_loop = threading.Event()
+        self._is_ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+        self._has_loop.wait()
+
+    @property
+    def node(self) -> Node | None:
+        """The node, if it serves clients."""
+        return self._node
+
+    @property
+    def runs(self) -> bool:
+        return self._thread.is_alive()
+
+    def wait_until_ready(self, timeout_seconds: float | None = None) -> None:
+        """Wait until clients are served. Raises what kept the node from starting, or TimeoutError: it goes on then."""
+        if not self._is_ready.wait(timeout_seconds):
+            raise TimeoutError(f"node {self._config.node_id} does not serve clients after {timeout_seconds} s")
+        if self.failure is not None:
+            failure = self.failure
+            self.stop()
+            raise failure
+        if self._node is None and not self.runs:
+            raise RuntimeError(f"node {self._config.node_id} was stopped before it served clients")
+
+    def begin_stop(self) -> None:
+        """Ask for a controlled shutdown, or for the end of a start. `stop` waits for it."""
+        if self._stop is not None:
+            self._on_loop(self._stop.set)
+
+    def stop(self) -> None:
+        """`begin_stop`; returns when the node is gone. Stopping twice is fine."""
+        self.begin_stop()
+        self._thread.join()
+
+    # -- on the thread ------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=new_loop) as runner:
+                runner.run(self._serve())
+        finally:
+            self._ended()
+
+    def _ended(self) -> None:
+        self._node = None
+        self._has_loop.set()
+        self._is_ready.set()
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        runtime = self._runtime = self._make_runtime(self._loop)
+        self._has_loop.set()
+        try:
+            node = Node(self._config, runtime, may_format=self._may_format)
+        except Exception as error:  # noqa: BLE001  # raised again in the thread that waits for the start
+            self.failure = error
+            runtime.close()
+            return
+        await self._live(node, self._stop)
+        await node.stop()
+        runtime.close()
+
+    async def _live(self, node: Node, stop: asyncio.Event) -> None:
+        starting, stopping = asyncio.ensure_future(node.start()), asyncio.ensure_future(stop.wait())
+        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        starting.cancel()  # of no effect when it is done
+        try:
+            await starting
+        except BaseException as error:  # noqa: BLE001  # raised again in the thread that waits for the start
+            if not stop.is_set():
+                self.failure = error
+            stopping.cancel()
+            return
+        node.on_fatal(stop.set)
+        self._node = node
+        self._is_ready.set()
+        await stopping
+        self.failure = node.fatal
+
+    def _on_loop(self, callback: Callable[[], object]) -> bool:
+        """Have it called on the loop, if there still is one."""
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(callback)
+        except RuntimeError:
+            return False  # the loop is closed: the thread is at its end
+        return True
+
+
+class KillableNode(NodeThread[KillableRuntime]):
+    """A node that may also end as by `kill -9`, and stand still as by SIGSTOP."""
+
+    def __init__(
+        self,
+        config: Config,
+        make_runtime: Callable[[asyncio.AbstractEventLoop], KillableRuntime],
+        *,
+        name: str = "pykbroker",
+    ) -> None:
+        self._killed = False
+        self._over = False
+        self._go: threading.Event | None = None
+        super().__init__(config, make_runtime, name=name)
+
+    @property
+    def is_paused(self) -> bool:
+        return self._go is not None
+
+    def begin_kill(self) -> None:
+        """From here on nothing of the node reaches a client or another node. `kill` waits for the rest."""
+        self._killed = True
+        if self._runtime is not None:
+            self._runtime.cut_off()
+        self._on_loop(self._drop)
+        if self._go is not None:
+            self._go.set()
+
+    def kill(self) -> None:
+        """End it where it stands: no shutdown, nothing written that is not written yet."""
+        self.begin_kill()
+        self._thread.join()
+
+    def pause(self) -> None:
+        """Stand still until `resume` or `kill`; returns when it does. Its sockets stay open."""
+        stands, go = threading.Event(), threading.Event()
+
+        def stand() -> None:
+            stands.set()
+            go.wait()
+            if self._killed:
+                self._drop()
+            elif self._runtime is not None:
+                self._runtime.network_changed()
+
+        if self._on_loop(stand):
+            self._go = go
+            while not stands.wait(0.05) and self.runs:
+                pass  # a node that is about to end never stands still
+
+    def resume(self) -> None:
+        go, self._go = self._go, None
+        if go is not None:
+            go.set()
+
+    def network_changed(self) -> None:
+        """Have the node's connections follow the network; returns when they do. A node that stands still does so first
+        thing when it goes on."""
+        done = threading.Event()
+        runtime = self._runtime
+        if runtime is None or self.is_paused:
+            return
+
+        def follow() -> None:
+            runtime.network_changed()
+            done.set()
+
+        if self._on_loop(follow):
+            while not done.wait(0.05) and self.runs:
+                pass
+
+    # -- on the thread ------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        runner = asyncio.Runner(loop_factory=killable_loop)
+        try:
+            runner.run(self._serve())
+        except RuntimeError:
+            if not self._killed:
+                raise  # else: "Event loop stopped before Future completed"
+        finally:
+            if self._killed and not self._over:
+                self._bury(runner.get_loop())
+            else:
+                runner.close()
+            self._ended()
+
+    async def _serve(self) -> None:
+        await super()._serve()
+        self._over = True
+
+    def _drop(self) -> None:
+        """Stop where it stands. A loop that stops looks at its sockets once more: what they hold is not read."""
+        assert self._runtime is not None
+        self._runtime.read_no_more()
+        self._runtime.loop.stop()
+
+    def _bury(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Close what the operating system would close after a process that was killed. Its loop never runs again."""
+        runtime = self._runtime
+        assert runtime is not None
+        runtime.die()
+        # Futures and tasks that no caller waits for any more complain when they are collected.
+        loop.set_exception_handler(lambda *_: None)
+        closed: set[asyncio.Task[object]] = set()
+        while left := asyncio.all_tasks(loop) - closed:
+            for task in left:
+                closed.add(task)
+                coroutine = task.get_coro()
+                # Its `finally` clauses run, in a world that is cut off. What they raise is of no use to anything.
+                with contextlib.suppress(BaseException):
+                    coroutine.close()
+        runtime.close()
+        runtime.close_loop()
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()

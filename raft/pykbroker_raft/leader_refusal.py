@@ -1,0 +1,43 @@
+"""A leader whose process is gone: the fetch connection to it ended, and its port refuses a new one.
+
+Responsible for two timers of a voter that follows such a leader; votes, epochs and logs follow the rules that they
+always follow. Apache Kafka waits for controller.quorum.fetch.timeout.ms here. The follower grants pre-votes from now on
+and stands for election after a random while. A follower that has let another voter stand waits for what comes of that:
+two candidates of one epoch would split the votes, and wait out an election timeout.
+
+Not responsible for finding out. A wrong report does no harm: the next answer of the leader takes everything back.
+"""
+
+from __future__ import annotations
+
+import random
+
+from pykbroker_raft.ready import Now
+from pykbroker_raft.roles import Roles
+from pykbroker_raft.states import Follower
+
+#: The longest while before a voter stands for election.
+SPREAD_MS = 200
+
+
+class LeaderRefusal:
+    """Acts for one replica; has no state of its own."""
+
+    def __init__(self, chance: random.Random, roles: Roles) -> None:
+        self._chance = chance
+        self._roles = roles
+
+    def refused(self, leader_id: int, epoch: int, now: Now) -> None:
+        """The leader of this epoch refuses connections. Nothing happens unless this voter follows it."""
+        state = self._roles.state
+        if not isinstance(state, Follower) or (state.leader_id, state.epoch) != (leader_id, epoch):
+            return
+        if self._roles.is_voter and (state.has_fetched or state.fetch_deadline_ms > now.steady_ms + SPREAD_MS):
+            state.leader_left(now.steady_ms + self._chance.randrange(SPREAD_MS + 1))
+
+    def let_stand(self, now: Now) -> None:
+        """A pre-vote was granted to another voter."""
+        state = self._roles.state
+        if isinstance(state, Follower):
+            later = now.steady_ms + SPREAD_MS + self._chance.randrange(SPREAD_MS + 1)
+            state.wait_for_leader_until(max(state.fetch_deadline_ms, later))

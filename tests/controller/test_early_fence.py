@@ -1,0 +1,334 @@
+"""When a broker is fenced before its session is over: the rule, and a machine of everything that may happen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
+
+from pykbroker.controller.early_fence import (
+    GRACE_MS,
+    BrokerAddress,
+    Disarmed,
+    EarlyFence,
+    Fence,
+    FenceEffect,
+    ProbeEndpoints,
+    Registration,
+    TryEndpoint,
+)
+
+A, B = ("one", 9092), ("two", 9093)
+
+
+def registration(epoch: int = 5, *endpoints: BrokerAddress, **changes: Any) -> Registration:
+    fields: dict[str, Any] = {"is_fenced": False, "in_controlled_shutdown": False}
+    return Registration(epoch, endpoints or (A, B), **(fields | changes))
+
+
+def watched(*, armed: tuple[BrokerAddress, ...] = (A, B), **changes: Any) -> EarlyFence:
+    """An active controller with broker 7, of epoch 5, whose last heartbeat came over connection 1."""
+    fence = EarlyFence()
+    assert fence.metadata({7: registration(**changes)}) == [TryEndpoint(7, 5, A), TryEndpoint(7, 5, B)]
+    for endpoint in (A, B):
+        fence.tried(7, 5, endpoint, accepts=endpoint in armed)
+    fence.activated(0)
+    assert fence.heartbeat(7, 5, 1) == []
+    return fence
+
+
+def probe_after_the_end(fence: EarlyFence, connection: int = 1) -> ProbeEndpoints:
+    (probe,) = fence.connection_ended(connection, by_peer=True)
+    assert isinstance(probe, ProbeEndpoints)
+    return probe
+
+
+def test_all_armed_endpoints_refuse() -> None:
+    fence = watched()
+    probe = probe_after_the_end(fence)
+    assert probe.endpoints == (A, B)
+    assert fence.probed(7, probe.number, A, refuses=True) == []
+    assert fence.probed(7, probe.number, B, refuses=True) == [Fence(7, 5, (A, B))]
+
+
+def test_one_endpoint_does_not_refuse() -> None:
+    fence = watched()
+    probe = probe_after_the_end(fence)
+    assert fence.probed(7, probe.number, A, refuses=False) == []
+    assert fence.probed(7, probe.number, B, refuses=True) == []
+
+
+def test_only_armed_endpoints_are_asked() -> None:
+    fence = watched(armed=(B,))
+    probe = probe_after_the_end(fence)
+    assert probe.endpoints == (B,)
+    assert fence.probed(7, probe.number, B, refuses=True) == [Fence(7, 5, (B,))]
+
+
+def test_nothing_is_armed() -> None:
+    assert watched(armed=()).connection_ended(1, by_peer=True) == []
+
+
+def test_this_node_ended_the_connection() -> None:
+    fence = watched()
+    assert fence.connection_ended(1, by_peer=False) == []
+
+
+def test_another_connection_ends() -> None:
+    fence = watched()
+    assert fence.heartbeat(7, 5, 2) == []
+    assert fence.connection_ended(1, by_peer=True) == []
+    assert fence.connection_ended(2, by_peer=True)
+
+
+def test_a_heartbeat_takes_a_probe_back() -> None:
+    fence = watched()
+    probe = probe_after_the_end(fence)
+    assert fence.heartbeat(7, 5, 2) == []
+    assert fence.probed(7, probe.number, A, refuses=True) == []
+    assert fence.probed(7, probe.number, B, refuses=True) == []
+    # Nor do its answers count for the next.
+    following = probe_after_the_end(fence, 2)
+    assert fence.probed(7, probe.number, A, refuses=True) == []
+    assert fence.probed(7, following.number, B, refuses=True) == []
+
+
+def test_a_controlled_shutdown_is_left_alone() -> None:
+    fence = watched()
+    assert fence.heartbeat(7, 5, 1, is_leaving=True) == []
+    assert fence.connection_ended(1, by_peer=True) == []
+
+
+def test_a_newer_epoch_begins_anew() -> None:
+    fence = watched()
+    probe = probe_after_the_end(fence)
+    assert fence.metadata({7: registration(9)}) == [TryEndpoint(7, 9, A), TryEndpoint(7, 9, B)]
+    assert fence.probed(7, probe.number, A, refuses=True) == []
+    assert fence.probed(7, probe.number, B, refuses=True) == []
+    # What the former incarnation accepted counts no more, nor does what it still sends.
+    fence.tried(7, 5, A, accepts=True)
+    assert fence.heartbeat(7, 5, 3) == []
+    assert fence.connection_ended(3, by_peer=True) == []
+    assert fence.heartbeat(7, 9, 4) == []
+    assert fence.connection_ended(4, by_peer=True) == []
+
+
+def test_a_living_broker_is_disarmed_until_it_registers_anew() -> None:
+    fence = watched()
+    probe = probe_after_the_end(fence)
+    for endpoint in (A, B):
+        fence.probed(7, probe.number, endpoint, refuses=True)
+    assert fence.heartbeat(7, 5, 2) == [Disarmed(7, 5)]
+    assert fence.heartbeat(7, 5, 2) == []
+    assert fence.connection_ended(2, by_peer=True) == []
+    fence.deactivated()
+    fence.activated(0)
+    assert fence.clock(GRACE_MS) == []
+    fence.metadata({7: registration(9)})
+    for endpoint in (A, B):
+        fence.tried(7, 9, endpoint, accepts=True)
+    fence.heartbeat(7, 9, 3)
+    assert fence.connection_ended(3, by_peer=True)
+
+
+def test_a_new_controller_asks_after_a_while() -> None:
+    fence = EarlyFence()
+    fence.metadata({7: registration(5, A), 8: registration(6, B), 9: registration(7, A, is_fenced=True)})
+    for broker_id, endpoint in ((7, A), (8, B), (9, A)):
+        fence.tried(broker_id, broker_id - 2, endpoint, accepts=True)
+    fence.activated(1_000)
+    assert fence.heartbeat(8, 6, None) == []
+    assert fence.deadline_ms == 1_000 + GRACE_MS
+    assert fence.clock(1_000 + GRACE_MS - 1) == []
+    (probe,) = fence.clock(1_000 + GRACE_MS)
+    assert isinstance(probe, ProbeEndpoints)
+    assert probe.broker_id == 7
+    assert fence.deadline_ms is None
+    assert fence.probed(7, probe.number, A, refuses=True) == [Fence(7, 5, (A,))]
+
+
+def test_a_standby_fences_nothing() -> None:
+    fence = watched()
+    probe = probe_after_the_end(fence)
+    fence.deactivated()
+    assert fence.probed(7, probe.number, A, refuses=True) == []
+    assert fence.probed(7, probe.number, B, refuses=True) == []
+    assert fence.heartbeat(7, 5, 2) == []
+    assert fence.connection_ended(2, by_peer=True) == []
+
+
+def test_each_registration_is_tried_once() -> None:
+    fence = EarlyFence()
+    first = TryEndpoint(7, 5, A)
+    assert fence.metadata({7: registration(5, A, is_fenced=True)}) == [first]
+    assert fence.metadata({7: registration(5, A)}) == []
+    assert fence.is_trying(first)
+    assert fence.metadata({7: registration(6, A)}) == [TryEndpoint(7, 6, A)]
+    assert not fence.is_trying(first)
+    fence.tried(7, 6, A, accepts=False)
+    assert not fence.is_trying(TryEndpoint(7, 6, A))
+    assert fence.metadata({7: registration(6, A)}) == []
+
+
+def test_a_heartbeat_may_come_before_the_metadata() -> None:
+    fence = EarlyFence()
+    fence.activated(0)
+    assert fence.heartbeat(7, 5, 1) == []
+    assert fence.metadata({}) == []
+    assert fence.heartbeat(7, 5, 1) == []
+    assert fence.metadata({7: registration(5, A)}) == [TryEndpoint(7, 5, A)]
+    fence.tried(7, 5, A, accepts=True)
+    assert fence.connection_ended(1, by_peer=True)
+
+
+BROKERS = st.sampled_from((1, 2))
+
+
+class Anything(RuleBasedStateMachine):
+    """Events in any order, probes answered or not. A model of the rule's words judges every effect."""
+
+    tries: Bundle[TryEndpoint] = Bundle("tries")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fence = EarlyFence()
+        self.now_ms = 0
+        self.epoch = 2
+        self.image = {1: registration(1), 2: registration(2)}
+        self.is_active = True
+        self.connections = 0
+        #: what a newest heartbeat said, by broker: its connection, negative for one that asks for a shutdown
+        self.last: dict[int, int] = {}
+        #: accepted since the registration, by broker epoch
+        self.accepted: dict[int, set[BrokerAddress]] = {1: {A, B}, 2: {A, B}}
+        #: probes that a heartbeat, another probe or a new role took back, or one answer ended
+        self.void: set[int] = set()
+        self.open: dict[int, ProbeEndpoints] = {}
+        self.refused: dict[int, set[BrokerAddress]] = {}
+        self.fenced: set[int] = set()
+        self.disarmed: set[int] = set()
+        self.silent_since: dict[int, int] = {}
+        for effect in self.fence.metadata(self.image):
+            assert isinstance(effect, TryEndpoint)
+            self.fence.tried(effect.broker_id, effect.broker_epoch, effect.endpoint, accepts=True)
+        self.fence.activated(0)
+        self.silent_since = {1: 0, 2: 0}
+
+    def take_back(self, broker_id: int) -> None:
+        self.void.update(number for number, probe in self.open.items() if probe.broker_id == broker_id)
+
+    def see(self, effects: list[FenceEffect]) -> list[ProbeEndpoints]:
+        found: list[ProbeEndpoints] = []
+        for effect in effects:
+            if isinstance(effect, ProbeEndpoints):
+                epoch = self.image[effect.broker_id].broker_epoch
+                assert self.is_active
+                assert set(effect.endpoints) == self.accepted[epoch] != set()
+                assert epoch not in self.fenced
+                self.take_back(effect.broker_id)
+                self.open[effect.number] = effect
+                self.refused[effect.number] = set()
+                found.append(effect)
+            elif isinstance(effect, Fence):
+                assert effect.broker_epoch not in self.fenced
+                self.fenced.add(effect.broker_epoch)
+            elif isinstance(effect, Disarmed):
+                assert effect.broker_epoch in self.fenced
+                assert effect.broker_epoch not in self.disarmed
+                self.disarmed.add(effect.broker_epoch)
+        return found
+
+    @precondition(lambda self: self.connections % 7 == 6)
+    @rule(target=tries, broker_id=BROKERS, endpoints=st.sets(st.sampled_from((A, B)), min_size=1))
+    def register(self, broker_id: int, endpoints: set[BrokerAddress]) -> Any:
+        self.epoch += 1
+        self.take_back(broker_id)
+        self.last.pop(broker_id, None)
+        self.silent_since.pop(broker_id, None)
+        self.accepted[self.epoch] = set()
+        self.image[broker_id] = registration(self.epoch, *sorted(endpoints))
+        return self.tries_of(self.fence.metadata(self.image))
+
+    def tries_of(self, effects: list[FenceEffect]) -> Any:
+        tries = [effect for effect in effects if isinstance(effect, TryEndpoint)]
+        assert len(tries) == len(effects)
+        # A bundle takes one value: the first endpoint is tried, the other never answers or was the only one.
+        return tries[0]
+
+    @rule(attempt=consumes(tries), accepts=st.booleans())
+    def tried(self, attempt: TryEndpoint, accepts: bool) -> None:
+        self.fence.tried(attempt.broker_id, attempt.broker_epoch, attempt.endpoint, accepts=accepts)
+        if accepts and self.image[attempt.broker_id].broker_epoch == attempt.broker_epoch:
+            self.accepted[attempt.broker_epoch].add(attempt.endpoint)
+
+    @precondition(lambda self: not self.is_active or self.connections % 5 == 4)
+    @rule()
+    def change_role(self) -> None:
+        self.is_active = not self.is_active
+        self.void.update(self.open)
+        self.last.clear()
+        self.silent_since.clear()
+        if self.is_active:
+            self.fence.activated(self.now_ms)
+            self.silent_since = dict.fromkeys(self.image, self.now_ms)
+        else:
+            self.fence.deactivated()
+
+    @rule(broker_id=BROKERS, leaves=st.integers(0, 9))
+    def heartbeat(self, broker_id: int, leaves: int) -> None:
+        epoch = self.image[broker_id].broker_epoch
+        self.connections += 1
+        is_leaving = leaves == 9
+        effects = self.fence.heartbeat(broker_id, epoch, self.connections, is_leaving=is_leaving)
+        assert not self.see(effects)
+        if self.is_active:
+            self.take_back(broker_id)
+            self.silent_since.pop(broker_id, None)
+            self.last[broker_id] = -self.connections if is_leaving else self.connections
+            assert (epoch in self.fenced) == (epoch in self.disarmed)
+        else:
+            assert not effects
+
+    @precondition(lambda self: self.last)
+    @rule(broker_id=BROKERS, by_peer=st.integers(0, 9))
+    def end_connection(self, broker_id: int, by_peer: int) -> None:
+        connection = self.last.pop(broker_id, 0)
+        epoch = self.image[broker_id].broker_epoch
+        found = self.see(self.fence.connection_ended(abs(connection), by_peer=by_peer < 9)) if connection else []
+        may_probe = by_peer < 9 and connection > 0 and epoch not in self.fenced and self.accepted[epoch] != set()
+        assert len(found) == may_probe
+
+    @rule(passed_ms=st.sampled_from((1, GRACE_MS)))
+    def pass_time(self, passed_ms: int) -> None:
+        self.now_ms += passed_ms
+        for probe in self.see(self.fence.clock(self.now_ms)):
+            assert self.silent_since.pop(probe.broker_id) <= self.now_ms - GRACE_MS
+
+    @precondition(lambda self: self.open)
+    @rule(back=st.integers(1, 3), endpoint=st.sampled_from((A, B)), refuses=st.integers(0, 9))
+    def answer(self, back: int, endpoint: BrokerAddress, refuses: int) -> None:
+        probe = list(self.open.values())[-min(back, len(self.open))]
+        if endpoint not in probe.endpoints:
+            return
+        effects = self.fence.probed(probe.broker_id, probe.number, endpoint, refuses=refuses < 9)
+        is_open = probe.number not in self.void
+        if refuses == 9:
+            self.void.add(probe.number)
+        elif is_open:
+            self.refused[probe.number].add(endpoint)
+        should_fence = is_open and refuses < 9 and self.refused[probe.number] == set(probe.endpoints)
+        assert [type(effect) for effect in effects] == ([Fence] if should_fence else [])
+        if should_fence:
+            self.void.add(probe.number)
+        self.see(effects)
+
+    @invariant()
+    def a_standby_probes_nothing(self) -> None:
+        if not self.is_active:
+            assert self.fence.deadline_ms is None
+
+
+TestAnything = Anything.TestCase
+TestAnything.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)

@@ -1,0 +1,223 @@
+"""Which peers are gone: real sockets, and a network in memory for what sockets do only now and then."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import pytest
+
+from pykbroker.net.client import BrokerConnection, PeerAddress, SetupTimeout
+from pykbroker.net.lost_peers import LostPeers
+from pykbroker.net.probe import PATIENCE_SECONDS, TRIES, PortProbe, PortVerdict
+from pykbroker.runtime import OsRuntime
+from pykbroker_log.memory_disk import MemoryDisk
+from pykbroker_wire.messages.metadata import MetadataRequest
+from tests.net.peer import Peer
+from tests.simulation.world import SimRuntime, World
+
+PORT = 9092
+PEER = ("localhost", PORT)
+T = TypeVar("T")
+
+
+class Scripted:
+    """A runtime whose connections end as told: an error, None for one that lasts, "reset" for one that does not, or
+    "silent"."""
+
+    def __init__(self, *outcomes: Exception | str | None) -> None:
+        self.world = World(1)
+        self.loop = self.world.loop
+        self.outcomes = list(outcomes)
+
+    def connect(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = self.loop.create_future()
+        outcome = self.outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            self.loop.call_soon(future.set_exception, outcome)
+        elif outcome != "silent":
+            protocol = factory()
+            protocol.connection_made(Transport())
+            self.loop.call_soon(future.set_result, (None, protocol))
+            if outcome == "reset":
+                self.loop.call_later(0.001, protocol.connection_lost, None)
+        return future
+
+
+class Transport(asyncio.Transport):
+    def abort(self) -> None:
+        pass
+
+
+def verdict_of(*outcomes: Exception | str | None) -> tuple[PortVerdict, float, int]:
+    """What a probe says, after how long, and how many connections it left untried."""
+    runtime = Scripted(*outcomes)
+
+    async def ask() -> PortVerdict:
+        said: asyncio.Future[PortVerdict] = runtime.loop.create_future()
+        PortProbe(runtime, *PEER, said.set_result)  # type: ignore[arg-type]
+        return await said
+
+    verdict = runtime.loop.run_until_complete(ask())
+    took = runtime.loop.time()
+    runtime.loop.close()
+    return verdict, took, len(runtime.outcomes)
+
+
+REFUSED = ConnectionRefusedError("refused")
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "verdict"),
+    [
+        ((REFUSED,), PortVerdict.REFUSED),
+        ((None,), PortVerdict.ACCEPTED),
+        ((OSError(113, "No route to host"),), PortVerdict.SILENT),
+        (("silent",), PortVerdict.SILENT),
+        # A process that ends: some of its sockets are closed, the port is not yet.
+        (("reset", REFUSED), PortVerdict.REFUSED),
+        ((ConnectionResetError("reset"), "reset", REFUSED), PortVerdict.REFUSED),
+        # Something that takes connections and ends them is there.
+        (("reset",) * TRIES, PortVerdict.ACCEPTED),
+        (("reset", None), PortVerdict.ACCEPTED),
+    ],
+)
+def test_verdict(outcomes: tuple[Exception | str | None, ...], verdict: PortVerdict) -> None:
+    said, took, left = verdict_of(*outcomes)
+    assert said is verdict
+    assert not left
+    assert took <= PATIENCE_SECONDS
+
+
+def test_real_sockets_accept_and_refuse() -> None:
+    async def ask() -> list[PortVerdict]:
+        runtime = OsRuntime(asyncio.get_running_loop())
+        found: list[PortVerdict] = []
+        with socket.socket() as listening:
+            listening.bind(("127.0.0.1", 0))
+            listening.listen()
+            port = listening.getsockname()[1]
+            found.append(await probe(runtime, port))
+        found.append(await probe(runtime, port))
+        runtime.close()
+        return found
+
+    async def probe(runtime: OsRuntime, port: int) -> PortVerdict:
+        said: asyncio.Future[PortVerdict] = runtime.loop.create_future()
+        PortProbe(runtime, "127.0.0.1", port, said.set_result)
+        return await said
+
+    assert asyncio.run(ask()) == [PortVerdict.ACCEPTED, PortVerdict.REFUSED]
+
+
+class Node:
+    """A client with an eye on its one peer."""
+
+    def __init__(self) -> None:
+        self.world = World(1)
+        self.server: SimRuntime | None = None
+        self.gone: list[PeerAddress] = []
+        self.back: list[PeerAddress] = []
+        runtime = self.world.runtime("client", MemoryDisk())
+        self.lost = LostPeers(runtime, self.gone.append, self.back.append)
+        self.client = BrokerConnection(runtime, *PEER, "me", SetupTimeout(2_000, 8_000), watch=self.lost)
+
+    def listen(self) -> None:
+        self.server = self.world.runtime("server", MemoryDisk())
+        self.world.network.listen(self.server, Peer(), PORT).serving = True
+
+    def run(self, play: Callable[[], Awaitable[T]]) -> T:
+        async def whole() -> T:
+            return await play()
+
+        return self.world.loop.run_until_complete(whole())
+
+    async def ask(self) -> None:
+        await asyncio.gather(self.client.send(MetadataRequest(), 1_000), return_exceptions=True)
+
+    def kill(self) -> None:
+        assert self.server is not None
+        self.server.kill()
+
+
+def test_a_peer_that_dies_is_gone_and_comes_back() -> None:
+    node = Node()
+
+    async def play() -> None:
+        node.listen()
+        await node.ask()
+        assert not node.gone
+        node.kill()
+        await asyncio.sleep(0.02)
+        assert node.gone == [PEER]
+        # What tries to reach it hears the same.
+        await asyncio.sleep(0.1)
+        await node.ask()
+        assert node.gone == [PEER, PEER]
+        assert not node.back
+        node.listen()
+        await asyncio.sleep(0.5)
+        await node.ask()
+        assert node.back == [PEER]
+
+    node.run(play)
+
+
+def test_a_peer_that_was_never_there_is_not_gone() -> None:
+    node = Node()
+
+    async def play() -> None:
+        await node.ask()
+        await asyncio.sleep(0.1)
+        await node.ask()
+        assert not node.gone
+
+    node.run(play)
+
+
+def test_a_peer_that_takes_the_next_connection_is_not_gone() -> None:
+    node = Node()
+
+    async def play() -> None:
+        node.listen()
+        await node.ask()
+        node.kill()
+        node.listen()
+        await asyncio.sleep(0.5)
+        assert not node.gone
+        # Until then it was lost: it may refuse later.
+        node.kill()
+        await node.ask()
+        assert node.gone == [PEER]
+
+    node.run(play)
+
+
+def test_a_connection_that_this_node_closes_is_not_lost() -> None:
+    node = Node()
+
+    async def play() -> None:
+        node.listen()
+        await node.ask()
+        node.client.close()
+        node.kill()
+        await asyncio.sleep(0.5)
+        assert not node.gone
+
+    node.run(play)
+
+
+def test_nothing_is_told_after_the_close() -> None:
+    node = Node()
+
+    async def play() -> None:
+        node.listen()
+        await node.ask()
+        node.lost.close()
+        node.kill()
+        await asyncio.sleep(0.5)
+        assert not node.gone
+
+    node.run(play)

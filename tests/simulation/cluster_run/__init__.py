@@ -1,0 +1,192 @@
+"""A run of the whole cluster: nodes, clients, faults, and the verdict, all from one seed.
+
+A run has a safety phase, in which faults come while clients work (plan.py, faults.py, workload.py), and then comes to
+rest: faults end, for all nodes or for all but one, and within a minute of simulated time every goal of rest.py has to
+be reached. Then the history is judged (history/).
+
+The contract with what watches a run:
+
+* `run_cluster(seed, watch=…)` enters `watch(cluster, history)` once, before any node has started, and leaves it when
+  the run is over; by default that is `invariants.watcher.watching`. The watcher appends its checks to
+  `cluster.world.after_event`: each is called after every callback that ran, and ends the run by raising an
+  AssertionError (`history.checks.Violation` is one).
+* `cluster.nodes[n]` (and `brokers[n]`, for those with a broker half) is the same object for the whole run; its `node`
+  is another after each start (`starts` counts them), may be killed (`is_alive` is False then), paused (`runs` is
+  False), and may not have come far while it starts.
+* `Watcher.at_rest()` is called once, when all faults are over and the cluster has come to rest, before it is stopped.
+* `plant()` is a context manager that is entered before the first node is made and left when the run is over: what puts
+  a bug in.
+* `world.tell(part, text)` adds a line to the story that a failed run shows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from tests.simulation.brokers import Cluster
+from tests.simulation.cluster_run import rest
+from tests.simulation.cluster_run.chronicle import Chronicle
+from tests.simulation.cluster_run.faults import CLIENTS, Faults
+from tests.simulation.cluster_run.log_watch import LogWatch
+from tests.simulation.cluster_run.plan import Plan, plan_of
+from tests.simulation.cluster_run.workload import TOPIC, Workload
+from tests.simulation.history.events import History
+from tests.simulation.invariants.watcher import watching
+from tests.simulation.sim_broker import SimBroker
+from tests.simulation.stage import Stage
+from tests.simulation.world import World
+
+SIMULATED_SECONDS = 400.0
+REST_SECONDS = 60.0
+
+
+class Watcher(Protocol):
+    """What looks at every event of a run."""
+
+    def at_rest(self) -> None:
+        """What must hold at the end. Raises AssertionError."""
+
+
+@dataclass(slots=True, frozen=True)
+class Outcome:
+    """What a run that held was like."""
+
+    seed: int
+    #: of what clients and faults did; the same for the same seed
+    digest: str
+    events: int
+    simulated_seconds: float
+    story: list[tuple[float, str, str]]
+
+
+def run_cluster(
+    seed: int,
+    *,
+    watch: Callable[[Cluster, History], AbstractContextManager[Watcher]] = watching,
+    plant: Callable[[], AbstractContextManager[object]] | None = None,
+    without: Collection[int] = (),
+    plan: Plan | None = None,
+    prepare: Callable[[World], None] | None = None,
+) -> Outcome:
+    """Run one seed to its end. Raises AssertionError when something does not hold; the end of the story is among its
+    notes.
+
+    `without` are numbers of faults that are left out, `plan` is another than the seed's. `prepare` is given the world.
+    """
+    plan = plan or plan_of(seed)
+    if without:
+        plan = replace(plan, faults=[fault for fault in plan.faults if fault.number not in without])
+    with plant() if plant is not None else nullcontext(), _without_garbage_collection():
+        stage = Stage(seed, 0, plan.overrides, plan.quorum, plan.layout)
+        world = stage.world
+        if prepare is not None:
+            prepare(world)
+        try:
+            with watch(stage.cluster, stage.history) as watcher:
+                _play(plan, stage, watcher)
+        except BaseException as error:
+            error.add_note(_explanation(plan, world))
+            raise
+        return Outcome(seed, world.trace.digest(), world.trace.events, world.loop.time(), world.story)
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """What a run leaves behind is collected once."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _explanation(plan: Plan, world: World) -> str:
+    lines = [f"make sim SEED={plan.seed}", *plan.describe()]
+    lines += [f"{when:9.3f}  {part:8}  {text}" for when, part, text in world.story[-40:]]
+    return "\n".join(lines)
+
+
+def _play(plan: Plan, stage: Stage, watcher: Watcher) -> None:
+    asyncio.set_event_loop(None)
+    world = stage.world
+
+    async def run() -> None:
+        await stage.cluster.start()
+        await _scenario(plan, stage)
+        watcher.at_rest()
+        logs.check()
+
+    with LogWatch(world) as logs:
+        try:
+            world.loop.run_until_complete(asyncio.wait_for(run(), SIMULATED_SECONDS))
+        finally:
+            logs.be_deaf()
+            world.end()
+
+
+async def _scenario(plan: Plan, stage: Stage) -> None:
+    cluster, world = stage.cluster, stage.world
+    cluster.client_machine = CLIENTS
+    for node in cluster.nodes.values():
+        node.compares = False
+    await cluster.become_whole()
+    workload = Workload(plan, stage)
+    faults = Faults(plan, cluster, TOPIC)
+    await workload.prepare()
+    stage.in_background(Chronicle(cluster, stage.history).forever())
+    world.tell("phase", "clients and faults")
+
+    async def safety() -> None:
+        await faults.run(stage.in_background)
+        await _heal(plan, cluster, faults, without)
+        workload.end()
+
+    without: set[int] = set()
+    await stage.together(safety(), workload.run())
+    world.tell("rest", "every client has its answers")
+    # Everything from here on is a matter of time, not of faults.
+    await rest.wait_for(cluster, "every node is a member", lambda: rest.members(cluster, without), REST_SECONDS)
+    await rest.wait_for(cluster, "every partition is led", lambda: rest.partitions(cluster, without), REST_SECONDS)
+    await rest.wait_for(
+        cluster,
+        "groups are stable",
+        lambda: None if workload.groups_are_stable() else workload.describe_groups(),
+        REST_SECONDS,
+    )
+    await stage.hush()
+    await rest.wait_for(cluster, "replicas are equal", lambda: rest.replicas(cluster, without), REST_SECONDS)
+    rest.check_equal(cluster, without)
+    stage.agree()
+    await workload.check()
+    world.tell("rest", "the history holds")
+
+
+async def _heal(plan: Plan, cluster: Cluster, faults: Faults, without: set[int]) -> None:
+    """Faults end. `without` is given the node that stays dead, if one does."""
+    world = cluster.world
+    world.tell("phase", "faults end")
+    dead = _dead(plan, cluster) if plan.leaves_one_dead else None
+    await faults.heal(keep_dead=dead)
+    if dead is None:
+        return
+    await rest.wait_for(cluster, "the others are members", lambda: rest.members(cluster, {dead.number}), REST_SECONDS)
+    if (only := rest.only_dead_has(cluster, dead)) is not None:
+        world.tell(f"node {dead.number}", f"comes back: no other broker can lead {only}")
+        await dead.start()
+    else:
+        without.add(dead.number)
+
+
+def _dead(plan: Plan, cluster: Cluster) -> SimBroker | None:
+    """A node that is down now, and without which there is a majority of voters."""
+    down = [node for node in cluster.nodes.values() if not node.is_alive]
+    if not down or 2 * (len(cluster.voters) - 1) <= len(cluster.voters):
+        return None
+    return down[0]

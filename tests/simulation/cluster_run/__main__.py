@@ -1,0 +1,47 @@
+"""`make sim SEED=7`: run one seed and tell its story.
+
+`python -m tests.simulation.cluster_run 7 [--without 0,2]`: `--without` leaves faults of the plan out, to find those
+that matter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from tests.simulation.cluster_run import run_cluster
+from tests.simulation.cluster_run.log_watch import LogWatch
+from tests.simulation.cluster_run.plan import plan_of
+from tests.simulation.world import World
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="make sim", description="Run one seed of the cluster and tell its story.")
+    parser.add_argument("seed", type=int)
+    parser.add_argument("--without", default="", help="numbers of faults that are left out, as 0,2")
+    parser.add_argument("--brief", action="store_true", help="without what the nodes log")
+    chosen = parser.parse_args(arguments)
+    without = [int(number) for number in chosen.without.split(",") if number]
+    LogWatch.tells = not chosen.brief
+    worlds: list[World] = []
+    print("\n".join(plan_of(chosen.seed).describe()))
+    failure: BaseException | None = None
+    try:
+        run_cluster(chosen.seed, without=without, prepare=worlds.append)
+    except Exception as error:  # noqa: BLE001  # told below the story
+        failure = error
+    for when, part, text in worlds[0].story:
+        print(f"{when:9.3f}  {part:16}  {text}")
+    if failure is not None:
+        print(f"\nBROKEN: {type(failure).__name__}: {failure}")
+        return 1
+    print(f"\nEverything held: trace {worlds[0].trace.digest()[:16]} of {worlds[0].trace.events} events")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except BrokenPipeError:
+        os._exit(0)

@@ -1,0 +1,403 @@
+"""Does the faults of a plan to a cluster, each at its time, and puts everything right at the end.
+
+Responsible for choosing the node that a fault meets, for keeping nodes' lives apart (one that is down is not stopped),
+and for the budget of disks that may lose something (plan.py). Every fault is told in the story.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from pykbroker_log.memory_disk import Survive
+from tests.simulation.brokers import Cluster
+from tests.simulation.cluster_run.plan import Fault, Kind, Plan, Who
+from tests.simulation.network import USUAL, Delay, Way, both_ways
+from tests.simulation.sim_broker import SimBroker
+
+CLIENTS = "clients"
+_USUAL_FSYNC = (0.0, 0.004)
+_LARGE = 1 << 40
+#: What is left on a disk that is called full.
+_LEFT_BYTES = 3_000
+
+
+class Faults:
+    """`run` does them, `heal` ends what is left of them."""
+
+    def __init__(self, plan: Plan, cluster: Cluster, data_topic: str) -> None:
+        self._plan = plan
+        self._cluster = cluster
+        self._world = cluster.world
+        self._network = cluster.world.network
+        self._data_topic = data_topic
+        #: nodes that a fault has taken out of service, until it has brought them back
+        self._taken: set[int] = set()
+        #: the broker whose disk may have lost something
+        self._lossy: SimBroker | None = None
+        self._kept_dead: SimBroker | None = None
+        self._is_over = False
+        self._over = asyncio.Event()
+
+    # -- the plan -----------------------------------------------------------------------------------------------------
+
+    async def run(self, tasks: Callable[[Coroutine[Any, Any, None]], object]) -> None:
+        """Begin each fault at its time; `tasks` runs one beside the others."""
+        began = self._world.loop.time()
+        for fault in self._plan.faults:
+            await asyncio.sleep(max(0.0, began + fault.at - self._world.loop.time()))
+            tasks(self._do(fault))
+        await asyncio.sleep(max(0.0, began + self._plan.seconds - self._world.loop.time()))
+
+    async def heal(self, keep_dead: SimBroker | None = None) -> None:
+        """End every fault. `keep_dead` stays as it is."""
+        self._kept_dead = keep_dead
+        self._is_over = True
+        self._over.set()
+        # Whatever waits for the end has to have come to it.
+        await asyncio.sleep(0.05)
+        for node in self._cluster.nodes.values():
+            if node is keep_dead:
+                # A start that its disk refused is tried again in a second, and ends then.
+                await _until(lambda node=node: node.number not in self._taken)  # type: ignore[misc]
+                continue
+            self._repair(node)
+            await _until(lambda node=node: not self._is_taken_or_failing(node))  # type: ignore[misc]
+            if not node.is_alive:
+                await self._start(node)
+        assert not self._taken, self._taken
+
+    def _is_taken_or_failing(self, node: SimBroker) -> bool:
+        return node.number in self._taken or (node.is_alive and not node.up)
+
+    def _repair(self, node: SimBroker) -> None:
+        node.disk_faults.dead.clear()
+        node.disk_faults.no_crash()
+        node.disk.capacity_bytes = _LARGE
+
+    def _tell(self, fault: Fault, node: SimBroker | None, text: str) -> None:
+        self._world.tell("fault" if node is None else f"node {node.number}", f"fault {fault.number}: {text}")
+
+    async def _for(self, seconds: float) -> None:
+        """So long, or until all faults are over."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._over.wait()
+        except TimeoutError:
+            pass
+
+    # -- who ----------------------------------------------------------------------------------------------------------
+
+    def _node(self, fault: Fault) -> SimBroker | None:
+        """The one that it meets, if it is to be met."""
+        cluster, rng = self._cluster, random.Random(fault.draw)
+        candidates = [node for node in cluster.nodes.values() if node.up and node.number not in self._taken]
+        if not candidates:
+            return None
+        wanted: list[SimBroker] = []
+        if fault.who is Who.CONTROLLER:
+            wanted = [node for node in candidates if node.node.shared.quorum.is_leader]
+        elif fault.who is not Who.ANY:
+            is_data = fault.who is Who.LEADER
+            wanted = [
+                node
+                for node in candidates
+                if any((partition.topic == self._data_topic) == is_data for partition in node.led())
+            ]
+        return rng.choice(wanted or candidates)
+
+    def _machines(self) -> list[str]:
+        return [node.machine for node in self._cluster.nodes.values()]
+
+    def _others(self, node: SimBroker, *, clients: bool) -> list[str]:
+        others = [machine for machine in self._machines() if machine != node.machine]
+        return [*others, CLIENTS] if clients else others
+
+    # -- faults -------------------------------------------------------------------------------------------------------
+
+    async def _do(self, fault: Fault) -> None:
+        match fault.kind:
+            case Kind.KILL | Kind.STOP | Kind.KILL_AT_DISK | Kind.POWER | Kind.POWER_AT_DISK:
+                await self._end_a_life(fault)
+            case Kind.KILL_ALL:
+                await self._kill_all(fault)
+            case Kind.PAUSE:
+                await self._pause(fault)
+            case Kind.ISOLATE | Kind.ONE_WAY | Kind.SPLIT | Kind.BRIDGE | Kind.NO_CLIENTS | Kind.FLAP:
+                await self._silence(fault)
+            case Kind.SLOW_LINK | Kind.RESET | Kind.LOSE_CONNECTIONS | Kind.REFUSE:
+                await self._disturb(fault)
+            case Kind.SLOW_DISK | Kind.FULL_DISK | Kind.DEAD_DISK:
+                await self._spoil_disk(fault)
+            case Kind.CLOCK:
+                self._set_clock(fault)
+            case Kind.RESIGN:
+                for node in self._cluster.nodes.values():
+                    if node.runs and node.node.shared.quorum.is_leader:
+                        self._tell(fault, node, "resigns as the leader of the quorum")
+                        node.node.shared.quorum.resign()
+
+    # -- lives --------------------------------------------------------------------------------------------------------
+
+    async def _end_a_life(self, fault: Fault) -> None:
+        lossy = fault.kind in (Kind.POWER, Kind.POWER_AT_DISK)
+        node = self._node(fault)
+        if node is None or (fault.kind is not Kind.STOP and not self._may_die(node, lossy=lossy)):
+            return
+        self._taken.add(node.number)
+        try:
+            if lossy and node.number in self._cluster.brokers:
+                self._lossy = node
+            survive = Survive.EVERYTHING
+            if lossy:
+                survive = random.Random(fault.draw).choice([Survive.NOTHING, Survive.CHOSEN, Survive.CHOSEN])
+            if fault.kind is Kind.STOP:
+                self._tell(fault, node, "stops")
+                await node.stop()
+            elif fault.kind in (Kind.KILL_AT_DISK, Kind.POWER_AT_DISK):
+                await self._crash_at_disk(fault, node, survive)
+            else:
+                self._tell(fault, node, f"dies, {survive.name.lower()} survives")
+                node.kill(survive)
+            await self._for(fault.seconds)
+            await self._start(node)
+        finally:
+            self._taken.discard(node.number)
+
+    async def _crash_at_disk(self, fault: Fault, node: SimBroker, survive: Survive) -> None:
+        crashed = asyncio.Event()
+
+        def crash() -> None:
+            self._tell(fault, node, f"dies at a call of its disk, {survive.name.lower()} survives")
+            node.kill(survive)
+            self._world.loop.call_soon(crashed.set)
+
+        node.disk_faults.crash_within(int(fault.level * 60), crash)
+        try:
+            async with asyncio.timeout(3.0):
+                await crashed.wait()
+        except TimeoutError:
+            node.disk_faults.no_crash()
+
+    async def _start(self, node: SimBroker) -> None:
+        """Until it is up: a start that dies or fails for a fault is tried again. Not the one that stays dead."""
+        while not node.up and node is not self._kept_dead:
+            if node.is_alive:
+                await asyncio.sleep(0.1)
+                continue
+            self._world.tell(f"node {node.number}", "starts")
+            try:
+                await node.start()
+            except Exception as error:
+                # Its disk is dead, or full: the process ends, and is started again later.
+                if not node.disk_faults.dead and node.disk.capacity_bytes >= _LARGE:
+                    raise
+                self._world.tell(f"node {node.number}", f"does not start: {error}")
+                await self._for(1.0)
+                if self._is_over:
+                    self._repair(node)
+
+    async def _kill_all(self, fault: Fault) -> None:
+        nodes = [
+            node
+            for node in self._cluster.nodes.values()
+            if node.up and node.number not in self._taken and self._may_die(node)
+        ]
+        self._tell(fault, None, f"nodes {[node.number for node in nodes]} die")
+        self._taken.update(node.number for node in nodes)
+        rng = random.Random(fault.draw)
+        for node in nodes:
+            node.kill(Survive.EVERYTHING)
+
+        async def back(node: SimBroker) -> None:
+            try:
+                await self._for(rng.uniform(0.0, fault.seconds))
+                await self._start(node)
+            finally:
+                self._taken.discard(node.number)
+
+        await asyncio.gather(*(back(node) for node in nodes))
+
+    async def _pause(self, fault: Fault) -> None:
+        node = self._node(fault)
+        if node is None:
+            return
+        self._tell(fault, node, f"is paused for {fault.seconds:.2f} s")
+        self._taken.add(node.number)
+        try:
+            node.runtime.pause()
+            await self._for(fault.seconds)
+        finally:
+            node.runtime.resume()
+            self._taken.discard(node.number)
+        self._tell(fault, node, "goes on")
+
+    def _may_die(self, node: SimBroker, *, lossy: bool = False) -> bool:
+        """Whether it may die now, and nothing acknowledged is lost.
+
+        A broker that comes back without a clean stop is taken out of the ISR and of the ELR, whatever its disk has. So
+        while one may have lost something no other may die; and one may lose something when all others are in every ISR.
+        """
+        if self._plan.flushes or node.number not in self._cluster.brokers:
+            return True
+        others = [other for other in self._cluster.brokers.values() if other is not node]
+        if lossy:
+            return all(self.has_everything(other) for other in others)
+        before = self._lossy
+        return before is None or before is node or self.has_everything(before)
+
+    def has_everything(self, node: SimBroker) -> bool:
+        """The broker, as it is now, is in the ISR of every partition of which it is a replica."""
+        if not node.up:
+            return False
+        controller = self._cluster.leader()
+        if controller is None:
+            return False
+        image = controller.node.loader.image
+        known = image.brokers.get(node.number)
+        if known is None or known.incarnation_id != node.node.shared.incarnation_id or known.fenced:
+            return False
+        return all(
+            node.number in partition.isr
+            for topic in image.topics.by_name.values()
+            for partition in topic.partitions.values()
+            if node.number in partition.replicas
+        )
+
+    # -- network ------------------------------------------------------------------------------------------------------
+
+    def _ways(self, fault: Fault, node: SimBroker, rng: random.Random) -> tuple[list[Way], str]:
+        """What becomes silent, and how that is told."""
+        clients = fault.level < 0.3
+        others = self._others(node, clients=clients)
+        match fault.kind:
+            case Kind.ONE_WAY:
+                some = others if fault.level < 0.6 else rng.sample(others, rng.randint(1, len(others)))
+                if rng.random() < 0.5:
+                    return [(node.machine, other) for other in some], f"what it sends to {some} is lost"
+                return [(other, node.machine) for other in some], f"what {some} send to it is lost"
+            case Kind.SPLIT | Kind.BRIDGE:
+                machines = self._machines()
+                rng.shuffle(machines)
+                middle = len(machines) // 2 + rng.randint(0, len(machines) % 2)
+                if fault.kind is Kind.BRIDGE:
+                    bridge, *rest = machines
+                    middle = max(1, len(rest) // 2)
+                    return both_ways(rest[:middle], rest[middle:]), f"{rest[:middle]} | {bridge} | {rest[middle:]}"
+                return both_ways(machines[:middle], machines[middle:]), f"{machines[:middle]} | {machines[middle:]}"
+            case Kind.NO_CLIENTS:
+                return both_ways([node.machine], [CLIENTS]), "clients do not reach it"
+            case _:
+                return both_ways([node.machine], others), "is isolated" + (" from clients, too" if clients else "")
+
+    async def _silence(self, fault: Fault) -> None:
+        node = self._node(fault)
+        if node is None:
+            return
+        rng = random.Random(fault.draw)
+        ways, text = self._ways(fault, node, rng)
+        self._tell(fault, node, f"{text} for {fault.seconds:.2f} s")
+        resets = rng.choice([0.0, 0.5, 1.0])
+        if fault.kind is not Kind.FLAP:
+            self._network.silence(ways)
+            await self._for(fault.seconds)
+            self._network.restore(ways, resets=resets)
+        else:
+            for _ in range(rng.randint(3, 8)):
+                self._network.silence(ways)
+                await self._for(rng.uniform(0.01, 0.6))
+                self._network.restore(ways, resets=resets)
+                await self._for(rng.uniform(0.01, 0.6))
+                if self._is_over:
+                    break
+        self._tell(fault, node, "the network is whole again")
+
+    async def _disturb(self, fault: Fault) -> None:
+        node = self._node(fault)
+        if node is None:
+            return
+        rng, network = random.Random(fault.draw), self._network
+        others = self._others(node, clients=True)
+        match fault.kind:
+            case Kind.SLOW_LINK:
+                some = rng.sample(others, rng.randint(1, len(others)))
+                most = 0.01 * 100**fault.level
+                ways = both_ways([node.machine], some)
+                self._tell(fault, node, f"up to {most:.3f} s to {some} for {fault.seconds:.2f} s")
+                network.slow(ways, Delay(most / 10, most, 0.05))
+                await self._for(fault.seconds)
+                network.slow(ways, USUAL)
+            case Kind.RESET:
+                for other in others:
+                    if rng.random() < 0.7:
+                        count = network.reset(node.machine, other)
+                        self._tell(fault, node, f"{count} connections with {other} are reset")
+            case Kind.LOSE_CONNECTIONS:
+                self._tell(fault, node, f"connections are silent for {fault.seconds:.2f} s")
+                for other in others:
+                    network.lose_one(node.machine, other, fault.seconds)
+            case _:
+                self._tell(fault, node, f"refuses connections for {fault.seconds:.2f} s")
+                network.refuse(node.machine)
+                if fault.level < 0.7:
+                    for other in others:
+                        network.reset(node.machine, other)
+                await self._for(fault.seconds)
+                network.accept(node.machine)
+                self._tell(fault, node, "accepts connections")
+
+    # -- disks and clocks ---------------------------------------------------------------------------------------------
+
+    async def _spoil_disk(self, fault: Fault) -> None:
+        node = self._node(fault)
+        if node is None:
+            return
+        if fault.kind is Kind.SLOW_DISK:
+            slowest = 0.01 * 200**fault.level
+            self._tell(fault, node, f"an fsync takes up to {slowest:.3f} s for {fault.seconds:.2f} s")
+            runtime = node.runtime
+            runtime.fsync_seconds = (slowest / 4, slowest)
+            await self._for(fault.seconds)
+            runtime.fsync_seconds = _USUAL_FSYNC
+            return
+        if not self._may_die(node):
+            return
+        self._taken.add(node.number)
+        try:
+            if fault.kind is Kind.FULL_DISK:
+                self._tell(fault, node, f"its disk is full for {fault.seconds:.2f} s")
+                node.disk.capacity_bytes = node.disk.used_bytes + int(fault.level * _LEFT_BYTES)
+                await self._for(fault.seconds)
+            else:
+                directories = node.config.log_dirs
+                directory = directories[-1] if fault.level < 0.6 else directories[0]
+                self._tell(fault, node, f"{directory} fails for {fault.seconds:.2f} s")
+                node.disk_faults.dead.add(directory)
+                await self._for(fault.seconds)
+            self._repair(node)
+            if fault.kind is Kind.DEAD_DISK:
+                # A directory comes back only with the process.
+                await _until(lambda: node.up or not node.is_alive)
+                if node.up:
+                    self._tell(fault, node, "is started anew, its disk works again")
+                    await node.stop()
+            await self._start(node)
+        finally:
+            self._repair(node)
+            self._taken.discard(node.number)
+
+    def _set_clock(self, fault: Fault) -> None:
+        node = self._node(fault)
+        if node is not None:
+            rng = random.Random(fault.draw)
+            skew = rng.choice([rng.randint(-500, 500), rng.randint(-3_600_000, 3_600_000)])
+            node.runtime.skew_ms = skew
+            self._tell(fault, node, f"its clock is wrong by {skew} ms")
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    """Until it holds: looked at now and then, because it is about nodes, which tell nobody."""
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0.05)

@@ -1,0 +1,77 @@
+"""What nodes log, and what the loop reports, while a run goes on.
+
+An exception that nothing has caught, and a traceback in the log, are faults of the program whatever the network and the
+disks do: they fail the run. `tell` puts every line of the log into the story, with the node and the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from types import TracebackType
+from typing import Any
+
+from tests.simulation.loop import OWNER
+from tests.simulation.world import SimRuntime, World
+
+_LOGGERS = ("pykbroker", "pykbroker_raft", "pykbroker_log", "pykbroker_wire")
+
+
+class LogWatch(logging.Handler):
+    """Enter it to watch. `check` raises AssertionError when there was a traceback."""
+
+    tells = False
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.INFO if self.tells else logging.WARNING)
+        self._world = world
+        self._is_deaf = False
+        self._found: list[str] = []
+        self._before: list[tuple[logging.Logger, int, bool]] = []
+
+    def __enter__(self) -> LogWatch:
+        for name in _LOGGERS:
+            logger = logging.getLogger(name)
+            self._before.append((logger, logger.level, logger.propagate))
+            logger.setLevel(self.level)
+            logger.propagate = False
+            logger.addHandler(self)
+        self._world.loop.set_exception_handler(self._exception)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for logger, level, propagate in self._before:
+            logger.removeHandler(self)
+            logger.setLevel(level)
+            logger.propagate = propagate
+        self._before.clear()
+        super().close()
+
+    def be_deaf(self) -> None:
+        """The run is over: what is logged while it is cleaned up says nothing."""
+        self._is_deaf = True
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._is_deaf:
+            return
+        owner = OWNER.get()
+        name = owner.name if isinstance(owner, SimRuntime) else "harness"
+        if self.tells:
+            self._world.story.append((self._world.loop.time(), name, record.getMessage()))
+        if record.exc_info is not None and record.exc_info[1] is not None:
+            text = "".join(traceback.format_exception(record.exc_info[1]))
+            self._found.append(f"{self._world.loop.time():.3f} {name}: {record.getMessage()}\n{text}")
+
+    def _exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if self._is_deaf:
+            return
+        error = context.get("exception")
+        text = "" if error is None else "".join(traceback.format_exception(error))
+        self._found.append(f"{self._world.loop.time():.3f} {context.get('message')}\n{text}")
+
+    def check(self) -> None:
+        if self._found:
+            raise AssertionError("exceptions escaped:\n" + "\n".join(self._found[:3]))

@@ -1,0 +1,158 @@
+"""When the faults are over: the cluster comes to rest by itself, within a time.
+
+Responsible for what "at rest" means, and for saying what is missing when it does not come. Each goal is a function that
+returns what is missing now, or None.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator
+
+from pykbroker.metadata.image import PartitionImage
+from pykbroker.replica.partition import Partition
+from pykbroker_log.partition_log import PartitionLog
+from pykbroker_wire.records.batch import iter_batches
+from pykbroker_wire.records.record import iter_records
+from tests.simulation.brokers import Cluster
+from tests.simulation.rebuilt import fresh_producers_agree
+from tests.simulation.sim_broker import SimBroker
+
+
+class NotAtRest(AssertionError):
+    """The cluster did not come to rest in time; with what is missing."""
+
+
+async def wait_for(cluster: Cluster, what: str, missing: Callable[[], object | None], seconds: float) -> None:
+    """Until nothing is missing. Raises NotAtRest."""
+    loop = cluster.world.loop
+    end = loop.time() + seconds
+    while (found := missing()) is not None:
+        if loop.time() > end:
+            raise NotAtRest(f"{what}: not within {seconds:g} s: {found}")
+        await asyncio.sleep(0.1)
+    cluster.world.tell("rest", what)
+
+
+def members(cluster: Cluster, without: Collection[int]) -> object | None:
+    if cluster.is_whole(without):
+        return None
+    return {number: node.what_it_sees() for number, node in cluster.nodes.items()}
+
+
+def partitions(cluster: Cluster, without: Collection[int]) -> object | None:
+    """Every partition is led, all replicas that can be are in its ISR, and none is being moved."""
+    live = [node for node in cluster.brokers.values() if node.number not in without]
+    image = live[0].node.loader.image
+    if any(node.node.loader.image.offset != image.offset for node in live):
+        return "images differ"
+    for topic in image.topics.by_name.values():
+        for index, partition in topic.partitions.items():
+            if set(_electable(partition)) <= set(without):
+                # The dead has it, and nobody else.
+                continue
+            wanted = [replica for replica in partition.replicas if replica not in without]
+            if partition.leader not in wanted or sorted(partition.isr) != sorted(wanted):
+                return f"{topic.name}-{index}: {partition}"
+            if (partition.adding_replicas or partition.removing_replicas) and not without:
+                return f"{topic.name}-{index} is being moved: {partition}"
+    return None
+
+
+def _electable(partition: PartitionImage) -> list[int]:
+    return [*partition.isr, *partition.elr]
+
+
+def only_dead_has(cluster: Cluster, dead: SimBroker) -> object | None:
+    """A partition that no other broker can lead."""
+    for node in cluster.brokers.values():
+        if node is dead or not node.up:
+            continue
+        for topic in node.node.loader.image.topics.by_name.values():
+            for index, partition in topic.partitions.items():
+                if len(partition.replicas) > 1 and set(_electable(partition)) <= {dead.number}:
+                    return f"{topic.name}-{index}"
+    return None
+
+
+def replicas(cluster: Cluster, without: Collection[int]) -> object | None:
+    """All replicas of a partition hold the same bytes, and know that all of them are committed."""
+    live = [node for node in cluster.brokers.values() if node.number not in without]
+    for topic in live[0].node.loader.image.topics.by_name.values():
+        for index in topic.partitions:
+            copies = list(_copies(live, topic.name, index))
+            logs = [partition.log_if_open for _, partition in copies]
+            if not any(log is not None and log.log_end_offset for log in logs):
+                continue
+            ends = {
+                number: None if partition.log_if_open is None else _ends(partition.log) for number, partition in copies
+            }
+            if len(set(ends.values())) != 1:
+                return f"{topic.name}-{index}: (end, high watermark, last stable offset) by broker: {ends}"
+            end, high_watermark, stable = next(iter(ends.values())) or (0, 0, 0)
+            if not end == high_watermark == stable:
+                return f"{topic.name}-{index}: {ends}"
+    return None
+
+
+def _copies(live: list[SimBroker], topic: str, index: int) -> Iterator[tuple[int, Partition]]:
+    for node in live:
+        for partition in node.node.services.replicas:
+            if (partition.topic, partition.index) == (topic, index):
+                yield node.number, partition
+
+
+def _ends(log: PartitionLog) -> tuple[int, int, int]:
+    return log.log_end_offset, log.high_watermark, log.last_stable_offset
+
+
+def check_equal(cluster: Cluster, without: Collection[int]) -> None:
+    """P13, T9: byte for byte, and so is what each log knows of its producers. Logs that are compacted, each for itself,
+    are compared record by record, at the offsets that both hold."""
+    live = [node for node in cluster.brokers.values() if node.number not in without]
+    for topic in live[0].node.loader.image.topics.by_name.values():
+        for index in topic.partitions:
+            first: tuple[int, PartitionLog] | None = None
+            for number, partition in _copies(live, topic.name, index):
+                log = partition.log_if_open
+                if log is None:
+                    continue
+                fresh_producers_agree(log)
+                if first is None:
+                    first = number, log
+                difference = _difference(first[1], log, is_compacted=topic.name.startswith("__"))
+                assert not difference, f"{topic.name}-{index}: brokers {first[0]} and {number} differ: {difference}"
+
+
+def _difference(left: PartitionLog, right: PartitionLog, *, is_compacted: bool) -> str:
+    if is_compacted:
+        ours, theirs = _records(left), _records(right)
+        for offset in sorted(ours.keys() & theirs.keys()):
+            if ours[offset] != theirs[offset]:
+                return f"at {offset} {ours[offset]} and {theirs[offset]}"
+        return ""
+    batches = list(_batches(left)), list(_batches(right))
+    for one, other in zip(*batches, strict=False):
+        if one != other:
+            return f"{next(iter_batches(one))[1]} and {next(iter_batches(other))[1]}"
+    return "" if len(batches[0]) == len(batches[1]) else f"{len(batches[0])} and {len(batches[1])} batches"
+
+
+def _batches(log: PartitionLog) -> Iterator[bytes]:
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        data = log.read(offset, 1 << 20, log.log_end_offset).joined()
+        if not data:
+            return
+        for position, header in iter_batches(data):
+            yield data[position : position + header.size_in_bytes]
+            offset = header.next_offset
+
+
+def _records(log: PartitionLog) -> dict[int, tuple[object, ...]]:
+    found: dict[int, tuple[object, ...]] = {}
+    for batch in _batches(log):
+        for position, header in iter_batches(batch):
+            for record in iter_records(batch, position, header):
+                found[record.offset] = (header.producer_id, header.is_control, record.key, record.value)
+    return found

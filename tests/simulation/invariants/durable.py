@@ -1,0 +1,79 @@
+"""What of a node's replica of the metadata quorum would survive a power loss now: its vote, and how far its log goes.
+
+Asks the memory disk for what was synced, and never the node for what it believes to be synced.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pykbroker_log.memory_disk import MemoryDisk
+from pykbroker_raft.election_state import ElectionState
+from tests.simulation.invariants.shadow import StoredBatch, parse
+
+FOLDER = "/data/__cluster_metadata-0"
+
+
+class DurableQuorum:
+    """What one node has made durable; its disk may become another one at a power loss."""
+
+    def __init__(self) -> None:
+        self._disk: MemoryDisk | None = None
+        self._folder: Any = None
+        # The file that the vote was last read from, its synced size, and the vote.
+        self._election: tuple[Any, int, ElectionState | None] = (None, -1, None)
+        # By file: how far it is read, the last batch with its position, and where the next one begins.
+        self._read: dict[int, tuple[int, StoredBatch | None, int]] = {}
+
+    def on(self, disk: MemoryDisk) -> None:
+        """The disk that the node has."""
+        if disk is not self._disk:
+            self._disk = disk
+            self._folder = None
+            self._read.clear()
+            self._election = (None, -1, None)
+
+    def _entries(self) -> dict[str, Any]:
+        if self._folder is None:
+            assert self._disk is not None
+            self._folder = self._disk._find(FOLDER)
+        return {} if self._folder is None else self._folder.synced
+
+    def election(self) -> ElectionState | None:
+        """What a start after a power loss would find in quorum-state."""
+        node = self._entries().get("quorum-state")
+        if node is None:
+            return None
+        seen, size, state = self._election
+        if seen is not node or size != len(node.synced):
+            state = ElectionState.from_bytes(bytes(node.synced)) if node.synced else None
+            self._election = (node, len(node.synced), state)
+        return state
+
+    def end(self) -> int:
+        """The offset before which the log is durable."""
+        entries = self._entries()
+        files = sorted(name for name in entries if name.endswith(".log"))
+        end = 0
+        for name in files:
+            base = int(name.removesuffix(".log"))
+            if end and base > end:
+                break  # what was between is not durable
+            end = self._end_of(entries[name], base)
+        return end
+
+    def _end_of(self, node: Any, base: int) -> int:
+        position, last, end = self._read.get(node.file_id, (0, None, base))
+        data = node.synced
+        if last is not None:
+            again = parse(data, position - last.size, len(data)) if position <= len(data) else None
+            if again is None or not again.is_same(last):
+                position, last, end = 0, None, base
+        while position < len(data):
+            batch = parse(data, position, len(data))
+            if batch is None or batch.size <= 12:
+                break
+            position += batch.size
+            last, end = batch, batch.next
+        self._read[node.file_id] = position, last, end
+        return end

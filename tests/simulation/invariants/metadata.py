@@ -1,0 +1,207 @@
+"""What must hold of the cluster's metadata: every node's image is a prefix of one history (R14), one controller acts
+per epoch (C1) and has seen before that what is committed (C2), and P2 and P3 of each partition in every image.
+
+The history is replayed here once, from what the quorum has committed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from pykbroker.metadata.delta import MetadataDelta
+from pykbroker.metadata.image import EMPTY_IMAGE, NO_LEADER, RECOVERING, MetadataImage, PartitionImage
+from pykbroker.metadata.records import decode_record
+from pykbroker.metadata.replay import MetadataReplay
+from pykbroker_raft import batches
+from pykbroker_wire.stored.metadata import PartitionChangeRecord
+from tests.simulation.invariants.broken import InvariantBroken, require
+from tests.simulation.invariants.shadow import StoredBatch
+
+if TYPE_CHECKING:
+    from pykbroker.controller.active import ActiveController
+    from pykbroker_wire.primitives import TopLevel
+
+#: topic id and index
+Key = tuple[bytes, int]
+
+_PARTS = (
+    "features",
+    "brokers",
+    "controllers",
+    "topics",
+    "configs",
+    "client_quotas",
+    "producer_ids_next",
+    "acls",
+    "scram",
+    "delegation_tokens",
+)
+
+
+class MetadataInvariants:
+    """Of the whole cluster."""
+
+    def __init__(self) -> None:
+        self.image: MetadataImage = EMPTY_IMAGE
+        #: by the offset of the last record in it
+        self.history: dict[int, MetadataImage] = {-1: EMPTY_IMAGE}
+        #: the offset and the leader epoch of every election that may have lost records
+        self.unclean: dict[Key, list[int]] = {}
+        #: epoch -> the node whose controller is active
+        self.active: dict[int, int] = {}
+        # The last offset that holds a record, by the epoch of its batch.
+        self._last_offset = -1
+        self._replay = MetadataReplay()
+        # By node: the last image that was compared, with that of the history.
+        self._agreed: dict[int, tuple[MetadataImage, MetadataImage]] = {}
+
+    # -- the history --------------------------------------------------------------------------------------------------
+
+    def committed(self, added: list[StoredBatch]) -> set[Key]:
+        """The quorum has committed batches. Returns the partitions that they change."""
+        changed: set[Key] = set()
+        for stored in added:
+            for batch in batches.intact(stored.data):
+                values = batches.values(stored.data, batch)
+                if values:
+                    records = [decode_record(value) for value in values]
+                    self._last_offset = batch.next_offset - 1
+                    changed |= self._take(records, batch)
+        return changed
+
+    def _take(self, records: list[TopLevel], batch: batches.Batch) -> set[Key]:
+        changes = Counter(
+            (record.topic_id, record.partition_id) for record in records if isinstance(record, PartitionChangeRecord)
+        )
+        changed: set[Key] = set()
+        before = self.image
+        for change in self._replay.batch(self.image, records, batch.base_offset, batch.epoch, batch.timestamp_ms):
+            self.image = change.image
+            self.history[change.image.offset] = change.image
+            changed |= _partitions_changed(change.delta)
+        if self._replay.begun_at < 0:
+            for key in sorted(changed):
+                self._judge(key, before, self.image, changes[key])
+        if self.image.brokers is not before.brokers:
+            self._judge_brokers()
+        return changed
+
+    def partition(self, key: Key, image: MetadataImage | None = None) -> PartitionImage | None:
+        topic = (image or self.image).topics.by_id.get(key[0])
+        return None if topic is None else topic.partitions.get(key[1])
+
+    def _judge(self, key: Key, before: MetadataImage, after: MetadataImage, changes: int) -> None:
+        old, new = self.partition(key, before), self.partition(key, after)
+        if new is None:
+            return
+        name = f"{after.topics.by_id[key[0]].name}-{key[1]}"
+        isr, elr = set(new.isr), set(new.elr)
+        require(isr <= set(new.replicas), "P3", f"{name}: the ISR {new.isr} is not among the replicas {new.replicas}")
+        require(
+            new.leader == NO_LEADER or new.leader in isr,
+            "P3",
+            f"{name}: the leader {new.leader} is not in the ISR {new.isr}",
+        )
+        require(not isr & elr, "P3", f"{name}: ISR {new.isr} and ELR {new.elr} share a replica")
+        if old is None:
+            return
+        require(
+            new.partition_epoch == old.partition_epoch + changes or not changes,
+            "P3",
+            f"{name}: {changes} changes took the partition epoch from {old.partition_epoch} to {new.partition_epoch}",
+        )
+        require(
+            new.leader_epoch >= old.leader_epoch,
+            "P2",
+            f"{name}: the leader epoch went from {old.leader_epoch} back to {new.leader_epoch}",
+        )
+        require(
+            new.leader == old.leader or new.leader_epoch > old.leader_epoch,
+            "P2",
+            f"{name}: leader epoch {new.leader_epoch} has the leaders {old.leader} and {new.leader}",
+        )
+        if new.leader != old.leader and new.leader != NO_LEADER:
+            is_clean = new.leader in old.isr or new.leader in old.elr or _has_joined(old, new)
+            if not is_clean or (new.leader_recovery_state == RECOVERING != old.leader_recovery_state):
+                self.unclean.setdefault(key, []).append(new.leader_epoch)
+                require(
+                    new.leader_recovery_state == RECOVERING,
+                    "P3",
+                    f"{name}: {new.leader} leads, which was neither in the ISR {old.isr} nor in the ELR {old.elr}, "
+                    "and need not recover",
+                )
+
+    def _judge_brokers(self) -> None:
+        """No broker that is fenced or on its way out is in an ISR, but the last one."""
+        brokers = self.image.brokers
+        out = {number for number, broker in brokers.items() if broker.fenced}
+        if not out:
+            return
+        for topic in self.image.topics.by_id.values():
+            for index, partition in topic.partitions.items():
+                if out.intersection(partition.isr) and len(partition.isr) > 1:
+                    raise InvariantBroken(
+                        "P3", f"{topic.name}-{index}: fenced are {sorted(out)}, and the ISR is {partition.isr}"
+                    )
+
+    # -- what nodes have ----------------------------------------------------------------------------------------------
+
+    def shows(self, number: int, image: MetadataImage) -> None:
+        """A node has another image."""
+        expected = self.history.get(image.offset)
+        if expected is None:
+            raise InvariantBroken(
+                "R14",
+                f"node {number} shows the metadata up to offset {image.offset}, at which no change that is committed "
+                f"ends; committed is everything up to {self._last_offset}",
+            )
+        image_before, expected_before = self._agreed.get(number, (EMPTY_IMAGE, EMPTY_IMAGE))
+        require(
+            image.epoch == expected.epoch,
+            "R14",
+            f"node {number}: the image at {image.offset} is of epoch {image.epoch}, not of {expected.epoch}",
+        )
+        for part in _PARTS:
+            here, there = getattr(image, part), getattr(expected, part)
+            if here is getattr(image_before, part) and there is getattr(expected_before, part):
+                continue
+            if here != there:
+                raise InvariantBroken(
+                    "R14",
+                    f"node {number}: {part} at offset {image.offset} are {here}; the history has {there}",
+                )
+        self._agreed[number] = image, expected
+
+    def ended(self, number: int) -> None:
+        self._agreed.pop(number, None)
+
+    def acts(self, number: int, controller: ActiveController, leaders: dict[int, int]) -> None:
+        """A node's controller has become active."""
+        epoch = controller.epoch
+        known = self.active.setdefault(epoch, number)
+        require(known == number, "C1", f"in epoch {epoch} the controllers of the nodes {known} and {number} act")
+        require(
+            leaders.get(epoch) == number,
+            "C1",
+            f"the controller of node {number} acts in epoch {epoch}, which {leaders.get(epoch)} leads",
+        )
+        require(
+            controller.committed_offset >= self._last_offset,
+            "C2",
+            f"the controller of node {number} acts in epoch {epoch} and has seen what is committed up to "
+            f"{controller.committed_offset}, not to {self._last_offset}",
+        )
+
+
+def _has_joined(old: PartitionImage, new: PartitionImage) -> bool:
+    """The new leader came into the ISR at the old leader's request, and leads from the same change on: the old leader
+    moved away with it, or is on its way out. (An unclean election leaves nothing of the ISR before.)"""
+    if old.leader == NO_LEADER:
+        return False
+    has_moved = old.is_reassigning and not new.is_reassigning and old.leader in old.removing_replicas
+    return has_moved or old.leader in new.isr
+
+
+def _partitions_changed(delta: MetadataDelta) -> set[Key]:
+    return {(topic_id, index) for topic_id, topic in delta.topics_changed.items() for index in topic.partitions}

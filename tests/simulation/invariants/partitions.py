@@ -1,0 +1,490 @@
+"""What must hold of replicated partitions after every event: P2, P4 to P7, P9 to P13 and T9.
+
+A replica is judged by its `Partition`, and by what its log's files hold. What is committed is what a leader has ever
+said to be: its high watermark. When a leader moves that, every member of its ISR must hold what it passes, and the ISR
+must be as large as min.insync.replicas asks (KIP-966). From then on it must stay: whoever leads later has it.
+
+What may be lost: where the metadata says that a leader was elected uncleanly, what that leader lacks. Without the ELR,
+also what a power loss took from a leader that the controller could not know to have lost something.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pykbroker.metadata.image import NO_LEADER, MetadataImage, PartitionImage
+from tests.simulation.invariants.broken import InvariantBroken, require
+from tests.simulation.invariants.ledger import Ledger
+from tests.simulation.invariants.metadata import Key, MetadataInvariants
+from tests.simulation.invariants.shadow import Changes, Shadow
+
+if TYPE_CHECKING:
+    from pykbroker.replica.follower import PartitionFollower
+    from pykbroker.replica.leader import PartitionLeader
+    from pykbroker.replica.partition import Partition
+    from pykbroker_log.partition_log import PartitionLog
+
+
+class Replica:
+    """One replica of a node, as it was when it was looked at last. It stays when the node goes down."""
+
+    __slots__ = (
+        "agrees_to",
+        "end",
+        "follower",
+        "handle",
+        "high_watermark",
+        "is_up",
+        "isr",
+        "key",
+        "leader",
+        "leader_epoch",
+        "log",
+        "may_lack",
+        "node",
+        "partition",
+        "shadow",
+        "start",
+        "was_removed",
+    )
+
+    def __init__(self, node: int, key: Key) -> None:
+        self.node = node
+        self.key = key
+        self.shadow = Shadow()
+        #: the log was compared with what is committed up to here
+        self.agrees_to = 0
+        #: it has lost power, or its disk, and may lack what is committed
+        self.may_lack = False
+        #: its node was told that it is no replica, and has deleted it
+        self.was_removed = False
+        #: the newest leader epoch that it took, in this life
+        self.leader_epoch = -1
+        self.is_up = False
+
+    def begin(self, partition: Partition) -> None:
+        """A life begins."""
+        if self.was_removed:
+            # It begins anew. Until now its leader may have counted on what it had.
+            self.shadow = Shadow()
+            self.agrees_to = 0
+            self.may_lack = self.was_removed = False
+        self.is_up = True
+        self.partition = partition
+        self.handle = partition.handle
+        self.log: PartitionLog | None = None
+        self.leader: PartitionLeader | None = None
+        self.follower: PartitionFollower | None = None
+        self.isr: tuple[int, ...] | None = None
+        self.high_watermark = self.end = self.start = self.leader_epoch = -1
+
+    def is_as_before(self) -> bool:
+        """Nothing has changed since it was looked at. Called after every event."""
+        partition, log = self.partition, self.handle.log
+        leader = partition.leader
+        return (
+            log is self.log
+            and leader is self.leader
+            and partition.follower is self.follower
+            and (leader is None or leader.isr.maximal is self.isr)
+            and (
+                log is None
+                or (
+                    log.high_watermark == self.high_watermark
+                    and log.log_end_offset == self.end
+                    and log.log_start_offset == self.start
+                )
+            )
+        )
+
+    def __str__(self) -> str:
+        return f"{self.partition} on node {self.node}"
+
+
+class PartitionInvariants:
+    """Of all partitions of the cluster."""
+
+    def __init__(self, metadata: MetadataInvariants) -> None:
+        self._metadata = metadata
+        self.ledgers: dict[Key, Ledger] = {}
+        #: by partition, by node
+        self.replicas: dict[Key, dict[int, Replica]] = {}
+        # (partition, leader epoch) -> the node that leads in it
+        self._leaders: dict[tuple[Key, int], int] = {}
+
+    def replica(self, node: int, partition: Partition) -> Replica:
+        """The one of a node, for a life that begins."""
+        key = partition.topic_id, partition.index
+        if key not in self.ledgers:
+            self.ledgers[key] = Ledger(str(partition), "P4")
+            self.replicas[key] = {}
+        replica = self.replicas[key].get(node)
+        if replica is None:
+            replica = self.replicas[key][node] = Replica(node, key)
+        replica.begin(partition)
+        return replica
+
+    def not_held(self, node: int, image: MetadataImage) -> None:
+        """A node was told of this metadata: it deletes the replicas that the metadata does not have there."""
+        for key, replicas in self.replicas.items():
+            replica = replicas.get(node)
+            if replica is not None and not replica.is_up:
+                known = self._metadata.partition(key, image)
+                if known is not None and node not in known.replicas:
+                    replica.was_removed = True
+
+    def ledger_of(self, topic: str, index: int) -> Ledger | None:
+        """Of the topic that has the name now."""
+        found = self._metadata.image.topics.by_name.get(topic)
+        return None if found is None else self.ledgers.get((found.id, index))
+
+    # -- after an event -----------------------------------------------------------------------------------------------
+
+    def look(self, changed: list[Replica]) -> None:
+        """These have changed: first what their logs hold, then what they say of it."""
+        for replica in changed:
+            self._follow_log(replica)
+        for replica in changed:
+            self._judge(replica)
+
+    def _follow_log(self, replica: Replica) -> None:
+        log = replica.handle.log
+        if log is None or (log is replica.log and log.log_end_offset == replica.end):
+            return
+        ledger = self.ledgers[replica.key]
+        ledger.is_compacted = log.config.compact
+        changes = replica.shadow.follow(log)
+        if log is not replica.log:
+            replica.agrees_to = 0
+        self._cut(replica, ledger, changes)
+        self._added(replica, ledger, changes)
+
+    def _cut(self, replica: Replica, ledger: Ledger, changes: Changes) -> None:
+        if not changes.gone:
+            return
+        first = changes.gone[0].base
+        replica.agrees_to = min(replica.agrees_to, first)
+        if replica.may_lack or self._is_given_up(replica, first):
+            return
+        if replica.high_watermark > first:
+            raise InvariantBroken(
+                "P9",
+                f"{replica} was cut at {first}, below its high watermark {replica.high_watermark}; it followed in "
+                f"epoch {replica.leader_epoch}",
+            )
+        for batch in changes.gone:
+            index = ledger.index_of(batch.base)
+            if index < len(ledger.batches) and ledger.batches[index].is_same(batch):
+                raise InvariantBroken("P9", f"{replica} was cut at {first}, and committed is {batch}")
+
+    def _added(self, replica: Replica, ledger: Ledger, changes: Changes) -> None:
+        shadow, epoch = replica.shadow, replica.partition.leader_epoch
+        if not changes.added:
+            return
+        first = shadow.index_of(changes.added[0].base)
+        before = shadow.batches[first - 1] if first else None
+        for batch in changes.added:
+            if before is not None:
+                if batch.base < before.next or (batch.base > before.next and not ledger.is_compacted):
+                    raise InvariantBroken("P12", f"{replica}: {batch} follows {before}")
+                require(batch.epoch >= before.epoch, "P2", f"{replica}: {batch} follows {before}")
+            if batch.epoch > epoch:
+                raise InvariantBroken("P2", f"{replica}: {batch} stands in its log, and it knows epoch {epoch}")
+            ledger.note(replica.node, batch)
+            before = batch
+
+    def _judge(self, replica: Replica) -> None:
+        partition, log = replica.partition, replica.handle.log
+        leader = partition.leader
+        is_new_role = leader is not replica.leader or partition.follower is not replica.follower
+        if partition.leader_epoch < replica.leader_epoch:
+            raise InvariantBroken(
+                "P2", f"{replica}: leader epoch {replica.leader_epoch} went back to {partition.leader_epoch}"
+            )
+        if leader is not None and is_new_role:
+            known = self._leaders.setdefault((replica.key, leader.leader_epoch), replica.node)
+            require(
+                known == replica.node,
+                "P2",
+                f"{partition}: the nodes {known} and {replica.node} lead in epoch {leader.leader_epoch}",
+            )
+        if log is not None:
+            self._bounds(replica, log)
+            if leader is not None and (is_new_role or log is not replica.log):
+                self._takes_over(replica, leader.leader_epoch)
+            self._high_watermark(replica, log, leader, is_new_role=is_new_role)
+        if leader is not None and not is_new_role and leader.isr.maximal is not replica.isr:
+            self._joined(replica, leader)
+        self._take(replica)
+
+    def _take(self, replica: Replica) -> None:
+        partition, log = replica.partition, replica.handle.log
+        replica.leader, replica.follower = partition.leader, partition.follower
+        replica.isr = None if partition.leader is None else partition.leader.isr.maximal
+        replica.leader_epoch = partition.leader_epoch
+        replica.log = log
+        if log is not None:
+            replica.high_watermark, replica.end = log.high_watermark, log.log_end_offset
+            replica.start = log.log_start_offset
+
+    def _bounds(self, replica: Replica, log: PartitionLog) -> None:
+        start, stable = log.log_start_offset, log.last_stable_offset
+        high_watermark, end = log.high_watermark, log.log_end_offset
+        if not start <= stable <= high_watermark <= end:
+            raise InvariantBroken(
+                "P11",
+                f"{replica}: log start {start}, last stable offset {stable}, high watermark {high_watermark}, log end "
+                f"{end}",
+            )
+        shadow = replica.shadow
+        if shadow.batches and not ledger_has_gaps(self.ledgers[replica.key]) and shadow.batches[-1].next != end:
+            raise InvariantBroken("P12", f"{replica}: its log ends at {end}, its files with {shadow.batches[-1]}")
+        if log is replica.log and start < replica.start and end >= replica.end:
+            raise InvariantBroken("P11", f"{replica}: the log start went from {replica.start} back to {start}")
+
+    # -- who leads ----------------------------------------------------------------------------------------------------
+
+    def _takes_over(self, replica: Replica, epoch: int) -> None:
+        """A leader can use its log: it has all that is committed, and knows its producers."""
+        ledger = self.ledgers[replica.key]
+        if self._is_older(replica.key, epoch):
+            return
+        lacks = ledger.difference(replica.shadow, replica.agrees_to, ledger.end)
+        if lacks is None:
+            replica.agrees_to = ledger.end
+            replica.may_lack = False
+        elif self._may_lose(replica, epoch):
+            ledger.give_up(lacks[0].base, epoch)
+            for other in self.replicas[replica.key].values():
+                other.agrees_to = min(other.agrees_to, lacks[0].base)
+            replica.may_lack = False
+        else:
+            raise InvariantBroken(
+                "P6",
+                f"{replica} leads epoch {epoch} with a log that ends at {replica.shadow.end}, and lacks what is "
+                f"committed: {lacks[0]}; there it has {lacks[1]}; {self._about(replica.key)}",
+            )
+        self._knows_producers(replica)
+
+    def _is_older(self, key: Key, epoch: int) -> bool:
+        """The metadata has another leader epoch by now."""
+        known = self._metadata.partition(key)
+        return known is None or known.leader_epoch > epoch
+
+    def _may_lose(self, replica: Replica, epoch: int) -> bool:
+        if any(unclean <= epoch for unclean in self._metadata.unclean.get(replica.key, ())[-1:]):
+            newest = self._metadata.unclean[replica.key][-1]
+            # Every leader since the unclean election, until what it lacks is given up.
+            if all(newest > given for _, _, given in self.ledgers[replica.key].lost):
+                return True
+        return replica.may_lack and not self._metadata.image.features.elr_enabled
+
+    def _is_given_up(self, replica: Replica, offset: int) -> bool:
+        """Another history has begun at the offset, or before it."""
+        unclean = self._metadata.unclean.get(replica.key)
+        if unclean and unclean[-1] >= replica.leader_epoch:
+            return True
+        return any(first <= offset < end for first, end, _ in self.ledgers[replica.key].lost)
+
+    def _knows_producers(self, replica: Replica) -> None:
+        """T9: what the log's producers are said to have written last is what stands in the files."""
+        log = replica.log or replica.handle.log
+        if log is None or self.ledgers[replica.key].is_compacted:
+            return
+        last: dict[int, tuple[int, int, int]] = {}
+        for batch in replica.shadow.batches:
+            if batch.producer_id >= 0 and batch.base >= log.log_start_offset:
+                if batch.is_control:
+                    last.pop(batch.producer_id, None)
+                elif batch.base_sequence >= 0:
+                    last[batch.producer_id] = batch.producer_epoch, batch.last_sequence, batch.next - 1
+        entries = log.producers.entries
+        for producer, wrote in last.items():
+            entry = entries.get(producer)
+            knows = None if entry is None else (entry.epoch, entry.last_sequence, entry.last_offset)
+            if knows != wrote:
+                raise InvariantBroken(
+                    "T9",
+                    f"{replica} leads: producer {producer} wrote (epoch, sequence, offset) {wrote} last, and the "
+                    f"leader knows of {knows}",
+                )
+
+    # -- what is committed --------------------------------------------------------------------------------------------
+
+    def _high_watermark(
+        self, replica: Replica, log: PartitionLog, leader: PartitionLeader | None, *, is_new_role: bool
+    ) -> None:
+        high_watermark, before = log.high_watermark, replica.high_watermark
+        if high_watermark == before and log is replica.log:
+            return
+        if high_watermark < before and log is replica.log and not is_new_role and leader is not None:
+            raise InvariantBroken(
+                "P7",
+                f"{replica}: the high watermark went from {before} back to {high_watermark} in epoch "
+                f"{replica.leader_epoch}",
+            )
+        ledger = self.ledgers[replica.key]
+        epoch = replica.partition.leader_epoch
+        if high_watermark > ledger.end and leader is not None:
+            if self._is_superseded(replica.key, epoch):
+                return
+            self._commits(replica, leader, high_watermark)
+            ledger.extend(replica.shadow, high_watermark)
+            self._held_by_isr(replica, leader)
+        if self._is_superseded(replica.key, epoch) or replica.may_lack:
+            return
+        if high_watermark > ledger.end and replica.shadow.index_of(ledger.end) < replica.shadow.index_of(
+            high_watermark
+        ):
+            raise InvariantBroken(
+                "P7",
+                f"{replica} follows in epoch {epoch} and takes everything before {high_watermark} for committed; no "
+                f"leader does: {ledger.end}",
+            )
+        differs = ledger.difference(replica.shadow, replica.agrees_to, high_watermark)
+        if differs is not None:
+            raise InvariantBroken(
+                "P4",
+                f"{replica} takes {differs[1]} for committed, in epoch {epoch}; committed is {differs[0]}; "
+                f"{self._about(replica.key)}",
+            )
+        replica.agrees_to = max(replica.agrees_to, min(high_watermark, ledger.end))
+
+    def _is_superseded(self, key: Key, epoch: int) -> bool:
+        """An unclean election has begun another history since."""
+        unclean = self._metadata.unclean.get(key)
+        return bool(unclean) and unclean[-1] > epoch  # type: ignore[index]
+
+    def _commits(self, replica: Replica, leader: PartitionLeader, high_watermark: int) -> None:
+        log = replica.handle.log
+        assert log is not None
+        least = min(log.config.min_insync_replicas, len(leader.replicas))
+        if len(leader.isr.committed) < least and not leader.is_alone:
+            raise InvariantBroken(
+                "P10",
+                f"{replica} commits everything before {high_watermark} in epoch {leader.leader_epoch} with the ISR "
+                f"{leader.isr.committed}; min.insync.replicas is {least}",
+            )
+
+    def _held_by_isr(self, replica: Replica, leader: PartitionLeader) -> None:
+        """What is committed now, every member of the ISR holds."""
+        ledger = self.ledgers[replica.key]
+        members = self.replicas[replica.key]
+        known = self._metadata.partition(replica.key)
+        isr = set(leader.isr.maximal)
+        if known is not None and known.leader_epoch >= leader.leader_epoch:
+            isr.update(known.isr)
+        for number in sorted(isr - {replica.node}):
+            member = members.get(number)
+            if member is None or member.may_lack or (member.is_up and member.handle.log is None):
+                continue
+            lacks = ledger.difference(member.shadow, member.agrees_to, ledger.end)
+            if lacks is not None:
+                raise InvariantBroken(
+                    "P4",
+                    f"{replica} commits {lacks[0]} in epoch {leader.leader_epoch}, and node {number} of the ISR "
+                    f"{leader.isr.maximal}, whose log ends at {member.shadow.end}, has {lacks[1]} there; "
+                    f"{self._about(replica.key)}",
+                )
+            member.agrees_to = ledger.end
+
+    def _joined(self, replica: Replica, leader: PartitionLeader) -> None:
+        """The leader counts others as in sync: each that joins has everything that is committed, as of now."""
+        ledger = self.ledgers[replica.key]
+        if self._is_superseded(replica.key, leader.leader_epoch) or self._is_older(replica.key, leader.leader_epoch):
+            return
+        for number in sorted(set(leader.isr.maximal).difference(replica.isr or ())):
+            member = self.replicas[replica.key].get(number)
+            if member is None or not member.is_up or member.handle.log is None:
+                continue
+            lacks = ledger.difference(member.shadow, member.agrees_to, ledger.end)
+            if lacks is not None:
+                raise InvariantBroken(
+                    "P6",
+                    f"{replica} takes node {number} into its ISR {leader.isr.maximal} in epoch {leader.leader_epoch}, "
+                    f"and it lacks what is committed: {lacks[0]}; there it has {lacks[1]}; {self._about(replica.key)}",
+                )
+            member.agrees_to = ledger.end
+
+    # -- what the metadata says ---------------------------------------------------------------------------------------
+
+    def metadata_changed(self, keys: set[Key], is_running: dict[int, bool]) -> None:
+        """Partitions have changed in what the quorum has committed. P6: no running member of ISR or ELR lacks what is
+        committed. P5: the leader's maximal ISR holds that of the controller."""
+        for key in sorted(keys):
+            image = self._metadata.partition(key)
+            if image is not None and key in self.ledgers:
+                self._members_complete(key, image, is_running)
+                self._leader_knows_isr(key, image)
+
+    def _members_complete(self, key: Key, image: PartitionImage, is_running: dict[int, bool]) -> None:
+        ledger = self.ledgers[key]
+        if image.leader != NO_LEADER and self._metadata.unclean.get(key, [-1])[-1] == image.leader_epoch:
+            return  # its leader says what is lost when it begins
+        for number in (*image.isr, *image.elr):
+            member = self.replicas[key].get(number)
+            if member is None or not is_running.get(number, False) or not member.is_up or member.handle.log is None:
+                continue
+            if member.log is not member.handle.log:
+                continue
+            lacks = ledger.difference(member.shadow, member.agrees_to, ledger.end)
+            if lacks is None:
+                member.agrees_to = ledger.end
+                member.may_lack = False
+            elif not member.may_lack or self._metadata.image.features.elr_enabled:
+                raise InvariantBroken(
+                    "P6",
+                    f"{member} is in the ISR {image.isr} or the ELR {image.elr}, and its log, which ends at "
+                    f"{member.shadow.end}, lacks what is committed: {lacks[0]}; there it has {lacks[1]}; "
+                    f"{self._about(key)}",
+                )
+
+    def _leader_knows_isr(self, key: Key, image: PartitionImage) -> None:
+        replica = self.replicas[key].get(image.leader)
+        if replica is None or not replica.is_up:
+            return
+        leader = replica.partition.leader
+        if (
+            leader is None
+            or leader.leader_epoch != image.leader_epoch
+            or leader.isr.partition_epoch > image.partition_epoch
+        ):
+            return
+        require(
+            set(image.isr) <= set(leader.isr.maximal),
+            "P5",
+            f"{replica} leads epoch {leader.leader_epoch} with the ISR {leader.isr.maximal} at most; the controller's "
+            f"is {image.isr}",
+        )
+
+    def _about(self, key: Key) -> str:
+        image = self._metadata.partition(key)
+        ends = {number: replica.shadow.end for number, replica in sorted(self.replicas[key].items())}
+        said = (
+            "deleted"
+            if image is None
+            else (f"leader {image.leader} of epoch {image.leader_epoch}, ISR {image.isr}, ELR {image.elr}")
+        )
+        return f"the metadata: {said}; the logs end at {ends}, committed is everything before {self.ledgers[key].end}"
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def at_rest(self) -> None:
+        """P13: every replica that is up holds the same, and knows that it is committed."""
+        for key, replicas in sorted(self.replicas.items()):
+            if self._metadata.partition(key) is None:
+                continue
+            ledger = self.ledgers[key]
+            for replica in replicas.values():
+                image = self._metadata.partition(key)
+                if not replica.is_up or replica.handle.log is None or image is None:
+                    continue
+                if replica.node not in image.replicas:
+                    continue
+                lacks = ledger.difference(replica.shadow, replica.agrees_to, ledger.end)
+                if lacks is not None:
+                    raise InvariantBroken("P13", f"{replica} lacks {lacks[0]} and has {lacks[1]}; {self._about(key)}")
+
+
+def ledger_has_gaps(ledger: Ledger) -> bool:
+    return ledger.is_compacted

@@ -1,0 +1,241 @@
+"""Watches a simulated cluster: after every event it looks what has changed on which node, and has that judged.
+
+Responsible for noticing changes (cheaply: a run has tens of thousands of events, and most change nothing here), for
+lives and deaths of nodes, and for what nodes say to each other and to clients. Not responsible for what must hold: that
+stands in quorum.py, metadata.py, partitions.py and acknowledgements.py.
+
+It reads the objects of the real nodes and changes nothing: the same seed is the same run with it and without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+from pykbroker.metadata.image import EMPTY_IMAGE
+from pykbroker.quorum.driver import QuorumDriver
+from pykbroker.replica.delayed_produce import ACKS_ALL, DelayedProduce
+from pykbroker_raft.ready import Outgoing, Reply
+from pykbroker_wire.errors import ErrorCode
+from tests.simulation.invariants.acknowledgements import Acknowledgements
+from tests.simulation.invariants.metadata import Key, MetadataInvariants
+from tests.simulation.invariants.partitions import PartitionInvariants, Replica
+from tests.simulation.invariants.quorum import QuorumInvariants
+
+if TYPE_CHECKING:
+    from pykbroker.metadata.image import MetadataImage
+    from pykbroker.node.node import Node
+    from tests.simulation.brokers import Cluster
+    from tests.simulation.history.events import History
+    from tests.simulation.sim_broker import SimBroker
+
+
+class WatchedNode:
+    """One node of the cluster."""
+
+    __slots__ = (
+        "broker",
+        "controller",
+        "image",
+        "is_active",
+        "loader",
+        "member",
+        "node",
+        "number",
+        "replicas",
+        "runtime",
+        "table",
+    )
+
+    def __init__(self, broker: SimBroker, quorum: QuorumInvariants) -> None:
+        self.broker = broker
+        self.number = broker.number
+        self.member = quorum.members[broker.number]
+        self.replicas: list[Replica] = []
+        self.runtime: Any = None
+        self.forget()
+
+    def forget(self) -> None:
+        """A life is over."""
+        self.node: Node | None = None
+        self.loader: Any = None
+        self.controller: Any = None
+        self.table: Any = None
+        self.image: MetadataImage = EMPTY_IMAGE
+        self.is_active = False
+        for replica in self.replicas:
+            replica.is_up = False
+        self.replicas = []
+
+
+class Watcher:
+    """Watches one cluster for one run: `with watching(cluster, history) as watcher:`."""
+
+    def __init__(self, cluster: Cluster, history: History | None = None) -> None:
+        numbers = sorted(cluster.nodes)
+        self.quorum = QuorumInvariants(numbers)
+        self.metadata = MetadataInvariants()
+        self.partitions = PartitionInvariants(self.metadata)
+        self.acknowledgements = Acknowledgements(self.partitions, history)
+        self._loop = cluster.world.loop
+        self._nodes = [WatchedNode(cluster.nodes[number], self.quorum) for number in numbers]
+        # An event of a process changes this process alone, one of the harness (a kill, a start) any.
+        self._of_process: dict[object, list[WatchedNode]] = {None: self._nodes}
+        #: how often it was called
+        self.events = 0
+        # What a hook has found wrong in the middle of an event: product code may have caught the exception.
+        self._found: AssertionError | None = None
+
+    # -- after every event --------------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """An event is over. Raises InvariantBroken."""
+        self.events += 1
+        if self._found is not None:
+            raise self._found
+        changed_partitions: set[Key] | None = None
+        changed: list[Replica] = []
+        nodes = self._of_process.get(self._loop.owner, ())
+        for watched in nodes:
+            runtime = watched.broker._runtime
+            if runtime is not watched.runtime or watched.loader is None or not runtime.alive:
+                self._life(watched)
+            member = watched.member
+            if member.driver is None:
+                continue
+            if not member.is_as_before():
+                added = self.quorum.look(member)
+                if added:
+                    keys = self.metadata.committed(added)
+                    changed_partitions = keys if changed_partitions is None else changed_partitions | keys
+        for watched in nodes:
+            loader = watched.loader
+            if loader is None:
+                continue
+            if loader.image is not watched.image:
+                watched.image = loader.image
+                self.metadata.shows(watched.number, loader.image)
+                self._list_replicas(watched)
+            controller = watched.controller
+            if controller is not None and controller.is_active is not watched.is_active:
+                watched.is_active = controller.is_active
+                if controller.is_active:
+                    self.metadata.acts(watched.number, controller, self.quorum.leaders)
+            for replica in watched.replicas:
+                if not replica.is_as_before():
+                    changed.append(replica)
+        if changed:
+            self.partitions.look(changed)
+        if changed_partitions:
+            self.partitions.metadata_changed(changed_partitions, self._running())
+        self.acknowledgements.look()
+
+    def _life(self, watched: WatchedNode) -> None:
+        """A node is starting, or has gone down, or has done both."""
+        broker = watched.broker
+        runtime = broker._runtime
+        if watched.runtime is not runtime or runtime is None or not runtime.alive:
+            if watched.node is not None:
+                self.quorum.ended(watched.number)
+                self.metadata.ended(watched.number)
+                lost = broker.lost_power
+                for replica in watched.replicas:
+                    replica.may_lack = replica.may_lack or lost
+                watched.forget()
+            self._of_process.pop(watched.runtime or self, None)
+            watched.runtime = runtime
+            if runtime is not None:
+                self._of_process[runtime] = [watched]
+        if runtime is None or not runtime.alive:
+            return
+        node = watched.node = broker._node
+        if node is None:
+            return
+        driver = node.shared._quorum
+        if watched.member.driver is None and driver is not None and driver._started is not None:
+            self.quorum.started(watched.number, driver, broker.disk)
+        if watched.member.driver is not None and (node._controller is not None or not node.config.is_controller):
+            half = node._controller
+            watched.controller = None if half is None else half._controller
+            if not node.config.is_broker or node._broker is not None:
+                watched.table = None if node._broker is None else node._broker.services.replicas
+                watched.loader = node.shared.loader
+
+    def _list_replicas(self, watched: WatchedNode) -> None:
+        """The metadata has changed: a node may have other replicas."""
+        table = watched.table
+        if table is None:
+            return
+        known = {id(replica.partition): replica for replica in watched.replicas}
+        replicas = []
+        for partition in table:
+            replica = known.pop(id(partition), None)
+            replicas.append(self.partitions.replica(watched.number, partition) if replica is None else replica)
+        for replica in known.values():
+            replica.is_up = False
+        watched.replicas = replicas
+        self.partitions.not_held(watched.number, table._image)
+
+    def _running(self) -> dict[int, bool]:
+        """Whether the node that runs now is the one that the metadata knows."""
+        brokers = self.metadata.image.brokers
+        running = {}
+        for watched in self._nodes:
+            known = brokers.get(watched.number)
+            running[watched.number] = (
+                watched.node is not None
+                and known is not None
+                and known.incarnation_id == watched.node.shared.incarnation_id
+            )
+        return running
+
+    # -- in the middle of an event ------------------------------------------------------------------------------------
+
+    def note(self, error: AssertionError) -> None:
+        """A hook has found something wrong: the run ends when this event does."""
+        if self._found is None:
+            self._found = error
+
+    def says(self, driver: QuorumDriver, what: str) -> None:
+        try:
+            self.quorum.says(driver, what)
+        except AssertionError as error:
+            self.note(error)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def at_rest(self) -> None:
+        """The faults are over and everything has come to rest."""
+        self.look()
+        self.partitions.at_rest()
+
+
+@contextmanager
+def watching(cluster: Cluster, history: History | None = None) -> Iterator[Watcher]:
+    """Watch a cluster from before its start to the end of the block."""
+    watcher = Watcher(cluster, history)
+    send, reply, finish = QuorumDriver._send, QuorumDriver._reply, DelayedProduce._finish
+
+    def sends(driver: QuorumDriver, outgoing: Outgoing) -> None:
+        watcher.says(driver, type(outgoing.request).__name__)
+        send(driver, outgoing)
+
+    def replies(driver: QuorumDriver, answer: Reply) -> None:
+        watcher.says(driver, type(answer.response).__name__)
+        reply(driver, answer)
+
+    def finishes(produce: DelayedProduce, position: int, code: ErrorCode) -> None:
+        if not code and position in produce._open and produce._acks == ACKS_ALL:
+            partition, last = produce._appended[position]
+            watcher.acknowledgements.answers(partition._shared.node_id, partition, last)
+        finish(produce, position, code)
+
+    with (
+        mock.patch.object(QuorumDriver, "_send", sends),
+        mock.patch.object(QuorumDriver, "_reply", replies),
+        mock.patch.object(DelayedProduce, "_finish", finishes),
+    ):
+        cluster.world.after_event.append(watcher.look)
+        yield watcher

@@ -1,0 +1,242 @@
+"""Bugs to be found: each is planted in the product for one run, and a run of some seeds must end with a breach that
+makes sense for it.
+
+Responsible for what each bug does to the product, which breaches count as finding it, and the seed by which `make test`
+finds it quickly. Not responsible for runs (cluster_run.py). What each bug leaves out is said in one sentence; where
+Apache Kafka had it or has a rule against it, the rule is named.
+
+The early fence (a broker whose ports refuse is fenced at once) is not built yet: its bug, an early fence that elects
+uncleanly, takes the place of `follower_commits_beyond_its_leader` in the list of ten when it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+from pykbroker.controller import alter_partition
+from pykbroker.controller.active import ActiveController
+from pykbroker.controller.state import ControllerState
+from pykbroker.coordinator.host import Host
+from pykbroker.coordinator.machine import CoordinatorRuntime
+from pykbroker.coordinator.transaction.shard import TransactionShard
+from pykbroker.metadata.image import PartitionImage
+from pykbroker.quorum.driver import QuorumDriver
+from pykbroker.quorum.metadata_listeners import MetadataListeners
+from pykbroker.replica.delayed_produce import DelayedProduce
+from pykbroker.replica.fetching.partition_fetch import NO_EPOCH, PartitionFetch
+from pykbroker.replica.fetching.session import Position
+from pykbroker.replica.follower import PartitionFollower
+from pykbroker.replica.leader import PartitionLeader
+from pykbroker_log.partition_log import PartitionLog
+from pykbroker_raft import batches
+from pykbroker_raft.election_state import ElectionState
+from pykbroker_raft.metadata_storage import MetadataStorage
+from pykbroker_raft.raft_node import RaftNode
+from pykbroker_raft.ready import Now
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.alter_partition import RequestPartitionData
+
+Plant = Callable[[], AbstractContextManager[object]]
+
+
+@dataclass(slots=True, frozen=True)
+class Bug:
+    """`found_by`: the ids of the invariants, or the names of the history's checks, one of which must be broken.
+    `seed`: of an ordinary run that finds it; None: none of the first few does."""
+
+    plant: Plant
+    found_by: frozenset[str]
+    seed: int | None
+
+    @property
+    def name(self) -> str:
+        return self.plant.__name__
+
+
+@contextmanager
+def high_watermark_without_min_isr() -> Iterator[None]:
+    """A leader moves its high watermark however small its ISR is (B3; KIP-966)."""
+    with mock.patch.object(PartitionLeader, "has_enough_replicas", return_value=True):
+        yield
+
+
+@contextmanager
+def no_truncation_on_a_diverging_epoch() -> Iterator[None]:
+    """A follower does not tell its leader in which epoch its log ends, and so is never told where the logs part
+    (KIP-101, KIP-595)."""
+
+    def position(self: PartitionFetch) -> Position:
+        return Position(self.fetch_offset, self.leader_epoch, NO_EPOCH, self.log_start_offset)
+
+    with mock.patch.object(PartitionFetch, "position", property(position)):
+        yield
+
+
+@contextmanager
+def vote_without_a_persisted_epoch() -> Iterator[None]:
+    """A voter answers before quorum-state is written, and a restart has forgotten the vote."""
+    with mock.patch.object(MetadataStorage, "write_election_state", return_value=None):
+        yield
+
+
+@contextmanager
+def vote_that_is_not_persisted() -> Iterator[None]:
+    """quorum-state keeps the epoch, and not the vote that was given in it."""
+    write = MetadataStorage.write_election_state
+
+    def without_vote(self: MetadataStorage, state: ElectionState) -> None:
+        write(self, ElectionState(state.epoch, state.leader_id, None, state.voters, state.kraft_version))
+
+    with mock.patch.object(MetadataStorage, "write_election_state", without_vote):
+        yield
+
+
+@contextmanager
+def isr_change_of_an_older_epoch() -> Iterator[None]:
+    """The controller takes a change of the ISR from a broker that led in an older leader epoch (KIP-497)."""
+
+    def problem(
+        state: ControllerState,
+        broker_id: int,
+        partition: PartitionImage,
+        data: RequestPartitionData,
+        isr: Sequence[tuple[int, int]],
+    ) -> ErrorCode | None:
+        is_eligible = all(state.image.broker_is_active(replica) for replica, _ in isr)
+        return None if is_eligible else ErrorCode.INELIGIBLE_REPLICA
+
+    with mock.patch.object(alter_partition, "_problem", problem):
+        yield
+
+
+@contextmanager
+def acks_before_the_followers_fetch() -> Iterator[None]:
+    """A produce request that waits for all replicas is answered when its leader has the records."""
+
+    def await_commits(self: DelayedProduce) -> None:
+        for position in sorted(self._open):
+            self._finish(position, ErrorCode.NONE)
+
+    with mock.patch.object(DelayedProduce, "_await_commits", await_commits):
+        yield
+
+
+@contextmanager
+def a_stale_controllers_write() -> Iterator[None]:
+    """A controller does not hear that it leads no longer, and nothing keeps its records out of its log."""
+
+    def handle_leader(self: ActiveController, leader_id: int | None, epoch: int) -> None:
+        if leader_id == self._node_id:
+            self._claim(epoch)
+
+    def append(self: QuorumDriver, records: list[bytes]) -> int:
+        offset = self.node.propose(records, self._now())
+        self._work(values=records)
+        return offset
+
+    def propose(self: RaftNode, values: list[bytes], now: Now) -> int:
+        records = batches.data_batch(values, self.log.end_offset, self.epoch, now.wall_ms)
+        self._log.append_own(records, len(values), self.epoch)
+        self._poll(now)
+        return self.log.end_offset - 1
+
+    with (
+        mock.patch.object(ActiveController, "handle_leader", handle_leader),
+        mock.patch.object(QuorumDriver, "append", append),
+        mock.patch.object(RaftNode, "propose", propose),
+    ):
+        yield
+
+
+@contextmanager
+def follower_commits_beyond_its_leader() -> Iterator[None]:
+    """A follower takes all that it has for committed."""
+    agree = PartitionFollower.agree
+
+    def everything(self: PartitionFollower, high_watermark: int, log_start_offset: int) -> None:
+        agree(self, self.log_end_offset, log_start_offset)
+
+    with mock.patch.object(PartitionFollower, "agree", everything):
+        yield
+
+
+@contextmanager
+def controller_before_its_epochs_record() -> Iterator[None]:
+    """A controller acts when its node is elected, before it has seen what was committed before."""
+
+    def tell_leader(self: MetadataListeners, registration: Any) -> None:
+        change = self._leader
+        if change is not None and registration.told_leader != (change.leader_id, change.epoch):
+            registration.told_leader = (change.leader_id, change.epoch)
+            self._call(registration, "handle_leader", change.leader_id, change.epoch)
+
+    with mock.patch.object(MetadataListeners, "_tell_leader", tell_leader):
+        yield
+
+
+@contextmanager
+def uncommitted_metadata_is_shown() -> Iterator[None]:
+    """A node shows what its metadata log holds, committed or not."""
+    appended = MetadataListeners.appended
+
+    def appended_and_shown(self: MetadataListeners, records: bytes, values: list[bytes] | None = None) -> None:
+        appended(self, records, values)
+        if self._high_watermark is not None:
+            self._high_watermark = max(self._high_watermark, self._recent[-1].next_offset)
+
+    with mock.patch.object(MetadataListeners, "appended", appended_and_shown):
+        yield
+
+
+@contextmanager
+def markers_are_lost_at_failover() -> Iterator[None]:
+    """A new transaction coordinator does not carry on with what was decided before."""
+    with mock.patch.object(TransactionShard, "loaded", return_value=()):
+        yield
+
+
+@contextmanager
+def offset_commit_before_its_commit() -> Iterator[None]:
+    """A coordinator answers when its records are in its own log."""
+
+    def answer(self: CoordinatorRuntime[Any], host: Host[Any], answers: list[tuple[Any, Any]]) -> None:
+        for request, given in answers:
+            request.complete(given)
+
+    with mock.patch.object(CoordinatorRuntime, "_answer_when_committed", answer):
+        yield
+
+
+@contextmanager
+def followers_forget_producers() -> Iterator[None]:
+    """A follower does not learn of idempotent producers from what it appends: when it leads, it takes a batch that is
+    sent again for a new one."""
+    append = PartitionLog.append_as_follower
+
+    def without_producers(self: PartitionLog, records: Any, *, now_ms: int = 0) -> Any:
+        with mock.patch.object(type(self.producers), "replay", return_value=None):
+            return append(self, records, now_ms=now_ms)
+
+    with mock.patch.object(PartitionLog, "append_as_follower", without_producers):
+        yield
+
+
+BUGS = (
+    Bug(high_watermark_without_min_isr, frozenset({"P10"}), None),
+    Bug(no_truncation_on_a_diverging_epoch, frozenset({"P2", "P4", "P6", "P12"}), 5),
+    Bug(vote_without_a_persisted_epoch, frozenset({"R2", "R3"}), 0),
+    Bug(vote_that_is_not_persisted, frozenset({"R3"}), 0),
+    Bug(isr_change_of_an_older_epoch, frozenset({"P3", "P5", "P6"}), None),
+    Bug(acks_before_the_followers_fetch, frozenset({"P10", "A1"}), 0),
+    Bug(a_stale_controllers_write, frozenset({"R7", "R8", "C1"}), None),
+    Bug(follower_commits_beyond_its_leader, frozenset({"P7"}), 0),
+    Bug(controller_before_its_epochs_record, frozenset({"C1", "C2"}), 1),
+    Bug(uncommitted_metadata_is_shown, frozenset({"R14"}), 0),
+    Bug(markers_are_lost_at_failover, frozenset({"nothing_hangs", "transactions_are_atomic"}), None),
+    Bug(offset_commit_before_its_commit, frozenset({"A1", "commits_are_kept"}), None),
+    Bug(followers_forget_producers, frozenset({"T9", "written_once", "reads_are_exact"}), 1),
+)

@@ -1,0 +1,253 @@
+"""One node of the simulated cluster, which starts, stops, pauses and dies, and starts again on what its disk kept.
+
+Responsible for its lives, for what goes wrong on its disk meanwhile, and for comparing, at every restart, what it has
+rebuilt with what it had (T9).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import random
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from pykbroker.config.load import load
+from pykbroker.node.node import Node
+from pykbroker.replica.partition import Partition
+from pykbroker.storage.format import format_directories, read_format
+from pykbroker_log.memory_disk import MemoryDisk, Survive
+from pykbroker_raft.metadata_storage import format_voters
+from pykbroker_raft.voters import ReplicaKey, VoterSet
+from tests.simulation.cluster import forgetful, recovered
+from tests.simulation.rebuilt import compare_producers, fresh_producers_agree, producers_of
+from tests.simulation.world import SimRuntime, World
+
+CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
+_CHANGING = frozenset(
+    {"create", "make_dir", "pwritev", "truncate", "fsync", "rename", "unlink", "remove_dir", "fsync_dir"}
+)
+#: Longer than any stop that goes well.
+_LONGEST_STOP_SECONDS = 20.0
+
+
+class DiskFaults:
+    """What goes wrong on one machine's disk: asked before each call of the disk."""
+
+    def __init__(self) -> None:
+        #: every call under one of these fails
+        self.dead: set[str] = set()
+        self._calls_left = 0
+        self._crash: Callable[[], None] | None = None
+
+    def crash_within(self, calls: int, crash: Callable[[], None]) -> None:
+        """Call `crash` before the call that changes something after so many others."""
+        self._calls_left, self._crash = calls, crash
+
+    def no_crash(self) -> None:
+        self._crash = None
+
+    def __call__(self, operation: str, path: str) -> None:
+        if self._crash is not None and operation in _CHANGING:
+            self._calls_left -= 1
+            if self._calls_left < 0:
+                crash, self._crash = self._crash, None
+                crash()
+                _gone(operation, path)
+        for directory in self.dead:
+            if path.startswith(directory + "/") or path == directory:
+                raise OSError(errno.EIO, f"{operation}: the disk is dead", path)
+
+
+def _gone(operation: str, path: str) -> None:
+    """A process that died in the middle of a callback changes nothing more in the rest of it."""
+    raise OSError(errno.EIO, f"{operation}: the process is dead", path)
+
+
+class SimBroker:
+    """See the module. `up`: it has started, and neither stopped nor died since."""
+
+    def __init__(self, world: World, number: int, properties: Mapping[str, str]) -> None:
+        self.world = world
+        self.number = number
+        self.config = load(dict(properties))
+        self.disk_faults = DiskFaults()
+        self.disk = self._fitted(MemoryDisk(record=False, clock=world.now_ms))
+        self.starts = 0
+        self.up = False
+        #: the last life ended with the loss of what was not synced
+        self.lost_power = False
+        self.machine = f"machine {number}"
+        #: why it stopped by itself, or did not start
+        self.failure: BaseException | None = None
+        #: compare producers at each start, with those of the logs that it leads then
+        self.compares = True
+        self._node: Node | None = None
+        self._runtime: SimRuntime | None = None
+        self._died: asyncio.Future[None] | None = None
+        self._failing: asyncio.Task[None] | None = None
+        #: what each log knew of its producers when the process died: (entries, log end)
+        self._knew: dict[tuple[str, int], tuple[dict[int, tuple[int, ...]], int]] = {}
+
+    def __repr__(self) -> str:
+        return f"node {self.number}"
+
+    def _fitted(self, disk: MemoryDisk) -> MemoryDisk:
+        disk.evict = forgetful(self.world)
+        disk.interfere = self.disk_faults
+        return disk
+
+    # -- before the first start ---------------------------------------------------------------------------------------
+
+    def format(self, *, standalone: bool) -> ReplicaKey:
+        """For the first start; returns what the quorum will call it."""
+        rng = random.Random(f"{self.world.seed} format {self.number}")
+        now_ms = self.world.now_ms()
+        format_directories(self.disk, self.config, CLUSTER_ID, rng, now_ms=now_ms, standalone=standalone)
+        formatted = read_format(self.disk, self.config, rng, now_ms=now_ms)
+        return ReplicaKey(self.number, formatted.directory_ids[self.config.metadata_log_dir])
+
+    def format_voters(self, voters: VoterSet) -> None:
+        format_voters(self.disk, self.config.metadata_log_dir, voters, self.world.now_ms())
+
+    # -- what it is ---------------------------------------------------------------------------------------------------
+
+    @property
+    def node(self) -> Node:
+        assert self._node is not None
+        return self._node
+
+    @property
+    def runtime(self) -> SimRuntime:
+        assert self._runtime is not None
+        return self._runtime
+
+    @property
+    def is_alive(self) -> bool:
+        """Its process is there: it starts, runs, is paused or stops."""
+        return self._runtime is not None and self._runtime.alive
+
+    @property
+    def runs(self) -> bool:
+        """It is up and not paused."""
+        return self.up and self.runtime.runs
+
+    def what_it_sees(self) -> object:
+        """For a message about a cluster that does not come together."""
+        if not self.up:
+            return "down"
+        image = self.node.loader.image
+        brokers = {broker.id: (broker.epoch, broker.fenced) for broker in image.brokers.values()}
+        state = self.node.services.lifecycle.state.name if self.config.is_broker else "controller"
+        return self.node.shared.quorum.leader_id, state, brokers, sorted(image.controllers)
+
+    def led(self) -> list[Partition]:
+        if not self.config.is_broker:
+            return []
+        return [partition for partition in self.node.services.replicas if partition.is_leader]
+
+    # -- its lives ----------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Until it serves, or has died. Raises what a start raises."""
+        if self._failing is not None:
+            await self._failing
+        assert not self.is_alive, f"{self!r} is there already"
+        self.starts += 1
+        self.failure = None
+        name = f"node {self.number} start {self.starts}"
+        self.world.network.power_on(self.machine)
+        runtime = self._runtime = self.world.runtime(name, self.disk, self.machine)
+        self._died = self.world.loop.create_future()
+        node = self._node = Node(self.config, runtime)
+        node.on_fatal(lambda: self._failed(node))
+        try:
+            if not await self._do(node.start()):
+                return
+        except BaseException as error:
+            self.failure = error
+            self._die()
+            self.disk = self._fitted(self.disk.power_loss(Survive.EVERYTHING))
+            raise
+        self.up = True
+        self.world.trace.note("started", self.number, self.starts, round(self.world.loop.time(), 6))
+        if self.compares:
+            await self._compare()
+
+    async def _do(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Something that the process itself does; whether it lived long enough. Raises what the work raises."""
+        died = self._died
+        assert died is not None
+        task = self.runtime.loop.create_task(work)
+        await asyncio.wait({task, died}, return_when=asyncio.FIRST_COMPLETED)
+        if died.done():
+            # Ended with the world: nothing of a dead process runs.
+            task.add_done_callback(lambda done: None if done.cancelled() else done.exception())
+            return False
+        task.result()
+        return True
+
+    def kill(self, survive: Survive) -> None:
+        """EVERYTHING: the process died and the page cache stays. Anything else: the power went out."""
+        if not self.is_alive:
+            return
+        if survive is Survive.EVERYTHING and self.up and self.compares:
+            self._remember()
+        else:
+            self._knew.clear()
+        rng = self.world.random
+        self.disk_faults.no_crash()
+        self._die(power=survive is not Survive.EVERYTHING)
+        self.disk.interfere = _gone
+        self.disk = self._fitted(self.disk.power_loss(survive, choose=lambda bound: rng.randrange(bound)))
+        self.world.trace.note("killed", self.number, survive.name, round(self.world.loop.time(), 6))
+
+    def _die(self, *, power: bool = False) -> None:
+        self.up = False
+        self.lost_power = power
+        self.runtime.kill(power=power)
+        if self._died is not None and not self._died.done():
+            self._died.set_result(None)
+
+    async def stop(self) -> None:
+        """A controlled shutdown, unless it dies meanwhile."""
+        self.up = False
+        self._knew.clear()
+        if await self._do(self.node.stop()):
+            self._die()
+            self.disk = self._fitted(self.disk.power_loss(Survive.EVERYTHING))
+            self.world.trace.note("stopped", self.number, round(self.world.loop.time(), 6))
+
+    def _failed(self, node: Node) -> None:
+        """The node cannot go on: the process ends, as the command line's does. What fails in `start` ends there."""
+        if self.up and node is self._node:
+            self.up = False
+            self.failure = self.node.fatal
+            self._failing = self.world.loop.create_task(self._end_failed())
+
+    async def _end_failed(self) -> None:
+        self.world.trace.note("failed", self.number, str(self.failure), round(self.world.loop.time(), 6))
+        try:
+            async with asyncio.timeout(_LONGEST_STOP_SECONDS):
+                await self._do(self.node.stop())
+        finally:
+            self._failing = None
+            if self.is_alive:
+                self._die()
+                self.disk = self._fitted(self.disk.power_loss(Survive.EVERYTHING))
+
+    # -- T9 -----------------------------------------------------------------------------------------------------------
+
+    def _remember(self) -> None:
+        for partition in self.led():
+            log = partition.log_if_open
+            if log is not None:
+                self._knew[partition.topic, partition.index] = producers_of(log), log.log_end_offset
+
+    async def _compare(self) -> None:
+        for partition in self.led():
+            log = await recovered(partition)
+            fresh_producers_agree(log)
+            knew = self._knew.get((partition.topic, partition.index))
+            if knew is not None and knew[1] == log.log_end_offset:
+                compare_producers(str(partition), knew[0], producers_of(log))

@@ -1,0 +1,125 @@
+"""The whole cluster through faults; a failing seed is printed, with the end of its story."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+
+import pytest
+
+from tests.simulation.brokers import Cluster
+from tests.simulation.cluster_run import Watcher, long, run_cluster
+from tests.simulation.cluster_run.plan import plan_of
+from tests.simulation.cluster_run.regressions import REGRESSIONS
+from tests.simulation.history.events import History
+from tests.simulation.traces import printed_twice
+
+pytestmark = pytest.mark.slow
+
+#: How many seeds each run of the tests tries, and how many of them are one test.
+SEEDS, CHUNK = 12, 1
+
+
+def run_seeds(seeds: list[int]) -> None:
+    for seed in seeds:
+        try:
+            run_cluster(seed)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}") from error
+
+
+def test_seeds_that_found_something() -> None:
+    run_seeds(sorted(REGRESSIONS))
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_seeds(first: int) -> None:
+    run_seeds(list(range(first, first + CHUNK)))
+
+
+class Watch:
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.looks = 0
+        self.starts_at_rest: list[int] = []
+        cluster.world.after_event.append(self.look)
+
+    def look(self) -> None:
+        self.looks += 1
+
+    def at_rest(self) -> None:
+        self.starts_at_rest = [broker.starts for broker in self.cluster.brokers.values()]
+
+
+def test_a_watcher_sees_every_event_and_the_end() -> None:
+    watchers: list[Watch] = []
+
+    def watch(cluster: Cluster, history: History) -> AbstractContextManager[Watcher]:
+        watchers.append(Watch(cluster))
+        return nullcontext(watchers[-1])
+
+    run_cluster(3, watch=watch)
+    (watcher,) = watchers
+    assert watcher.looks > 10_000
+    assert min(watcher.starts_at_rest) >= 1
+
+
+def test_a_broken_run_tells_its_story() -> None:
+    class Broken(Watch):
+        def at_rest(self) -> None:
+            raise AssertionError("does not hold")
+
+    with pytest.raises(AssertionError, match="does not hold") as caught:
+        run_cluster(0, watch=lambda cluster, history: nullcontext(Broken(cluster)))
+    (note,) = caught.value.__notes__
+    assert "make sim SEED=0" in note
+    assert "fault 0" in note
+    assert "the history holds" in note
+
+
+def test_plans_are_of_many_kinds() -> None:
+    plans = [plan_of(seed) for seed in range(2_000)]
+    kinds = {fault.kind for plan in plans for fault in plan.faults}
+    assert len(kinds) == 22
+    assert {plan.layout.count for plan in plans} == {3, 4, 5, 6}
+    assert not any(
+        fault.kind.value.startswith("power") for plan in plans for fault in plan.faults if not plan.may_lose_power
+    )
+
+
+def test_a_seed_gives_the_same_trace_in_two_processes() -> None:
+    program = (
+        "from tests.simulation.cluster_run import run_cluster\n"
+        "for seed in (0, 8):\n"
+        "    outcome = run_cluster(seed)\n"
+        "    print(outcome.digest, outcome.events, outcome.simulated_seconds)\n"
+    )
+    found = printed_twice(program)
+    assert found[0] == found[1]
+    assert all(int(line.split()[1]) > 100 for line in found[0].splitlines())
+
+
+def note(first: int, code: str, failed: dict[str, str] | None = None) -> long.Note:
+    return {
+        "first": first,
+        "count": long.CHUNK,
+        "failed": failed or {},
+        "cpu_seconds": 75.0,
+        "events": 1,
+        "simulated_seconds": 900,
+        "date": "2026-11-23 01:00",
+        "commit": f"commit of {code}",
+        "code": code,
+    }
+
+
+def test_a_long_run_goes_on_where_it_was() -> None:
+    notes = [note(0, "this"), note(50, "other"), note(100, "this", {"107": "Violation: P1"})]
+    assert long.left(notes, "this", 200) == [50, 150]
+    assert long.left(notes, "this+", 200) == [0, 50, 100, 150]
+
+
+def test_the_page_of_long_runs_names_what_failed() -> None:
+    text = long.page([note(0, "a"), note(50, "a", {"61": "Violation: P1"}), note(0, "b")])
+    assert "| commit of a | 100 | 1 | 0.5 | 1.5 | 2026-11-23 01:00 |" in text
+    assert "| commit of b | 50 | 0 |" in text
+    assert "* 61: Violation: P1" in text
