@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -214,7 +215,9 @@ def test_a_killed_node_is_gone_at_once(cluster: Cluster) -> None:
     host, _, port = cluster.address(3).rpartition(":")
     with socket.create_connection((host, int(port)), timeout=30) as sock:
         cluster.kill(3)
-        assert sock.recv(1) == b""
+        # It ends, or is reset when the node had not taken it from the listener yet.
+        with contextlib.suppress(ConnectionResetError):
+            assert sock.recv(1) == b""
     for _ in range(3):
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection((host, int(port)), timeout=30)

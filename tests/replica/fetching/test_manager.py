@@ -11,6 +11,7 @@ from pykbroker.config.load import Config
 from pykbroker.replica.fetching.fetcher import Fetcher
 from pykbroker.replica.fetching.manager import fetcher_of
 from pykbroker.replica.follower import PartitionFollower
+from pykbroker_wire.apis import ApiKey
 from tests.acting import acts
 from tests.replica.fetching.leader import ModelLog, batch
 from tests.replica.fetching.node import Node, led, stored
@@ -289,11 +290,12 @@ def test_how_long_an_answer_is_waited_for() -> None:
     node = Node(replica_socket_timeout_ms="2000")
     partition = node.follow()
     node.lead(2, partition, led((0, 1)), 1)
-    node.peers[2].is_silent = True
+    # The leader answers the setup of the connection, which has a timeout of its own, and not the fetch.
+    node.peers[2].held.add(ApiKey.FETCH)
     node.run(1.9)
     assert node.metric(MANAGER.format("MinFetchRate")) == 0
     assert len(node.attempts) == 1
-    node.peers[2].is_silent = False
+    node.peers[2].held.clear()
     # The connection is given up, and after replica.fetch.backoff.ms there is another.
     node.run(1.5)
     assert len(node.attempts) == 2
