@@ -11,7 +11,9 @@ Invariants
 * Requests to one broker end in the order in which they were built (one thread, one connection at a time). When the
   leader changes, those to the old one and those to the new one end in any order.
 * A request holds the lowest numbers that are neither in another request nor delivered, as librdkafka sorts what it
-  sends again before what it never sent.
+  sends again before what it never sent. That is so while one broker leads (`is_exact`): when the leader changes, the
+  thread of the new one may send what is new before the thread of the old one hands back what it had sent. The client
+  does not say which records a request holds (MsgId is 0 without idempotence), so only the counts are sure then.
 
 The account is one of a single partition. What does not fit these is kept in `broken`: an exception in a logger would be
 lost.
@@ -53,6 +55,14 @@ class Attempt:
 
     numbers: Sequence[int]
     fate: Fate = Fate.UNKNOWN
+    #: the client's thread that sent it; one for each broker
+    thread: str = ""
+    #: after how many requests of the account were built it ended; -1 while it is under way
+    ended_after: int = -1
+
+    def __str__(self) -> str:
+        said = f"{self.numbers[0]} to {self.numbers[-1]} {self.fate.value}"
+        return f"{said} ({self.thread}, ended after request {self.ended_after})" if self.thread else said
 
 
 @dataclass(slots=True)
@@ -66,31 +76,42 @@ class Account:
     _again: list[int] = field(default_factory=list)
     _next: int = 0
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether the numbers of each request are sure."""
+        return len(self._under_way) <= 1
+
+    def most_copies(self) -> int:
+        """How many records the log holds at most."""
+        return sum(len(attempt.numbers) for attempt in self.attempts)
+
     def hear(self, line: str) -> None:
         """One line of the client's log."""
         built, ended = _BUILT.search(line), _ENDED.search(line)
         if built is None and ended is None:
             return
         thread = _THREAD.search(line)
-        under_way = self._under_way["" if thread is None else thread[1]]
+        name = "" if thread is None else thread[1]
+        under_way = self._under_way[name]
         if built is not None:
-            under_way.append(self._built(int(built[1])))
+            under_way.append(self._built(int(built[1]), name))
         elif ended is not None:
             if not under_way or len(under_way[0].numbers) != int(ended[1]):
                 self.broken = self.broken or line
                 return
             self._ended(under_way.popleft(), delivered=ended[2] is not None, actions=ended[3] or "")
 
-    def _built(self, count: int) -> Attempt:
+    def _built(self, count: int, thread: str) -> Attempt:
         again = self._again[:count]
         del self._again[:count]
         fresh = range(self._next, self._next + count - len(again))
         self._next = fresh.stop
-        attempt = Attempt((*again, *fresh) if again else fresh)
+        attempt = Attempt((*again, *fresh) if again else fresh, thread=thread)
         self.attempts.append(attempt)
         return attempt
 
     def _ended(self, attempt: Attempt, *, delivered: bool, actions: str) -> None:
+        attempt.ended_after = len(self.attempts)
         if delivered:
             attempt.fate = Fate.DELIVERED
             return

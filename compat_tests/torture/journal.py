@@ -8,7 +8,8 @@ What must hold when processes are killed and the page cache is not (no power was
 * The records of an idempotent producer are there once, in their order.
 * A producer that is not idempotent may send records again, also behind later ones (attempts.py). Its log holds whole
   requests in the order in which its client sent them: each that was acknowledged, and none more often than it was
-  sent. One that was answered with an error may be there: a leader that goes away while an answer waits has appended.
+  sent. When its leader changed, that order is not known; then the log holds no more records than were sent. One that
+  was answered with an error may be there: a leader that goes away while an answer waits has appended.
 * An offset that was read once reads the same for ever, or not at all once the log begins behind it.
 * Offsets have no holes, but where a topic is compacted or transactional.
 * In a compacted topic each key's acknowledged value with the highest offset is there, or one behind it.
@@ -174,14 +175,20 @@ class Journal:
         attempts = writer.account.attempts
         if writer.account.broken:
             raise self.violated(f"{writer.name} has lost count of its requests at {writer.account.broken!r}")
-        if self.compacted:
+        if not writer.account.is_exact:
+            at = None
+            most = writer.account.most_copies()
+            if len(numbers) > most:
+                raise self.violated(f"{writer.name} sent {most} records, repeats counted, and {len(numbers)} are there")
+        elif self.compacted:
             at = _unexplained_in_compacted(attempts, numbers)
         else:
             at = _unexplained(attempts, numbers, front_may_be_gone=self.shrinks)
         if at is not None:
             raise self.violated(
-                f"{writer.name}'s requests do not explain its records {numbers[at : at + 10]}, number {at} of "
-                f"{len(numbers)}, behind {numbers[max(0, at - 5) : at]}; sent were {_around(attempts, numbers[at:])}"
+                f"{writer.name}'s requests do not explain its records, number {at} of {len(numbers)}: there are "
+                f"{_runs(numbers[max(0, at - 100) : at])}, and then {_runs(numbers[at : at + 200])}; "
+                f"sent were {_around(attempts, numbers[at:])}"
             )
         newest = -1
         for number in dict.fromkeys(numbers):
@@ -263,5 +270,16 @@ def _around(attempts: Sequence[Attempt], numbers: list[int]) -> str:
     near = [at for at, attempt in enumerate(attempts) if numbers[:1] and numbers[0] in attempt.numbers]
     if not near:
         return "none with it"
-    some = attempts[max(0, near[0] - 3) : near[-1] + 4][:30]
-    return ", ".join(f"{one.numbers[0]} to {one.numbers[-1]} {one.fate.value}" for one in some)
+    first = max(0, near[0] - 5)
+    return ", ".join(f"#{first + at} {one}" for at, one in enumerate(attempts[first : near[-1] + 6][:40]))
+
+
+def _runs(numbers: Sequence[int]) -> str:
+    """Numbers as runs: 0-19, 10-14."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][-1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(f"{first}-{last}" for first, last in runs)
