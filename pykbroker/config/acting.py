@@ -24,6 +24,7 @@ BROKER: frozenset[str] = frozenset(
         "connections.max.idle.ms",
         "controlled.shutdown.enable",
         "controller.listener.names",
+        "controller.quorum.append.linger.ms",
         "controller.quorum.auto.join.enable",
         "controller.quorum.bootstrap.servers",
         "controller.quorum.election.backoff.max.ms",
@@ -183,6 +184,7 @@ BROKER: frozenset[str] = frozenset(
         "transaction.state.log.replication.factor",
         "transaction.state.log.segment.bytes",
         "transactional.id.expiration.ms",
+        "unclean.leader.election.enable",
         "unclean.leader.election.interval.ms",
     }
 )
@@ -216,6 +218,7 @@ TOPIC: frozenset[str] = frozenset(
         "segment.index.bytes",
         "segment.jitter.ms",
         "segment.ms",
+        "unclean.leader.election.enable",
     }
 )
 GROUP: frozenset[str] = frozenset(

@@ -11,6 +11,7 @@ from random import Random
 from typing import NamedTuple
 
 from pykbroker.config.dynamic import DynamicConfigs, without_invalid
+from pykbroker.config.key_table import TOPIC_KEYS
 from pykbroker.config.load import Config
 from pykbroker.controller.heartbeats import BrokerSession, BrokerSessions, Heartbeats
 from pykbroker.controller.held_elections import HeldElections
@@ -253,7 +254,7 @@ class ControllerState:
         key = "unclean.leader.election.enable"
         text = self.image.configs.of(ConfigResource.TOPIC, topic).get(key)
         if text is not None:
-            return text.strip().lower() == "true"
+            return TOPIC_KEYS[key].parse(text) is True
         return self.effective_config().bool(key)
 
     def min_isr(self, topic: str, replication_factor: int) -> int:

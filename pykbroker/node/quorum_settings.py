@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pykbroker.config.load import Config
 from pykbroker.node.ports import Ports
-from pykbroker.quorum.driver import QuorumConfig
+from pykbroker.quorum.quorum_config import QuorumConfig
 from pykbroker.storage.format import Formatted
 from pykbroker_raft.metadata_storage import StorageConfig
 from pykbroker_raft.raft_node import RaftConfig
@@ -27,6 +27,7 @@ def quorum_config(config: Config, formatted: Formatted, ports: Ports) -> QuorumC
         ),
         snapshot_bytes=config.int("metadata.log.max.record.bytes.between.snapshots"),
         snapshot_interval_ms=config.int("metadata.log.max.snapshot.interval.ms"),
+        append_linger_ms=config.int("controller.quorum.append.linger.ms"),
     )
 
 

@@ -16,7 +16,7 @@ import errno
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -27,14 +27,15 @@ from pykbroker.quorum.describe_quorum import describe_quorum
 from pykbroker.quorum.metadata_flush import MetadataFlush
 from pykbroker.quorum.metadata_listeners import MetadataListener, MetadataListeners
 from pykbroker.quorum.metadata_room import MetadataRoom
+from pykbroker.quorum.quorum_config import QuorumConfig
 from pykbroker.quorum.snapshot_writing import SnapshotWriting
 from pykbroker.quorum.snapshots_due import SnapshotsDue
 from pykbroker.runtime import Runtime
 from pykbroker_log.log_config import StorageError
 from pykbroker_raft.intact import check_vote
 from pykbroker_raft.log_view import OffsetAndEpoch
-from pykbroker_raft.metadata_storage import MetadataStorage, StorageConfig
-from pykbroker_raft.raft_node import Inbound, NotLeader, RaftConfig, RaftNode
+from pykbroker_raft.metadata_storage import MetadataStorage
+from pykbroker_raft.raft_node import Inbound, NotLeader, RaftNode
 from pykbroker_raft.ready import (
     Append,
     Destination,
@@ -56,18 +57,6 @@ from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest
 logger = logging.getLogger(__name__)
 
 _LATEST = 32767
-
-
-@dataclass(frozen=True, slots=True)
-class QuorumConfig:
-    """What a driver is given: who it is, where it stores, when it takes a snapshot (keys metadata.log.max.*)."""
-
-    raft: RaftConfig
-    # metadata.log.dir, or the first of log.dirs.
-    log_dir: str
-    storage: StorageConfig = field(default_factory=StorageConfig)
-    snapshot_bytes: int = 20 * 1024 * 1024
-    snapshot_interval_ms: int = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +205,15 @@ class QuorumDriver:
             node,
             storage,
             MetadataRoom(self._runtime, self._calls, storage, self._on_short_of_room),
-            MetadataFlush(self._calls, storage.flush, lambda: node.log.end_offset, self._flushed, self._fail),
+            MetadataFlush(
+                self._runtime.loop,
+                self._calls,
+                storage.flush,
+                lambda: node.log.end_offset,
+                self._flushed,
+                self._fail,
+                lambda: config.append_linger_ms if node.is_leader else 0,
+            ),
             SnapshotWriting(self._runtime, self._calls, node, storage, self._snapshot_written, self._fail),
         )
         self._listeners.open(storage)
@@ -244,6 +241,7 @@ class QuorumDriver:
             self._handed_on.cancel()
         self._stopped = True
         self._started.room.close()
+        self._started.flush.close()
         self._started.snapshots.close()
         self._snapshots_due.close()
         if self._timer is not None:

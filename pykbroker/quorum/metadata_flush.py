@@ -1,5 +1,9 @@
 """Fsync of the metadata log: one at a time, and what is appended meanwhile shares the next.
 
+A leader gathers for controller.quorum.append.linger.ms, but only when records come faster than fsyncs: what is appended
+while no fsync is under way is flushed at once, what was appended during one waits for more. Apache Kafka lets every
+batch linger (BatchAccumulator), so a lone CreateTopics waits there. A follower never lingers: its leader waits for it.
+
 Responsible for what an fsync proves: the log as it was when the fsync began, unless it was cut meanwhile. Not
 responsible for what follows from it.
 """
@@ -14,16 +18,22 @@ from pykbroker.quorum.blocking_calls import BlockingCalls
 
 class MetadataFlush:
     """`flush` blocks and returns the log's end that it made durable; `flushed` hears of the offset up to which that
-    counts, `failed` of an error."""
+    counts, `failed` of an error. `linger_ms` says how long to gather now."""
 
     def __init__(
         self,
+        loop: asyncio.AbstractEventLoop,
         calls: BlockingCalls,
         flush: Callable[[], int],
         end_offset: Callable[[], int],
         flushed: Callable[[int], None],
         failed: Callable[[BaseException], None],
+        linger_ms: Callable[[], int],
     ) -> None:
+        self._loop = loop
+        self._linger_ms = linger_ms
+        #: runs while a leader gathers
+        self._lingers: asyncio.TimerHandle | None = None
         self._calls = calls
         self._flush = flush
         self._end_offset = end_offset
@@ -37,16 +47,33 @@ class MetadataFlush:
     def close(self) -> None:
         """The fsync under way is followed by no other."""
         self._closed = True
+        self._end_linger()
 
     def log_was_cut(self) -> None:
         """Offsets name other records from now on: an fsync under way proves nothing of them."""
         self._generation += 1
 
     def begin(self) -> None:
-        """Fsync what is written by now, or after the fsync that is under way."""
+        """Fsync what is written by now; or after the fsync that is under way, when a leader has gathered."""
         if self._under_way:
             self._wanted = True
-            return
+        elif self._lingers is None or not self._linger_ms():
+            self._fsync()
+
+    def _after_linger(self) -> None:
+        linger_ms = self._linger_ms()
+        if linger_ms:
+            self._lingers = self._loop.call_later(linger_ms / 1000, self._fsync)
+        else:
+            self._fsync()
+
+    def _end_linger(self) -> None:
+        if self._lingers is not None:
+            self._lingers.cancel()
+            self._lingers = None
+
+    def _fsync(self) -> None:
+        self._end_linger()
         self._under_way = True
         generation = self._generation
         end_offset = self._end_offset()
@@ -59,11 +86,14 @@ class MetadataFlush:
                 self._failed(error)
                 return
             wanted, self._wanted = self._wanted, False
-            if generation != self._generation:
-                wanted = True
-            else:
+            is_proof = generation == self._generation
+            if is_proof:
                 self._flushed(min(end_offset, future.result()))
-            if wanted and not self._closed:
-                self.begin()
+            if self._closed or self._under_way:
+                return
+            if not is_proof:
+                self._fsync()
+            elif wanted:
+                self._after_linger()
 
         self._calls.run(self._flush, ended)

@@ -30,7 +30,8 @@ from pykbroker_wire.messages.broker_registration import BrokerRegistrationReques
 from pykbroker_wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from pykbroker_wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from pykbroker_wire.stored.metadata import ConfigRecord, FeatureLevelRecord, PartitionChangeRecord
-from tests.controller.world import CLUSTER_ID, Pure, directory_of
+from tests.acting import acts
+from tests.controller.world import CLUSTER_ID, Pure, directory_of, node_config
 
 SESSION_MS = 9_000
 
@@ -574,16 +575,33 @@ def test_an_unclean_leader_says_when_it_has_recovered() -> None:
     assert alter(pure, 1, isr_epochs=both).isr == [0, 1]
 
 
-def test_unclean_election_by_configuration() -> None:
-    pure = Pure(brokers=2)
+def leader_after_the_isr_is_gone(pure: Pure) -> int:
+    """Of two replicas the first leads alone when it leaves, and the other one comes back."""
     make(pure, [0, 1])
-    key = "unclean.leader.election.enable"
-    pure.replay([ConfigRecord(resource_type=2, resource_name="t", name=key, value="true")])
     beat(pure, 1, want_fence=True)
     beat(pure, 0, want_fence=True)
     assert partition(pure).leader == -1
     beat(pure, 1)
-    assert (partition(pure).leader, partition(pure).isr) == (1, (1,))
+    return partition(pure).leader
+
+
+@acts(topic=("unclean.leader.election.enable",))
+def test_unclean_election_by_the_topics_configuration() -> None:
+    assert leader_after_the_isr_is_gone(Pure(brokers=2)) == -1
+    pure = Pure(brokers=2)
+    pure.replay([UNCLEAN])
+    assert leader_after_the_isr_is_gone(pure) == 1
+    assert partition(pure).isr == (1,)
+
+
+@acts(broker=("unclean.leader.election.enable",))
+def test_unclean_election_by_the_brokers_configuration() -> None:
+    pure = Pure(brokers=2, config=node_config(**{"unclean.leader.election.enable": "true"}))
+    # The topic's own value comes first.
+    pure.replay([ConfigRecord(resource_type=2, resource_name="t", name=UNCLEAN.name, value="false")])
+    assert leader_after_the_isr_is_gone(pure) == -1
+    pure = Pure(brokers=2, config=node_config(**{"unclean.leader.election.enable": "true"}))
+    assert leader_after_the_isr_is_gone(pure) == 1
 
 
 def test_leaders_are_balanced() -> None:

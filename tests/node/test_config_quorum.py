@@ -269,6 +269,24 @@ def test_how_long_the_controller_may_take_to_create_a_topic(play: Play) -> None:
     assert 4 <= play(second_try_after, {"request.timeout.ms": "4000"}) < 4.5
 
 
+@acts(broker=("controller.quorum.append.linger.ms",))
+def test_how_long_a_leader_of_the_quorum_gathers(play: Play) -> None:
+    """Topics that are created at once: the first is flushed at once, the others wait for it and then for more."""
+
+    async def create(sim: Sim, name: str) -> float:
+        started = sim.world.loop.time()
+        await sim.create(name)
+        return sim.world.loop.time() - started
+
+    async def scenario(sim: Sim) -> list[int]:
+        """What each of four topics waited, in tenths of seconds; the last comes when nothing is under way."""
+        took = await asyncio.gather(*(create(sim, f"t{number}") for number in range(3)))
+        return [int(seconds * 10) for seconds in (*took, await create(sim, "alone"))]
+
+    assert play(scenario, {}) == [0, 0, 0, 0]
+    assert play(scenario, {"controller.quorum.append.linger.ms": "700"}) == [0, 7, 7, 0]
+
+
 @acts(broker=("group.coordinator.append.linger.ms",))
 def test_how_long_commits_are_gathered(play: Play) -> None:
     async def commit(sim: Sim, group: str) -> float:

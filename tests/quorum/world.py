@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from pykbroker.quorum.channel import Peers
-from pykbroker.quorum.driver import QuorumConfig, QuorumDriver
+from pykbroker.quorum.driver import QuorumDriver
+from pykbroker.quorum.quorum_config import QuorumConfig
 from pykbroker.runtime import Ended, when_done
 from pykbroker.runtime.workers import Job, finish
 from pykbroker_log.disk import Disk, File, parent_of

@@ -19,7 +19,7 @@ controller.performance.always.log.threshold.ms
 controller.performance.sample.period.ms
     How often the controller logs a summary of the time its events took.
 controller.quorum.append.linger.ms
-    How long the leader of the metadata quorum gathers records before it writes them out.
+    How long the leader of the metadata quorum gathers records that come during an fsync before the next one.
 controller.quorum.auto.join.enable
     Whether a controller that finds itself outside the voter set of a dynamic quorum asks to be added to it.
 controller.quorum.bootstrap.servers
