@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from pykbroker.metadata.image import PartitionImage, TopicImage
 from pykbroker.metadata.topic_names import INTERNAL_TOPICS, topic_name_problem
+from pykbroker.net.promise import Promise
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker.serving.cluster_view import ClusterView
 from pykbroker.serving.context import BrokerContext
@@ -17,7 +20,11 @@ from pykbroker_wire.messages.describe_topic_partitions import (
 )
 
 
-def handle(ctx: BrokerContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+def handle(ctx: BrokerContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse | Promise:
+    return ctx.services.cluster_views.when_settled(partial(_answer, ctx, request))
+
+
+def _answer(ctx: BrokerContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
     topics = ctx.services.metadata.image.topics.by_name
     fetch_all = not request.topics
     start = "" if request.cursor is None else request.cursor.topic_name

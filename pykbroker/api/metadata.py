@@ -6,8 +6,11 @@ UNKNOWN_TOPIC_OR_PARTITION at once, as Apache Kafka does, and the client asks ag
 
 from __future__ import annotations
 
+from functools import partial
+
 from pykbroker.metadata.image import PartitionImage, TopicImage
 from pykbroker.metadata.topic_names import INTERNAL_TOPICS, topic_name_problem
+from pykbroker.net.promise import Promise
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker.serving.auto_create import create_missing
 from pykbroker.serving.cluster_view import ClusterView, nodes
@@ -23,7 +26,11 @@ from pykbroker_wire.messages.metadata import (
 from pykbroker_wire.primitives import ZERO_UUID
 
 
-def handle(ctx: BrokerContext, request: MetadataRequest) -> MetadataResponse:
+def handle(ctx: BrokerContext, request: MetadataRequest) -> MetadataResponse | Promise:
+    return ctx.services.cluster_views.when_settled(partial(_answer, ctx, request))
+
+
+def _answer(ctx: BrokerContext, request: MetadataRequest) -> MetadataResponse:
     version = ctx.api_version
     wanted = request.topics
     if wanted is not None and version < 12 and any(t.name is None or t.topic_id != ZERO_UUID for t in wanted):

@@ -7,52 +7,80 @@ refusals of the same peer come from whatever tries to reach it. Not responsible 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from pykbroker.net.client import PeerAddress
 from pykbroker.net.probe import PortProbe, PortVerdict
 from pykbroker.runtime import Runtime
 
+#: A process that has died refuses sooner.
+DOUBT_SECONDS = 0.1
+#: So long a refusal counts: a broker's session is over by then (broker.session.timeout.ms at its default).
+GONE_SECONDS = 10.0
+
 
 class LostPeers:
-    """A PeerWatch (net/client.py). `gone` is told each time that a lost peer refuses, `back` when one of these answers
-    again."""
+    """A PeerWatch (net/client.py).
+
+    `gone` is told each time that a lost peer refuses; `back` when such a peer answers again, or has not refused for
+    GONE_SECONDS. Between `doubted` and `settled`, DOUBT_SECONDS at most, it is not known whether a lost peer is gone.
+    """
 
     def __init__(
         self,
         runtime: Runtime,
         gone: Callable[[PeerAddress], object],
         back: Callable[[PeerAddress], object] = lambda _: None,
+        doubted: Callable[[PeerAddress], object] = lambda _: None,
+        settled: Callable[[PeerAddress], object] = lambda _: None,
     ) -> None:
         self._runtime = runtime
         self._gone = gone
         self._back = back
-        #: lost, and not ready since; whether it has refused
-        self._lost: dict[PeerAddress, bool] = {}
+        self._doubted = doubted
+        self._settled = settled
+        #: when each doubt ends without a verdict
+        self._doubts: dict[PeerAddress, asyncio.TimerHandle] = {}
+        #: lost, and not ready since; until when a refusal counts
+        self._lost: dict[PeerAddress, asyncio.TimerHandle | None] = {}
         self._probes: dict[PeerAddress, PortProbe] = {}
         self._is_closed = False
 
     def ready(self, address: PeerAddress) -> None:
-        if self._lost.pop(address, False):
-            self._back(address)
+        self._forget(address)
+        self._lost.pop(address, None)
         self._end_probe(address)
+        self._settle(address)
 
     def lost(self, address: PeerAddress) -> None:
         if self._is_closed:
             return
-        self._lost.setdefault(address, False)
+        self._lost.setdefault(address, None)
         if address not in self._probes:
+            self._settle(address)
+            self._doubts[address] = self._runtime.loop.call_later(DOUBT_SECONDS, self._settle, address)
+            self._doubted(address)
             # Now: whatever needs the connection waits before it connects again.
             self._probes[address] = PortProbe(self._runtime, *address, lambda verdict: self._probed(address, verdict))
 
     def refused(self, address: PeerAddress) -> None:
         if address in self._lost and not self._is_closed:
-            self._lost[address] = True
+            counts = self._lost[address]
+            if counts is not None:
+                counts.cancel()
+            self._lost[address] = self._runtime.loop.call_later(GONE_SECONDS, self._forget, address)
             self._end_probe(address)
             self._gone(address)
+            self._settle(address)
 
     def close(self) -> None:
         self._is_closed = True
+        for address in list(self._doubts):
+            self._settle(address)
+        for counts in self._lost.values():
+            if counts is not None:
+                counts.cancel()
         for address in list(self._probes):
             self._end_probe(address)
 
@@ -60,6 +88,21 @@ class LostPeers:
         del self._probes[address]
         if verdict is PortVerdict.REFUSED:
             self.refused(address)
+        self._settle(address)
+
+    def _forget(self, address: PeerAddress) -> None:
+        """Its refusal counts no longer."""
+        counts = self._lost.get(address)
+        if counts is not None:
+            counts.cancel()
+            self._lost[address] = None
+            self._back(address)
+
+    def _settle(self, address: PeerAddress) -> None:
+        doubt = self._doubts.pop(address, None)
+        if doubt is not None:
+            doubt.cancel()
+            self._settled(address)
 
     def _end_probe(self, address: PeerAddress) -> None:
         probe = self._probes.pop(address, None)

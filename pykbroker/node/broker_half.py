@@ -106,6 +106,8 @@ class BrokerHalf:
                 runtime,
                 lambda address: self._views.lose(self._brokers_at(address)),
                 lambda address: self._views.find_again(self._brokers_at(address)),
+                self._views.doubt,
+                self._views.settle,
             )
         self._fetchers = FetcherManager(
             runtime,

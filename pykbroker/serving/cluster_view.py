@@ -6,12 +6,15 @@ was made of them once is kept for who asks next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeVar
 
 from pykbroker.metadata.image import BrokerImage, Endpoint, MetadataImage, PartitionImage, TopicImage
+from pykbroker.net.promise import Promise
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.metadata import MetadataResponsePartition
+
+R = TypeVar("R")
 
 NO_LEADER_ID = -1
 
@@ -88,13 +91,45 @@ class ClusterView:
 
 
 class ClusterViews:
-    """A node's views, one for each of its listeners; and which brokers are gone, until the next image (a publisher)."""
+    """A node's views, one for each of its listeners; and which brokers are gone, until an image says something new of
+    them (a publisher)."""
 
-    __slots__ = ("_gone", "_views")
+    __slots__ = ("_doubts", "_gone", "_views", "_waiting")
 
     def __init__(self) -> None:
         self._views: dict[str, ClusterView] = {}
         self._gone: frozenset[int] = frozenset()
+        self._doubts: set[Hashable] = set()
+        self._waiting: list[Callable[[], None]] = []
+
+    def when_settled(self, answer: Callable[[], R]) -> R | Promise:
+        """`answer()`; later while it is in doubt whether a broker is gone. A client that hears a dead leader's name
+        right after its death may ask again only after a second (librdkafka)."""
+        if not self._doubts:
+            return answer()
+        promise = Promise()
+
+        def go_on() -> None:
+            if promise.done():
+                return
+            try:
+                promise.set_result(answer())
+            except Exception as error:  # noqa: BLE001  # the connection answers as it does for any handler
+                promise.set_exception(error)
+
+        self._waiting.append(go_on)
+        return promise
+
+    def doubt(self, peer: Hashable) -> None:
+        """It is not known whether this peer is gone, until `settle`."""
+        self._doubts.add(peer)
+
+    def settle(self, peer: Hashable) -> None:
+        self._doubts.discard(peer)
+        if not self._doubts:
+            waiting, self._waiting = self._waiting, []
+            for go_on in waiting:
+                go_on()
 
     def lose(self, broker_ids: Iterable[int]) -> None:
         """These brokers refuse connections: clients are told of no partition that they lead it."""
@@ -104,8 +139,10 @@ class ClusterViews:
         self._gone -= frozenset(broker_ids)
 
     def publish(self, delta: object, old: MetadataImage, new: MetadataImage) -> None:
-        """Publisher of the loader: the controller may have decided."""
-        self._gone = frozenset()
+        """Publisher of the loader: the controller may have decided. Other changes say nothing of these brokers: a new
+        active controller writes before it fences."""
+        if self._gone:
+            self._gone = frozenset(each for each in self._gone if new.brokers.get(each) is old.brokers.get(each))
 
     def of(self, image: MetadataImage, listener: str) -> ClusterView:
         view = self._views.get(listener)

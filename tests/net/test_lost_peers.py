@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pytest
 
 from pykbroker.net.client import BrokerConnection, PeerAddress, SetupTimeout
-from pykbroker.net.lost_peers import LostPeers
+from pykbroker.net.lost_peers import DOUBT_SECONDS, GONE_SECONDS, LostPeers
 from pykbroker.net.probe import PATIENCE_SECONDS, TRIES, PortProbe, PortVerdict
 from pykbroker.runtime import OsRuntime
 from pykbroker_log.memory_disk import MemoryDisk
@@ -120,8 +120,16 @@ class Node:
         self.server: SimRuntime | None = None
         self.gone: list[PeerAddress] = []
         self.back: list[PeerAddress] = []
-        runtime = self.world.runtime("client", MemoryDisk())
-        self.lost = LostPeers(runtime, self.gone.append, self.back.append)
+        #: "doubted" and "settled", with the time
+        self.doubts: list[tuple[str, float]] = []
+        runtime = self.runtime = self.world.runtime("client", MemoryDisk())
+        self.lost = LostPeers(
+            runtime,
+            self.gone.append,
+            self.back.append,
+            lambda _: self.doubts.append(("doubted", runtime.loop.time())),
+            lambda _: self.doubts.append(("settled", runtime.loop.time())),
+        )
         self.client = BrokerConnection(runtime, *PEER, "me", SetupTimeout(2_000, 8_000), watch=self.lost)
 
     def listen(self) -> None:
@@ -161,6 +169,67 @@ def test_a_peer_that_dies_is_gone_and_comes_back() -> None:
         await asyncio.sleep(0.5)
         await node.ask()
         assert node.back == [PEER]
+
+    node.run(play)
+
+
+def test_a_refusal_counts_for_ten_seconds() -> None:
+    node = Node()
+
+    async def play() -> None:
+        node.listen()
+        await node.ask()
+        node.kill()
+        await asyncio.sleep(GONE_SECONDS - 1)
+        assert (node.gone, node.back) == ([PEER], [])
+        # It refuses once more, and counts from then on.
+        await node.ask()
+        await asyncio.sleep(GONE_SECONDS - 1)
+        assert (node.gone, node.back) == ([PEER, PEER], [])
+        await asyncio.sleep(2)
+        assert node.back == [PEER]
+
+    node.run(play)
+
+
+def test_a_doubt_ends_with_the_verdict() -> None:
+    node = Node()
+
+    async def play() -> None:
+        node.listen()
+        await node.ask()
+        assert not node.doubts
+        node.kill()
+        await asyncio.sleep(0.02)
+        assert [what for what, _ in node.doubts] == ["doubted", "settled"]
+        assert node.gone == [PEER]
+        node.doubts.clear()
+        # It takes the next connection: alive.
+        node.listen()
+        await asyncio.sleep(0.5)
+        await node.ask()
+        node.kill()
+        node.listen()
+        await asyncio.sleep(0.5)
+        assert [what for what, _ in node.doubts] == ["doubted", "settled"]
+        assert node.gone == [PEER]
+
+    node.run(play)
+
+
+def test_a_doubt_does_not_wait_for_a_silent_peer() -> None:
+    node = Node()
+
+    async def play() -> None:
+        node.listen()
+        await node.ask()
+        silent: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        node.runtime.connect = lambda *_: silent  # type: ignore[method-assign]
+        node.kill()
+        await asyncio.sleep(2 * DOUBT_SECONDS)
+        (_, begun), (_, over) = node.doubts
+        assert over - begun == pytest.approx(DOUBT_SECONDS)
+        assert not node.gone
 
     node.run(play)
 

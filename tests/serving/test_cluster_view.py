@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from pykbroker.metadata.image import BrokerImage, Endpoint, MetadataImage, PartitionImage, TopicImage
+from pykbroker.net.promise import Promise
 from pykbroker.serving import cluster_view
 from pykbroker.serving.cluster_view import ClusterView, ClusterViews
 from pykbroker_wire.errors import ErrorCode
@@ -73,10 +75,47 @@ def test_clients_are_not_sent_to_a_leader_whose_process_is_gone() -> None:
     assert (gone.leader(partition), problem) == (-1, ErrorCode.LEADER_NOT_AVAILABLE)
     views.find_again([1])
     assert views.of(image, LISTENER).leader(partition) == 1
-    # The next image decides, whatever it says.
+    # An image decides that says something new of the broker, not one that has other news.
     views.lose([1])
-    views.publish(None, image, image)
-    assert views.of(image, LISTENER).leader(partition) == 1
+    other = replace(image, brokers={**image.brokers, 2: broker()})
+    views.publish(None, image, other)
+    assert views.of(other, LISTENER).leader(partition) == -1
+    again = replace(other, brokers={**other.brokers, 1: broker()})
+    views.publish(None, other, again)
+    assert views.of(again, LISTENER).leader(partition) == 1
+
+
+def test_answers_wait_while_a_broker_is_in_doubt() -> None:
+    views = ClusterViews()
+    assert views.when_settled(lambda: "at once") == "at once"
+    views.doubt("a")
+    views.doubt("b")
+    said: list[str] = []
+    first, second = (views.when_settled(partial(told_later, said, name)) for name in ("first", "second"))
+    assert isinstance(first, Promise)
+    assert isinstance(second, Promise)
+    # Its client has gone.
+    second.cancel()
+    views.settle("a")
+    assert not first.done()
+    views.settle("b")
+    assert first.result() == "first"
+    assert said == ["first"]
+    assert views.when_settled(lambda: "at once") == "at once"
+
+
+def test_an_answer_that_waited_and_fails_gives_its_error() -> None:
+    views = ClusterViews()
+    views.doubt("a")
+    failing = views.when_settled(lambda: 1 / 0)
+    assert isinstance(failing, Promise)
+    views.settle("a")
+    assert isinstance(failing.exception(), ZeroDivisionError)
+
+
+def told_later(said: list[str], name: str) -> str:
+    said.append(name)
+    return name
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
