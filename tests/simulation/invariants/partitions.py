@@ -111,6 +111,8 @@ class PartitionInvariants:
         self.replicas: dict[Key, dict[int, Replica]] = {}
         # (partition, leader epoch) -> the node that leads in it
         self._leaders: dict[tuple[Key, int], int] = {}
+        #: which were leaders until this event, in which role, and what was committed by then
+        self.resigned: list[tuple[Replica, PartitionLeader, int]] = []
 
     def replica(self, node: int, partition: Partition) -> Replica:
         """The one of a node, for a life that begins."""
@@ -140,10 +142,24 @@ class PartitionInvariants:
 
     # -- after an event -----------------------------------------------------------------------------------------------
 
+    def resigns(self, node: int, partition: Partition) -> None:
+        """In the middle of an event: a leader is to lead no more in its epoch. It may have committed something in the
+        same event, by a change of the metadata right before this one."""
+        assert partition.leader is not None
+        log = partition.handle.log
+        replica = self.replicas.get((partition.topic_id, partition.index), {}).get(node)
+        if log is not None and replica is not None and replica.is_up and replica.partition is partition:
+            self.resigned.append((replica, partition.leader, log.high_watermark))
+
     def look(self, changed: list[Replica]) -> None:
         """These have changed: first what their logs hold, then what they say of it."""
         for replica in changed:
             self._follow_log(replica)
+        if self.resigned:
+            resigned, self.resigned = self.resigned, []
+            for replica, leader, high_watermark in resigned:
+                self._follow_log(replica)
+                self._extend(replica, leader, high_watermark)
         for replica in changed:
             self._judge(replica)
 
@@ -325,12 +341,8 @@ class PartitionInvariants:
             )
         ledger = self.ledgers[replica.key]
         epoch = replica.partition.leader_epoch
-        if high_watermark > ledger.end and leader is not None:
-            if self._is_superseded(replica.key, epoch):
-                return
-            self._commits(replica, leader, high_watermark)
-            ledger.extend(replica.shadow, high_watermark)
-            self._held_by_isr(replica, leader)
+        if leader is not None:
+            self._extend(replica, leader, high_watermark)
         if self._is_superseded(replica.key, epoch) or replica.may_lack:
             return
         if high_watermark > ledger.end and replica.shadow.index_of(ledger.end) < replica.shadow.index_of(
@@ -349,6 +361,14 @@ class PartitionInvariants:
                 f"{self._about(replica.key)}",
             )
         replica.agrees_to = max(replica.agrees_to, min(high_watermark, ledger.end))
+
+    def _extend(self, replica: Replica, leader: PartitionLeader, high_watermark: int) -> None:
+        """A leader has committed."""
+        ledger = self.ledgers[replica.key]
+        if high_watermark > ledger.end and not self._is_superseded(replica.key, leader.leader_epoch):
+            self._commits(replica, leader, high_watermark)
+            ledger.extend(replica.shadow, high_watermark)
+            self._held_by_isr(replica, leader)
 
     def _is_superseded(self, key: Key, epoch: int) -> bool:
         """An unclean election has begun another history since."""

@@ -231,6 +231,45 @@ def test_p7_a_follower_is_ahead_of_its_leader() -> None:
         two.look()
 
 
+def commits_and_resigns(two: Two) -> None:
+    """In one event."""
+    two.append(b"b")
+    two.copy_to(two.follow)
+    two.lead.note_fetched(2, 2)
+    two.invariants.resigns(1, two.lead)
+    two.one.change(two.lead, leader=2)
+    two.metadata_says(leader=2)
+
+
+def test_a_leader_commits_and_resigns_in_one_event() -> None:
+    two = with_one_committed()
+    commits_and_resigns(two)
+    two.look()
+    assert two.invariants.ledgers[KEY].end == 2
+
+
+def test_p4_a_leader_commits_what_the_isr_does_not_hold_and_resigns() -> None:
+    two = with_one_committed()
+    two.append(b"b")
+    two.lead.note_fetched(2, 2)
+    two.invariants.resigns(1, two.lead)
+    two.one.change(two.lead, leader=2)
+    with broken("P4"):
+        two.look()
+
+
+def test_p10_a_leader_commits_with_too_small_an_isr_and_resigns() -> None:
+    two = with_one_committed()
+    two.append(b"b")
+    two.one.change(two.lead, isr=[1])
+    two.metadata_says(isr=[1])
+    two.lead.log.set_high_watermark(2)
+    two.invariants.resigns(1, two.lead)
+    two.one.change(two.lead, leader=2)
+    with broken("P10"):
+        two.look()
+
+
 def test_p9_a_follower_cuts_below_its_high_watermark() -> None:
     two = with_one_committed()
     two.follow.log.truncate_to(0)

@@ -17,6 +17,7 @@ from unittest import mock
 from pykbroker.metadata.image import EMPTY_IMAGE
 from pykbroker.quorum.driver import QuorumDriver
 from pykbroker.replica.delayed_produce import ACKS_ALL, DelayedProduce
+from pykbroker.replica.partition import Partition
 from pykbroker_raft.ready import Outgoing, Reply
 from pykbroker_wire.errors import ErrorCode
 from tests.simulation.invariants.acknowledgements import Acknowledgements
@@ -25,7 +26,7 @@ from tests.simulation.invariants.partitions import PartitionInvariants, Replica
 from tests.simulation.invariants.quorum import QuorumInvariants
 
 if TYPE_CHECKING:
-    from pykbroker.metadata.image import MetadataImage
+    from pykbroker.metadata.image import MetadataImage, PartitionImage
     from pykbroker.node.node import Node
     from tests.simulation.brokers import Cluster
     from tests.simulation.history.events import History
@@ -126,7 +127,7 @@ class Watcher:
             for replica in watched.replicas:
                 if not replica.is_as_before():
                     changed.append(replica)
-        if changed:
+        if changed or self.partitions.resigned:
             self.partitions.look(changed)
         if changed_partitions:
             self.partitions.metadata_changed(changed_partitions, self._running())
@@ -217,6 +218,7 @@ def watching(cluster: Cluster, history: History | None = None) -> Iterator[Watch
     """Watch a cluster from before its start to the end of the block."""
     watcher = Watcher(cluster, history)
     send, reply, finish = QuorumDriver._send, QuorumDriver._reply, DelayedProduce._finish
+    take, detach = Partition._take, Partition.detach
 
     def sends(driver: QuorumDriver, outgoing: Outgoing) -> None:
         watcher.says(driver, type(outgoing.request).__name__)
@@ -232,7 +234,19 @@ def watching(cluster: Cluster, history: History | None = None) -> Iterator[Watch
             watcher.acknowledgements.answers(partition._shared.node_id, partition, last)
         finish(produce, position, code)
 
+    def takes(partition: Partition, image: PartitionImage) -> None:
+        if partition.leader is not None and image.leader_epoch != partition.leader_epoch:
+            watcher.partitions.resigns(partition._shared.node_id, partition)
+        take(partition, image)
+
+    def detaches(partition: Partition) -> None:
+        if partition.leader is not None:
+            watcher.partitions.resigns(partition._shared.node_id, partition)
+        detach(partition)
+
     with (
+        mock.patch.object(Partition, "_take", takes),
+        mock.patch.object(Partition, "detach", detaches),
         mock.patch.object(QuorumDriver, "_send", sends),
         mock.patch.object(QuorumDriver, "_reply", replies),
         mock.patch.object(DelayedProduce, "_finish", finishes),
