@@ -25,6 +25,7 @@ class Survive(enum.Enum):
     NOTHING = "nothing"  # each file and folder is as at its last fsync
     EVERYTHING = "everything"  # as if only the process had been killed
     CHOSEN = "chosen"  # per file a prefix of its writes, per folder any subset of its changes
+    IN_ORDER = "in order"  # the same, but per folder a prefix: what a journal of the file system gives
 
 
 @dataclass(slots=True, frozen=True)
@@ -155,14 +156,15 @@ class MemoryDisk:
         """The disk after the power came back. `torn`: of the last write, if it was not synced, the first half is
         there.
 
-        `choose(n)` draws from [0, n) and is needed for `CHOSEN`.
+        `choose(n)` draws from [0, n) and is needed for `CHOSEN` and `IN_ORDER`.
         """
         torn_id = self.calls[-1].file_id if torn and self.calls and self.calls[-1].operation == "pwritev" else -1
         after = MemoryDisk(record=self._record, capacity_bytes=self.capacity_bytes, clock=self._clock)
         copies: dict[int, _FileNode] = {}
+        draws = survive in (Survive.CHOSEN, Survive.IN_ORDER)
 
         def pick(bound: int) -> int:
-            assert choose is not None, "CHOSEN needs choose"
+            assert choose is not None, f"{survive.name} needs choose"
             return choose(bound)
 
         def file(node: _FileNode) -> _FileNode:
@@ -176,14 +178,14 @@ class MemoryDisk:
                     kept = changes[-1:] if last_torn else []
                 case Survive.EVERYTHING:
                     kept = changes
-                case Survive.CHOSEN:
+                case Survive.CHOSEN | Survive.IN_ORDER:
                     kept = changes[: pick(len(changes) + 1)]
                     last_torn = bool(kept) and kept[-1][1] is not None and pick(2) == 1
             for index, (offset, change) in enumerate(kept):
                 if change is not None and last_torn and index == len(kept) - 1:
-                    cut = pick(len(change) + 1) if survive is Survive.CHOSEN else len(change) // 2
+                    cut = pick(len(change) + 1) if draws else len(change) // 2
                     # A file system may have written the new size before the data: then the rest is zeros.
-                    zeros = bytes(len(change) - cut) if survive is Survive.CHOSEN and pick(4) == 0 else b""
+                    zeros = bytes(len(change) - cut) if draws and pick(4) == 0 else b""
                     change = change[:cut] + zeros
                 _apply(data, offset, change)
             copy = _FileNode(after._next_id(), data, bytearray(data), modified_ms=node.modified_ms)
@@ -194,8 +196,11 @@ class MemoryDisk:
 
         def folder(node: _DirNode) -> _DirNode:
             entries = dict(node.synced)
-            for added, removed in node.unsynced:
-                if survive is Survive.EVERYTHING or (survive is Survive.CHOSEN and pick(2)):
+            changes = node.unsynced
+            if survive is Survive.IN_ORDER:
+                changes = changes[: pick(len(changes) + 1)]
+            for added, removed in changes:
+                if survive in (Survive.EVERYTHING, Survive.IN_ORDER) or (survive is Survive.CHOSEN and pick(2)):
                     for name in removed:
                         entries.pop(name, None)
                     entries.update(added)

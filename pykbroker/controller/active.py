@@ -187,7 +187,7 @@ class ActiveController:
         state = self.state
         # A change of metadata.version is written in the version that it leaves.
         version = state.metadata_version or self._bootstrap_version()
-        base_offset = self.next_offset
+        base_offset, epoch = self.next_offset, self.epoch
         try:
             last_offset = self._quorum.append(encode_records(records, version))
         except NotLeader:
@@ -197,7 +197,11 @@ class ActiveController:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
         if last_offset != base_offset + len(records) - 1:
             raise AssertionError(f"batch of {len(records)} records expected at {base_offset} ended at {last_offset}")
-        state.replay(records, base_offset, self.epoch)
+        if not self.is_active or self.epoch != epoch:
+            # The append found that the quorum's time was up (this node was paused, say): `_renounce` has reset the
+            # state meanwhile, and these records are not committed, if they ever will be.
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        state.replay(records, base_offset, epoch)
         self._replayed_offset = last_offset
         self._appended.append((last_offset, state.checkpoint()))
         self._last_append_ms = self._now_ms()

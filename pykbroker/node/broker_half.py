@@ -175,12 +175,14 @@ class BrokerHalf:
         live.on_change(replicas.reconfigure)
         self._cordon(live.current)
         live.on_change(self._cordon)
-        shared.loader.add_publisher(replicas)
         live.on_change(services.verifier.reconfigure)
-        shared.loader.add_publisher(services.groups)
-        shared.loader.add_publisher(services.transactions)
         lifecycle.start(shared.ports.advertised(shared.config.listeners.advertised_broker))
         await lifecycle.caught_up
+        # Not before: until the controller has heard of this start, the metadata may name this broker as the leader of
+        # partitions whose records a power loss has taken from it.
+        shared.loader.add_publisher(replicas)
+        shared.loader.add_publisher(services.groups)
+        shared.loader.add_publisher(services.transactions)
         for name, level in not_served(shared.loader.image).items():
             # Every new cluster has some, as with Apache Kafka: nothing to warn of.
             logger.info("Feature %s is finalised at %d, is not served here, and stays as it is", name, level)

@@ -29,10 +29,6 @@ class AwaitedAnswers:
         for answer in self._take_all():
             answer.cancel()
 
-    def fail_all(self, error: BaseException) -> None:
-        for answer in self._take_all():
-            answer.set_exception(error)
-
     def _take_all(self) -> list[asyncio.Future[Any]]:
         waiting = [answer for answer in self._waiting.values() if not answer.done()]
         self._waiting.clear()

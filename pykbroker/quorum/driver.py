@@ -545,7 +545,8 @@ class QuorumDriver:
             # Where a disk failed is in the message; anything else is a bug.
             exc_info=None if isinstance(error, (StorageError, OSError)) else error,
         )
-        self._answers.fail_all(error)
+        # Their connections close. Why is said above, once.
+        self._answers.cancel_all()
         self._inputs.clear()
         if self._timer is not None:
             self._timer.cancel()

@@ -294,6 +294,41 @@ def test_an_operation_of_which_a_part_is_committed_stays_in_part() -> None:
     run(main)
 
 
+def test_a_leadership_that_ends_within_an_append_leaves_nothing_of_it() -> None:
+    """A node that was paused learns from the clock, as it appends, that it leads no longer. It once took the records
+    into the state that it had just reset: "topic exists already" at the next commit, and a wrong state from then on."""
+
+    async def main(clock: Clock) -> None:
+        world = World()
+        await world.lead()
+        await clock.advance(0.1)
+        append = world.quorum.append
+
+        def append_and_resign(records: list[bytes]) -> int:
+            last_offset = append(records)
+            world.quorum.lead(None)
+            return last_offset
+
+        world.quorum.automatic = False
+        world.quorum.append = append_and_resign  # type: ignore[method-assign]
+        topic = TopicRecord(name="t", topic_id=b"t" * 16)
+        future = world.controller.submit("topic", lambda state, now_ms: Result("done", [topic]))
+        with pytest.raises(KafkaError) as caught:
+            await future
+        assert caught.value.code is ErrorCode.NOT_CONTROLLER
+        assert "t" not in world.controller.state.image.topics.by_name
+        world.quorum.append = append  # type: ignore[method-assign]
+        world.quorum.lose_uncommitted()
+        # The next leader makes a topic of that name.
+        world.quorum.append(encode_records([TopicRecord(name="t", topic_id=b"u" * 16)], 30))
+        world.quorum.commit()
+        assert world.controller.state.image.topics == world.loader.image.topics
+        assert world.controller.state.image.topics.by_name["t"].id == b"u" * 16
+        world.close()
+
+    run(main)
+
+
 def test_a_bug_in_an_operation_is_an_error_of_that_operation_only(caplog: pytest.LogCaptureFixture) -> None:
     async def main(clock: Clock) -> None:
         world = World()

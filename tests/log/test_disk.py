@@ -167,6 +167,17 @@ def test_chosen_is_between_nothing_and_everything() -> None:
     assert len(seen) > 5
 
 
+def test_a_journal_keeps_what_happened_in_a_folder_in_order() -> None:
+    disk = MemoryDisk()
+    for name in ("a", "b", "c"):
+        disk.open(name, create=True)
+    kept = [
+        sorted(name for name in "abc" if disk.power_loss(Survive.IN_ORDER, choose=lambda bound: number).exists(name))
+        for number in range(4)
+    ]
+    assert kept == [[], ["a"], ["a", "b"], ["a", "b", "c"]]
+
+
 def test_a_replayed_prefix_is_the_disk_at_that_moment() -> None:
     disk = MemoryDisk()
     disk.make_dirs("d")

@@ -143,10 +143,13 @@ def test_failed_write_ends_the_replica() -> None:
         quorum = driver(runtime)
         await quorum.start()
         await until(lambda: quorum.high_watermark == 3)
+        waiting = quorum.handle(fetch(3, 1, 1, max_wait_ms=5000), 18)
         disk.fail_next("pwritev", path_contains=".log")
         with pytest.raises(StorageError):
             quorum.append([b"lost"])
         assert quorum.failed is not None
+        # Its connection closes. An exception would be logged as the failure of a handler, once for each that waits.
+        assert waiting.cancelled()
         await quorum.stop()
 
     run(test)

@@ -98,3 +98,42 @@ def test_followers_are_copies_and_lead_when_the_leader_is_killed(seed: int) -> N
             await become_equal(stage)
 
     play(scenario, Stage(seed, 3, SESSIONS, Quorum.STATIC))
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_broker_leads_nothing_before_the_controller_has_heard_of_its_start(seed: int) -> None:
+    """Until then the metadata names it as the leader of partitions whose records the power loss has taken from it."""
+
+    async def scenario(stage: Stage) -> None:
+        cluster = stage.cluster
+        await cluster.become_whole()
+        peer = stage.peer("client")
+        await create(peer)
+        for index in range(PARTITIONS):
+            await produce(stage, peer, index, b"one", b"two")
+        await become_equal(stage)
+        leader = cluster.leader()
+        lost = stage.random.choice([broker for broker in cluster.brokers.values() if broker is not leader])
+        assert [partition for partition in lost.led() if partition.topic == TOPIC]
+        unregistered = 0
+
+        def look() -> None:
+            nonlocal unregistered
+            node = lost._node
+            if node is not None and node._broker is not None and lost.starts == 2:
+                if node.services.lifecycle.broker_epoch < 0:
+                    unregistered += 1
+                    assert not lost.led()
+
+        stage.world.after_event.append(look)
+        # At once: its session goes on, and so does its leadership in the metadata.
+        lost.kill(Survive.NOTHING)
+        await lost.start()
+        assert unregistered > 100
+        await cluster.become_whole()
+        for index in range(PARTITIONS):
+            await produce(stage, peer, index, b"three")
+        await become_equal(stage)
+        assert all(each.log.log_end_offset == 3 for index in range(PARTITIONS) for each in copies(stage, index))
+
+    play(scenario, Stage(seed, 3, SESSIONS, Quorum.STATIC))

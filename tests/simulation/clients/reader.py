@@ -68,6 +68,10 @@ class Reader(Peer):
             return None
         assert not answer.error_code, ErrorCode(answer.error_code)
         found = answer.responses[0].partitions[0]
+        if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and self.server[2] < 0:
+            # A follower, or a leader that was: it may not have what the leader has (KIP-392). The leader is asked.
+            self.lost_leader(self.place)
+            return None
         if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             # A loss of power took what was there.
             event = Read(

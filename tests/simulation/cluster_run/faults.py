@@ -148,19 +148,16 @@ class Faults:
             return
         self._taken.add(node.number)
         try:
-            if lossy and node.number in self._cluster.brokers:
-                self._lossy = node
             survive = Survive.EVERYTHING
             if lossy:
-                survive = random.Random(fault.draw).choice([Survive.NOTHING, Survive.CHOSEN, Survive.CHOSEN])
+                survive = random.Random(fault.draw).choice([Survive.NOTHING, Survive.IN_ORDER, Survive.IN_ORDER])
             if fault.kind is Kind.STOP:
                 self._tell(fault, node, "stops")
                 await node.stop()
             elif fault.kind in (Kind.KILL_AT_DISK, Kind.POWER_AT_DISK):
                 await self._crash_at_disk(fault, node, survive)
             else:
-                self._tell(fault, node, f"dies, {survive.name.lower()} survives")
-                node.kill(survive)
+                self._kill(fault, node, survive)
             await self._for(fault.seconds)
             await self._start(node)
         finally:
@@ -170,8 +167,9 @@ class Faults:
         crashed = asyncio.Event()
 
         def crash() -> None:
-            self._tell(fault, node, f"dies at a call of its disk, {survive.name.lower()} survives")
-            node.kill(survive)
+            # What has happened since the fault began may forbid it to lose anything.
+            may_lose = survive is Survive.EVERYTHING or self._may_die(node, lossy=True)
+            self._kill(fault, node, survive if may_lose else Survive.EVERYTHING, "at a call of its disk, ")
             self._world.loop.call_soon(crashed.set)
 
         node.disk_faults.crash_within(int(fault.level * 60), crash)
@@ -180,6 +178,12 @@ class Faults:
                 await crashed.wait()
         except TimeoutError:
             node.disk_faults.no_crash()
+
+    def _kill(self, fault: Fault, node: SimBroker, survive: Survive, where: str = "") -> None:
+        if survive is not Survive.EVERYTHING and node.number in self._cluster.brokers:
+            self._lossy = node
+        self._tell(fault, node, f"dies {where}and {survive.value} survives")
+        node.kill(survive)
 
     async def _start(self, node: SimBroker) -> None:
         """Until it is up: a start that dies or fails for a fault is tried again. Not the one that stays dead."""

@@ -10,7 +10,7 @@ also what a power loss took from a leader that the controller could not know to 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pykbroker.metadata.image import NO_LEADER, MetadataImage, PartitionImage
 from tests.simulation.invariants.broken import InvariantBroken, require
@@ -101,6 +101,16 @@ class Replica:
         return f"{self.partition} on node {self.node}"
 
 
+class Committed(NamedTuple):
+    """A leader has moved its high watermark, with these in sync then."""
+
+    replica: Replica
+    leader: PartitionLeader
+    high_watermark: int
+    isr: tuple[int, ...]
+    maximal_isr: tuple[int, ...]
+
+
 class PartitionInvariants:
     """Of all partitions of the cluster."""
 
@@ -111,8 +121,8 @@ class PartitionInvariants:
         self.replicas: dict[Key, dict[int, Replica]] = {}
         # (partition, leader epoch) -> the node that leads in it
         self._leaders: dict[tuple[Key, int], int] = {}
-        #: which were leaders until this event, in which role, and what was committed by then
-        self.resigned: list[tuple[Replica, PartitionLeader, int]] = []
+        #: in this event
+        self.commits_noted: list[Committed] = []
 
     def replica(self, node: int, partition: Partition) -> Replica:
         """The one of a node, for a life that begins."""
@@ -142,24 +152,24 @@ class PartitionInvariants:
 
     # -- after an event -----------------------------------------------------------------------------------------------
 
-    def resigns(self, node: int, partition: Partition) -> None:
-        """In the middle of an event: a leader is to lead no more in its epoch. It may have committed something in the
-        same event, by a change of the metadata right before this one."""
-        assert partition.leader is not None
-        log = partition.handle.log
+    def commits(self, node: int, partition: Partition) -> None:
+        """In the middle of an event: a leader has moved its high watermark. In the rest of the event it may lose
+        members of its ISR, or its role."""
+        leader, log = partition.leader, partition.handle.log
         replica = self.replicas.get((partition.topic_id, partition.index), {}).get(node)
-        if log is not None and replica is not None and replica.is_up and replica.partition is partition:
-            self.resigned.append((replica, partition.leader, log.high_watermark))
+        if log is not None and leader is not None and replica is not None and replica.is_up:
+            if replica.partition is partition:
+                isr = leader.isr
+                self.commits_noted.append(Committed(replica, leader, log.high_watermark, isr.committed, isr.maximal))
 
     def look(self, changed: list[Replica]) -> None:
         """These have changed: first what their logs hold, then what they say of it."""
         for replica in changed:
             self._follow_log(replica)
-        if self.resigned:
-            resigned, self.resigned = self.resigned, []
-            for replica, leader, high_watermark in resigned:
-                self._follow_log(replica)
-                self._extend(replica, leader, high_watermark)
+        noted, self.commits_noted = self.commits_noted, []
+        for committed in noted:
+            self._follow_log(committed.replica)
+            self._extend(committed)
         for replica in changed:
             self._judge(replica)
 
@@ -342,7 +352,8 @@ class PartitionInvariants:
         ledger = self.ledgers[replica.key]
         epoch = replica.partition.leader_epoch
         if leader is not None:
-            self._extend(replica, leader, high_watermark)
+            isr = leader.isr
+            self._extend(Committed(replica, leader, high_watermark, isr.committed, isr.maximal))
         if self._is_superseded(replica.key, epoch) or replica.may_lack:
             return
         if high_watermark > ledger.end and replica.shadow.index_of(ledger.end) < replica.shadow.index_of(
@@ -362,36 +373,38 @@ class PartitionInvariants:
             )
         replica.agrees_to = max(replica.agrees_to, min(high_watermark, ledger.end))
 
-    def _extend(self, replica: Replica, leader: PartitionLeader, high_watermark: int) -> None:
+    def _extend(self, committed: Committed) -> None:
         """A leader has committed."""
+        replica, high_watermark = committed.replica, committed.high_watermark
         ledger = self.ledgers[replica.key]
-        if high_watermark > ledger.end and not self._is_superseded(replica.key, leader.leader_epoch):
-            self._commits(replica, leader, high_watermark)
+        if high_watermark > ledger.end and not self._is_superseded(replica.key, committed.leader.leader_epoch):
+            self._isr_is_large_enough(committed)
             ledger.extend(replica.shadow, high_watermark)
-            self._held_by_isr(replica, leader)
+            self._held_by_isr(committed)
 
     def _is_superseded(self, key: Key, epoch: int) -> bool:
         """An unclean election has begun another history since."""
         unclean = self._metadata.unclean.get(key)
         return bool(unclean) and unclean[-1] > epoch  # type: ignore[index]
 
-    def _commits(self, replica: Replica, leader: PartitionLeader, high_watermark: int) -> None:
-        log = replica.handle.log
-        assert log is not None
-        least = min(log.config.min_insync_replicas, len(leader.replicas))
-        if len(leader.isr.committed) < least and not leader.is_alone:
+    def _isr_is_large_enough(self, committed: Committed) -> None:
+        replica, leader, isr = committed.replica, committed.leader, committed.isr
+        log = replica.handle.log or replica.log
+        least = 1 if log is None else min(log.config.min_insync_replicas, len(leader.replicas))
+        if len(isr) < least and not leader.is_alone:
             raise InvariantBroken(
                 "P10",
-                f"{replica} commits everything before {high_watermark} in epoch {leader.leader_epoch} with the ISR "
-                f"{leader.isr.committed}; min.insync.replicas is {least}",
+                f"{replica} commits everything before {committed.high_watermark} in epoch {leader.leader_epoch} with "
+                f"the ISR {isr}; min.insync.replicas is {least}",
             )
 
-    def _held_by_isr(self, replica: Replica, leader: PartitionLeader) -> None:
+    def _held_by_isr(self, committed: Committed) -> None:
         """What is committed now, every member of the ISR holds."""
+        replica, leader = committed.replica, committed.leader
         ledger = self.ledgers[replica.key]
         members = self.replicas[replica.key]
         known = self._metadata.partition(replica.key)
-        isr = set(leader.isr.maximal)
+        isr = set(committed.maximal_isr)
         if known is not None and known.leader_epoch >= leader.leader_epoch:
             isr.update(known.isr)
         for number in sorted(isr - {replica.node}):
@@ -403,7 +416,7 @@ class PartitionInvariants:
                 raise InvariantBroken(
                     "P4",
                     f"{replica} commits {lacks[0]} in epoch {leader.leader_epoch}, and node {number} of the ISR "
-                    f"{leader.isr.maximal}, whose log ends at {member.shadow.end}, has {lacks[1]} there; "
+                    f"{committed.maximal_isr}, whose log ends at {member.shadow.end}, has {lacks[1]} there; "
                     f"{self._about(replica.key)}",
                 )
             member.agrees_to = ledger.end

@@ -17,6 +17,7 @@ from tests.simulation.invariants.ledger import Ledger
 from tests.simulation.invariants.shadow import Shadow, StoredBatch
 
 if TYPE_CHECKING:
+    from pykbroker_raft.election_state import ElectionState
     from pykbroker.quorum.driver import QuorumDriver
     from pykbroker_log.memory_disk import MemoryDisk
     from pykbroker_log.partition_log import PartitionLog
@@ -109,6 +110,8 @@ class QuorumInvariants:
         self.leaders: dict[int, int] = {}
         #: (node, epoch) -> the node that it has voted for
         self.votes: dict[tuple[int, int], int] = {}
+        # Those of them that a message has told of.
+        self._told_votes: set[tuple[int, int]] = set()
         self._newest_epoch = 0
 
     # -- lives --------------------------------------------------------------------------------------------------------
@@ -126,7 +129,15 @@ class QuorumInvariants:
             # It may have died while it wrote a newer epoch, of which it had told nobody yet (`says`).
             election = member.durable.election()
             member.epoch = -1 if election is None else min(member.epoch, election.epoch)
+            self._forget_votes(number, election)
         member.begin(None)
+
+    def _forget_votes(self, number: int, durable: ElectionState | None) -> None:
+        """A node has died: votes that were not durable yet, and of which it has told nobody, were never given."""
+        for key in [key for key in self.votes if key[0] == number and key not in self._told_votes]:
+            voted = None if durable is None or durable.epoch != key[1] else durable.voted
+            if (durable is None or key[1] >= durable.epoch) and (voted is None or voted.id != self.votes[key]):
+                del self.votes[key]
 
     # -- after an event -----------------------------------------------------------------------------------------------
 
@@ -352,3 +363,4 @@ class QuorumInvariants:
                     f"is {None if durable.voted is None else durable.voted.id}",
                 )
             self._votes(member.number, state.epoch, voted)
+            self._told_votes.add((member.number, state.epoch))

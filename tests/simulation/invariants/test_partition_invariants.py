@@ -231,19 +231,20 @@ def test_p7_a_follower_is_ahead_of_its_leader() -> None:
         two.look()
 
 
-def commits_and_resigns(two: Two) -> None:
-    """In one event."""
-    two.append(b"b")
-    two.copy_to(two.follow)
-    two.lead.note_fetched(2, 2)
-    two.invariants.resigns(1, two.lead)
-    two.one.change(two.lead, leader=2)
-    two.metadata_says(leader=2)
+def resigns(two: Two) -> None:
+    """In the event in which it has committed, after the ISR has shrunk to the leader."""
+    two.one.change(two.lead, isr=[1])
+    two.one.change(two.lead, leader=2, isr=[2])
+    two.metadata_says(leader=2, isr=[2])
 
 
 def test_a_leader_commits_and_resigns_in_one_event() -> None:
     two = with_one_committed()
-    commits_and_resigns(two)
+    two.append(b"b")
+    two.copy_to(two.follow)
+    two.lead.note_fetched(2, 2)
+    two.invariants.commits(1, two.lead)
+    resigns(two)
     two.look()
     assert two.invariants.ledgers[KEY].end == 2
 
@@ -252,8 +253,8 @@ def test_p4_a_leader_commits_what_the_isr_does_not_hold_and_resigns() -> None:
     two = with_one_committed()
     two.append(b"b")
     two.lead.note_fetched(2, 2)
-    two.invariants.resigns(1, two.lead)
-    two.one.change(two.lead, leader=2)
+    two.invariants.commits(1, two.lead)
+    resigns(two)
     with broken("P4"):
         two.look()
 
@@ -264,8 +265,8 @@ def test_p10_a_leader_commits_with_too_small_an_isr_and_resigns() -> None:
     two.one.change(two.lead, isr=[1])
     two.metadata_says(isr=[1])
     two.lead.log.set_high_watermark(2)
-    two.invariants.resigns(1, two.lead)
-    two.one.change(two.lead, leader=2)
+    two.invariants.commits(1, two.lead)
+    resigns(two)
     with broken("P10"):
         two.look()
 

@@ -170,10 +170,20 @@ def test_r2_a_message_tells_of_an_epoch_that_is_not_durable() -> None:
 
 def test_r3_a_voter_votes_twice() -> None:
     quorum = Quorum()
+    quorum.one.storage.write_election_state(ElectionState(1, voted=ReplicaKey(2)))
     quorum.one.becomes(Unattached(1, voted=ReplicaKey(2)))
+    quorum.invariants.says(quorum.one.driver, "a vote")
     quorum.one.restart(Survive.NOTHING)
     with broken("R3"):
         quorum.one.becomes(Unattached(1, voted=ReplicaKey(3)))
+
+
+def test_a_vote_that_was_not_durable_when_the_voter_died_was_never_given() -> None:
+    quorum = Quorum()
+    quorum.one.storage.write_election_state(ElectionState(1))
+    quorum.one.becomes(Unattached(1, voted=ReplicaKey(2)))
+    quorum.one.restart(Survive.NOTHING)
+    quorum.one.becomes(Unattached(1, voted=ReplicaKey(3)))
 
 
 def test_r3_a_vote_leaves_before_it_is_durable() -> None:

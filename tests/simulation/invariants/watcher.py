@@ -17,7 +17,7 @@ from unittest import mock
 from pykbroker.metadata.image import EMPTY_IMAGE
 from pykbroker.quorum.driver import QuorumDriver
 from pykbroker.replica.delayed_produce import ACKS_ALL, DelayedProduce
-from pykbroker.replica.partition import Partition
+from pykbroker.replica.partition import ENOUGH, Partition
 from pykbroker_raft.ready import Outgoing, Reply
 from pykbroker_wire.errors import ErrorCode
 from tests.simulation.invariants.acknowledgements import Acknowledgements
@@ -26,7 +26,7 @@ from tests.simulation.invariants.partitions import PartitionInvariants, Replica
 from tests.simulation.invariants.quorum import QuorumInvariants
 
 if TYPE_CHECKING:
-    from pykbroker.metadata.image import MetadataImage, PartitionImage
+    from pykbroker.metadata.image import MetadataImage
     from pykbroker.node.node import Node
     from tests.simulation.brokers import Cluster
     from tests.simulation.history.events import History
@@ -127,7 +127,7 @@ class Watcher:
             for replica in watched.replicas:
                 if not replica.is_as_before():
                     changed.append(replica)
-        if changed or self.partitions.resigned:
+        if changed or self.partitions.commits_noted:
             self.partitions.look(changed)
         if changed_partitions:
             self.partitions.metadata_changed(changed_partitions, self._running())
@@ -200,6 +200,8 @@ class Watcher:
             self._found = error
 
     def says(self, driver: QuorumDriver, what: str) -> None:
+        if not driver._runtime.alive:  # type: ignore[attr-defined]
+            return
         try:
             self.quorum.says(driver, what)
         except AssertionError as error:
@@ -218,7 +220,7 @@ def watching(cluster: Cluster, history: History | None = None) -> Iterator[Watch
     """Watch a cluster from before its start to the end of the block."""
     watcher = Watcher(cluster, history)
     send, reply, finish = QuorumDriver._send, QuorumDriver._reply, DelayedProduce._finish
-    take, detach = Partition._take, Partition.detach
+    advance = Partition.advance
 
     def sends(driver: QuorumDriver, outgoing: Outgoing) -> None:
         watcher.says(driver, type(outgoing.request).__name__)
@@ -231,22 +233,22 @@ def watching(cluster: Cluster, history: History | None = None) -> Iterator[Watch
     def finishes(produce: DelayedProduce, position: int, code: ErrorCode) -> None:
         if not code and position in produce._open and produce._acks == ACKS_ALL:
             partition, last = produce._appended[position]
-            watcher.acknowledgements.answers(partition._shared.node_id, partition, last)
+            node = partition._shared.node_id
+            # A process that dies at a call of its disk says nothing in the rest of the event.
+            if cluster.nodes[node].is_alive:
+                watcher.acknowledgements.answers(node, partition, last)
         finish(produce, position, code)
 
-    def takes(partition: Partition, image: PartitionImage) -> None:
-        if partition.leader is not None and image.leader_epoch != partition.leader_epoch:
-            watcher.partitions.resigns(partition._shared.node_id, partition)
-        take(partition, image)
-
-    def detaches(partition: Partition) -> None:
-        if partition.leader is not None:
-            watcher.partitions.resigns(partition._shared.node_id, partition)
-        detach(partition)
+    def advances(partition: Partition, arrived_bytes: int = ENOUGH) -> None:
+        log = partition.handle.log
+        before = -1 if log is None else log.high_watermark
+        advance(partition, arrived_bytes)
+        log = partition.handle.log
+        if log is not None and log.high_watermark != before:
+            watcher.partitions.commits(partition._shared.node_id, partition)
 
     with (
-        mock.patch.object(Partition, "_take", takes),
-        mock.patch.object(Partition, "detach", detaches),
+        mock.patch.object(Partition, "advance", advances),
         mock.patch.object(QuorumDriver, "_send", sends),
         mock.patch.object(QuorumDriver, "_reply", replies),
         mock.patch.object(DelayedProduce, "_finish", finishes),
