@@ -120,10 +120,10 @@ def test_a_broker_leads_nothing_before_the_controller_has_heard_of_its_start(see
         def look() -> None:
             nonlocal unregistered
             node = lost._node
-            if node is not None and node._broker is not None and lost.starts == 2:
-                if node.services.lifecycle.broker_epoch < 0:
-                    unregistered += 1
-                    assert not lost.led()
+            half = None if node is None or lost.starts < 2 else node._broker
+            if half is not None and half.lifecycle.broker_epoch < 0:
+                unregistered += 1
+                assert not lost.led()
 
         stage.world.after_event.append(look)
         # At once: its session goes on, and so does its leadership in the metadata.

@@ -14,7 +14,7 @@ REGRESSIONS: dict[int, str] = {
     127: "a vote that was not durable yet when its node died, and another one in the same epoch afterwards",
     133: "the node that stays dead was being started again when all faults ended",
     148: "a leader commits, and its ISR shrinks in the same event",
-    203: "a follower that lost its records tells a reader which takes it for the leader that its position is out of range",
+    203: "a follower that lost its records tells a reader that its position is out of range",
     215: "as 120, with partitions that no topic has",
     223: "a broker leads, as the metadata said before its power loss, until the controller hears of its new start",
     282: "the name of a log's first segment is lost, and that of the next one is not",

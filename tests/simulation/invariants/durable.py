@@ -62,6 +62,19 @@ class DurableQuorum:
             end = self._end_of(entries[name], base)
         return end
 
+    def end_kept(self) -> int:
+        """The offset before which the log is durable, and the process has not begun to cut it."""
+        cut = self._entries()
+        files = {int(name.removesuffix(".log")): cut[name] for name in sorted(cut) if name.endswith(".log")}
+        end = self.end()
+        for base, node in files.items():
+            position, written = 0, base
+            while (batch := parse(node.data, position, len(node.data))) is not None and batch.size > 12:
+                position, written = position + batch.size, batch.next
+            if position < len(node.synced):
+                return min(end, written)
+        return end
+
     def _end_of(self, node: Any, base: int) -> int:
         position, last, end = self._read.get(node.file_id, (0, None, base))
         data = node.synced

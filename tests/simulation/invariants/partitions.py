@@ -157,10 +157,10 @@ class PartitionInvariants:
         members of its ISR, or its role."""
         leader, log = partition.leader, partition.handle.log
         replica = self.replicas.get((partition.topic_id, partition.index), {}).get(node)
-        if log is not None and leader is not None and replica is not None and replica.is_up:
-            if replica.partition is partition:
-                isr = leader.isr
-                self.commits_noted.append(Committed(replica, leader, log.high_watermark, isr.committed, isr.maximal))
+        if log is None or leader is None or replica is None or not replica.is_up or replica.partition is not partition:
+            return
+        isr = leader.isr
+        self.commits_noted.append(Committed(replica, leader, log.high_watermark, isr.committed, isr.maximal))
 
     def look(self, changed: list[Replica]) -> None:
         """These have changed: first what their logs hold, then what they say of it."""

@@ -17,10 +17,10 @@ from tests.simulation.invariants.ledger import Ledger
 from tests.simulation.invariants.shadow import Shadow, StoredBatch
 
 if TYPE_CHECKING:
-    from pykbroker_raft.election_state import ElectionState
     from pykbroker.quorum.driver import QuorumDriver
     from pykbroker_log.memory_disk import MemoryDisk
     from pykbroker_log.partition_log import PartitionLog
+    from pykbroker_raft.election_state import ElectionState
     from pykbroker_raft.raft_node import RaftNode
 
 _OBSERVERS = (Role.UNATTACHED, Role.FOLLOWER)
@@ -125,7 +125,7 @@ class QuorumInvariants:
     def ended(self, number: int) -> None:
         member = self.members[number]
         if member.driver is not None:
-            member.must_have = member.durable.end()
+            member.must_have = member.durable.end_kept()
             # It may have died while it wrote a newer epoch, of which it had told nobody yet (`says`).
             election = member.durable.election()
             member.epoch = -1 if election is None else min(member.epoch, election.epoch)

@@ -291,10 +291,11 @@ class ConsumerStep:
         return epoch, target
 
     def _may_compute_target(self) -> bool:
-        """Members that start together get one target instead of one each."""
+        """Members that start together get one target instead of one each. A clock that was put back, or that of a new
+        coordinator, does not make the group wait until it has come again to where it was."""
         interval_ms = self.settings.consumer_config(self.group.group_id).assignment_interval_ms
         last_ms = self.group.target_timestamp_ms
-        return last_ms == 0 or interval_ms == 0 or self.now_ms >= last_ms + interval_ms
+        return last_ms == 0 or not last_ms <= self.now_ms < last_ms + interval_ms
 
     def reconcile(self, member: ConsumerMember, goal: Goal, owned: Owned) -> ConsumerMember:
         if not goal.subscription_changed and member.is_reconciled_to(goal.target_epoch):

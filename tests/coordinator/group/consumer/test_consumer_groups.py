@@ -315,6 +315,17 @@ def test_targets_are_not_computed_too_often() -> None:
     assert bench.group().target_epoch == 4
 
 
+def test_a_clock_that_goes_back_does_not_keep_the_next_target() -> None:
+    """By an hour, or to that of a coordinator whose clock is behind: the group would wait for that hour."""
+    bench = ConsumerBench(settings(assignment_interval_ms=1_000))
+    bench.create("t")
+    bench.enter("m1")
+    bench.enter("m2")
+    bench.advance(-3_600_000)
+    bench.beat("m1", 2, owned=ALL)
+    assert bench.group().target_epoch == 3
+
+
 # -- administration -----------------------------------------------------------------------------------------------
 
 
