@@ -502,15 +502,12 @@ class Model(RuleBasedStateMachine):
         self.look_again()
 
     def look_again(self) -> None:
-        """The end of the log is gone: what is left says what was decided."""
+        """The end of the log is gone, or its begin is there again: what is left says what was decided."""
         history = History.of(self.log)
-        left = {value: txn for _, value, txn in history.values}
-        for value in list(self.outcomes):
-            if value not in left:
-                del self.outcomes[value]
-            else:
-                txn = left[value]
-                self.outcomes[value] = True if txn is None else None if txn.marker < 0 else not txn.aborted
+        self.outcomes = {
+            value: True if txn is None else None if txn.marker < 0 else not txn.aborted
+            for _, value, txn in history.values
+        }
         self.open_values = {}
         for txn in history.txns:
             if txn.marker < 0:
