@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from pykbroker.node_to_controller.controller_channel import Channel, LeaderWatch
 from pykbroker.node_to_controller.pace import Pace
 from pykbroker.runtime import Runtime
-from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.errors import ErrorCode, error_name
 from pykbroker_wire.primitives import TopLevel
 
 logger = logging.getLogger(__name__)
@@ -26,6 +26,14 @@ logger = logging.getLogger(__name__)
 #: As Apache Kafka's: what a request may take, and the first pause after a failure.
 REQUEST_TIMEOUT_MS = 30_000
 FIRST_PAUSE_MS = 100
+#: What an operator has to know of errors that trying again does not cure.
+_MEANINGS = {
+    ErrorCode.DUPLICATE_BROKER_REGISTRATION: "a broker with this node.id is alive: another process, or this one until "
+    "the session of its last run is over",
+    ErrorCode.INCONSISTENT_CLUSTER_ID: "this node was formatted for another cluster",
+    ErrorCode.INVALID_REGISTRATION: "another broker has registered a directory with the directory.id of one of these, "
+    "as a copied directory keeps it",
+}
 
 
 class KnownLeader(LeaderWatch, Protocol):
@@ -60,6 +68,8 @@ class ControllerSender:
         self._pace = Pace(first_pause_ms, last_pause_ms)
         self._timer: asyncio.TimerHandle | None = None
         self._in_flight: asyncio.Future[Any] | None = None
+        #: why the last request that failed did
+        self.last_failure = ""
         #: the name of the newest request
         self._asked = ""
         self._closed = False
@@ -133,7 +143,9 @@ class ControllerSender:
             if future.cancelled() or error is not None:
                 self._failed(f"no answer from the controller: {error!r}")
             elif future.result().error_code:
-                self._failed(f"the controller says {_name_of(future.result().error_code)}")
+                code = future.result().error_code
+                meaning = f" ({_MEANINGS[code]})" if code in _MEANINGS else ""
+                self._failed(f"the controller says {error_name(code)}{meaning}")
             else:
                 self._pace.answered()
                 self._take_answer(future.result())
@@ -141,15 +153,8 @@ class ControllerSender:
             self._arm()
 
     def _failed(self, reason: str) -> None:
+        self.last_failure = reason
         first = self._pace.failures == 0
         pause_ms = self._pace.failed(self._now_ms())
         level = logging.INFO if first else logging.WARNING
         logger.log(level, "%s %s: %s; trying again in %d ms", self._name, self._asked, reason, pause_ms)
-
-
-def _name_of(code: int) -> str:
-    """A newer controller may know codes that this version does not."""
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return f"error {code}"

@@ -327,6 +327,8 @@ class BrokerLifecycle:
     def _registration_timed_out(self) -> None:
         self._registration_timer = None
         reason = "Shutting down because we were unable to register with the controller quorum."
+        if self._sender.last_failure:
+            reason += f" Last: {self._sender.last_failure}."
         logger.error("[BrokerLifecycleManager id=%d] %s", self.node_id, reason)
         self.stop()
         self._fatal(reason)

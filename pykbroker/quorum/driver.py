@@ -28,10 +28,12 @@ from pykbroker.quorum.metadata_flush import MetadataFlush
 from pykbroker.quorum.metadata_listeners import MetadataListener, MetadataListeners
 from pykbroker.quorum.metadata_room import MetadataRoom
 from pykbroker.quorum.quorum_config import QuorumConfig
+from pykbroker.quorum.raft_lines import RaftLines
 from pykbroker.quorum.snapshot_writing import SnapshotWriting
 from pykbroker.quorum.snapshots_due import SnapshotsDue
 from pykbroker.runtime import Runtime
 from pykbroker_log.log_config import StorageError
+from pykbroker_raft.checkpoint import CorruptMetadataSnapshot
 from pykbroker_raft.intact import check_vote
 from pykbroker_raft.log_view import OffsetAndEpoch
 from pykbroker_raft.metadata_storage import MetadataStorage
@@ -112,7 +114,7 @@ class QuorumDriver:
             snapshot_bytes=config.snapshot_bytes,
             interval_ms=config.snapshot_interval_ms,
         )
-        self._told_voters: VoterSet | None = None
+        self._lines = RaftLines(self.node_id, self.cluster_id)
         # While stopping: done when the voters know that this leader is gone.
         self._handed_on: asyncio.Future[None] | None = None
 
@@ -365,7 +367,7 @@ class QuorumDriver:
         self._started.room.look()
         if not self._stopped:
             self._arm_timer()
-        self._log_voters()
+        self._lines.voters(self.node.voters, self.kraft_version, self.node.electors)
         if self._handed_on is not None and not self._handed_on.done():
             state = self.node.state
             if not isinstance(state, Resigned) or not state.unacknowledged:
@@ -403,11 +405,14 @@ class QuorumDriver:
             if isinstance(error, StorageError) and error.is_full and last is None:
                 self._wait_for_room(partial(self._begin, ready, values))
                 return
-            if error is not None:
+            if error is not None and not isinstance(error, CorruptMetadataSnapshot):
                 self._fail(error)
                 return
             try:
-                if last is not None:
+                if last is not None and isinstance(error, CorruptMetadataSnapshot):
+                    self._lines.damaged_snapshot(last.id, self.leader_id, error)
+                    self.node.snapshot_refused(self._now())
+                elif last is not None:
                     self._replica.flush.log_was_cut()
                     self._listeners.log_restarted()
                     size, content = future.result()
@@ -449,7 +454,7 @@ class QuorumDriver:
             storage.set_high_watermark(ready.high_watermark)
             self._listeners.advance(ready.high_watermark)
         if ready.leader is not None:
-            self._log_leader(ready)
+            self._lines.leader(self.node.role, ready.leader)
             self._listeners.leader_changed(ready.leader)
 
     def _wait_for_room(self, step: Callable[[], None]) -> None:
@@ -469,29 +474,13 @@ class QuorumDriver:
 
         self._replica.room.wait(again)
 
-    def _log_leader(self, ready: Ready) -> None:
-        assert ready.leader is not None
-        logger.info(
-            "[RaftManager id=%d] %s in epoch %d, leader is %s",
-            self.node_id,
-            self.node.role.value,
-            ready.leader.epoch,
-            ready.leader.leader_id,
-        )
-
-    def _log_voters(self) -> None:
-        """Say who votes from now on: also what is not committed counts."""
-        voters = self.node.voters
-        if voters is not self._told_voters and voters:
-            self._told_voters = voters
-            logger.info("[RaftManager id=%d] The voters are %s.", self.node_id, voters)
-
     def _send(self, outgoing: Outgoing) -> None:
         if self._stopped:
             return
 
         def answered(future: asyncio.Future[Any]) -> None:
             response = response_to(outgoing, future)
+            self._lines.answered(outgoing, response)
             if not self._stopped:
                 self._input(
                     lambda: self.node.response(outgoing.correlation_id, outgoing.destination, response, self._now())

@@ -85,7 +85,7 @@ def _create(services: BrokerServices, names: list[str], in_flight: dict[str, asy
         verdicts = {result.name: result for result in sent.result().topics}
         for name in names:
             result = verdicts.get(name)
-            code = ErrorCode.LEADER_NOT_AVAILABLE if result is None else ErrorCode(result.error_code)
+            code = ErrorCode.LEADER_NOT_AVAILABLE if result is None else ErrorCode.received(result.error_code)
             if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 _when_known(services, name, partial(finish, name))
                 continue

@@ -64,6 +64,11 @@ def leader_change(leader_id: int, voters: Sequence[int], granting: Sequence[int]
     return Control(ControlType.LEADER_CHANGE, message)
 
 
+def electors(change: Control) -> tuple[int, ...]:
+    """The ids of all voters, as the leader of a LeaderChange knew them."""
+    return tuple(sorted(voter.voter_id for voter in change.message.voters))
+
+
 def kraft_version(version: int) -> Control:
     return Control(ControlType.KRAFT_VERSION, KRaftVersionRecord(version=0, kraft_version=version))
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pykbroker_raft import batches
 from pykbroker_raft.log_view import OffsetAndEpoch
 from pykbroker_raft.voters import VoterSet
-from pykbroker_wire.primitives import Buffer
+from pykbroker_wire.primitives import Buffer, DecodeError
 
 BOOTSTRAP_FILE = "bootstrap.checkpoint"
 # Kafka's writer starts a new batch above this.
@@ -91,6 +91,16 @@ class Snapshot:
 
 def decode(data: Buffer, *, with_values: bool = True) -> Snapshot:
     """All of a snapshot, or all but its values. Raises CorruptMetadataSnapshot unless it is whole."""
+    try:
+        return _decode(data, with_values)
+    except CorruptMetadataSnapshot:
+        raise
+    except (DecodeError, ValueError) as error:
+        # A record that its batch's checksum covers, and that makes no sense all the same.
+        raise CorruptMetadataSnapshot(str(error)) from error
+
+
+def _decode(data: Buffer, with_values: bool) -> Snapshot:
     found: Snapshot | None = None
     ended = False
     end = 0

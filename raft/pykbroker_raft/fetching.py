@@ -63,6 +63,8 @@ class Fetching:
             return False
         diverging, snapshot = partition.diverging_epoch, partition.snapshot_id
         if diverging.epoch >= 0:
+            if diverging.end_offset < 0:
+                return False
             self._log.truncate(OffsetAndEpoch(diverging.end_offset, diverging.epoch))
         elif snapshot.epoch >= 0 or snapshot.end_offset >= 0:
             if snapshot.epoch < 0 or snapshot.end_offset < 0:
@@ -107,8 +109,10 @@ class Fetching:
             self._membership.sent(state, now)
             return self._outbox.send_to(leader, request, now)
         if not self._may_fetch():
-            # `flushed` or `snapshot_installed` comes and polls.
+            # `flushed`, `snapshot_installed` or `snapshot_refused` comes and polls.
             return NEVER
+        if now.steady_ms < self._snapshotting.pause_until_ms:
+            return self._snapshotting.pause_until_ms
         request = self._fetch_request() if state.download is None else self._snapshotting.build_request(state.download)
         return self._outbox.send_to(leader, request, now)
 

@@ -20,7 +20,6 @@ from pykbroker_raft import checkpoint
 from pykbroker_raft.election_state import ElectionState
 from pykbroker_raft.flushed_note import FILE, Flushed
 from pykbroker_raft.log_view import OffsetAndEpoch
-from pykbroker_wire.errors import DecodeError
 from pykbroker_wire.records.batch import BatchHeader
 
 logger = logging.getLogger(__name__)
@@ -67,7 +66,7 @@ def find_snapshots(disk: Disk, path: str) -> FoundSnapshots:
         try:
             data = read_file(disk, f"{path}/{checkpoint.file_name(snapshot)}")
             checkpoint.decode(data, with_values=False)
-        except (checkpoint.CorruptMetadataSnapshot, DecodeError) as error:
+        except checkpoint.CorruptMetadataSnapshot as error:
             found.damaged[snapshot] = str(error)
         else:
             found.whole = snapshot

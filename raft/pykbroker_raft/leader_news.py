@@ -17,6 +17,10 @@ from pykbroker_raft.states import Follower, Leader, Resigned
 from pykbroker_raft.voters import Endpoints, ReplicaKey, address
 from pykbroker_wire.errors import ErrorCode
 
+# An election raises the epoch by one. A message that is this far ahead is damaged; if it were believed, the epoch would
+# soon have no successor, and nothing could be elected any more.
+MAX_EPOCH_STEP = 1 << 30
+
 
 class LeaderNews:
     """Of one replica; has no state of its own."""
@@ -51,7 +55,10 @@ class LeaderNews:
     def check_voter_request(self, remote_id: int, epoch: int) -> ErrorCode:
         if epoch < self._roles.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
-        return ErrorCode.INVALID_REQUEST if remote_id < 0 else ErrorCode.NONE
+        return ErrorCode.INVALID_REQUEST if remote_id < 0 or not self._may_be_true(epoch) else ErrorCode.NONE
+
+    def _may_be_true(self, epoch: int) -> bool:
+        return epoch - self._roles.epoch < MAX_EPOCH_STEP
 
     def is_for_this_replica(self, voter_id: int, directory_id: bytes) -> bool:
         if voter_id < 0:
@@ -86,7 +93,7 @@ class LeaderNews:
 
     def follow(self, leader_id: int, epoch: int, endpoints: Endpoints, now: Now) -> bool:
         """Follow what a message says about epoch and leader; False when that cannot be true."""
-        if not self._is_consistent(epoch, leader_id):
+        if not self._may_be_true(epoch) or not self._is_consistent(epoch, leader_id):
             return False
         reachable = address(endpoints, self._config.listener) is not None
         if epoch > self._roles.epoch:
@@ -104,7 +111,7 @@ class LeaderNews:
             return False
         leader_id, epoch = rpc.leader_of(partition)
         endpoints = rpc.endpoints_from(response.node_endpoints, leader_id, self._config.listener)
-        return self.take(ErrorCode(partition.error_code), leader_id, epoch, endpoints, now)
+        return self.take(ErrorCode.received(partition.error_code), leader_id, epoch, endpoints, now)
 
     def take_voter_response(self, response: Any, now: Now) -> bool | None:
         """As `take_response`, of a voter's response to Vote, BeginQuorumEpoch or EndQuorumEpoch. With any error the

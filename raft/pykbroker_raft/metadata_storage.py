@@ -208,6 +208,8 @@ class MetadataStorage:
                         history.sets.add(offset, VoterSet.from_record(record.message))
                     elif record.type is batches.ControlType.KRAFT_VERSION:
                         history.versions.add(offset, record.message.kraft_version)
+                    elif record.type is batches.ControlType.LEADER_CHANGE:
+                        history.electors = batches.electors(record)
         return history
 
     def _scan(self, start: int, end: int) -> Iterator[bytes]:
@@ -353,7 +355,9 @@ class MetadataStorage:
         self._guard(write)
 
     def install_snapshot(self, snapshot: OffsetAndEpoch) -> tuple[int, checkpoint.Snapshot]:
-        """Put the fetched snapshot in place and start the log after it; its size and content. Durable on return."""
+        """Put the fetched snapshot in place and start the log after it; its size and content. Durable on return.
+
+        Raises CorruptMetadataSnapshot: it is not whole, nothing of it was taken, and the log is as it was."""
         if self._partial is None or self._partial[0] != snapshot:
             raise AssertionError(f"snapshot {snapshot} was not fetched")
         _, path, file = self._partial
@@ -363,7 +367,11 @@ class MetadataStorage:
             file.fsync()
             size = file.size()
             file.close()
-            content = checkpoint.decode(read_file(self.disk, path))
+            try:
+                content = checkpoint.decode(read_file(self.disk, path))
+            except checkpoint.CorruptMetadataSnapshot:
+                self.disk.unlink(path)
+                raise
             self.disk.rename(path, f"{self.path}/{checkpoint.file_name(snapshot)}")
             self.disk.fsync_dir(self.path)
             self.snapshots[snapshot] = size

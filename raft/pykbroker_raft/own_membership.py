@@ -72,7 +72,7 @@ class OwnMembership:
 
     def handle_join_response(self, source: Destination, response: Any, now: Now) -> bool:
         """To AddRaftVoter and RemoveRaftVoter. Whether it has worked, the log says; else it is tried again."""
-        return ErrorCode(response.error_code) in (
+        return ErrorCode.received(response.error_code) in (
             ErrorCode.NONE,
             ErrorCode.REQUEST_TIMED_OUT,
             ErrorCode.DUPLICATE_VOTER,
@@ -80,7 +80,7 @@ class OwnMembership:
         )
 
     def handle_update_response(self, source: Destination, response: Any, now: Now) -> bool:
-        error = ErrorCode(response.error_code)
+        error = ErrorCode.received(response.error_code)
         follower = self._roles.state
         if error is ErrorCode.UNSUPPORTED_VERSION and isinstance(follower, Follower):
             # The leader is older than KIP-853, or than the day on which it took the request at kraft.version 0.

@@ -160,6 +160,11 @@ class RaftNode:
         return self._log.voters
 
     @property
+    def electors(self) -> tuple[int, ...] | None:
+        """The ids of all voters, as the newest leader in the log knew them; None where the log names no leader."""
+        return self._log.history.electors
+
+    @property
     def high_watermark(self) -> int | None:
         return self._log.high_watermark
 
@@ -247,6 +252,11 @@ class RaftNode:
     ) -> None:
         """A fetched snapshot is in place and the log starts after it."""
         self._snapshotting.installed(snapshot, size, voters, kraft_version, now)
+        self._poll(now)
+
+    def snapshot_refused(self, now: Now) -> None:
+        """A fetched snapshot is damaged; the log is as it was."""
+        self._snapshotting.refused(now)
         self._poll(now)
 
     def forget(self, token: int) -> None:

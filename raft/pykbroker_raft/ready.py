@@ -102,7 +102,7 @@ class Truncate:
 @dataclass(slots=True)
 class SnapshotChunk:
     """Bytes of a snapshot that is being fetched. After the last one: put it in place, empty the log so that it starts
-    after it, and tell `RaftNode.snapshot_installed(...)`."""
+    after it, and tell `RaftNode.snapshot_installed(...)`; or `snapshot_refused` when it is damaged."""
 
     id: OffsetAndEpoch
     position: int

@@ -127,3 +127,5 @@ class ReplicaLog:
                 self.history.sets.add(offset, VoterSet.from_record(record.message))
             elif record.type is batches.ControlType.KRAFT_VERSION:
                 self.history.versions.add(offset, record.message.kraft_version)
+            elif record.type is batches.ControlType.LEADER_CHANGE:
+                self.history.electors = batches.electors(record)

@@ -24,7 +24,8 @@ from pykbroker_wire.errors import ErrorCode
 
 
 class Snapshotting:
-    """Knows whether a snapshot is being put in place: nothing is fetched meanwhile."""
+    """Knows whether a snapshot is being put in place, and how long to wait after one that was damaged: nothing is fetched
+    meanwhile."""
 
     def __init__(
         self, config: RaftConfig, roles: Roles, log: ReplicaLog, outbox: Outbox, news: LeaderNews, fetches: FetchServer
@@ -36,10 +37,16 @@ class Snapshotting:
         self._news = news
         self._fetches = fetches
         self._is_installing = False
+        self._pause_until_ms = 0
 
     @property
     def is_installing(self) -> bool:
         return self._is_installing
+
+    @property
+    def pause_until_ms(self) -> int:
+        """The steady time before which nothing is fetched: the last snapshot was damaged."""
+        return self._pause_until_ms
 
     def handle_request(self, inbound: Inbound, now: Now) -> None:
         request = inbound.request
@@ -95,7 +102,7 @@ class Snapshotting:
         handled = self._news.take_response(response, partition, now)
         if handled is not None or partition is None:
             return bool(handled)
-        error = ErrorCode(partition.error_code)
+        error = ErrorCode.received(partition.error_code)
         follower = self._roles.state
         if not isinstance(follower, Follower) or follower.download is None:
             return False
@@ -128,5 +135,12 @@ class Snapshotting:
         """The fetched snapshot is in place."""
         self._is_installing = False
         self._log.restart_after(snapshot, size, voters, kraft_version)
+        if isinstance(self._roles.state, Follower):
+            self._roles.state.wait_for_leader_until(now.steady_ms + self._config.fetch_timeout_ms)
+
+    def refused(self, now: Now) -> None:
+        """The fetched snapshot is damaged, and nothing of it was taken: ask again, but not at once."""
+        self._is_installing = False
+        self._pause_until_ms = now.steady_ms + self._config.fetch_timeout_ms // 2
         if isinstance(self._roles.state, Follower):
             self._roles.state.wait_for_leader_until(now.steady_ms + self._config.fetch_timeout_ms)

@@ -182,7 +182,7 @@ class VoterChanges:
 
     def handle_api_versions_response(self, source: Destination, response: Any, now: Now) -> bool:
         """The new voter has said what it can do: append it."""
-        error = ErrorCode(response.error_code)
+        error = ErrorCode.received(response.error_code)
         found = next((feature for feature in response.supported_features if feature.name == FEATURE), None)
         supported = None if found is None else (found.min_version, found.max_version)
         self._voter_answered(source, error, supported, now)

@@ -223,6 +223,8 @@ class VoterHistory:
     static_voters: VoterSet = NO_VOTERS
     sets: History[VoterSet] = field(default_factory=History)
     versions: History[int] = field(default_factory=History)
+    #: the ids of all voters, as the newest leader in the log knew them: only to be told
+    electors: tuple[int, ...] | None = None
 
     @property
     def voters(self) -> VoterSet:

@@ -10,7 +10,7 @@ from pykbroker_log.log_config import StorageError
 from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_raft.metadata_storage import StorageConfig, format_voters
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
-from tests.quorum.test_observers import _Shared, serve
+from tests.quorum.test_observers import Shared, serve
 from tests.quorum.world import InlineRuntime, Listener, driver, format_one, run, until
 
 RESERVE = 1 << 20
@@ -85,7 +85,7 @@ def test_b14_with_others_it_steps_down() -> None:
             quorums[id] = driver(
                 runtime,
                 "d",
-                peers=_Shared(peers),
+                peers=Shared(peers),
                 storage=StorageConfig(reserve_bytes=RESERVE),
                 node_id=id,
                 directory_id=bytes([id]) * 16,

@@ -67,7 +67,7 @@ def test_observer_follows() -> None:
         await leader.start()
         peers.nodes["controller", 9093] = serve(runtime, leader)
         leader.append([b"a", b"b"])
-        follower, listener = observer(runtime, _Shared(peers), "other"), Listener()
+        follower, listener = observer(runtime, Shared(peers), "other"), Listener()
         follower.register(listener)
         await follower.start()
         await until(lambda: listener.values == [b"a", b"b"])
@@ -88,7 +88,7 @@ def test_observer_follows() -> None:
         await leader.start()
         peers = InMemoryPeers(runtime)
         peers.nodes["controller", 9093] = serve(runtime, leader)
-        follower, listener = observer(runtime, _Shared(peers), "other"), Listener()
+        follower, listener = observer(runtime, Shared(peers), "other"), Listener()
         follower.register(listener)
         await follower.start()
         await until(lambda: follower.high_watermark == leader.high_watermark == 7)
@@ -119,7 +119,7 @@ def test_observer_takes_a_snapshot() -> None:
         await until(lambda: leader.high_watermark == last + 1)
         await leader.write_snapshot(last, 1, [b"state-of-%d" % index for index in range(20)])
         leader.append([b"after"])
-        follower, listener = observer(runtime, _Shared(peers), "other"), Listener()
+        follower, listener = observer(runtime, Shared(peers), "other"), Listener()
         follower.register(listener)
         await follower.start()
         await until(lambda: bool(listener.values) and listener.values[-1] == b"after")
@@ -133,7 +133,7 @@ def test_observer_takes_a_snapshot() -> None:
         assert follower.kraft_version == 1
         assert follower.voters == leader.voters
         await follower.stop()
-        again, listener = observer(runtime, _Shared(peers), "other"), Listener()
+        again, listener = observer(runtime, Shared(peers), "other"), Listener()
         again.register(listener)
         await again.start()
         await until(lambda: bool(listener.values) and listener.values[-1] == b"after")
@@ -159,7 +159,7 @@ def test_three_voters_elect_and_hand_on() -> None:
             quorum = driver(
                 runtime,
                 f"d{id}",
-                peers=_Shared(peers),
+                peers=Shared(peers),
                 node_id=id,
                 directory_id=bytes([id]) * 16,
                 endpoints=voters.endpoints(id),
@@ -201,7 +201,7 @@ def test_three_voters_elect_and_hand_on() -> None:
     run(test)
 
 
-class _Shared:
+class Shared:
     """Closing one node's way to its peers leaves the others theirs."""
 
     def __init__(self, peers: InMemoryPeers) -> None:

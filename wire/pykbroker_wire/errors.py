@@ -151,6 +151,14 @@ class ErrorCode(IntEnum):
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
 
+    @classmethod
+    def received(cls, number: int) -> ErrorCode:
+        """The code in a peer's answer; UNKNOWN_SERVER_ERROR where the peer knows one that this version does not."""
+        try:
+            return cls(number)
+        except ValueError:
+            return cls.UNKNOWN_SERVER_ERROR
+
     @property
     def retriable(self) -> bool:
         """The same request may succeed later without anybody changing anything."""
@@ -159,6 +167,12 @@ class ErrorCode(IntEnum):
     @property
     def message(self) -> str:
         return _MESSAGES[self]
+
+
+def error_name(number: int) -> str:
+    """The name of the code in a peer's answer, for the log: a number that this version does not know stays one."""
+    known = ErrorCode.received(number)
+    return known.name if known == number else f"error {number}"
 
 
 class KafkaError(Exception):

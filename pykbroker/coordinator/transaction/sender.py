@@ -199,13 +199,5 @@ def _verdicts(
             continue
         for topic in result.topics:
             for answer in topic.partitions:
-                verdicts[job, (topic.name, answer.partition_index)] = _code(answer.error_code)
+                verdicts[job, (topic.name, answer.partition_index)] = ErrorCode.received(answer.error_code)
     return verdicts
-
-
-def _code(number: int) -> ErrorCode:
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        # A newer broker may know codes that we do not.
-        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -254,9 +254,5 @@ def _read(response: AddPartitionsToTxnResponse) -> tuple[ErrorCode, dict[str, Pa
 
 
 def _code(number: int) -> ErrorCode:
-    try:
-        code = ErrorCode(number)
-    except ValueError:
-        # A newer broker may know codes that we do not.
-        return ErrorCode.UNKNOWN_SERVER_ERROR
+    code = ErrorCode.received(number)
     return _TRANSLATION.get(code, code)

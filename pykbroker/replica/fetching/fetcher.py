@@ -34,7 +34,7 @@ from pykbroker.replica.fetching.divergence import truncation_offset
 from pykbroker.replica.fetching.partition_fetch import PartitionFetch, Phase
 from pykbroker.replica.fetching.session import FollowerSession, PartitionKey
 from pykbroker.replica.quota import ReplicationQuota
-from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.errors import ErrorCode, KafkaError, error_name
 from pykbroker_wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -324,7 +324,7 @@ class Fetcher:
         code = response.error_code
         if code != ErrorCode.NONE:
             self._session.refused(code)
-            self._refused(f"refused the fetch: {_name(code)}", now, again=code in _SESSION_ERRORS)
+            self._refused(f"refused the fetch: {error_name(code)}", now, again=code in _SESSION_ERRORS)
             return []
         answers = {
             (topic.topic_id, partition.partition_index): partition
@@ -392,7 +392,8 @@ class Fetcher:
         if code == ErrorCode.FENCED_LEADER_EPOCH:
             return self._fenced(fetch)
         level = _LEVELS.get(code, logging.ERROR)
-        logger.log(level, "Partition %s: the leader answers %s at offset %d", fetch, _name(code), fetch.fetch_offset)
+        name = error_name(code)
+        logger.log(level, "Partition %s: the leader answers %s at offset %d", fetch, name, fetch.fetch_offset)
         if code in _NOT_YET:
             self._delay(fetch, now, _FIRST_PAUSE_SECONDS * 2 ** min(fetch.not_yet, 20))
             fetch.not_yet += 1
@@ -426,7 +427,7 @@ class Fetcher:
         if code == ErrorCode.FENCED_LEADER_EPOCH:
             return self._fenced(fetch)
         if code != ErrorCode.NONE or offset < 0:
-            logger.info("Partition %s: the leader does not say where its log lies: %s", fetch, _name(code))
+            logger.info("Partition %s: the leader does not say where its log lies: %s", fetch, error_name(code))
             self._stop_asking(fetch, now)
             return None
         own_end = fetch.replica.log_end_offset
@@ -538,11 +539,3 @@ class Fetcher:
         for fetch in self._fetches.values():
             if fetch.phase is Phase.FETCHING:
                 self._delay(fetch, now)
-
-
-def _name(code: int) -> str:
-    """The name of an error code. A peer may know codes that this version does not."""
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return f"error {code}"
