@@ -135,7 +135,9 @@ async def _serve(
     if status is not None:
         status.follow_recovery(loop, node.recovery_progress, lambda: not starting.done())
     await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    starting.cancel()  # of no effect when it is done
+    if node.fatal is None:
+        starting.cancel()  # of no effect when it is done
+    # Else the start ends by itself, and says why.
     try:
         await starting
     except (StartError, OSError, asyncio.CancelledError) as error:

@@ -6,11 +6,12 @@ the active controller and tries again.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from pykbroker.metadata.features import REGISTERED
-from pykbroker.metadata.image import Endpoint, MetadataImage, VersionRange
+from pykbroker.metadata.image import ControllerImage, Endpoint, MetadataImage, VersionRange
 from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.metadata.snapshot import CONTROLLERS_FROM
 from pykbroker.node_to_controller.controller_channel import Channel
@@ -25,6 +26,8 @@ from pykbroker_wire.messages.controller_registration import (
 if TYPE_CHECKING:
     from pykbroker.metadata.delta import MetadataDelta
     from pykbroker.runtime import Runtime
+
+logger = logging.getLogger(__name__)
 
 #: As Apache Kafka's channel "registration".
 _REQUEST_TIMEOUT_MS = 5_000
@@ -49,6 +52,9 @@ class ControllerRegistration:
         self._incarnation_id = incarnation_id
         self._features = dict(features)
         self._endpoints: list[Endpoint] = []
+        #: the metadata has shown this incarnation
+        self._was_shown = False
+        self._is_replaced = False
         self._sender = ControllerSender(
             runtime,
             channel,
@@ -78,9 +84,14 @@ class ControllerRegistration:
     def _next_request(self) -> ControllerRegistrationRequest | None:
         image = self._metadata.image
         known = image.controllers.get(self._node_id)
-        if image.features.metadata_version < CONTROLLERS_FROM or (
-            known is not None and known.incarnation_id == self._incarnation_id
-        ):
+        if image.features.metadata_version < CONTROLLERS_FROM:
+            return None
+        if known is not None and known.incarnation_id == self._incarnation_id:
+            self._was_shown = True
+            return None
+        if known is not None and self._was_shown:
+            # Were both to register again and again, as in Apache Kafka, the metadata log would grow without end.
+            self._say_that_it_is_replaced(known)
             return None
         return ControllerRegistrationRequest(
             controller_id=self._node_id,
@@ -94,6 +105,19 @@ class ControllerRegistration:
                 Feature(name=name, min_supported_version=levels.min, max_supported_version=levels.max)
                 for name, levels in self._features.items()
             ],
+        )
+
+    def _say_that_it_is_replaced(self, other: ControllerImage) -> None:
+        if self._is_replaced:
+            return
+        self._is_replaced = True
+        places = ", ".join(f"{endpoint.host}:{endpoint.port}" for endpoint in other.endpoints.values())
+        logger.warning(
+            "[ControllerRegistrationManager id=%d] Another process has registered as controller %d, at %s: two nodes "
+            "have the same node.id. This one does not register again before it is restarted.",
+            self._node_id,
+            self._node_id,
+            places,
         )
 
     def _answered(self, response: ControllerRegistrationResponse) -> None:

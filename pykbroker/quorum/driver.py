@@ -34,7 +34,7 @@ from pykbroker.quorum.snapshots_due import SnapshotsDue
 from pykbroker.runtime import Runtime
 from pykbroker_log.log_config import StorageError
 from pykbroker_raft.checkpoint import CorruptMetadataSnapshot
-from pykbroker_raft.intact import check_vote
+from pykbroker_raft.intact import check_vote, check_voters
 from pykbroker_raft.log_view import OffsetAndEpoch
 from pykbroker_raft.metadata_storage import MetadataStorage
 from pykbroker_raft.raft_node import Inbound, NotLeader, RaftNode
@@ -51,6 +51,7 @@ from pykbroker_raft.ready import (
     SnapshotChunk,
     Truncate,
 )
+from pykbroker_raft.replica_log import LeaderLostCommitted
 from pykbroker_raft.states import Resigned
 from pykbroker_raft.voters import VoterSet, address
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -199,6 +200,8 @@ class QuorumDriver:
             stored = storage.read_election_state()
             others = raft.is_controller and not history.voters.is_only_voter(raft.key)
             check_vote(stored, view.end_offset, has_other_voters=others)
+            if raft.is_controller:
+                check_voters(history, stored)
             node = RaftNode(raft, runtime.random, view, history, stored)
             return storage, node
 
@@ -531,8 +534,8 @@ class QuorumDriver:
             self.node_id,
             self._config.log_dir,
             error,
-            # Where a disk failed is in the message; anything else is a bug.
-            exc_info=None if isinstance(error, (StorageError, OSError)) else error,
+            # Where a disk failed, and what a leader lost, is in the message; anything else is a bug.
+            exc_info=None if isinstance(error, (StorageError, OSError, LeaderLostCommitted)) else error,
         )
         # Their connections close. Why is said above, once.
         self._answers.cancel_all()

@@ -56,8 +56,8 @@ class RaftLines:
         self._told_electors = electors
         if electors != voters.ids():
             logger.warning(
-                "%s controller.quorum.voters of this node names voters %s, but the newest leader in the metadata log was "
-                "elected with voters %s: nodes of one cluster must agree on them",
+                "%s controller.quorum.voters of this node names %s, but the newest leader in the metadata log was "
+                "elected by the voters %s: all nodes of a cluster must name the same",
                 self._name,
                 ", ".join(map(str, voters.ids())),
                 ", ".join(map(str, electors)),

@@ -20,6 +20,7 @@ from pykbroker_raft import checkpoint
 from pykbroker_raft.election_state import ElectionState
 from pykbroker_raft.flushed_note import FILE, Flushed
 from pykbroker_raft.log_view import OffsetAndEpoch
+from pykbroker_raft.voters import VoterHistory
 from pykbroker_wire.records.batch import BatchHeader
 
 logger = logging.getLogger(__name__)
@@ -30,6 +31,10 @@ CUT_AT_KEY = "pykbroker.metadata.log.cut.at"
 
 class LostMetadata(ValueError):
     """Metadata that was durable is damaged or missing. The text is for the operator."""
+
+
+class DisagreeingVoters(ValueError):
+    """The configured voters cannot be those of the quorum to which the log belongs."""
 
 
 class MissingSnapshot(ValueError):
@@ -122,6 +127,20 @@ def check_vote(stored: ElectionState | None, log_end_offset: int, *, has_other_v
         raise LostMetadata(
             f"{QUORUM_STATE} is missing, and with it the vote of this node, while the log has records. {_WAYS_OUT}"
         )
+
+
+def check_voters(history: VoterHistory, stored: ElectionState | None) -> None:
+    """Configured voters may differ by one from those of the newest leader: then any two majorities share a voter. With
+    others this node could lead a quorum of its own, and lead the rest away from what they committed. (Apache Kafka
+    starts.) Raises DisagreeingVoters."""
+    known = history.electors or (stored.voters if stored is not None else ())
+    configured = set(history.voters.ids())
+    if history.kraft_version > 0 or not known or len(configured.symmetric_difference(known)) <= 1:
+        return
+    raise DisagreeingVoters(
+        f"controller.quorum.voters names {sorted(configured)}, and the newest leader in the metadata log was elected "
+        f"by {sorted(known)}: name the same voters on all nodes, and change one at a time, with all nodes up in between"
+    )
 
 
 class _EpochJudge:

@@ -23,7 +23,7 @@ from pykbroker_log.partition_log import InconsistentTopicId, PartitionLog
 from pykbroker_raft import batches, checkpoint, intact, rpc
 from pykbroker_raft.election_state import CorruptQuorumState, ElectionState
 from pykbroker_raft.flushed_note import FlushedNote, read_note
-from pykbroker_raft.intact import LostMetadata, MissingSnapshot
+from pykbroker_raft.intact import DisagreeingVoters, LostMetadata, MissingSnapshot
 from pykbroker_raft.log_view import LogView, OffsetAndEpoch
 from pykbroker_raft.reserve import Reserve
 from pykbroker_raft.voters import VoterHistory, VoterSet
@@ -46,6 +46,7 @@ UNUSABLE = (
     InconsistentTopicId,
     LostMetadata,
     MissingSnapshot,
+    DisagreeingVoters,
     checkpoint.CorruptMetadataSnapshot,
     CorruptQuorumState,
 )

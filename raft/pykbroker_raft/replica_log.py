@@ -15,6 +15,10 @@ from pykbroker_raft.ready import Append, SnapshotChunk, Truncate
 from pykbroker_raft.voters import VoterHistory, VoterSet
 
 
+class LeaderLostCommitted(Exception):
+    """A leader lacks what this replica knows to be committed: following it would lose that. Apache Kafka stops too."""
+
+
 class ReplicaLog:
     """`view` and `history` are read by every part and changed here alone."""
 
@@ -72,9 +76,9 @@ class ReplicaLog:
     def truncate(self, leader_end: OffsetAndEpoch) -> None:
         """Cut the log so that it agrees with a leader whose records of an epoch end at `leader_end`."""
         if self.high_watermark is not None and leader_end.offset < self.high_watermark:
-            raise AssertionError(
+            raise LeaderLostCommitted(
                 f"the leader's log ends its epoch {leader_end.epoch} at {leader_end.offset}, below what is committed: "
-                f"{self.high_watermark}"
+                f"{self.high_watermark}. This node follows no further, its log stays as it is"
             )
         offset = self.view.truncation_point(leader_end)
         if self.high_watermark is not None and offset < self.high_watermark:

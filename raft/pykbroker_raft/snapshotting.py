@@ -24,7 +24,7 @@ from pykbroker_wire.errors import ErrorCode
 
 
 class Snapshotting:
-    """Knows whether a snapshot is being put in place, and how long to wait after one that was damaged: nothing is fetched
+    """Knows whether a snapshot is being put in place, and how long to wait after a damaged one: nothing is fetched
     meanwhile."""
 
     def __init__(

@@ -18,7 +18,8 @@ from pykbroker_wire.primitives import EncodeError
 from tests.quorum.world import CLUSTER, WALL_MS
 from tests.wire.catalogue import Maker, entry
 
-IDS = (1, 2, 3)
+#: the voters
+IDS = (1, 2)
 APIS = (
     "AddRaftVoter",
     "BeginQuorumEpoch",
@@ -91,13 +92,13 @@ class Hostile:
             case "max_wait_ms":
                 return choice((0, 5, 500, -1))
         if "directory_id" in name:
-            return choice((*(bytes([id]) * 16 for id in IDS), bytes(16), value))
+            return choice((*(bytes([id]) * 16 for id in (*IDS, 3)), bytes(16), value))
         if "epoch" in name and isinstance(value, int):
             return choice((epoch, epoch, epoch, epoch - 1, epoch + 1, 0, -1, GREATEST))
         if isinstance(value, int) and ("offset" in name or name in ("high_watermark", "position", "size")):
             return choice((0, 1, end, end - 1, end + 1, -1, quorum.high_watermark or 0, value))
         if isinstance(value, int) and name.endswith("_id"):
-            return choice((*IDS, 4, -1, value))
+            return choice((*IDS, 3, -1, value))
         return value
 
     def _add_records(self, response: FetchResponse, quorum: QuorumDriver) -> None:
