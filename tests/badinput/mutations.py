@@ -42,34 +42,40 @@ class Hostile:
     data: bytes
 
 
-def served() -> list[tuple[ApiKey, int]]:
-    """What a broker listener serves: API and version."""
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is there at the node, so that requests by it find something."""
+
+    topic: str = TOPIC
+    topic_id: bytes = bytes(16)
+    cluster_id: str = ""
+
+
+def served(on: On = On.BROKER) -> list[tuple[ApiKey, int]]:
+    """What a listener of this kind serves: API and version."""
     return [
         (row.key, version)
         for row in TABLE
-        if row.on & On.BROKER
+        if row.on & on
         for version in range(APIS[row.key].min_version, APIS[row.key].max_version + 1)
     ]
 
 
-def requests(seed: int, each: int, record_bodies: int, topic_id: bytes = bytes(16)) -> Iterator[Hostile]:
-    """`each` for every API and version, and `record_bodies` more with records, in an order of the seed's choice.
-
-    `topic_id`: that of TOPIC, so that requests by id find something too.
-    """
+def requests(seed: int, each: int, record_bodies: int, known: Known = Known(), on: On = On.BROKER) -> Iterator[Hostile]:
+    """`each` for every API and version, and `record_bodies` more with records, in an order of the seed's choice."""
     rng = random.Random(seed)
-    made = [_request(rng, key, version, topic_id) for key, version in served() for _ in range(each)]
+    made = [_request(rng, key, version, known) for key, version in served(on) for _ in range(each)]
     made += [_records(rng) for _ in range(record_bodies)]
     rng.shuffle(made)
     yield from made
 
 
-def _request(rng: random.Random, key: ApiKey, version: int, topic_id: bytes) -> Hostile:
+def _request(rng: random.Random, key: ApiKey, version: int, known: Known) -> Hostile:
     name = APIS[key].name
     style: Style = rng.choice(("full", "random", "random", "empty"))
     message = Maker(rng, style).message(entry(f"{name}Request"), version)
     if rng.random() < 0.6:
-        _Plausible(rng, message, version, topic_id).make(message)
+        _Plausible(rng, message, version, known).make(message)
     frame = _encoded(message, version)
     kind = rng.choice(MUTATIONS)
     return Hostile(f"{name} v{version} {style} {kind.__name__}", kind(rng, frame))
@@ -108,11 +114,11 @@ _CONFIGS = ("retention.ms", "cleanup.policy", "segment.bytes", "max.message.byte
 class _Plausible:
     """Puts values into a message that exist on the node, where its version has the field."""
 
-    def __init__(self, rng: random.Random, message: TopLevel, version: int, topic_id: bytes) -> None:
+    def __init__(self, rng: random.Random, message: TopLevel, version: int, known: Known) -> None:
         self._rng = rng
         self._message = message
         self._version = version
-        self._topic_id = topic_id
+        self._known = known
         # The topic has to stay.
         self._may_name_topic = message.API_KEY != ApiKey.DELETE_TOPICS
 
@@ -134,10 +140,12 @@ class _Plausible:
         choice = self._rng.choice
         if isinstance(value, str):
             if name in ("name", "topic", "topic_name") and self._may_name_topic:
-                return choice(_CONFIGS) if "Config" in owner else TOPIC
+                return choice(_CONFIGS) if "Config" in owner else self._known.topic
+            if name == "cluster_id":
+                return choice((self._known.cluster_id, self._known.cluster_id, value))
             return choice(_TEXTS[name]) if name in _TEXTS else None
         if isinstance(value, bytes):
-            return self._topic_id if name == "topic_id" and self._may_name_topic else None
+            return self._known.topic_id if name == "topic_id" and self._may_name_topic else None
         if isinstance(value, int) and not isinstance(value, bool):
             if name in _NUMBERS:
                 return choice(_NUMBERS[name])

@@ -179,15 +179,15 @@ def test_a_hostile_client_disturbs_nobody_and_leaves_nothing(capsys: pytest.Capt
         asker.make_topic(STOCK)
         asker.make_coordinator()
         # What is made once (modules, caches, free lists) is made before anything is counted.
-        topic_id = asker.topic_id(mutations.TOPIC)
-        attack(node.port, mutations.requests(SEED + 1, 2, 100, topic_id))
+        known = mutations.Known(topic_id=asker.topic_id(mutations.TOPIC))
+        attack(node.port, mutations.requests(SEED + 1, 2, 100, known))
         _forget_topics(asker)
         before = _settled(node, {"connections": 1})
         stock = StockClient(f"{HOST}:{node.port}")
         stock.start()
         stock.works(3)
         started = time.monotonic()
-        verdicts = attack(node.port, mutations.requests(SEED, EACH, RECORD_BODIES, topic_id))
+        verdicts = attack(node.port, mutations.requests(SEED, EACH, RECORD_BODIES, known))
         seconds = time.monotonic() - started
         during = stock.rounds
         stock.works(20)

@@ -94,6 +94,12 @@ def framed(body: bytes) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
+def said_in(log_file: Path, client: RawClient) -> list[str]:
+    """What a node's log says about a connection since it was made: ports are given out again."""
+    lines = log_file.read_text(errors="replace").splitlines()
+    return [line for line in lines if f"{HOST}:{client.local_port} " in line and _time_of(line) >= client.since]
+
+
 class WatchedNode:
     """The process, its address, its log, and what it holds."""
 
@@ -107,9 +113,7 @@ class WatchedNode:
 
     def said_about(self, client: RawClient) -> list[str]:
         """Since it connected: ports are given out again, and thousands of connections came before."""
-        return [
-            line for line in self.log() if f"{HOST}:{client.local_port} " in line and _time_of(line) >= client.since
-        ]
+        return said_in(self.log_file, client)
 
     def complaints(self) -> list[str]:
         """Lines that no client may provoke, each with the traceback behind it."""
