@@ -16,6 +16,7 @@ from compat_tests.ports import steady_port
 from pykbroker.serving.rows import On
 from pykbroker_raft import rpc
 from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
 from tests.badinput import mutations
 from tests.badinput.test_frames import REFUSED, header
 from tests.badinput.test_hostile import attack
@@ -51,6 +52,12 @@ class Controller:
     def complaints(self) -> list[str]:
         words = (" ERROR ", " CRITICAL ", "Traceback")
         return [line for line in self.process.tail(100_000).splitlines() if any(word in line for word in words)]
+
+    def leads(self) -> bool:
+        topics = [RequestTopicData(topic_name=rpc.TOPIC, partitions=[RequestPartitionData(partition_index=0)])]
+        with Wire(self.process.address) as wire:
+            answer = wire.call(DescribeQuorumRequest(topics=topics))
+        return not answer.error_code and answer.topics[0].partitions[0].leader_id == 1
 
     def serves(self, topic: str) -> None:
         """Metadata is written and read: a topic is made, and takes a record."""
@@ -121,5 +128,6 @@ def test_mutated_requests_of_every_api(controller: Controller, capsys: pytest.Ca
     assert sum(verdicts.values()) == EACH * len(mutations.served(On.CONTROLLER))
     assert verdicts["answered"] > 200
     assert verdicts["closed"] > 200
-    eventually("the node serves", lambda: controller.serves("after") is None)
+    eventually("the node leads its quorum again", controller.leads)
+    controller.serves("after")
     assert controller.metadata().startswith(before)
