@@ -16,7 +16,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from types import TracebackType
 from typing import Self
 
 from pykbroker.config.kinds import ConfigError
@@ -29,6 +28,7 @@ from pykbroker.testing.embedded import as_text
 from pykbroker.testing.killable import KillableRuntime
 from pykbroker.testing.network import HOST, Network
 from pykbroker.testing.node_thread import KillableNode
+from pykbroker.testing.with_block import WithBlock
 from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
 from pykbroker_wire.primitives import random_uuid, uuid_to_str
@@ -79,7 +79,7 @@ def cluster_profile(nodes: int) -> dict[str, str]:
     }
 
 
-class Cluster:
+class Cluster(WithBlock):
     """Nodes 1 to `nodes`, each broker and controller.
 
     nodes: how many. properties: Kafka's configuration keys of every node, over `cluster_profile`. node_properties:
@@ -116,7 +116,6 @@ class Cluster:
         self._ports: dict[int, int] = {}
         self._configs: dict[int, Config] = {}
         self._running: dict[int, KillableNode] = {}
-        self._failure: BaseException | None = None
 
     # -- what it is ---------------------------------------------------------------------------------------------------
 
@@ -381,31 +380,8 @@ class Cluster:
         if self._failure is None:
             self._failure = run.failure
 
-    # -- with ---------------------------------------------------------------------------------------------------------
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def _end_block(self) -> None:
         self.close()
-        self._raise_failure(kind)
-
-    async def __aenter__(self) -> Self:
-        return await asyncio.to_thread(self.start)
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await asyncio.to_thread(self.close)
-        self._raise_failure(kind)
-
-    def _raise_failure(self, kind: type[BaseException] | None) -> None:
-        """A node that gave up while the block ran is the block's failure, unless it has one of its own."""
-        failure, self._failure = self._failure, None
-        if failure is not None and kind is None:
-            raise RuntimeError(f"a node stopped by itself: {failure}") from failure
 
 
 def _checked(properties: Mapping[str, object]) -> dict[str, str]:

@@ -6,11 +6,9 @@ the same without blocking the host's loop.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import tempfile
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Self
 
 from pykbroker.config.kinds import ConfigError
@@ -19,9 +17,10 @@ from pykbroker.config.protection import refuse
 from pykbroker.node.node import Node
 from pykbroker.runtime import OsRuntime
 from pykbroker.testing.node_thread import NodeThread
+from pykbroker.testing.with_block import WithBlock
 
 
-class Broker:
+class Broker(WithBlock):
     """A single combined node.
 
     config: Kafka's configuration keys, over the development profile. data_dir: kept at the end when given; otherwise a
@@ -39,7 +38,6 @@ class Broker:
         self._port = port
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._run: NodeThread[OsRuntime] | None = None
-        self._failure: BaseException | None = None
 
     @property
     def _node(self) -> Node:
@@ -100,29 +98,8 @@ class Broker:
             self._temporary.cleanup()
             self._temporary = None
 
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def _end_block(self) -> None:
         self.stop()
-        self._raise_failure(kind)
-
-    async def __aenter__(self) -> Self:
-        return await asyncio.to_thread(self.start)
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await asyncio.to_thread(self.stop)
-        self._raise_failure(kind)
-
-    def _raise_failure(self, kind: type[BaseException] | None) -> None:
-        """A node that gave up while the block ran is the block's failure, unless it has one of its own."""
-        failure, self._failure = self._failure, None
-        if failure is not None and kind is None:
-            raise RuntimeError(f"the broker stopped by itself: {failure}") from failure
 
 
 def as_text(value: object) -> str:
