@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Self
 
 from compat_tests.ports import steady_port
 from pykbroker_wire.primitives import uuid_to_str
@@ -20,7 +21,7 @@ CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
 class Trio(Nodes):
     """Nodes 1, 2 and 3, formatted; `with` starts them all. `settings` are those of every node, `own` those of one."""
 
-    numbers = NUMBERS
+    numbers: Sequence[int] = NUMBERS
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class Trio(Nodes):
         done = run("format", str(self.files[number]), "--cluster-id", CLUSTER_ID, *voters)
         assert done.returncode == 0, done.stderr
 
-    def __enter__(self) -> Trio:
+    def __enter__(self) -> Self:
         for number in NUMBERS:
             self.start(number)
         for process in self.running.values():
@@ -127,7 +128,7 @@ class Trio(Nodes):
         wrong = (" ERROR ", " CRITICAL ", "Traceback")
         return [
             f"node {number}: {line}"
-            for number in NUMBERS
+            for number in self.files
             for line in (self.folder / f"{number}.log").read_text(errors="replace").splitlines()
             if any(word in line for word in wrong)
         ]
@@ -135,8 +136,13 @@ class Trio(Nodes):
 
 def _ports() -> tuple[dict[int, int], dict[int, int]]:
     """Two ports of each node, which are free again when it comes back."""
-    found: set[int] = set()
-    while len(found) < len(NUMBERS):
-        found.add(steady_port())
-    clients = dict(zip(NUMBERS, sorted(found), strict=True))
+    clients = dict(zip(NUMBERS, free_ports(len(NUMBERS)), strict=True))
     return clients, {number: port + 1 for number, port in clients.items()}
+
+
+def free_ports(count: int, *, but: Collection[int] = ()) -> list[int]:
+    """Ports of nodes that do not run yet."""
+    found: set[int] = set()
+    while len(found) < count:
+        found |= {steady_port()}.difference(but)
+    return sorted(found)
