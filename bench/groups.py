@@ -53,9 +53,9 @@ _ILLEGAL_GENERATION = 22
 GROUPS: list[Measurement] = []
 
 
-def _measurement(title: str, *figures: Figure, repeat: bool = True) -> Callable[[Measure], Measure]:
+def _measurement(title: str, *figures: Figure, most_rounds: int | None = None) -> Callable[[Measure], Measure]:
     def add(function: Measure) -> Measure:
-        GROUPS.append(Measurement(title, function, figures, repeat=repeat))
+        GROUPS.append(Measurement(title, function, figures, most_rounds=most_rounds))
         return function
 
     return add
@@ -469,7 +469,7 @@ def _endless(members: list[tuple[str, str, int]]) -> Iterator[tuple[str, str, in
 @_measurement(
     f"{IDLE_GROUPS:,} groups of one member, a heartbeat every 3 s",
     Figure("broker CPU, share of a core", "", more_is_better=False, target=1),
-    repeat=False,
+    most_rounds=1,
 )
 def idle_groups(server: Server, seconds: float) -> dict[str, float]:
     _, topic_id = new_topic(server)

@@ -1,19 +1,24 @@
 """What `make bench` measures: one function per load, the same for every broker.
 
-A measurement returns numbers by name; those listed as figures are compared, the others are printed beside them.
+A measurement returns numbers by name; those listed as figures are compared, the others are printed beside them. A list
+of numbers is one for each time that something was done, such as a node that was killed.
 """
 
 from __future__ import annotations
 
+import statistics
 import subprocess
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
 from bench import raw
 from bench.servers import Server
 
+#: What one measurement of one side found.
+Found = Mapping[str, float | list[float]]
 Measure = Callable[[Server, float], dict[str, float]]
 
 
@@ -24,29 +29,48 @@ class Figure:
     more_is_better: bool = True
     #: how many times better pykbroker must be; 0: reported only
     target: float = 0.0
-    #: what pykbroker must not exceed, whatever Apache Kafka does; 0: nothing
-    at_most: float = 0.0
+    #: what pykbroker must not exceed, whatever Apache Kafka does; None: nothing
+    at_most: float | None = None
+    #: the name of the numbers that it is made of, where it has another name
+    of: str = ""
+    #: the worst of these numbers, and not their median
+    worst: bool = False
+
+    @property
+    def source(self) -> str:
+        return self.of or self.name
+
+    def made_of(self, values: Sequence[float]) -> float:
+        """The one number that stands for those of all rounds."""
+        if not self.worst:
+            return statistics.median(values)
+        return min(values) if self.more_is_better else max(values)
+
+
+class Subject(Protocol):
+    """What is measured: a broker, or a cluster."""
+
+    def start(self) -> object: ...
+    def delete_topics(self) -> object: ...
+    def stop(self) -> object: ...
+
+
+S = TypeVar("S", bound=Subject)
 
 
 @dataclass(frozen=True)
-class Measurement:
-    title: str
-    measure: Measure
-    figures: tuple[Figure, ...]
-    #: takes a broker that was not started, and starts it
-    fresh: bool = False
-    repeat: bool = True
+class Kind(Generic[S]):
+    """A kind of subject: how a side makes one, and how it is warmed up, in about so many seconds."""
+
+    name: str
+    make: Callable[[type[Server]], S]
+    warm_up: Callable[[S, float], None]
+    #: a fresh subject has the machine for itself: what is kept running for other measurements ends before
+    alone: bool = False
 
 
-MEASUREMENTS: list[Measurement] = []
-
-
-def measurement(title: str, *figures: Figure, fresh: bool = False, repeat: bool = True) -> Callable[[Measure], Measure]:
-    def add(function: Measure) -> Measure:
-        MEASUREMENTS.append(Measurement(title, function, figures, fresh, repeat))
-        return function
-
-    return add
+def _one_node(side: type[Server]) -> Server:
+    return side()
 
 
 def new_topic(server: Server, partitions: int = 1, **configs: str) -> tuple[str, bytes]:
@@ -77,6 +101,34 @@ def warm_up(server: Server, seconds: float) -> None:
         server.address, topic_id, client.end_offset(name, 0), fetch_bytes=1 << 16, in_flight=4, seconds=seconds / 5
     )
     client.close()
+
+
+ONE_NODE = Kind("one node", _one_node, warm_up)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    title: str
+    measure: Callable[[Any, float], Found]
+    figures: tuple[Figure, ...]
+    #: takes a subject that was not started, and starts it
+    fresh: bool = False
+    #: no more rounds than this; None: as many as the run has
+    most_rounds: int | None = None
+    kind: Kind[Any] = ONE_NODE
+
+
+MEASUREMENTS: list[Measurement] = []
+
+
+def measurement(
+    title: str, *figures: Figure, fresh: bool = False, most_rounds: int | None = None
+) -> Callable[[Measure], Measure]:
+    def add(function: Measure) -> Measure:
+        MEASUREMENTS.append(Measurement(title, function, figures, fresh, most_rounds))
+        return function
+
+    return add
 
 
 @measurement(
@@ -396,7 +448,7 @@ def _metadata_rate(client: raw.Client, topic: str, seconds: float) -> float:
     "1,000 idle consumers",
     Figure("CPU, share of a core", "", more_is_better=False, target=2),
     Figure("memory per connection", "KB", more_is_better=False),
-    repeat=False,
+    most_rounds=1,
 )
 def idle_consumers(server: Server, seconds: float) -> dict[str, float]:
     _, topic_id = new_topic(server)

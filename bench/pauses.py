@@ -1,209 +1,251 @@
-"""How long partitions stand still after `kill -9` of a node, with three combined nodes and default settings.
+"""How long clients of a cluster stand still: after `kill -9` of a node, and while all nodes restart in turn.
 
-    python -m bench.pauses [--rounds 10] [--off]
-
-Three partitions of three replicas (min.insync.replicas 2), each led by another node, are written with acks=all: by a
-client that asks for the leader and produces every 10 ms (the cluster's own share of the pause), and by librdkafka at
-its defaults. Each round kills one node; the pause is the longest time between two acknowledgements around the kill.
-Then CreateTopics goes to a living node, again until it succeeds, and the killed node comes back. Nodes and clients
-share one machine. `--off`: with pykbroker.early.fencing.enable=false.
+Three partitions of three replicas, each led by another node, are written with acks=all by three kinds of clients
+(writers.py), all the time. A kill takes a node that is not the active controller, or one that is. The killed node led
+one of the partitions and followed the other two; of these the longer pause counts. A group consumer has its coordinator
+on the node, and CreateTopics goes to another node, again until it succeeds. Then the node comes back, and leads what it
+led before. At the end every acknowledged record is looked for.
 """
 
 from __future__ import annotations
 
-import argparse
-import statistics
 import tempfile
-import threading
 import time
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
-from confluent_kafka import Producer
-
+from bench.clusters import NUMBERS, THREE_NODES, Cluster, spread
+from bench.measurements import Figure, Measurement
+from bench.writers import (
+    EVERY_SECONDS,
+    GIVE_UP_SECONDS,
+    Asking,
+    Committing,
+    JavaProducer,
+    Librdkafka,
+    Writer,
+    lost,
+)
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.node.trio import NUMBERS, Trio
-from tests.node.wire import Wire, batch
+from tests.node.nodes import GROUP
+from tests.node.wire import Wire
 
 TOPIC = "pauses"
-EVERY_SECONDS = 0.01
-SETTLE_SECONDS = 4.0
-GIVE_UP_SECONDS = 40.0
+OFFSETS = "__consumer_offsets"
+#: In each round, on a cluster of its own; two rounds make ten.
+KILLS = 5
+_ROUNDS = 2
+_WARM_SECONDS = 5.0
+_SETTLE_SECONDS = 2.0
+#: A client is back when it is acknowledged later than this after the kill, and is watched for as long again.
+_BACK_SECONDS = 1.0
 
 
-class Writer:
-    """Writes one partition in a thread of its own, and notes when each record is acknowledged."""
+class Clients:
+    """All who write the topic, while the block lasts."""
 
-    def __init__(self, partition: int) -> None:
-        self.partition = partition
-        self.acknowledged: list[float] = []
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self._cluster = cluster
+        partitions = range(len(NUMBERS))
+        addresses = [cluster.address(number) for number in NUMBERS]
+        self.kinds: dict[str, list[Writer]] = {
+            "asking every 10 ms": [Asking(addresses, TOPIC, partition) for partition in partitions],
+            "librdkafka": [Librdkafka(cluster.bootstrap, TOPIC, partitions)],
+            "Java producer": [JavaProducer(cluster.bootstrap, TOPIC, partitions, folder)],
+        }
 
-    def start(self) -> None:
-        self._thread.start()
+    @property
+    def _writers(self) -> list[Writer]:
+        return [writer for writers in self.kinds.values() for writer in writers]
 
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join(60)
+    def __enter__(self) -> Self:
+        for writer in self._writers:
+            writer.start()
+        return self
 
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            self.step()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for writer in self._writers:
+            writer.stop()
+
+    def failures(self) -> list[str]:
+        return [failure for writer in self._writers for failure in writer.failures]
+
+    def lost(self) -> int:
+        """How many acknowledged records are not in the topic."""
+        count = 0
+        for partition, leader in self._cluster.leaders(TOPIC).items():
+            with Wire(self._cluster.address(leader), timeout=GIVE_UP_SECONDS) as wire:
+                found = wire.values(TOPIC, partition)
+            for writer in self._writers:
+                if partition in writer.acknowledged:
+                    count += lost(writer.acknowledged[partition].values, found)
+        return count
+
+    def longest_pause(self, kind: str, partitions: Sequence[int], begin: float, end: float) -> float:
+        return max(
+            series.longest_pause(begin, end)
+            for writer in self.kinds[kind]
+            for partition, series in writer.acknowledged.items()
+            if partition in partitions
+        )
+
+    def wait(self, since: float, *more: Writer) -> None:
+        """Until each of them is acknowledged later than `since`, in every partition, or for GIVE_UP_SECONDS."""
+        series = [each for writer in (*self._writers, *more) for each in writer.acknowledged.values()]
+        while not all(each.later_than(since) for each in series) and time.monotonic() < since + GIVE_UP_SECONDS:
             time.sleep(EVERY_SECONDS)
 
-    def step(self) -> None:
-        raise NotImplementedError
 
-    def pause_around(self, killed_at: float) -> float | None:
-        """The longest time between two acknowledgements since then; None while there is no later one."""
-        times = list(self.acknowledged)
-        before = max((at for at in times if at <= killed_at), default=killed_at)
-        after = [before, *(at for at in times if at > killed_at)]
-        if len(after) < 2 or after[-1] < killed_at + 1:
-            return None
-        return max(late - early for early, late in pairwise(after))
-
-
-class Asking(Writer):
-    """Asks any node that answers for the leader, and produces there."""
-
-    def __init__(self, addresses: list[str], partition: int) -> None:
-        super().__init__(partition)
-        self._addresses = addresses
-        self._leader: str | None = None
-        self._wires: dict[str, Wire] = {}
-
-    def _wire(self, address: str) -> Wire:
-        if address not in self._wires:
-            self._wires[address] = Wire(address, timeout=GIVE_UP_SECONDS)
-        return self._wires[address]
-
-    def _drop(self, address: str) -> None:
-        wire = self._wires.pop(address, None)
-        if wire is not None:
-            wire.close()
-
-    def step(self) -> None:
-        if self._leader is None:
-            self._leader = self._find()
-            return
-        data = TopicProduceData(
-            name=TOPIC, partition_data=[PartitionProduceData(index=self.partition, records=batch(b"x"))]
-        )
-        request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=[data])
-        try:
-            answer = self._wire(self._leader).call(request, 12).responses[0].partition_responses[0]
-        except OSError:
-            self._drop(self._leader)
-            self._leader = None
-            return
-        if answer.error_code == ErrorCode.NONE:
-            self.acknowledged.append(time.monotonic())
-        else:
-            self._leader = None
-
-    def _find(self) -> str | None:
-        for address in self._addresses:
-            try:
-                found = self._wire(address).metadata(TOPIC)
-            except OSError:
-                self._drop(address)
-                continue
-            for each in found.topics[0].partitions:
-                if each.partition_index == self.partition and each.leader_id >= 0:
-                    ports = {broker.node_id: f"{broker.host}:{broker.port}" for broker in found.brokers}
-                    return ports.get(each.leader_id)
-        return None
-
-
-class Librdkafka(Writer):
-    """A producer at its defaults."""
-
-    def __init__(self, bootstrap: str, partition: int) -> None:
-        super().__init__(partition)
-        self._producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
-
-    def step(self) -> None:
-        self._producer.produce(TOPIC, b"x", partition=self.partition, on_delivery=self._delivered)
-        self._producer.poll(0)
-
-    def _delivered(self, error: object, message: object) -> None:
-        if error is None:
-            self.acknowledged.append(time.monotonic())
-
-
-def wait_for(writers: Sequence[Writer], killed_at: float) -> None:
-    """Until each of them writes again."""
-    deadline = time.monotonic() + GIVE_UP_SECONDS
-    while any(each.pause_around(killed_at) is None for each in writers) and time.monotonic() < deadline:
-        time.sleep(0.02)
-
-
-def create_a_topic(cluster: Trio, name: str, since: float) -> float:
-    """How long after `since` a node that lives has made a topic."""
-    request = CreateTopicsRequest(
-        topics=[CreatableTopic(name=name, num_partitions=1, replication_factor=2)], timeout_ms=30_000
-    )
-    with Wire(cluster.address(max(cluster.running)), timeout=GIVE_UP_SECONDS) as wire:
+def create_a_topic(cluster: Cluster, name: str, since: float) -> float:
+    """How long after `since` a living node has made a topic."""
+    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=2)
+    with Wire(cluster.address(max(cluster.living())), timeout=GIVE_UP_SECONDS) as wire:
         while True:
-            code = wire.call(request).topics[0].error_code
+            code = wire.call(CreateTopicsRequest(topics=[topic], timeout_ms=30_000)).topics[0].error_code
             if code == ErrorCode.NONE or time.monotonic() > since + GIVE_UP_SECONDS:
                 return time.monotonic() - since
             time.sleep(EVERY_SECONDS)
 
 
-def play(cluster: Trio, kind: str, rounds: int) -> dict[str, list[float]]:
-    """`kind`: "broker" kills a node that is not the active controller, "controller" one that is."""
-    figures: dict[str, list[float]] = {}
-    for number in range(rounds):
+def _kills(take_the_controller: bool) -> Callable[[Cluster, float], dict[str, float | list[float]]]:
+    def measure(cluster: Cluster, seconds: float) -> dict[str, float | list[float]]:
+        cluster.start()
+        cluster.new_topic(spread(len(NUMBERS)), TOPIC)
+        groups = cluster.keys_by_coordinator(GROUP, "group")
+        found: dict[str, list[float]] = {}
+        with tempfile.TemporaryDirectory() as folder, Clients(cluster, Path(folder)) as clients:
+            clients.wait(time.monotonic())
+            time.sleep(_WARM_SECONDS)
+            for number in range(KILLS):
+                cluster.in_sync(TOPIC, OFFSETS)
+                cluster.prefer(TOPIC, OFFSETS)
+                victim = _victim(cluster, number, take_the_controller)
+                consumer = Committing(cluster.bootstrap, TOPIC, groups[victim])
+                consumer.start()
+                try:
+                    for name, pause in _kill(cluster, victim, clients, consumer, f"made-{number}").items():
+                        found.setdefault(name, []).append(pause)
+                finally:
+                    consumer.stop()
         cluster.in_sync(TOPIC)
-        active = cluster.active()
-        victim = active if kind == "controller" else next(each for each in NUMBERS if each != active)
-        leaders = cluster.leaders(TOPIC)
-        writers: list[tuple[str, Writer]] = []
-        addresses = [cluster.address(each) for each in NUMBERS]
-        for partition, leader in leaders.items():
-            role = "led" if leader == victim else "followed"
-            writers += [
-                (f"asking every 10 ms, {role}", Asking(addresses, partition)),
-                (f"librdkafka, {role}", Librdkafka(cluster.bootstrap, partition)),
-            ]
-        for _, writer in writers:
-            writer.start()
-        time.sleep(SETTLE_SECONDS)
-        killed_at = time.monotonic()
-        cluster.kill(victim)
-        made = create_a_topic(cluster, f"made-{kind}-{number}-{time.time_ns()}", killed_at)
-        figures.setdefault("CreateTopics", []).append(made)
-        wait_for([writer for _, writer in writers], killed_at)
-        for name, writer in writers:
-            pause = writer.pause_around(killed_at)
-            figures.setdefault(name, []).append(GIVE_UP_SECONDS if pause is None else pause)
-        for _, writer in writers:
-            writer.stop()
-        cluster.start(victim).ready(60)
-        print(kind, number, {name: round(values[-1], 3) for name, values in figures.items()}, flush=True)
-    return figures
+        return {**found, "acknowledged records lost": clients.lost(), "failed sends": len(clients.failures())}
+
+    return measure
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--off", action="store_true")
-    arguments = parser.parse_args()
-    settings: dict[str, object] = {"min.insync.replicas": 2, "auto.leader.rebalance.enable": "true"}
-    if arguments.off:
-        settings["pykbroker.early.fencing.enable"] = "false"
-    with tempfile.TemporaryDirectory() as folder, Trio(Path(folder), "static", settings) as cluster:
-        cluster.create(TOPIC, (1, 2, 3), (2, 3, 1), (3, 1, 2))
-        for kind in ("broker", "controller"):
-            for name, values in sorted(play(cluster, kind, arguments.rounds).items()):
-                print(f"{kind}: {name}: median {statistics.median(values):.3f} s, worst {max(values):.3f} s")
+def _victim(cluster: Cluster, number: int, take_the_controller: bool) -> int:
+    active = cluster.active()
+    others = [each for each in NUMBERS if each != active]
+    return active if take_the_controller else others[number % len(others)]
 
 
-if __name__ == "__main__":
-    main()
+def _kill(cluster: Cluster, victim: int, clients: Clients, consumer: Committing, topic: str) -> dict[str, float]:
+    """The pauses around one kill, in seconds; the node runs again afterwards."""
+    leaders = cluster.leaders(TOPIC)
+    roles = {
+        "led": [partition for partition, leader in leaders.items() if leader == victim],
+        "followed": [partition for partition, leader in leaders.items() if leader != victim],
+    }
+    clients.wait(time.monotonic(), consumer)
+    time.sleep(_SETTLE_SECONDS)
+    killed_at = time.monotonic()
+    cluster.kill(victim)
+    made = create_a_topic(cluster, topic, killed_at)
+    clients.wait(killed_at + _BACK_SECONDS, consumer)
+    time.sleep(_BACK_SECONDS)
+    end = time.monotonic()
+    pauses = {
+        f"{kind}, {role}": clients.longest_pause(kind, partitions, killed_at, end)
+        for kind in clients.kinds
+        for role, partitions in roles.items()
+    }
+    cluster.launch(victim)
+    cluster.nodes[victim].await_ready()
+    return {
+        **pauses,
+        "CreateTopics": made,
+        "group consumer": consumer.acknowledged[0].longest_pause(killed_at, end),
+    }
+
+
+def rolling_restart(cluster: Cluster, seconds: float) -> dict[str, float]:
+    cluster.start()
+    cluster.new_topic(spread(len(NUMBERS)), TOPIC)
+    with tempfile.TemporaryDirectory() as folder, Clients(cluster, Path(folder)) as clients:
+        clients.wait(time.monotonic())
+        time.sleep(_WARM_SECONDS)
+        begin = time.monotonic()
+        for number in NUMBERS:
+            cluster.halt(number)
+            cluster.launch(number)
+            cluster.nodes[number].await_ready()
+            cluster.in_sync(TOPIC)
+        took = time.monotonic() - begin
+        clients.wait(time.monotonic() + _BACK_SECONDS)
+        end = time.monotonic()
+        pauses = {kind: clients.longest_pause(kind, range(len(NUMBERS)), begin, end) for kind in clients.kinds}
+    cluster.in_sync(TOPIC)
+    return {
+        **pauses,
+        "all restarted": took,
+        "acknowledged records lost": clients.lost(),
+        "failed sends": len(clients.failures()),
+    }
+
+
+_KINDS = ("asking every 10 ms", "librdkafka", "Java producer")
+_WHOLE = (
+    Figure("acknowledged records lost", "", more_is_better=False, at_most=0, worst=True),
+    Figure("failed sends", "", more_is_better=False, at_most=0, worst=True),
+)
+
+
+def _pause(name: str, median: float | None, worst: float | None) -> tuple[Figure, Figure]:
+    """The median and the worst of what was measured, and what they must not exceed."""
+    return (
+        Figure(name, "s", more_is_better=False, at_most=median),
+        Figure(f"{name}, worst", "s", more_is_better=False, at_most=worst, of=name, worst=True),
+    )
+
+
+def _figures(client_limits: dict[str, tuple[float | None, float]]) -> tuple[Figure, ...]:
+    figures = [
+        figure
+        for role in ("led", "followed")
+        for kind in _KINDS
+        for figure in _pause(f"{kind}, {role}", *client_limits[kind])
+    ]
+    figures += [*_pause("group consumer", None, 3), *_pause("CreateTopics", None, 1.5)]
+    return (*figures, *_WHOLE)
+
+
+PAUSES = [
+    Measurement(
+        "three nodes, kill -9 of a broker",
+        _kills(take_the_controller=False),
+        _figures({"asking every 10 ms": (0.3, 1), "librdkafka": (1, 2), "Java producer": (1, 2)}),
+        fresh=True,
+        most_rounds=_ROUNDS,
+        kind=THREE_NODES,
+    ),
+    Measurement(
+        "three nodes, kill -9 of the active controller and broker",
+        _kills(take_the_controller=True),
+        _figures(dict.fromkeys(_KINDS, (None, 2))),
+        fresh=True,
+        most_rounds=_ROUNDS,
+        kind=THREE_NODES,
+    ),
+    Measurement(
+        "three nodes, rolling restart",
+        rolling_restart,
+        (*(Figure(kind, "s", more_is_better=False, target=1, worst=True) for kind in _KINDS), *_WHOLE),
+        fresh=True,
+        kind=THREE_NODES,
+    ),
+]

@@ -12,6 +12,7 @@ import selectors
 import socket
 import struct
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import crc32c
@@ -24,6 +25,7 @@ from pykbroker_wire.messages.list_offsets import ListOffsetsPartition, ListOffse
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pykbroker_wire.records.batch import build_batch
 
+Address = tuple[str, int]
 PRODUCE_VERSION = 13
 FETCH_VERSION = 18
 _SIZE = struct.Struct(">i")
@@ -38,7 +40,7 @@ _CRC_FROM = 21
 class Client:
     """A blocking client for set-up."""
 
-    def __init__(self, address: tuple[str, int]) -> None:
+    def __init__(self, address: Address) -> None:
         self.socket = socket.create_connection(address, 30)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation = 0
@@ -66,34 +68,34 @@ class Client:
         self.socket.close()
 
     def create_topic(self, name: str, partitions: int = 1, **configs: str) -> bytes:
-        """Create, wait until every partition has a leader, return the topic id."""
+        """Create with as many replicas as the broker gives by default, wait until every partition has a leader, return
+        the topic id."""
         from pykbroker_wire.messages.create_topics import CreatableTopicConfig
 
         topic = CreatableTopic(
             name=name,
             num_partitions=partitions,
-            replication_factor=1,
+            replication_factor=-1,
             configs=[CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()],
         )
         result = self.call(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7).topics[0]
         if result.error_code:
             raise RuntimeError(f"creating {name}: error {result.error_code} {result.error_message}")
-        self.wait_for_leaders(name, partitions)
+        self.wait_for_leaders(name, range(partitions))
         return result.topic_id
 
-    def wait_for_leaders(self, name: str, partitions: int) -> None:
-        """Until the leaders themselves say that they lead: the metadata may know before they do."""
+    def wait_for_leaders(self, name: str, indexes: Iterable[int], timeout: float = 30) -> None:
+        """Until this broker itself says that it leads these partitions: the metadata may know before it does."""
         asked = ListOffsetsTopic(
-            name=name,
-            partitions=[ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(partitions)],
+            name=name, partitions=[ListOffsetsPartition(partition_index=index, timestamp=-1) for index in indexes]
         )
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + timeout
         while True:
             found = self.call(ListOffsetsRequest(replica_id=-1, topics=[asked]), 7).topics[0].partitions
-            if len(found) == partitions and not any(partition.error_code for partition in found):
+            if len(found) == len(asked.partitions) and not any(partition.error_code for partition in found):
                 return
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{name} got no leaders")
+                raise TimeoutError(f"{name} got no leaders within {timeout} s")
             time.sleep(0.01)
 
     def producer_id(self) -> int:
@@ -123,9 +125,7 @@ def make_batch(records: int, value_bytes: int, producer_id: int) -> bytearray:
 class _ProduceLane:
     """One connection with its producer and partition."""
 
-    def __init__(
-        self, address: tuple[str, int], topic_id: bytes, partition: int, records: int, value_bytes: int
-    ) -> None:
+    def __init__(self, address: Address, topic_id: bytes, partition: int, records: int, value_bytes: int) -> None:
         client = Client(address)
         self.socket = client.socket
         self.records = records
@@ -207,7 +207,7 @@ class Load:
 
 
 def produce(
-    address: tuple[str, int],
+    leaders: Address | Mapping[int, Address],
     topic_id: bytes,
     *,
     connections: int,
@@ -219,11 +219,13 @@ def produce(
     max_bytes: int = 1 << 62,
 ) -> Load:
     """Keep `in_flight` requests on each connection unanswered for a time, or until about `max_bytes` are written. Each
-    connection has a partition of its own, or they share the first `partitions`."""
-    lanes = [
-        _ProduceLane(address, topic_id, number % (partitions or connections), records, value_bytes)
-        for number in range(connections)
-    ]
+    connection has a partition of its own, or they share the first `partitions`. `leaders`: the one broker that leads
+    all, or the leader of each partition."""
+    lanes = []
+    for number in range(connections):
+        partition = number % (partitions or connections)
+        address = leaders[partition] if isinstance(leaders, Mapping) else leaders
+        lanes.append(_ProduceLane(address, topic_id, partition, records, value_bytes))
     max_requests = max_bytes // len(lanes[0].batch)
     load = Load()
     if connections == 1 and in_flight == 1:
@@ -283,7 +285,7 @@ def produce(
 
 
 def fetch(
-    address: tuple[str, int], topic_id: bytes, end_offset: int, *, fetch_bytes: int, in_flight: int, seconds: float
+    address: Address, topic_id: bytes, end_offset: int, *, fetch_bytes: int, in_flight: int, seconds: float
 ) -> Load:
     """Read the same megabytes again and again, `in_flight` requests on one connection."""
     request = FetchRequest(
@@ -346,7 +348,7 @@ def fetch(
 class IdleConsumers:
     """Connections that long-poll in incremental fetch sessions and read nothing."""
 
-    def __init__(self, address: tuple[str, int], topic_id: bytes, count: int, wait_ms: int = 500) -> None:
+    def __init__(self, address: Address, topic_id: bytes, count: int, wait_ms: int = 500) -> None:
         self._sockets: list[socket.socket] = []
         self._frames: dict[socket.socket, list] = {}
         self._selector = selectors.DefaultSelector()

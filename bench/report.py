@@ -1,8 +1,8 @@
-"""docs/benchmarks.md and the rows of the README, from one stored run: `python -m bench.report [--check] [FILE]`.
+"""docs/benchmarks.md and the rows of the README, from stored runs: `python -m bench.report [--check] [FILE]`.
 
-The newest whole run under bench/results/ is taken, or FILE. No figure is put together by hand: each row comes from that
-one run. Eight rows stand in the README: seven that are named here, and the run's worst. With --check nothing is written
-and a stale page is an error, for `make lint`.
+The page has two parts, one node and three nodes, each from one run under bench/results/ that has every row of the part:
+FILE, or else the newest. No figure is put together by hand. In the README stand, of each part, the rows that are named
+here and the part's worst. With --check nothing is written and a stale page is an error, for `make lint`.
 """
 
 from __future__ import annotations
@@ -19,19 +19,52 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 README = ROOT / "README.md"
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
-#: What stands in the README whatever it says; the worst row of the run is added.
-CHOSEN = (
-    ("start", "ready"),
-    ("start", "RssAnon idle"),
-    ("Produce 1 x 100 B, 1 connection x 50", "throughput"),
-    ("Produce 1 x 100 B, one in flight", "p50"),
-    ("Fetch 1 MB, warm, 4 in flight", "throughput"),
-    ("librdkafka producer, 1 KB, none", "throughput"),
-    ("transactions of 10 x 100 B, one producer", "throughput"),
-)
+ONE_NODE, THREE_NODES = "one node", "three nodes"
+PARTS = (ONE_NODE, THREE_NODES)
+
+#: What stands in the README whatever it says; the worst row of the part is added.
+CHOSEN = {
+    ONE_NODE: (
+        ("start", "ready"),
+        ("start", "RssAnon idle"),
+        ("Produce 1 x 100 B, 1 connection x 50", "throughput"),
+        ("Produce 1 x 100 B, one in flight", "p50"),
+        ("Fetch 1 MB, warm, 4 in flight", "throughput"),
+        ("librdkafka producer, 1 KB, none", "throughput"),
+        ("transactions of 10 x 100 B, one producer", "throughput"),
+    ),
+    THREE_NODES: (
+        ("three nodes, acks=all, 1 x 100 B, 3 producers, 5 in flight", "throughput"),
+        ("three nodes, a node that was away fetches batches of 900 KB", "catch-up"),
+        ("three nodes, idle", "CPU of three nodes, share of a core"),
+        ("three nodes, 10,000 partitions", "RssAnon of a node"),
+        ("three nodes, kill -9 of a broker", "librdkafka, led, worst"),
+        ("three nodes, kill -9 of a broker", "Java producer, led, worst"),
+    ),
+}
+#: What a reader of a part must know.
+REMARKS = {
+    ONE_NODE: "",
+    THREE_NODES: (
+        "\n\nReplication factor 3, min.insync.replicas 2, three combined nodes of each side. All processes share the "
+        "cores of one machine: in the rows of acks=all six nodes and a client, in all others the three nodes of one "
+        "side and their clients. The pauses of a kill are the median of all kills, and the worst where that is said."
+    ),
+}
 
 Row = dict[str, Any]
 Run = dict[str, Any]
+
+
+def part_of(title: str) -> str:
+    """The part of the page in which a measurement stands."""
+    return THREE_NODES if title.startswith(f"{THREE_NODES}, ") else ONE_NODE
+
+
+def whole_parts(run: Run) -> list[str]:
+    """The parts of which a run has every row. Runs that are stored from before there were clusters have one."""
+    whole = run["whole"]
+    return list(whole) if isinstance(whole, list) else [ONE_NODE] * whole
 
 
 def number(value: float) -> str:
@@ -44,12 +77,13 @@ def format_row(row: Row) -> str:
     title = f"{row['measurement']}: {row['figure']}"
     ours = number(row["pykbroker"])
     if "kafka" not in row:
-        before = number(statistics.median(row["before_all"]))
+        before = number(row["before"])
         return f"{title:<72} before {before:>10}  now {ours:>10} {row['unit']:<8} {row['ratio']:.2f}x"
     target, at_most = row["target"], row["at_most"]
     mark = "" if not target else ("  ok" if row["ratio"] >= target else f"  MISSED (target {target}x)")
-    if at_most:
-        mark += f"  {'ok' if row['pykbroker'] <= at_most else 'MISSED'} (at most {at_most} {row['unit']})"
+    if at_most is not None:
+        limit = f"{at_most} {row['unit']}".rstrip()
+        mark += f"  {'ok' if row['pykbroker'] <= at_most else 'MISSED'} (at most {limit})"
     kafka = number(row["kafka"])
     return f"{title:<72} Kafka {kafka:>10}  pykbroker {ours:>10} {row['unit']:<8} {row['ratio']:.2f}x{mark}"
 
@@ -92,34 +126,57 @@ def conditions(run: Run) -> str:
     )
 
 
-def newest_whole() -> Path | None:
-    """The newest stored run that has every measurement."""
-    whole = [path for path in sorted(RESULTS.glob("*.json")) if json.loads(path.read_text(encoding="utf-8"))["whole"]]
+def read(path: Path) -> Run:
+    run: Run = json.loads(path.read_text(encoding="utf-8"))
+    return run
+
+
+def newest_whole(part: str) -> Path | None:
+    """The newest stored run that has every measurement of a part."""
+    whole = [path for path in sorted(RESULTS.glob("*.json")) if part in whole_parts(read(path))]
     return whole[-1] if whole else None
 
 
-def page(run: Run | None, name: str) -> str:
+#: part -> the run that it is made of, and its file's name
+Chosen = dict[str, tuple[Run, str]]
+
+
+def rows_of(run: Run, part: str) -> list[Row]:
+    return [row for row in run["results"] if part_of(row["measurement"]) == part]
+
+
+def page(chosen: Chosen) -> str:
     """docs/benchmarks.md, whole."""
-    head = "<!-- Generated by `python -m bench.report`. Do not edit. -->\n\n# Compared with Apache Kafka\n\n"
-    if run is None:
-        return head + "No whole run is stored yet: `make bench` makes one, and takes some hours.\n"
-    rows = table(run["results"], spread=True, before=bool(run.get("before")))
-    return (
-        f"{head}Every row of one run of `make bench`, the losses too. {conditions(run)}\n"
-        f"Each round of both sides is in `bench/results/{name}`.\n\n{rows}\n"
-    )
+    text = "<!-- Generated by `python -m bench.report`. Do not edit. -->\n\n# Compared with Apache Kafka\n"
+    for part in PARTS:
+        text += f"\n## {part.capitalize()}\n\n"
+        if part not in chosen:
+            text += "No whole run is stored yet: `make bench` makes one (CONTRIBUTING.md).\n"
+            continue
+        run, name = chosen[part]
+        rows = table(rows_of(run, part), spread=True, before=bool(run.get("before")))
+        text += (
+            f"Every row of one run of `make bench`, the losses too. {conditions(run)}\n"
+            f"Each round of both sides is in `bench/results/{name}`.{REMARKS[part]}\n\n{rows}\n"
+        )
+    return text
 
 
-def readme_rows(run: Run | None) -> str:
+def readme_rows(chosen: Chosen) -> str:
     """What stands between the markers of the README."""
-    if run is None:
+    if not chosen:
         return "No whole run is stored yet."
-    rows = {(row["measurement"], row["figure"]): row for row in run["results"]}
-    chosen = [rows[key] for key in CHOSEN if key in rows]
-    left = [row for row in run["results"] if row not in chosen and row["ratio"]]
+    return "\n\n".join(_readme_part(chosen[part][0], part) for part in PARTS if part in chosen)
+
+
+def _readme_part(run: Run, part: str) -> str:
+    found = rows_of(run, part)
+    rows = {(row["measurement"], row["figure"]): row for row in found}
+    named = [rows[key] for key in CHOSEN[part] if key in rows]
+    left = [row for row in found if row not in named and row["ratio"]]
     worst = min(left, key=lambda row: float(row["ratio"]), default=None)
-    rows_here = table(chosen + ([worst] if worst else []), spread=False)
-    return f"{rows_here}\n\n{conditions(run)} The last row is the worst of all."
+    rows_here = table(named + ([worst] if worst else []), spread=False)
+    return f"{rows_here}\n\n{conditions(run)} The last row is the worst of all of {part}."
 
 
 def with_rows(text: str, rows: str) -> str:
@@ -134,11 +191,15 @@ def with_rows(text: str, rows: str) -> str:
 def main(arguments: list[str]) -> int:
     check = "--check" in arguments
     files = [Path(argument) for argument in arguments if argument != "--check"]
-    path = files[0] if files else newest_whole()
-    run = None if path is None else json.loads(path.read_text(encoding="utf-8"))
+    given = {part: path for path in files for part in whole_parts(read(path))}
+    if files and not given:
+        print(f"{files[0]} is no whole run of one node, and none of three", file=sys.stderr)
+        return 1
+    paths = {part: given.get(part) or newest_whole(part) for part in PARTS}
+    chosen = {part: (read(path), path.name) for part, path in paths.items() if path is not None}
     wanted = {
-        PAGE: page(run, "" if path is None else path.name),
-        README: with_rows(README.read_text(encoding="utf-8"), readme_rows(run)),
+        PAGE: page(chosen),
+        README: with_rows(README.read_text(encoding="utf-8"), readme_rows(chosen)),
     }
     stale = [file for file, text in wanted.items() if not file.exists() or file.read_text(encoding="utf-8") != text]
     for file in stale:

@@ -102,6 +102,6 @@ RETURNING.append(
             Figure("every partition serves", "s", more_is_better=False, target=1),
         ),
         fresh=True,
-        repeat=False,
+        most_rounds=1,
     )
 )

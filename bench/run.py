@@ -1,9 +1,12 @@
 """`make bench`: Apache Kafka and pykbroker on this machine, the same load on both, rounds interleaved.
 
 Prints both sides and their ratio for every measurement, and stores the run in bench/results/ with every round of both
-sides, after each measurement. Each figure is the median over the rounds. Which way is better stands with the
-measurement; the ratio is always "how many times better pykbroker is". docs/benchmarks.md and the rows of the README are
-made from a stored run by bench/report.py.
+sides, after each measurement. Each figure is the median over the rounds, or the worst of them where it says so. Which
+way is better stands with the measurement; the ratio is always "how many times better pykbroker is". docs/benchmarks.md
+and the rows of the README are made from stored runs by bench/report.py.
+
+The brokers of both sides run side by side, one node each, then three nodes each. Where a measurement starts a cluster
+of its own, that cluster is alone on the machine.
 
 `--before FOLDER` measures the pykbroker of another checkout too, in the same rounds: what did a change cost? With
 `--alone`, without Apache Kafka.
@@ -31,10 +34,13 @@ sys.path[:0] = [str(Path(__file__).resolve().parent.parent / part) for part in (
 
 from bench.compaction import COMPACTION  # noqa: E402
 from bench.durability import DURABILITY  # noqa: E402
+from bench.footprint import FOOTPRINT  # noqa: E402
 from bench.groups import GROUPS  # noqa: E402
-from bench.measurements import MEASUREMENTS, Figure, Measurement, warm_up  # noqa: E402
+from bench.measurements import MEASUREMENTS, Figure, Found, Kind, Measurement, Subject  # noqa: E402
+from bench.pauses import PAUSES  # noqa: E402
 from bench.reading import READING  # noqa: E402
-from bench.report import RESULTS, format_row  # noqa: E402
+from bench.replication import REPLICATION  # noqa: E402
+from bench.report import RESULTS, format_row, part_of  # noqa: E402
 from bench.returning import RETURNING  # noqa: E402
 from bench.servers import BEFORE, KAFKA_VERSION, ROOT, ApacheKafka, Pykbroker, Server, checkout  # noqa: E402
 from bench.slow_device import slow_device  # noqa: E402
@@ -42,66 +48,82 @@ from bench.spark import SPARK  # noqa: E402
 from bench.starting import STARTING  # noqa: E402
 from bench.transactions import TRANSACTIONS  # noqa: E402
 
-KNOWN = [*MEASUREMENTS, *GROUPS, *TRANSACTIONS, *RETURNING, *STARTING, *DURABILITY, *READING, *COMPACTION, *SPARK]
+KNOWN = [
+    *(*MEASUREMENTS, *GROUPS, *TRANSACTIONS, *RETURNING, *STARTING, *DURABILITY, *READING, *COMPACTION, *SPARK),
+    *(*REPLICATION, *FOOTPRINT, *PAUSES),
+]
 
 #: side -> figure -> the value of each round
 Values = dict[str, dict[str, list[float]]]
 
 
 class Bench:
-    """The brokers side by side; a measurement takes one after the other, round by round."""
+    """The sides, one beside the other; a measurement takes one after the other, round by round."""
 
     def __init__(self, sides: list[type[Server]], rounds: int, seconds: float, warm_up_seconds: float) -> None:
         self._sides = sides
         self._rounds = rounds
         self._seconds = seconds
         self._warm_up_seconds = warm_up_seconds
-        self._running: dict[str, Server] = {}
+        #: side -> what runs of it, all of one kind
+        self._running: dict[str, Subject] = {}
+        self._kind: Kind[Any] | None = None
 
     def measure(self, measurement: Measurement) -> Values:
         values: Values = {side.name: {} for side in self._sides}
-        for round_number in range(self._rounds if measurement.repeat else 1):
+        rounds = self._rounds
+        if measurement.most_rounds is not None:
+            rounds = min(rounds, measurement.most_rounds)
+        for round_number in range(rounds):
             # Each round another side begins, so that a drift of the machine's speed meets all.
             first = round_number % len(self._sides)
             for side in self._sides[first:] + self._sides[:first]:
                 for name, value in self._measure_once(measurement, side).items():
-                    values[side.name].setdefault(name, []).append(value)
+                    found = values[side.name].setdefault(name, [])
+                    found += value if isinstance(value, list) else [value]
         return values
 
-    def _measure_once(self, measurement: Measurement, side: type[Server]) -> dict[str, float]:
+    def _measure_once(self, measurement: Measurement, side: type[Server]) -> Found:
         if not measurement.fresh:
-            running = self._server(side)
+            running = self._subject(measurement.kind, side)
             found = measurement.measure(running, self._seconds)
             running.delete_topics()
             return found
-        server = side()
+        if measurement.kind.alone:
+            self.stop()
+        subject = measurement.kind.make(side)
         try:
-            return measurement.measure(server, self._seconds)
+            return measurement.measure(subject, self._seconds)
         finally:
-            server.stop()
+            subject.stop()
 
-    def _server(self, side: type[Server]) -> Server:
-        """The running broker of a side; the first call starts and warms up all, so that they share the machine."""
-        if not self._running:
+    def _subject(self, kind: Kind[Any], side: type[Server]) -> Subject:
+        """What runs of a side; the first call starts and warms up all sides, so that they share the machine. What runs
+        of another kind is stopped before."""
+        if self._kind != kind:
+            self.stop()
+            self._kind = kind
             for each in self._sides:
-                server = self._running[each.name] = each()
-                server.start()
-                warm_up(server, self._warm_up_seconds)
+                subject = self._running[each.name] = kind.make(each)
+                subject.start()
+                kind.warm_up(subject, self._warm_up_seconds)
         return self._running[side.name]
 
     def stop(self) -> None:
-        for server in self._running.values():
-            server.stop()
+        """End what runs. The next measurement that wants something running has it started again."""
+        while self._running:
+            self._running.popitem()[1].stop()
+        self._kind = None
 
 
 def compared(title: str, figure: Figure, values: Values) -> dict[str, object] | None:
     """The row of one figure; None where a side has no such figure. Without Apache Kafka in the run, the row compares
     with the checkout before."""
-    rounds = {side: found[figure.name] for side, found in values.items() if found.get(figure.name)}
+    rounds = {side: found[figure.source] for side, found in values.items() if found.get(figure.source)}
     peer = ApacheKafka.name if ApacheKafka.name in values else BEFORE
     if peer not in rounds or Pykbroker.name not in rounds:
         return None
-    theirs, mine = statistics.median(rounds[peer]), statistics.median(rounds[Pykbroker.name])
+    theirs, mine = figure.made_of(rounds[peer]), figure.made_of(rounds[Pykbroker.name])
     ratio = (mine / theirs if figure.more_is_better else theirs / mine) if theirs and mine else 0.0
     row: dict[str, object] = {
         "measurement": title,
@@ -117,13 +139,13 @@ def compared(title: str, figure: Figure, values: Values) -> dict[str, object] | 
     if peer != BEFORE:
         row |= {"kafka": theirs, "kafka_all": rounds[peer]}
     if BEFORE in rounds:
-        row["before_all"] = rounds[BEFORE]
+        row |= {"before": figure.made_of(rounds[BEFORE]), "before_all": rounds[BEFORE]}
     return row
 
 
 def beside(measurement: Measurement, values: Values) -> dict[str, dict[str, list[float]]]:
     """What is not compared: figure -> side -> each round."""
-    names = sorted(set(values[Pykbroker.name]) - {figure.name for figure in measurement.figures})
+    names = sorted(set(values[Pykbroker.name]) - {figure.source for figure in measurement.figures})
     return {name: {side: values[side].get(name, []) for side in values} for name in names}
 
 
@@ -147,9 +169,16 @@ def run(bench: Bench, chosen: list[Measurement], record: dict[str, Any], store: 
         record["results"] += rows
         record["beside"][measurement.title] = others
         record["done"].append(measurement.title)
-        everything = set(record["done"]) == {known.title for known in KNOWN}
-        record["whole"] = everything and not record["fsync_ms"] and not record["alone"]
+        record["whole"] = complete_parts(record)
         store()
+
+
+def complete_parts(record: dict[str, Any]) -> list[str]:
+    """The parts of the page of which this run has every measurement, as they are meant to be taken."""
+    if record["fsync_ms"] or record["alone"]:
+        return []
+    missing = {part_of(known.title) for known in KNOWN if known.title not in record["done"]}
+    return [part for part in dict.fromkeys(part_of(known.title) for known in KNOWN) if part not in missing]
 
 
 def commit(folder: Path = ROOT) -> str:
@@ -180,7 +209,7 @@ def new_record(options: argparse.Namespace) -> dict[str, Any]:
         "when": time.strftime("%Y-%m-%dT%H-%M-%S"),
         "commit": commit(),
         "before": commit(options.before) if options.before else "",
-        "whole": False,
+        "whole": [],
         "kafka": KAFKA_VERSION,
         "python": platform.python_version(),
         "machine": {"processor": processor(), "cores": os.cpu_count(), "system": platform.system().lower()},

@@ -1,6 +1,7 @@
 """The two sides: Apache Kafka and pykbroker as processes, and what the system says of them.
 
-Apache Kafka comes from compat_tests/oracle (the jars are resolved by Maven). Both run their defaults.
+Apache Kafka comes from compat_tests/oracle (the jars are resolved by Maven). Both run their defaults. A `Server` is a
+node that is alone; clusters.py has three of them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
 
 from bench.raw import Client
@@ -38,45 +40,39 @@ def free_port() -> int:
             return port
 
 
-class Server:
-    """A broker process. `ready_seconds` is the time from its start to the first answered Metadata."""
+class BrokerProcess(ABC):
+    """A broker on a directory of its own. `ready_seconds` is the time from its start to the first answered Metadata."""
 
-    name = ""
+    name: str
     #: where the process runs
-    root = ROOT
+    root: Path
 
-    def __init__(self) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="pykbroker-bench-"))
-        self.port = free_port()
-        self.address = ("127.0.0.1", self.port)
+    def __init__(self, directory: Path, port: int) -> None:
+        self.directory = directory
+        self.port = port
+        self.address = ("127.0.0.1", port)
         self.process: subprocess.Popen[bytes] | None = None
         self.ready_seconds = 0.0
-        #: what measurements have made and need no more
-        self.topics: list[str] = []
-        self._prepared = False
+        self._began = 0.0
 
-    @property
-    def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
+    @abstractmethod
     def command(self) -> list[str]:
-        raise NotImplementedError
+        """The command that runs the broker."""
 
-    def prepare(self) -> None:
-        """Whatever must be there before the clock starts."""
-
-    def start(self, timeout: float = 60) -> None:
-        """Also again, on the same directory, after `halt`."""
-        if not self._prepared:
-            self.prepare()
-            self._prepared = True
-        log = open(self.directory / "server.log", "ab")  # noqa: SIM115
-        begin = time.perf_counter()
+    def launch(self) -> None:
+        """Begin to start; also again, on the same directory."""
         # An installed package has its bytecode; where this is set a start would be a compilation.
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        self.process = subprocess.Popen(
-            self.command(), stdout=log, stderr=log, cwd=self.root, start_new_session=True, env=environment
-        )
+        command = self.command()
+        with self.log.open("ab") as log:
+            self._began = time.perf_counter()
+            self.process = subprocess.Popen(
+                command, stdout=log, stderr=log, cwd=self.root, start_new_session=True, env=environment
+            )
+
+    def await_ready(self, timeout: float = 60) -> None:
+        """Wait for the first answered Metadata."""
+        assert self.process is not None
         while True:
             try:
                 client = Client(self.address)
@@ -88,22 +84,15 @@ class Server:
             except (ConnectionError, TimeoutError):
                 pass
             if self.process.poll() is not None:
-                raise RuntimeError(f"{self.name} did not start: {(self.directory / 'server.log').read_text()[-2000:]}")
-            if time.perf_counter() - begin > timeout:
+                raise RuntimeError(f"{self.name} did not start: {self.log.read_text(errors='replace')[-2000:]}")
+            if time.perf_counter() - self._began > timeout:
                 raise TimeoutError(f"{self.name} is not ready after {timeout} s")
             time.sleep(0.002)
-        self.ready_seconds = time.perf_counter() - begin
+        self.ready_seconds = time.perf_counter() - self._began
 
-    def delete_topics(self) -> None:
-        """All that measurements have made: what a whole run writes would fill a disk of 70 GB. The files go a minute
-        later, as both brokers' defaults say."""
-        if not self.topics:
-            return
-        topics = [DeleteTopicState(name=name) for name in self.topics]
-        client = Client(self.address)
-        client.call(DeleteTopicsRequest(topics=topics, timeout_ms=30_000), 6)
-        client.close()
-        self.topics.clear()
+    @property
+    def log(self) -> Path:
+        return self.directory / "server.log"
 
     def halt(self, number: int = signal.SIGTERM, timeout: float = 300) -> float:
         """End the process and keep its directory; how many seconds that took."""
@@ -115,6 +104,7 @@ class Server:
         return time.perf_counter() - begin
 
     def stop(self) -> None:
+        """End the process, at the latest after 30 s, and remove its directory."""
         if self.process is not None:
             os.killpg(self.process.pid, signal.SIGTERM)
             try:
@@ -142,6 +132,55 @@ class Server:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+class Server(BrokerProcess):
+    """A node that is alone, of one side."""
+
+    name = ""
+    root = ROOT
+
+    def __init__(self) -> None:
+        super().__init__(Path(tempfile.mkdtemp(prefix="pykbroker-bench-")), free_port())
+        #: what measurements have made and need no more
+        self.topics: list[str] = []
+        self._prepared = False
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @classmethod
+    @abstractmethod
+    def starting(cls, properties: Path) -> list[str]:
+        """The command that runs a node of this side from its properties."""
+
+    @classmethod
+    @abstractmethod
+    def formatting(cls, properties: Path, *words: str) -> list[str]:
+        """The command that formats the directories of a node of this side."""
+
+    def prepare(self) -> None:
+        """Whatever must be there before the clock starts."""
+
+    def start(self, timeout: float = 60) -> None:
+        """Also again, on the same directory, after `halt`."""
+        if not self._prepared:
+            self.prepare()
+            self._prepared = True
+        self.launch()
+        self.await_ready(timeout)
+
+    def delete_topics(self) -> None:
+        """All that measurements have made: what a whole run writes would fill a disk of 70 GB. The files go a minute
+        later, as both brokers' defaults say."""
+        if not self.topics:
+            return
+        topics = [DeleteTopicState(name=name) for name in self.topics]
+        client = Client(self.address)
+        client.call(DeleteTopicsRequest(topics=topics, timeout_ms=30_000), 6)
+        client.close()
+        self.topics.clear()
+
+
 class Pykbroker(Server):
     name = "pykbroker"
     python = sys.executable
@@ -157,6 +196,14 @@ class Pykbroker(Server):
             "--port",
             str(self.port),
         ]
+
+    @classmethod
+    def starting(cls, properties: Path) -> list[str]:
+        return [cls.python, "-m", "pykbroker", "start", str(properties)]
+
+    @classmethod
+    def formatting(cls, properties: Path, *words: str) -> list[str]:
+        return [cls.python, "-m", "pykbroker", "format", "--config", str(properties), *words]
 
 
 def checkout(folder: Path) -> type[Pykbroker]:
@@ -193,28 +240,16 @@ share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
 """
         )
-        subprocess.run(
-            [
-                *self._java(),
-                "kafka.tools.StorageTool",
-                "format",
-                "--standalone",
-                "-t",
-                "MkU3OEVBNTcwNTJENDM2Qg",
-                "-c",
-                str(self.directory / "server.properties"),
-            ],
-            check=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+        command = self.formatting(
+            self.directory / "server.properties", "--standalone", "--cluster-id", "MkU3OEVBNTcwNTJENDM2Qg"
         )
-
-    def _java(self) -> list[str]:
-        from compat_tests.oracle.kafka import kafka_libs
-
-        return ["java", "-cp", f"{kafka_libs()}/*"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def command(self) -> list[str]:
+        return self.starting(self.directory / "server.properties")
+
+    @classmethod
+    def starting(cls, properties: Path) -> list[str]:
         # The heap and collector of its own start script.
         options = [
             "-Xmx1G",
@@ -224,5 +259,14 @@ group.initial.rebalance.delay.ms=0
             "-XX:MaxGCPauseMillis=20",
             "-XX:InitiatingHeapOccupancyPercent=35",
         ]
-        java, *rest = self._java()
-        return [java, *options, *rest, "kafka.Kafka", str(self.directory / "server.properties")]
+        return ["java", *options, *_classes(), "kafka.Kafka", str(properties)]
+
+    @classmethod
+    def formatting(cls, properties: Path, *words: str) -> list[str]:
+        return ["java", *_classes(), "kafka.tools.StorageTool", "format", "--config", str(properties), *words]
+
+
+def _classes() -> list[str]:
+    from compat_tests.oracle.kafka import kafka_libs
+
+    return ["-cp", f"{kafka_libs()}/*"]

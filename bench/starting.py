@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from bench import raw
@@ -83,7 +84,7 @@ def many_partitions(server: Server, seconds: float) -> dict[str, float]:
     begin = time.perf_counter()
     server.start(300)
     everything = _serve_all(server, dict.fromkeys(ids, partitions), begin)
-    anonymous, resident = _settled_memory(server)
+    anonymous, resident = settled_memory(server.memory)
     return {
         "ready": server.ready_seconds,
         "every partition serves": everything,
@@ -93,12 +94,12 @@ def many_partitions(server: Server, seconds: float) -> dict[str, float]:
     }
 
 
-def _settled_memory(server: Server) -> tuple[float, float]:
+def settled_memory(look: Callable[[], tuple[float, float]]) -> tuple[float, float]:
     """RssAnon and VmRSS once what is done behind the answers, opening logs for one, adds nothing any more."""
-    before = server.memory()
+    before = look()
     while True:
         time.sleep(2)
-        now = server.memory()
+        now = look()
         if abs(now[0] - before[0]) <= 0.01 * before[0]:
             return now
         before = now
@@ -209,7 +210,7 @@ STARTING += [
             Figure("VmRSS", "MB", more_is_better=False, target=1),
         ),
         fresh=True,
-        repeat=False,
+        most_rounds=1,
     ),
     Measurement(
         "start, 10 GB in 1,000 segments, clean",
@@ -223,7 +224,7 @@ STARTING += [
             Figure("RssAnon", "MB", more_is_better=False, target=1),
         ),
         fresh=True,
-        repeat=False,
+        most_rounds=1,
     ),
 ]
 for _title, _size, _records, _value_bytes, _target in (
@@ -242,6 +243,6 @@ for _title, _size, _records, _value_bytes, _target in (
                 Figure("ready", "s", more_is_better=False),
             ),
             fresh=True,
-            repeat=False,
+            most_rounds=1,
         )
     )
