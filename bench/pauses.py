@@ -12,6 +12,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -45,7 +46,7 @@ _BACK_SECONDS = 1.0
 
 
 class Clients:
-    """All who write the topic, while the block lasts."""
+    """The clients that write the topic, while the block lasts."""
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self._cluster = cluster
@@ -69,8 +70,10 @@ class Clients:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for writer in self._writers:
-            writer.stop()
+        # Each is stopped, also when another one does not end.
+        with ExitStack() as stack:
+            for writer in self._writers:
+                stack.callback(writer.stop)
 
     def failures(self) -> list[str]:
         return [failure for writer in self._writers for failure in writer.failures]

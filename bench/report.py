@@ -85,7 +85,8 @@ def format_row(row: Row) -> str:
         limit = f"{at_most} {row['unit']}".rstrip()
         mark += f"  {'ok' if row['pykbroker'] <= at_most else 'MISSED'} (at most {limit})"
     kafka = number(row["kafka"])
-    return f"{title:<72} Kafka {kafka:>10}  pykbroker {ours:>10} {row['unit']:<8} {row['ratio']:.2f}x{mark}"
+    ratio = f"{row['ratio']:.2f}x" if row["ratio"] else ""
+    return f"{title:<72} Kafka {kafka:>10}  pykbroker {ours:>10} {row['unit']:<8} {ratio}{mark}"
 
 
 def table(rows: list[Row], *, spread: bool, before: bool = False) -> str:

@@ -220,9 +220,14 @@ class JavaProducer(Writer):
         self._worker = Worker("java-producer", self._command, self._folder / "java-producer.log", self.take)
 
     def stop(self) -> None:
-        if self._worker is not None:
-            self._worker.terminate()
+        if self._worker is None:
+            return
+        self._worker.terminate()
+        try:
             self._worker.wait(2 * GIVE_UP_SECONDS)
+        finally:
+            if self._worker.alive():
+                self._worker.kill()
 
     def take(self, event: Mapping[str, Any]) -> None:
         """Take one line of the tool."""
