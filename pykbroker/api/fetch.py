@@ -46,6 +46,8 @@ _TOPIC_IDS_FROM = 13
 #: From here on a request says the consumer's rack, and followers answer consumers (KIP-392).
 _RACKS_FROM = 11
 _CONSUMER = -1
+#: The partition is known, so that Apache Kafka tries to read it: then it tells of aborted transactions with null.
+_READ_IN_VAIN = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR)
 NO_EPOCH = -1
 READ_COMMITTED = 1
 
@@ -332,6 +334,8 @@ class _Fetch:
                 if entry.partition is not None or error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                     urgent = True
                 data.error_code = error.code
+                if error.code in _READ_IN_VAIN:
+                    data.aborted_transactions = None
                 data.high_watermark = -1
                 data.last_stable_offset = -1
                 data.log_start_offset = -1

@@ -222,6 +222,15 @@ class _Produce:
                 there = name in known
                 topic.error = ErrorCode.INVALID_TOPIC_EXCEPTION if there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
+    def _verdict(self, topic: _Topic, index: int) -> ErrorCode:
+        """What is wrong with one partition of a topic that was judged. Apache Kafka looks whether a partition is there
+        before it looks at the acks of the request."""
+        if topic.error is ErrorCode.INVALID_REQUIRED_ACKS and topic.name is not None:
+            known = self._ctx.services.metadata.image.topics.by_name.get(topic.name)
+            if known is None or index not in known.partitions:
+                return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return topic.error
+
     def start(self) -> ProduceResponse | Promise | None:
         opening = unopened(self._ctx, (place for place, _ in self._good()))
         if opening is None:
@@ -287,7 +296,7 @@ class _Produce:
                 partition: Partition | None = None
                 try:
                     if topic.error or name is None:
-                        raise KafkaError(topic.error)
+                        raise KafkaError(self._verdict(topic, index))
                     records = one.records
                     if records is None:
                         raise NotOneBatch(ErrorCode.INVALID_RECORD, "the records field is null")

@@ -87,17 +87,17 @@ def register_broker(
         record.in_controlled_shutdown = existing.in_controlled_shutdown
         record.broker_epoch = existing.epoch
     else:
-        if existing is not None:
-            records.extend(_previous_incarnation_gone(state, existing, request.previous_broker_epoch))
+        clean = existing is not None and request.previous_broker_epoch == existing.epoch
+        records.extend(_previous_incarnation_gone(state, request.broker_id, clean=clean))
         record.fenced = True
         record.broker_epoch = next_offset
     records.append(record)
     return Result(record.broker_epoch, records)
 
 
-def _previous_incarnation_gone(state: ControllerState, existing: BrokerImage, previous_epoch: int) -> list[TopLevel]:
-    broker_id = existing.id
-    clean = previous_epoch == existing.epoch
+def _previous_incarnation_gone(state: ControllerState, broker_id: int, *, clean: bool) -> list[TopLevel]:
+    """`clean`: the broker has told the epoch of its last clean stop, and it is the registered one. A broker that was
+    unregistered has none to compare with, so that its stop was not clean."""
     if state.metadata_version < ELR_FROM or not state.image.features.elr_enabled or clean:
         return leader_and_isr_updates(state, with_broker_in_isr(state, broker_id), remove=broker_id)
     # It may have lost what it had not synced: it leaves the ELR as well (KIP-966).

@@ -11,12 +11,9 @@ from pykbroker.controller.result import OK, Result, Verdict, failure
 from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.features import (
     ELR_VERSION,
-    KEPT,
     KRAFT_VERSION,
     METADATA_VERSION,
-    METADATA_VERSION_MIN,
-    SUPPORTED,
-    metadata_version_name,
+    REGISTERED,
     unmet_dependency,
 )
 from pykbroker.metadata.image import VersionRange
@@ -107,7 +104,7 @@ def _check(state: ControllerState, name: str, current: int, update: Update, prop
         return _invalid(name, level, "Can't downgrade to a newer version.")
     if name == METADATA_VERSION:
         return _check_metadata_version(current, update)
-    if name not in SUPPORTED and name not in KEPT:
+    if name not in REGISTERED:
         return _invalid(name, level, f"Feature {name} not found.")
     if name == KRAFT_VERSION and level < current:
         return _invalid(name, level, "Can't downgrade the version of this feature.")
@@ -117,24 +114,19 @@ def _check(state: ControllerState, name: str, current: int, update: Update, prop
 
 def _check_metadata_version(current: int, update: Update) -> Verdict:
     level = update.level
-    prefix = f"Invalid metadata.version {level}."
-    if level < METADATA_VERSION_MIN:
-        return failure(
-            ErrorCode.INVALID_UPDATE_VERSION,
-            f"{prefix} Unable to set a metadata.version less than {metadata_version_name(METADATA_VERSION_MIN)}",
-        )
     if level < current and any(level < changed <= current for changed in _CHANGED_METADATA):
         if update.upgrade_type == UpgradeType.UNSAFE_DOWNGRADE:
             reason = "Unsafe metadata downgrade is not supported in this version."
         else:
             reason = "Refusing to perform the requested downgrade because it might delete metadata information."
+        prefix = f"Unsupported metadata.version downgrade from {current} to {level}."
         return failure(ErrorCode.INVALID_UPDATE_VERSION, f"{prefix} {reason}")
     return OK
 
 
 def _unsupported(state: ControllerState, name: str, level: int) -> str | None:
     """Why a node of the cluster could not serve the level, or None."""
-    reason = _outside(f"Local controller {state.node_id}", SUPPORTED.get(name, _DISABLED), level)
+    reason = _outside(f"Local controller {state.node_id}", REGISTERED.get(name, _DISABLED), level)
     if reason is not None:
         return reason
     for broker in state.image.brokers.values():

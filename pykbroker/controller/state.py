@@ -210,11 +210,14 @@ class ControllerState:
         return broker
 
     def usable_brokers(self) -> Iterator[UsableBroker]:
+        """The brokers that may get replicas of new topics. One that shuts down may when it is fenced: it is expected
+        back."""
         for broker in self.image.brokers.values():
             heartbeat = self.heartbeats.get(broker.id)
             if broker.directories and set(broker.directories) <= set(broker.cordoned_directories):
                 continue
-            if not broker.in_controlled_shutdown and not (heartbeat is not None and heartbeat.shutting_down):
+            leaves = broker.in_controlled_shutdown or (heartbeat is not None and heartbeat.shutting_down)
+            if broker.fenced or not leaves:
                 yield UsableBroker(broker.id, broker.rack, broker.fenced)
 
     def default_directory(self, broker_id: int) -> bytes:

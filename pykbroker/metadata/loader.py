@@ -48,6 +48,8 @@ class MetadataLoader:
         self.leader_epoch = -1
         #: last offset that was handed in, inside an unfinished transaction too
         self.last_offset = -1
+        #: offset of the image with which a finalised level changed last; -1 before the first
+        self.features_offset = -1
         self._publishers: list[Publisher] = list(publishers)
         self._leader_watchers: list[Callable[[int | None, int], None]] = []
         self._waiters: list[tuple[Callable[[MetadataImage], bool], asyncio.Future[None]]] = []
@@ -118,6 +120,8 @@ class MetadataLoader:
     def _publish(self, change: Change) -> None:
         delta, old = change.delta, self.image
         new = self.image = change.image
+        if delta.features_changed:
+            self.features_offset = new.offset
         for publisher in tuple(self._publishers):
             try:
                 publisher.publish(delta, old, new)

@@ -28,8 +28,8 @@ class ListedBroker(NamedTuple):
 
 
 def nodes(image: MetadataImage, listener: str, *, fenced: bool = False) -> Iterator[ListedBroker]:
-    """Brokers that can be reached over the listener; fenced ones only when asked for."""
-    for broker in image.brokers.values():
+    """Brokers that can be reached over the listener, by id; fenced ones only when asked for."""
+    for _, broker in sorted(image.brokers.items()):
         endpoint = broker.endpoints.get(listener)
         if endpoint is not None and (fenced or not broker.fenced):
             yield ListedBroker(broker, endpoint)

@@ -14,7 +14,7 @@ from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
 from pykbroker_wire.records.batch import iter_batches
 from tests.api.broker_half import Denied, Half, through_bytes
-from tests.replica.world import NOW_MS, batch, topic_id
+from tests.replica.world import NOW_MS, batch, topic, topic_id
 
 SIZE = len(batch(b"x" * 100))
 UNKNOWN = b"no such topic id"
@@ -600,6 +600,14 @@ def test_what_each_isolation_level_reads_and_is_told(half: Half, level: int) -> 
     assert (answer.last_stable_offset, answer.aborted_transactions) == (5, [])
     answer = only(half.ask(fetch, request((topic_id("t"), [asks(offset=6)]), isolation_level=level)))
     assert (answer.error_code, answer.aborted_transactions) == (ErrorCode.OFFSET_OUT_OF_RANGE, None)
+
+
+def test_a_partition_that_only_others_have_is_read_in_vain(half: Half) -> None:
+    half.world.publish(*topic("t", 1, (2, 3)))
+    answer = only(half.ask(fetch, request((topic_id("t"), [asks()]))))
+    assert (answer.error_code, answer.aborted_transactions) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+    answer = only(half.ask(fetch, request((topic_id("t"), [asks(7)]))))
+    assert (answer.error_code, answer.aborted_transactions) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])
 
 
 def test_a_read_committed_fetch_waits_for_the_end_of_a_transaction_and_for_nothing_less(half: Half) -> None:

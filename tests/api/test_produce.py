@@ -55,6 +55,12 @@ def test_alone_all_is_one(half: Half) -> None:
     assert half.replicas.get("t", 0).log.log_end_offset == 3
 
 
+def test_a_partition_that_is_not_there_is_told_before_acks_that_are_none(half: Half) -> None:
+    half.world.create("t", 1)
+    answered = answers(half.ask(produce, request("t", 0, 7, acks=2)))
+    assert [error for error, _ in answered] == [ErrorCode.INVALID_REQUIRED_ACKS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
 def test_all_waits_for_the_replica_set(half: Half) -> None:
     half.world.create("t", 2, replicas=(1, 2))
     answer = waits(half, request("t", 0, 1))

@@ -372,6 +372,20 @@ def test_a_broker_that_shuts_down_is_not_taken_into_an_isr() -> None:
     assert (partition(pure, name="new").leader, partition(pure, name="new").isr) == (2, (2,))
 
 
+def test_a_broker_that_shuts_down_gets_new_replicas_when_it_is_fenced() -> None:
+    """A topic with as many replicas as there are brokers can be made while one restarts."""
+    pure = Pure(brokers=2)
+    make(pure, [0, 1])
+    beat(pure, 0)
+    beat(pure, 1)
+    assert not beat(pure, 0, want_shut_down=True).should_shut_down
+    assert [broker.id for broker in pure.state.usable_brokers()] == [1]
+    beat(pure, 1)
+    assert beat(pure, 0, want_shut_down=True).should_shut_down
+    found = [(broker.id, broker.fenced) for broker in pure.state.usable_brokers()]
+    assert found == [(0, True), (1, False)]
+
+
 def test_a_broker_that_leads_nothing_may_go_at_once_and_leaves_every_isr() -> None:
     pure = Pure(brokers=2)
     make(pure, [0, 1])
@@ -681,7 +695,8 @@ def test_kraft_version_is_raised_last_and_as_the_quorum_says() -> None:
     assert not result.records
 
 
-def test_a_feature_that_is_only_kept_is_lowered_and_not_raised() -> None:
+def test_a_feature_that_is_only_kept_is_lowered_and_raised() -> None:
+    """`kafka-features upgrade --release-version 4.3` names it, and a broker of Apache Kafka serves it."""
     pure = Pure(brokers=0)
     pure.replay([FeatureLevelRecord(name="share.version", feature_level=1)])
     register(pure, 1, features=[_range(name, levels) for name, levels in REGISTERED.items()])
@@ -699,7 +714,20 @@ def test_a_feature_that_is_only_kept_is_lowered_and_not_raised() -> None:
 
     assert change(0, 1) is ErrorCode.INVALID_UPDATE_VERSION
     assert change(0, 2) is ErrorCode.NONE
-    assert change(1, 1) is ErrorCode.INVALID_UPDATE_VERSION
+    assert change(1, 1) is ErrorCode.NONE
+    assert change(2, 1) is ErrorCode.INVALID_UPDATE_VERSION
+
+
+def test_a_downgrade_that_would_lose_metadata_names_both_levels() -> None:
+    for kind, reason in (
+        (2, "Refusing to perform the requested downgrade because it might delete metadata information."),
+        (3, "Unsafe metadata downgrade is not supported in this version."),
+    ):
+        updates = {"metadata.version": Update(25, kind)}
+        result = update_features(
+            Pure(brokers=0).state, updates, False, kraft_version=1, raise_kraft_version=lambda version: None
+        )
+        assert result.response.message == f"Unsupported metadata.version downgrade from 30 to 25. {reason}"
 
 
 def _range(name: str, levels: VersionRange) -> Feature:

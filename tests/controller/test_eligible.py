@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pykbroker.controller.brokers import unregister_broker
 from pykbroker.controller.configs import Alteration, AlterOperation, incremental_alter, legacy_alter
 from pykbroker.controller.features import Update, update_features
 from pykbroker.controller.state import Checkpoint
@@ -268,9 +269,13 @@ def test_the_last_leader_is_known_also_where_others_are_in_sync() -> None:
 CLEAN, UNCLEAN = True, False
 
 
-def restart(pure: Pure, broker_id: int, *, clean: bool) -> None:
-    """Register a new incarnation, which names the epoch of its last clean stop, and keep it fenced."""
+def restart(pure: Pure, broker_id: int, *, clean: bool, unregistered: bool = False) -> None:
+    """Register a new incarnation, which names the epoch of its last clean stop, and keep it fenced. `unregistered`: the
+    old one is taken out of the metadata before."""
     pure.now_ms += SESSION_MS + 1
+    epoch = pure.state.image.brokers[broker_id].epoch
+    if unregistered:
+        pure.apply(unregister_broker(pure.state, broker_id))
     for other in pure.state.image.brokers.values():
         if other.id != broker_id and not other.fenced:
             beat(pure, other.id)
@@ -278,7 +283,7 @@ def restart(pure: Pure, broker_id: int, *, clean: bool) -> None:
         pure,
         broker_id,
         incarnation_id=bytes((pure.offset % 251, broker_id)) * 8,
-        previous_broker_epoch=pure.state.image.brokers[broker_id].epoch if clean else -1,
+        previous_broker_epoch=epoch if clean else -1,
         features=[
             Feature(name="metadata.version", min_supported_version=7, max_supported_version=30),
             Feature(name=ELR_VERSION, min_supported_version=0, max_supported_version=1),
@@ -295,6 +300,18 @@ def test_an_eligible_replica_stays_eligible_after_a_clean_stop_alone(clean: bool
     restart(pure, 1, clean=clean)
     assert in_sync_and_eligible(partition(pure)) == ((2,), elr)
     assert partition(pure).leader == 2
+
+
+def test_a_broker_that_was_unregistered_is_not_eligible_when_it_comes_back() -> None:
+    """Nothing tells the controller whether its stop was clean, nor whether its disks are the old ones."""
+    pure = elr_on()
+    make(pure, [0])
+    lose(pure, 0)
+    assert in_sync_and_eligible(partition(pure)) == ((), (0,))
+    restart(pure, 0, clean=CLEAN, unregistered=True)
+    assert in_sync_and_eligible(partition(pure)) == ((), ())
+    beat(pure, 0)
+    assert (partition(pure).leader, partition(pure).leader_recovery_state) == (0, 1)
 
 
 def test_the_last_in_sync_leads_again_after_a_clean_stop() -> None:

@@ -302,6 +302,18 @@ def commit(loader: MetadataLoader, *records: TopLevel) -> None:
     loader.handle_commit(loader.last_offset + 1, 1, 0, values)
 
 
+def test_the_loader_knows_where_a_feature_changed_last() -> None:
+    loader = MetadataLoader()
+    assert loader.features_offset == -1
+    commit(loader, r.FeatureLevelRecord(name="metadata.version", feature_level=VERSION))
+    commit(loader, *topic_with(1, 1))
+    assert (loader.features_offset, loader.image.offset) == (0, 2)
+    commit(loader, r.NoOpRecord(), r.FeatureLevelRecord(name="group.version", feature_level=1), r.NoOpRecord())
+    assert loader.features_offset == 5
+    loader.handle_snapshot(9, 1, iter([encode_record(record, VERSION) for record in topic_with(1, 2)]))
+    assert loader.features_offset == 9
+
+
 def test_a_transaction_shows_as_a_whole() -> None:
     loader = MetadataLoader()
     commit(loader, r.FeatureLevelRecord(name="metadata.version", feature_level=VERSION))
