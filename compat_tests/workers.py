@@ -22,6 +22,7 @@ LONGEST_FIRST = (
     "mixed_cluster",
     "differential",
     "kafka_tools",
+    "three_nodes",
     "python",
     "consumer_groups",
     "torture",

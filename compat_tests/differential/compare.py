@@ -17,7 +17,7 @@ Script = Callable[[Session], None]
 
 def run(script: Script, side: Side, *, suffix: str = "", wording: bool = False) -> list[Step]:
     """The transcript. `suffix`: of all names, for a node that has seen this script before."""
-    session = Session(script.__name__, side.address, side.texts, suffix, wording)
+    session = Session(script.__name__, side.address, side.texts, suffix, wording, side.nodes)
     try:
         script(session)
     except NodeError as error:

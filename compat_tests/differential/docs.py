@@ -9,8 +9,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "wire"), str(ROOT / "log"), str(ROOT / "raft")]
 
 from compat_tests.differential.masks import LIMIT, MASKS, OWN_ANYWHERE, OWN_VALUES, STORED_MASKS, LeftOut  # noqa: E402
-from compat_tests.differential.scripts import SCRIPTS  # noqa: E402
+from compat_tests.differential.scripts import ONE_STOPPED, SCRIPTS, THREE_NODES  # noqa: E402
 from compat_tests.oracle.kafka import KAFKA  # noqa: E402
+from compat_tests.three_nodes.printed import DIFFERENCES  # noqa: E402
 
 PAGE = ROOT / "docs" / "differential.md"
 HEAD = f"""# Compared with Apache Kafka, field by field
@@ -43,6 +44,17 @@ and whole entries.
 OWN_HEAD = f"""An id becomes a symbol, in the order in which the node shows them: which id it is does not matter, but it
 must be the same one in the same places. Further {OWN_ANYWHERE}."""
 
+THREE_HEAD = """
+`compat_tests/three_nodes` starts three combined nodes of each, with the same voters, directory ids and features, and
+lets the same happen to both. It compares the answers to the scripts below, each asked of the same node of both; what
+Apache Kafka's command-line tools print, word by word; and the records of the metadata snapshots, field by field.
+""".strip()
+
+TOOLS_HEAD = """
+Addresses, ports, folders and ids of a cluster become words that both have. What else is not compared in the output of a
+tool:
+""".strip()
+
 
 def page() -> str:
     lines = [HEAD, f"## Masks ({len(MASKS)}, at most {LIMIT}; {len(STORED_MASKS)} of stored records)", ""]
@@ -59,6 +71,13 @@ def page() -> str:
     for name, script in SCRIPTS.items():
         lines.append(f"- `{name}`: {(script.__doc__ or '').strip().splitlines()[0]}")
     lines += ["", "`python compat_tests/differential/run.py NAME` runs one and prints where the answers differ.", ""]
+    lines += ["## Three nodes", "", THREE_HEAD, ""]
+    for script in (*THREE_NODES, *ONE_STOPPED):
+        lines.append(f"- `{script.__name__}`: {(script.__doc__ or '').strip().splitlines()[0]}")
+    lines += ["", "## Apache Kafka's tools against three nodes", "", TOOLS_HEAD, ""]
+    lines += ["| tools | what | reason |", "|---|---|---|"]
+    lines += [f"| {', '.join(each.tools) or 'all'} | {each.what} | {each.reason} |" for each in DIFFERENCES]
+    lines.append("")
     return "\n".join(lines)
 
 

@@ -76,12 +76,14 @@ LATEST = KINDS["latest"]
 
 @dataclass(slots=True)
 class Side:
-    """One of the two. `texts` are the node's own words, with what they are called in a comparison."""
+    """One of the two. `texts` are the node's own words, with what they are called in a comparison. `nodes`: those of a
+    cluster, by the name of the link to each."""
 
     name: str
     address: str
     texts: dict[str, str] = field(default_factory=dict)
     log_file: Path | None = None
+    nodes: dict[str, str] = field(default_factory=dict)
 
 
 @contextmanager

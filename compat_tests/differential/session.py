@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,10 +68,24 @@ class Step:
         return f"{self.label} [{self.api} v{self.version}]" if self.api else self.label
 
 
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host, int(port)
+
+
 class Session:
-    def __init__(self, script: str, address: str, texts: dict[str, str], run: str = "", wording: bool = False) -> None:
-        host, _, port = address.rpartition(":")
-        self._address = (host, int(port))
+    def __init__(
+        self,
+        script: str,
+        address: str,
+        texts: dict[str, str],
+        run: str = "",
+        wording: bool = False,
+        nodes: Mapping[str, str] | None = None,
+    ) -> None:
+        """`nodes`: the addresses of others, by the name of the link on which a script talks to them."""
+        self._address = _host_and_port(address)
+        self._nodes = {name: _host_and_port(other) for name, other in (nodes or {}).items()}
         self._script = script
         self._run = run
         self._texts = {f"-{run}": ""} | texts if run else texts
@@ -223,7 +237,7 @@ class Session:
         self.steps.append(Step(self._symbols.text(label), name, version, asked, answered, fault))
 
     def _link(self, name: str) -> Link:
-        return self._links.setdefault(name, Link(*self._address))
+        return self._links.setdefault(name, Link(*self._nodes.get(name, self._address)))
 
     def give_up(self, error: NodeError) -> None:
         """The script ends here, which is a fault."""

@@ -1,4 +1,6 @@
-"""`kafka-metadata-quorum` and `kafka-features` against three nodes: who votes, and how that is changed."""
+"""`kafka-features` raises kraft.version of three nodes with configured voters, and `kafka-metadata-quorum` shows them.
+
+What the tools say of voters of the log is compared with Apache Kafka in compat_tests/three_nodes."""
 
 from __future__ import annotations
 
@@ -17,30 +19,6 @@ MAIN = f"{TOOLS}.MetadataQuorumCommand"
 def status(*where: str) -> dict[str, str]:
     said = run_tool(MAIN, [*where, "describe", "--status"]).stdout
     return dict(re.findall(r"^(\w+):\s+(.*?)\s*$", said, re.M))
-
-
-def test_voters_are_described_and_removed(tmp_path: Path) -> None:
-    kafka_libs()
-    trio = Trio(tmp_path, "dynamic", {})
-    with trio:
-        trio.serving(1, 2, 3)
-        server = ("--bootstrap-server", trio.bootstrap)
-        controller = ("--bootstrap-controller", f"127.0.0.1:{trio.controller_ports[1]}")
-        for where in (server, controller):
-            found = status(*where)
-            voters = {voter["id"]: voter for voter in json.loads(found["CurrentVoters"])}
-            assert {number: voter["directoryId"] for number, voter in voters.items()} == trio.voters()
-            assert [voters[number]["endpoints"] for number in (1, 2, 3)] == [
-                [f"CONTROLLER://127.0.0.1:{trio.controller_ports[number]}"] for number in (1, 2, 3)
-            ]
-            assert int(found["LeaderId"]) == trio.active()
-            assert found["CurrentObservers"] == "[]"
-        follower = next(number for number in (2, 3) if number != trio.active())
-        directory = trio.voters()[follower]
-        gone = ["--controller-id", str(follower), "--controller-directory-id", directory]
-        said = run_tool(MAIN, [*server, "remove-controller", *gone]).stdout
-        assert said.strip() == f"Removed  KRaft controller {follower} with directory id {directory}"
-        assert set(trio.voters()) == {1, 2, 3} - {follower}
 
 
 def test_configured_voters_become_voters_of_the_log(tmp_path: Path) -> None:

@@ -84,8 +84,10 @@ class Cluster(Nodes):
         quorum: Quorum = "dynamic",
         settings: Mapping[str, str] | None = None,
         own: Mapping[int, Mapping[str, str]] | None = None,
+        directories: int = 2,
     ) -> None:
-        """`settings` are those of every member, `own` those of some beside them."""
+        """`settings` are those of every member, `own` those of some beside them. A broker has `directories` log.dirs:
+        with two it tells the controller in which of them a replica lies (KIP-858)."""
         self.members = dict(members)
         self.quorum = quorum
         self.numbers = tuple(number for number, member in members.items() if member.is_broker)
@@ -94,6 +96,7 @@ class Cluster(Nodes):
         self._ports = _ports(members)
         self._settings = {**SETTINGS, **(settings or {})}
         self._own = dict(own or {})
+        self._directories = directories
         for number in members:
             (self.folder / str(number)).mkdir()
             self._write(number)
@@ -133,9 +136,8 @@ class Cluster(Nodes):
         return self.folder / str(number) / "data"
 
     def log_dirs(self, number: int) -> list[Path]:
-        """Brokers have two, so that they tell the controller in which of them a replica lies (KIP-858)."""
-        home = self.folder / str(number)
-        return [home / "data", home / "more"] if self.members[number].is_broker else [home / "data"]
+        count = self._directories if self.members[number].is_broker else 1
+        return [self.folder / str(number) / name for name in ("data", "more")[:count]]
 
     def folder_of(self, number: int, topic: str, partition: int) -> Path:
         found = (folder / f"{topic}-{partition}" for folder in self.log_dirs(number))

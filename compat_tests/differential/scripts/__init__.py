@@ -23,9 +23,11 @@ from compat_tests.differential.scripts import (
     migration,
     min_isr,
     offsets,
+    other_nodes,
     produce,
     protocol,
     rebalances,
+    replicas,
     stored_records,
     topics,
     transaction_offsets,
@@ -66,5 +68,8 @@ SCRIPTS: dict[str, Callable[[Session], None]] = {
     script.__name__: script for scripts in BY_KIND.values() for script in scripts
 }
 KIND_OF = {script.__name__: kind for kind, scripts in BY_KIND.items() for script in scripts}
+#: with three nodes, and with one of them stopped: compat_tests/three_nodes runs them
+THREE_NODES = (*replicas.SCRIPTS, *other_nodes.SCRIPTS)
+ONE_STOPPED = other_nodes.ONE_STOPPED
 #: minutes long
 LONG = frozenset(script.__name__ for script in exhaustion.LONG_SCRIPTS)

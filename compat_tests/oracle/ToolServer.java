@@ -1,0 +1,78 @@
+// Runs Apache Kafka's command-line tools one after another, all in one JVM. Reads a request per line from stdin,
+// {"id": 1, "op": "run", "main": class, "args": [words]}, and answers it with {"id": 1, "result": {"status": ...,
+// "out": ..., "err": ...}}. Compiled and run by tool_server.py.
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.BufferedReader;
+import java.io.ByteArrayOutputStream;
+import java.io.InputStreamReader;
+import java.io.OutputStream;
+import java.io.PrintStream;
+import java.lang.reflect.InvocationTargetException;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.common.utils.Exit;
+
+public class ToolServer {
+    // Where a tool would end the JVM, this is thrown.
+    private static final class Ended extends Error {
+        private static final long serialVersionUID = 1L;
+    }
+
+    private static Integer status;
+
+    // The first status counts. A tool that catches what it threw here says so, and would not have lived to say it.
+    private static void end(int wanted, String message) {
+        if (status == null) {
+            if (message != null) {
+                System.err.println(message);
+            }
+            status = wanted;
+            System.setOut(new PrintStream(OutputStream.nullOutputStream()));
+            System.setErr(new PrintStream(OutputStream.nullOutputStream()));
+        }
+        throw new Ended();
+    }
+
+    private static Map<String, Object> run(String main, String[] words) {
+        ByteArrayOutputStream out = new ByteArrayOutputStream();
+        ByteArrayOutputStream err = new ByteArrayOutputStream();
+        System.setOut(new PrintStream(out, true, StandardCharsets.UTF_8));
+        System.setErr(new PrintStream(err, true, StandardCharsets.UTF_8));
+        status = null;
+        try {
+            Class.forName(main).getMethod("main", String[].class).invoke(null, (Object) words);
+            status = status == null ? 0 : status;
+        } catch (ReflectiveOperationException failure) {
+            if (status == null) {
+                Throwable thrown = failure instanceof InvocationTargetException ? failure.getCause() : failure;
+                thrown.printStackTrace();
+                status = 1;
+            }
+        }
+        return Map.of(
+            "status", status,
+            "out", out.toString(StandardCharsets.UTF_8),
+            "err", err.toString(StandardCharsets.UTF_8));
+    }
+
+    public static void main(String[] args) throws Exception {
+        PrintStream answers = System.out;
+        Exit.setExitProcedure(ToolServer::end);
+        Exit.setHaltProcedure(ToolServer::end);
+        ObjectMapper mapper = new ObjectMapper();
+        BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = requests.readLine(); line != null; line = requests.readLine()) {
+            JsonNode request = mapper.readTree(line);
+            List<String> words = new ArrayList<>();
+            request.get("args").forEach(word -> words.add(word.asText()));
+            Map<String, Object> result = run(request.get("main").asText(), words.toArray(new String[0]));
+            answers.println(mapper.writeValueAsString(Map.of("id", request.get("id").asInt(), "result", result)));
+            answers.flush();
+        }
+        Runtime.getRuntime().halt(0);
+    }
+}

@@ -1,0 +1,34 @@
+"""The two clusters of this folder, started once: three JVMs and three processes of the broker under test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from compat_tests import needs
+from compat_tests.mixed_cluster.members import Kind
+from compat_tests.oracle.kafka import kafka_libs
+from compat_tests.three_nodes.clusters import Both, started
+
+
+@pytest.fixture(scope="package")
+def both(against: str) -> Iterator[Both]:
+    """Apache Kafka beside the broker under test. With `--against apache-kafka` it is compared with itself."""
+    needs.java()
+    kafka_libs()
+    kind: Kind = "kafka" if against == "apache-kafka" else "pykbroker"
+    with started(kind) as both:
+        yield both
+        assert not both.ours.complaints()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """A failure shows the ends of the tested nodes' logs."""
+    outcome: Any = yield
+    report = outcome.get_result()
+    both = getattr(item, "funcargs", {}).get("both")
+    if report.failed and isinstance(both, Both):
+        report.sections.append(("the tested nodes' logs", both.ours.tails()))
