@@ -76,16 +76,17 @@ def format_row(row: Row) -> str:
     """One row for the terminal, with its target."""
     title = f"{row['measurement']}: {row['figure']}"
     ours = number(row["pykbroker"])
+    # A side that measured nothing (0 MB) has no ratio.
+    ratio = f"{row['ratio']:.2f}x" if row["ratio"] else ""
     if "kafka" not in row:
         before = number(row["before"])
-        return f"{title:<72} before {before:>10}  now {ours:>10} {row['unit']:<8} {row['ratio']:.2f}x"
+        return f"{title:<72} before {before:>10}  now {ours:>10} {row['unit']:<8} {ratio}"
     target, at_most = row["target"], row["at_most"]
     mark = "" if not target else ("  ok" if row["ratio"] >= target else f"  MISSED (target {target}x)")
     if at_most is not None:
         limit = f"{at_most} {row['unit']}".rstrip()
         mark += f"  {'ok' if row['pykbroker'] <= at_most else 'MISSED'} (at most {limit})"
     kafka = number(row["kafka"])
-    ratio = f"{row['ratio']:.2f}x" if row["ratio"] else ""
     return f"{title:<72} Kafka {kafka:>10}  pykbroker {ours:>10} {row['unit']:<8} {ratio}{mark}"
 
 
@@ -98,7 +99,6 @@ def table(rows: list[Row], *, spread: bool, before: bool = False) -> str:
     for row in rows:
         cells = [row["measurement"], row["figure"]]
         cells += [f"{number(row[side])} {row['unit']}".rstrip() for side in ("kafka", "pykbroker")]
-        # A side that measured nothing (0 MB) has no ratio.
         cells.append(f"{row['ratio']:.2f}x" if row["ratio"] else "")
         if spread:
             ratios = ratios_of(row)

@@ -10,7 +10,7 @@ of its own, that cluster is alone on the machine.
 
 `--before FOLDER` measures the pykbroker of another checkout too, in the same rounds: what did a change cost? With
 `--alone`, without Apache Kafka.
-`--resume FILE` goes on with a run that was interrupted.
+`--resume FILE` goes on with a run that was interrupted, or adds the rows of another `--only` to it.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--before", type=Path, help="a checkout with an environment: its pykbroker is measured too")
     parser.add_argument("--alone", action="store_true", help="with --before: leave Apache Kafka out")
-    parser.add_argument("--resume", type=Path, help="a stored run of the same commit that was interrupted")
+    parser.add_argument("--resume", type=Path, help="a stored run of the same commit, interrupted or of other rows")
     parser.add_argument("--list", action="store_true")
     return parser.parse_args(arguments)
 
