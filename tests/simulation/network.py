@@ -74,6 +74,8 @@ class Network:
         self._silent: Counter[Way] = Counter()
         self._delays: dict[Way, Delay] = {}
         self._refusing: Counter[str] = Counter()
+        # Whether the last connection was refused, by the machine that asked and the port.
+        self._refused: dict[tuple[str | None, int], bool] = {}
         self._without_power: set[str] = set()
         self._cut_off: list[Way] = []
         self._held: list[Callable[[], None]] = []
@@ -118,8 +120,10 @@ class Network:
                 return
             listener = self._listening.get(port)
             if listener is None or not listener.serving or (home is not None and self._refusing[home]):
+                self._refused[runtime.machine, port] = True
                 fail(ConnectionRefusedError(f"nobody listens on {port}"))
                 return
+            self._refused[runtime.machine, port] = False
             here, there = SimTransport(self, runtime), SimTransport(self, listener.runtime)
             here.peer, there.peer = there, here
             self._transports = [one for one in self._transports if not one.closed]
@@ -167,6 +171,10 @@ class Network:
 
     def accept(self, machine: str) -> None:
         self._refusing[machine] -= 1
+
+    def was_refused(self, machine: str, port: int) -> bool:
+        """The last connection from there to the port was refused."""
+        return self._refused.get((machine, port), False)
 
     # -- ways ---------------------------------------------------------------------------------------------------------
 

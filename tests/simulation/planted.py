@@ -4,9 +4,6 @@ makes sense for it.
 Responsible for what each bug does to the product, which breaches count as finding it, and the seed by which `make test`
 finds it quickly. Not responsible for runs (cluster_run.py). What each bug leaves out is said in one sentence; where
 Apache Kafka had it or has a rule against it, the rule is named.
-
-The early fence (a broker whose ports refuse is fenced at once) is not built yet: its bug, an early fence that elects
-uncleanly, takes the place of `follower_commits_beyond_its_leader` in the list of ten when it is.
 """
 
 from __future__ import annotations
@@ -17,8 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
-from pykbroker.controller import alter_partition
+from pykbroker.controller import active, alter_partition, brokers
 from pykbroker.controller.active import ActiveController
+from pykbroker.controller.early_fence import BrokerAddress, EarlyFence, FenceEffect
+from pykbroker.controller.held_elections import HeldElections
+from pykbroker.controller.result import Result
 from pykbroker.controller.state import ControllerState
 from pykbroker.coordinator.host import Host
 from pykbroker.coordinator.machine import CoordinatorRuntime
@@ -46,11 +46,11 @@ Plant = Callable[[], AbstractContextManager[object]]
 @dataclass(slots=True, frozen=True)
 class Bug:
     """`found_by`: the ids of the invariants, or the names of the history's checks, one of which must be broken.
-    `seed`: of an ordinary run that finds it; None: none of the first few does."""
+    `seed`: of an ordinary run that finds it."""
 
     plant: Plant
     found_by: frozenset[str]
-    seed: int | None
+    seed: int
 
     @property
     def name(self) -> str:
@@ -193,6 +193,37 @@ def uncommitted_metadata_is_shown() -> Iterator[None]:
 
 
 @contextmanager
+def early_fence_that_elects_uncleanly() -> Iterator[None]:
+    """A broker whose process is gone is fenced at once, and what only it has is led by any other that is alive, as if
+    nothing could be lost (decision 23)."""
+    fence = brokers.fence_gone_broker
+
+    def fence_and_elect(state: ControllerState, broker_id: int, broker_epoch: int, now_ms: int) -> Result[None]:
+        with (
+            mock.patch.object(ControllerState, "unclean_election_enabled", return_value=True),
+            mock.patch.object(HeldElections, "holds", return_value=False),
+        ):
+            return fence(state, broker_id, broker_epoch, now_ms)
+
+    with mock.patch.object(active, "fence_gone_broker", fence_and_elect):
+        yield
+
+
+@contextmanager
+def early_fence_of_a_broker_that_is_alive() -> Iterator[None]:
+    """A broker that ends a connection is fenced, whatever its port says (decision 23)."""
+    probed = EarlyFence.probed
+
+    def refuses_always(
+        self: EarlyFence, broker_id: int, number: int, endpoint: BrokerAddress, *, refuses: bool
+    ) -> list[FenceEffect]:
+        return probed(self, broker_id, number, endpoint, refuses=True)
+
+    with mock.patch.object(EarlyFence, "probed", refuses_always):
+        yield
+
+
+@contextmanager
 def markers_are_lost_at_failover() -> Iterator[None]:
     """A new transaction coordinator does not carry on with what was decided before."""
     with mock.patch.object(TransactionShard, "loaded", return_value=()):
@@ -226,17 +257,19 @@ def followers_forget_producers() -> Iterator[None]:
 
 
 BUGS = (
-    Bug(high_watermark_without_min_isr, frozenset({"P10"}), None),
+    Bug(high_watermark_without_min_isr, frozenset({"P10"}), 1),
     Bug(no_truncation_on_a_diverging_epoch, frozenset({"P2", "P4", "P6", "P12"}), 5),
     Bug(vote_without_a_persisted_epoch, frozenset({"R2", "R3"}), 0),
     Bug(vote_that_is_not_persisted, frozenset({"R3"}), 0),
-    Bug(isr_change_of_an_older_epoch, frozenset({"P3", "P5", "P6"}), None),
+    Bug(isr_change_of_an_older_epoch, frozenset({"P3", "P5", "P6"}), 34),
     Bug(acks_before_the_followers_fetch, frozenset({"P10", "A1"}), 0),
-    Bug(a_stale_controllers_write, frozenset({"R7", "R8", "C1"}), None),
+    Bug(a_stale_controllers_write, frozenset({"R7", "R8", "C1"}), 4),
     Bug(follower_commits_beyond_its_leader, frozenset({"P7"}), 0),
     Bug(controller_before_its_epochs_record, frozenset({"C1", "C2"}), 1),
     Bug(uncommitted_metadata_is_shown, frozenset({"R14"}), 0),
-    Bug(markers_are_lost_at_failover, frozenset({"nothing_hangs", "transactions_are_atomic"}), None),
-    Bug(offset_commit_before_its_commit, frozenset({"A1", "commits_are_kept"}), None),
+    Bug(early_fence_that_elects_uncleanly, frozenset({"P3"}), 35),
+    Bug(early_fence_of_a_broker_that_is_alive, frozenset({"C3"}), 1),
+    Bug(markers_are_lost_at_failover, frozenset({"nothing_hangs", "transactions_are_atomic"}), 2),
+    Bug(offset_commit_before_its_commit, frozenset({"A1", "commits_are_kept"}), 1),
     Bug(followers_forget_producers, frozenset({"T9", "written_once", "reads_are_exact"}), 1),
 )

@@ -16,7 +16,7 @@ from tests.simulation.traces import printed_twice
 pytestmark = pytest.mark.slow
 
 #: How many seeds each run of the tests tries, and how many of them are one test.
-SEEDS, CHUNK = 12, 1
+SEEDS, CHUNK = 300, 5
 
 
 def run_seeds(seeds: list[int]) -> None:

@@ -74,6 +74,8 @@ class Peer:
         self._connections: dict[int, BrokerConnection] = {}
         self._topic_ids: dict[str, bytes] = {}
         self._leaders: dict[Place, int] = {}
+        #: the newest that it has heard of, of each partition (KIP-320)
+        self.leader_epochs: dict[Place, int] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
         self._late: set[asyncio.Task[None]] = set()
         #: the one broker that `anybody` asks, if it is not to choose
@@ -154,12 +156,14 @@ class Peer:
     async def look(self) -> None:
         answer = await self.anybody(MetadataRequest(topics=None))
         self._topic_ids = {topic.name: topic.topic_id for topic in answer.topics}
-        self._leaders = {
-            (topic.name, partition.partition_index): partition.leader_id
-            for topic in answer.topics
-            for partition in topic.partitions
-            if partition.leader_id >= 0
-        }
+        self._leaders = {}
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                place = topic.name, partition.partition_index
+                # A broker that hears nothing tells of leaders that were.
+                if partition.leader_id >= 0 and partition.leader_epoch >= self.leader_epochs.get(place, -1):
+                    self._leaders[place] = partition.leader_id
+                    self.leader_epochs[place] = partition.leader_epoch
 
     async def topic_id(self, name: str) -> bytes:
         while name not in self._topic_ids:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pykbroker.metadata.image import EMPTY_IMAGE
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pykbroker_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -19,6 +20,8 @@ from pykbroker_wire.records.record import iter_records
 from tests.simulation.brokers import Cluster
 from tests.simulation.clients.base import GROUP, MOVED, NO_COORDINATOR, QUIET, Peer, Trouble
 from tests.simulation.history.events import Batch, CommittedOffset, FetchedOffset, History, Log, Place, Read
+
+_GROUPS = "__consumer_offsets"
 
 
 class Reader(Peer):
@@ -46,8 +49,12 @@ class Reader(Peer):
     async def fetch(self, wait_ms: int, max_bytes: int = 1 << 20) -> Any:
         """One fetch that was answered with records, or none; None when it has to be tried again."""
         topic, index = self.place
+        leader = await self.leader(self.place)
         asked = FetchPartition(
-            partition=index, fetch_offset=self.position, current_leader_epoch=-1, partition_max_bytes=max_bytes
+            partition=index,
+            fetch_offset=self.position,
+            current_leader_epoch=self.leader_epochs[self.place],
+            partition_max_bytes=max_bytes,
         )
         request = FetchRequest(
             max_wait_ms=wait_ms,
@@ -57,7 +64,6 @@ class Reader(Peer):
             session_epoch=-1,
             topics=[FetchTopic(topic_id=await self.topic_id(topic), partitions=[asked])],
         )
-        leader = await self.leader(self.place)
         epoch = self._leads(leader)
         self.server = leader, self.cluster.brokers[leader].starts, epoch
         answer = await self.once(leader, request)
@@ -68,10 +74,6 @@ class Reader(Peer):
             return None
         assert not answer.error_code, ErrorCode(answer.error_code)
         found = answer.responses[0].partitions[0]
-        if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and self.server[2] < 0:
-            # A follower, or a leader that was: it may not have what the leader has (KIP-392). The leader is asked.
-            self.lost_leader(self.place)
-            return None
         if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             # A loss of power took what was there.
             event = Read(
@@ -221,6 +223,7 @@ class Offsets(Peer):
             groups=[OffsetFetchRequestGroup(group_id=group, topics=[asked])], require_stable=stable
         )
         started = self.history.now()
+        coordinator = await self.coordinator(GROUP, group)
         answer = await self.ask_coordinator(GROUP, group, request)
         if answer is None:
             return None
@@ -236,6 +239,7 @@ class Offsets(Peer):
             offset=part.committed_offset if part is not None else -1,
             mark=(part.metadata or "") if part is not None else "",
             stable=stable,
+            was_replaced=self._was_replaced(coordinator),
         )
         self.history.record(event)
         self.note("fetched", group, place, code, event.offset)
@@ -248,6 +252,18 @@ class Offsets(Peer):
             return None
         assert code == ErrorCode.NONE, ErrorCode(code)
         return event
+
+    def _was_replaced(self, broker: int) -> bool:
+        """Another broker has coordinated groups in its place, and it may not have heard of that yet."""
+        images = [node.node.loader.image for node in self.cluster.nodes.values() if node.up]
+        newest = max(images, key=lambda image: image.offset, default=EMPTY_IMAGE)
+        asked = self.cluster.brokers[broker]
+        led = [partition for partition in asked.led() if partition.topic == _GROUPS] if asked.up else []
+        known = [newest.topics.partition(_GROUPS, partition.index) for partition in led]
+        return not led or any(
+            image is None or image.leader_epoch > partition.leader_epoch
+            for image, partition in zip(known, led, strict=True)
+        )
 
     async def fetched(self, group: str, place: Place, *, stable: bool = True) -> FetchedOffset:
         while True:

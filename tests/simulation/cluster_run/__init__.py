@@ -35,6 +35,7 @@ from tests.simulation.cluster_run.faults import CLIENTS, Faults
 from tests.simulation.cluster_run.log_watch import LogWatch
 from tests.simulation.cluster_run.plan import Plan, plan_of
 from tests.simulation.cluster_run.workload import TOPIC, Workload
+from tests.simulation.history.checks import insist
 from tests.simulation.history.events import History
 from tests.simulation.invariants.watcher import watching
 from tests.simulation.sim_broker import SimBroker
@@ -147,6 +148,7 @@ async def _scenario(plan: Plan, stage: Stage) -> None:
         await faults.run(stage.in_background)
         await _heal(plan, cluster, faults, without)
         workload.end()
+        await _answered(cluster, workload)
 
     without: set[int] = set()
     await stage.together(safety(), workload.run())
@@ -166,6 +168,16 @@ async def _scenario(plan: Plan, stage: Stage) -> None:
     stage.agree()
     await workload.check()
     world.tell("rest", "the history holds")
+
+
+async def _answered(cluster: Cluster, workload: Workload) -> None:
+    """Every client gets the answers that it waits for, now that faults are over. No transaction times out as late."""
+    try:
+        async with asyncio.timeout(REST_SECONDS):
+            await workload.ended.wait()
+    except TimeoutError:
+        insist(rest.nothing_hangs(cluster))
+        raise rest.NotAtRest(f"clients wait for answers, {REST_SECONDS:g} s after the faults") from None
 
 
 async def _heal(plan: Plan, cluster: Cluster, faults: Faults, without: set[int]) -> None:

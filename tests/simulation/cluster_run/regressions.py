@@ -23,4 +23,10 @@ REGRESSIONS: dict[int, str] = {
     332: "as 223, for a partition of __consumer_offsets",
     343: "a fault waits for a call of the disk, and takes records from it when all others have lost theirs",
     349: "as 148",
+    445: "a node dies while it cuts off what no leader has committed, and less is there than was durable",
+    501: "a clock goes back by an hour, and a consumer group waits that long for its next assignment",
+    568: "a leader that is cut off tells a reader without a leader epoch that its position is out of range",
+    573: "an EndTxn of transaction.version 1 that arrives late ends the next transaction",
+    666: "a coordinator that was fenced while it was alive answers with the offsets that it has",
+    679: "as 573",
 }

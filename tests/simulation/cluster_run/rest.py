@@ -95,6 +95,16 @@ def replicas(cluster: Cluster, without: Collection[int]) -> object | None:
     return None
 
 
+def nothing_hangs(cluster: Cluster) -> Iterator[str]:
+    """T7: after so long, no transaction is open in any log."""
+    for node in cluster.brokers.values():
+        for partition in node.led() if node.up else ():
+            log = partition.log_if_open
+            for producer_id, entry in log.producers.entries.items() if log is not None else ():
+                if entry.txn_first_offset >= 0:
+                    yield f"{partition}: the transaction of producer {producer_id} at {entry.txn_first_offset} is open"
+
+
 def _copies(live: list[SimBroker], topic: str, index: int) -> Iterator[tuple[int, Partition]]:
     for node in live:
         for partition in node.node.services.replicas:

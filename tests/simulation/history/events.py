@@ -100,13 +100,15 @@ class CommittedOffset(Event):
 
 @dataclass(slots=True, kw_only=True)
 class FetchedOffset(Event):
-    """`offset` -1: nothing was committed."""
+    """`offset` -1: nothing was committed. `was_replaced`: who answered was the coordinator no more, and may not have
+    known it. In Apache Kafka, too, it answers from what it has: only a commit shows whether it still coordinates."""
 
     group: str
     place: Place
     offset: int
     mark: str
     stable: bool = False
+    was_replaced: bool = False
 
 
 @dataclass(slots=True, kw_only=True)

@@ -45,7 +45,7 @@ def commits_are_kept(history: History) -> Iterator[str]:
         who = f"{fetched.client}: {key}: {fetched.offset} {fetched.mark!r}"
         known_before = acknowledged.get((*key, fetched.stable), ())
         least = max((offset for when, offset in known_before if when < fetched.started), default=-1)
-        if fetched.offset < least:
+        if fetched.offset < least and not fetched.was_replaced:
             yield f"{who} is fetched, {least} was acknowledged before"
         if fetched.offset >= 0 and not any(
             when < fetched.ended and (offset, mark) == (fetched.offset, fetched.mark)
@@ -87,7 +87,7 @@ def fetches_never_go_back(history: History) -> Iterator[str]:
             continue
         earlier = seen.setdefault((event.group, event.place), [])
         before = max((offset for ended, offset in earlier if ended < event.started), default=-1)
-        if event.offset < before:
+        if event.offset < before and not event.was_replaced:
             yield f"{event.client}: {event.group} {event.place}: {event.offset} after {before}"
         earlier.append((event.ended, event.offset))
 

@@ -404,6 +404,14 @@ PLANTED: list[tuple[Plant, Check]] = [
 ]
 
 
+def test_a_coordinator_that_was_replaced_answers_what_it_has() -> None:
+    story = Story()
+    story.commit_offset(9, "9")
+    story.fetch_offset(5, "t1:5").was_replaced = True
+    assert list(offsets.commits_are_kept(story.history)) == []
+    assert list(offsets.fetches_never_go_back(story.history)) == []
+
+
 def test_an_offset_may_be_unseen_between_the_answer_to_a_commit_and_its_markers() -> None:
     """By a fetch that does not ask for stable offsets; one that does is told to ask again."""
     story = Story()

@@ -1,5 +1,6 @@
 """What must hold of the cluster's metadata: every node's image is a prefix of one history (R14), one controller acts
-per epoch (C1) and has seen before that what is committed (C2), and P2 and P3 of each partition in every image.
+per epoch (C1), has seen before that what is committed (C2), and fences early only what refuses it (C3); and P2 and P3
+of each partition in every image.
 
 The history is replayed here once, from what the quorum has committed.
 """
@@ -7,10 +8,19 @@ The history is replayed here once, from what the quorum has committed.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from pykbroker.metadata.delta import MetadataDelta
-from pykbroker.metadata.image import EMPTY_IMAGE, NO_LEADER, RECOVERING, MetadataImage, PartitionImage
+from pykbroker.metadata.image import (
+    EMPTY_IMAGE,
+    NO_LEADER,
+    RECOVERING,
+    ConfigResource,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
 from pykbroker.metadata.records import decode_record
 from pykbroker.metadata.replay import MetadataReplay
 from pykbroker_raft import batches
@@ -131,6 +141,12 @@ class MetadataInvariants:
                     f"{name}: {new.leader} leads, which was neither in the ISR {old.isr} nor in the ELR {old.elr}, "
                     "and need not recover",
                 )
+                require(
+                    is_clean or new.leader in old.last_known_elr or _may_be_unclean(after, after.topics.by_id[key[0]]),
+                    "P3",
+                    f"{name}: {new.leader} leads, which was neither in the ISR {old.isr} nor in the ELR {old.elr}, nor "
+                    f"leads it as the last that is known, {old.last_known_elr}; no unclean election is allowed",
+                )
 
     def _judge_brokers(self) -> None:
         """No broker that is fenced or on its way out is in an ISR, but the last one."""
@@ -176,6 +192,14 @@ class MetadataInvariants:
     def ended(self, number: int) -> None:
         self._agreed.pop(number, None)
 
+    def fences_early(self, number: int, broker_id: int, refused: Collection[bool]) -> None:
+        """A node's controller fences a broker before its session is over. `refused`: of each endpoint that it names."""
+        require(
+            bool(refused) and all(refused),
+            "C3",
+            f"the controller of node {number} fences broker {broker_id} early, which has not refused its connection",
+        )
+
     def acts(self, number: int, controller: ActiveController, leaders: dict[int, int]) -> None:
         """A node's controller has become active."""
         epoch = controller.epoch
@@ -201,6 +225,11 @@ def _has_joined(old: PartitionImage, new: PartitionImage) -> bool:
         return False
     has_moved = old.is_reassigning and not new.is_reassigning and old.leader in old.removing_replicas
     return has_moved or old.leader in new.isr
+
+
+def _may_be_unclean(image: MetadataImage, topic: TopicImage) -> bool:
+    known = image.configs.of(ConfigResource.TOPIC, topic.name).get("unclean.leader.election.enable")
+    return known == "true"
 
 
 def _partitions_changed(delta: MetadataDelta) -> set[Key]:

@@ -15,6 +15,7 @@ from pykbroker_wire.primitives import TopLevel
 from pykbroker_wire.stored.metadata import (
     BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
+    ConfigRecord,
     EndTransactionRecord,
     PartitionChangeRecord,
     PartitionRecord,
@@ -199,8 +200,34 @@ def test_the_leader_takes_one_into_the_isr_that_leads_from_then_on() -> None:
     assert not log.invariants.unclean
 
 
-def test_an_unclean_election_is_remembered() -> None:
+def test_p3_an_unclean_election_that_the_topic_does_not_allow() -> None:
     log = Committed()
     log.change(isr=[1, 2])
+    with broken("P3"):
+        log.change(leader=3, isr=[3], leader_recovery_state=1)
+
+
+def test_the_last_known_leader_may_lead_again() -> None:
+    log = Committed()
+    log.change(isr=[], leader=-1, last_known_elr=[1])
+    log.change(leader=1, isr=[1], leader_recovery_state=1, last_known_elr=[])
+    assert log.invariants.unclean == {(TOPIC, 0): [2]}
+
+
+def test_c3_a_broker_is_fenced_early_that_refuses_nothing() -> None:
+    log = Committed()
+    log.invariants.fences_early(1, 2, [True, True])
+    with broken("C3"):
+        log.invariants.fences_early(1, 2, [True, False])
+    with broken("C3"):
+        log.invariants.fences_early(1, 2, [])
+
+
+def test_an_unclean_election_is_remembered() -> None:
+    log = Committed()
+    log.add(
+        ConfigRecord(resource_type=2, resource_name="t", name="unclean.leader.election.enable", value="true"),
+        PartitionChangeRecord(partition_id=0, topic_id=TOPIC, isr=[1, 2]),
+    )
     log.change(leader=3, isr=[3], leader_recovery_state=1)
     assert log.invariants.unclean == {(TOPIC, 0): [1]}

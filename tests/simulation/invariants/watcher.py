@@ -9,11 +9,12 @@ It reads the objects of the real nodes and changes nothing: the same seed is the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+from pykbroker.controller.active import ActiveController
 from pykbroker.metadata.image import EMPTY_IMAGE
 from pykbroker.quorum.driver import QuorumDriver
 from pykbroker.replica.delayed_produce import ACKS_ALL, DelayedProduce
@@ -80,6 +81,7 @@ class Watcher:
         self.metadata = MetadataInvariants()
         self.partitions = PartitionInvariants(self.metadata)
         self.acknowledgements = Acknowledgements(self.partitions, history)
+        self._cluster = cluster
         self._loop = cluster.world.loop
         self._nodes = [WatchedNode(cluster.nodes[number], self.quorum) for number in numbers]
         # An event of a process changes this process alone, one of the harness (a kill, a start) any.
@@ -207,6 +209,13 @@ class Watcher:
         except AssertionError as error:
             self.note(error)
 
+    def fences_early(self, node: int, broker_id: int, refused: Sequence[tuple[str, int]]) -> None:
+        network, machine = self._cluster.world.network, self._cluster.nodes[node].machine
+        try:
+            self.metadata.fences_early(node, broker_id, [network.was_refused(machine, port) for _, port in refused])
+        except AssertionError as error:
+            self.note(error)
+
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def at_rest(self) -> None:
@@ -220,7 +229,7 @@ def watching(cluster: Cluster, history: History | None = None) -> Iterator[Watch
     """Watch a cluster from before its start to the end of the block."""
     watcher = Watcher(cluster, history)
     send, reply, finish = QuorumDriver._send, QuorumDriver._reply, DelayedProduce._finish
-    advance = Partition.advance
+    advance, fence_early = Partition.advance, ActiveController.fence_early
 
     def sends(driver: QuorumDriver, outgoing: Outgoing) -> None:
         watcher.says(driver, type(outgoing.request).__name__)
@@ -247,7 +256,14 @@ def watching(cluster: Cluster, history: History | None = None) -> Iterator[Watch
         if log is not None and log.high_watermark != before:
             watcher.partitions.commits(partition._shared.node_id, partition)
 
+    def fences_early(
+        controller: ActiveController, broker_id: int, broker_epoch: int, refused: Sequence[tuple[str, int]]
+    ) -> None:
+        watcher.fences_early(controller._node_id, broker_id, refused)
+        fence_early(controller, broker_id, broker_epoch, refused)
+
     with (
+        mock.patch.object(ActiveController, "fence_early", fences_early),
         mock.patch.object(Partition, "advance", advances),
         mock.patch.object(QuorumDriver, "_send", sends),
         mock.patch.object(QuorumDriver, "_reply", replies),
