@@ -11,7 +11,7 @@ PYTEST_ARGS ?=
 PIPELINE_ARGS ?=
 BENCH_ARGS ?=
 
-.PHONY: install run test unit compat sim sim-long test-long test-env system pipeline lint bench generate schemas clean
+.PHONY: install run test unit compat sim sim-long faults test-long test-env system pipeline lint bench generate schemas clean
 .DEFAULT_GOAL := install
 
 # --- the environment: made again only when pyproject.toml changes, or what is compiled -------------------------------
@@ -97,6 +97,12 @@ SIM_LONG_ARGS ?=
 sim-long: $(VENV)/.test
 	@PYTHONPATH=.:wire:log:raft $(BIN)/python -m tests.simulation.cluster_run.long $(SIM_LONG_ARGS)
 
+# 1,000 faults on three real processes, in rounds of 20; goes on where an interrupted run was, and keeps the results in
+# docs/fault-runs.jsonl. One round, told: python -m tests.faults.fault_run --seed 7.
+FAULT_ROUNDS ?= 50
+faults: $(VENV)/.test
+	@PYTHONPATH=.:wire:log:raft $(BIN)/python -m tests.faults.fault_run --rounds $(FAULT_ROUNDS)
+
 # Goes on where an interrupted run was, and keeps the results in docs/long-runs.md.
 test-long: test-env
 	@failed=0; \
@@ -121,6 +127,7 @@ lint: $(VENV)/.lint
 	check $(BIN)/python -m bench.report --check; \
 	check $(BIN)/python -m tests.long_runs --check; \
 	check env PYTHONPATH=.:wire:log:raft $(BIN)/python -m tests.simulation.cluster_run.long --check; \
+	check env PYTHONPATH=.:wire:log:raft $(BIN)/python -m tests.faults.fault_run --check; \
 	exit $$failed
 
 generate: $(VENV)/.install

@@ -68,8 +68,11 @@ class Writer(Client):
         settings: Mapping[str, Any],
         keys: int = 0,
         seed: int = 0,
+        pause_s: float = 0.0,
     ) -> None:
+        """`pause_s`: between two bursts."""
         super().__init__(f"writer {name}", bootstrap)
+        self._pause_s = pause_s
         self.journal = journal
         self.topic = topic
         self._settings = {
@@ -123,6 +126,7 @@ class Writer(Client):
             if len(producer) < _MAX_WAITING:
                 self._send(producer, self._rng.choice([1, 1, 1, 5, 20, 40]))
             producer.poll(self._rng.choice([0.01, 0.03, 0.1]))
+            self._stopping.wait(self._pause_s)
         left = producer.flush(ANSWER_S)
         assert left == 0, f"{self.name}: {left} records were never answered"
 
@@ -130,10 +134,22 @@ class Writer(Client):
 class TransactionalWriter(Writer):
     """Commits and aborts in turn. Of a transaction whose end it was not told it knows nothing."""
 
-    def __init__(self, name: str, bootstrap: str, journal: Journal, topic: str, *, seed: int = 0) -> None:
+    def __init__(
+        self,
+        name: str,
+        bootstrap: str,
+        journal: Journal,
+        topic: str,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        pause_s: float = 0.0,
+    ) -> None:
         # A transaction that its producer lost is given up soon: it holds readers up.
-        settings = {"enable.idempotence": True, "transactional.id": name, "transaction.timeout.ms": 3000}
-        super().__init__(name, bootstrap, journal, topic, settings=settings, seed=seed)
+        own = {"enable.idempotence": True, "transactional.id": name, "transaction.timeout.ms": 3000}
+        super().__init__(
+            name, bootstrap, journal, topic, settings={**(settings or {}), **own}, seed=seed, pause_s=pause_s
+        )
         del self._settings["message.timeout.ms"]
         self.done = journal.transactions[name] = []
 
@@ -155,6 +171,7 @@ class TransactionalWriter(Writer):
                     producer = Producer(self._settings)
                     producer.init_transactions(20)
                 self._transact(producer)
+                self._stopping.wait(self._pause_s)
             except KafkaException as error:
                 producer = self._after(error, producer)
 

@@ -40,21 +40,39 @@ class Load:
     lasts."""
 
     def __init__(
-        self, nodes: Clustered, topics: Sequence[str], writers: Mapping[str, Mapping[str, Any]] = WRITERS
+        self,
+        nodes: Clustered,
+        topics: Sequence[str],
+        writers: Mapping[str, Mapping[str, Any]] = WRITERS,
+        *,
+        pause_s: float = 0.0,
     ) -> None:
+        """`pause_s`: what a writer waits between two bursts, so that a long run does not make millions of records."""
         self.nodes = nodes
-        self.journals = {topic: Journal(topic) for topic in topics}
+        self._pause_s = pause_s
+        self.journals: dict[str, Journal] = {}
         self.clients: list[Client] = []
-        for topic, journal in self.journals.items():
-            for name, settings in writers.items():
-                self._add(Writer(f"{topic}-{name}", nodes.bootstrap, journal, topic, settings=settings))
-            self._add(Reader(nodes.bootstrap, journal, topic))
+        for topic in topics:
+            self.write(topic, writers)
 
-    def transact(self, transactional_id: str, topic: str) -> TransactionalWriter:
+    def write(self, topic: str, writers: Mapping[str, Mapping[str, Any]]) -> None:
+        """A writer with each of these settings, and a reader."""
+        journal = self.journals[topic] = Journal(topic)
+        for name, settings in writers.items():
+            bootstrap, pause_s = self.nodes.bootstrap, self._pause_s
+            self._add(Writer(f"{topic}-{name}", bootstrap, journal, topic, settings=settings, pause_s=pause_s))
+        self._add(Reader(self.nodes.bootstrap, journal, topic))
+
+    def transact(
+        self, transactional_id: str, topic: str, settings: Mapping[str, Any] | None = None
+    ) -> TransactionalWriter:
         """Commit and abort in turn into another topic, with a reader of what is committed."""
         journal = self.journals[topic] = Journal(topic, transactional=True)
         self._add(Reader(self.nodes.bootstrap, journal, topic, committed=True))
-        return self._add(TransactionalWriter(transactional_id, self.nodes.bootstrap, journal, topic))
+        writer = TransactionalWriter(
+            transactional_id, self.nodes.bootstrap, journal, topic, settings=settings, pause_s=self._pause_s
+        )
+        return self._add(writer)
 
     def consume(self, group: str, topic: str, settings: Mapping[str, str | None] | None = None) -> Group:
         """Read and commit as the only member of a group."""
@@ -87,10 +105,13 @@ class Load:
 
         eventually(what, watched)
 
-    def goes_on(self) -> None:
-        """Wait until every writer of records got more answers, and every group and transaction made progress."""
+    def goes_on(self, *, but_the_patient: bool = False) -> None:
+        """Wait until every writer of records got more answers, and every group and transaction made progress.
+        `but_the_patient`: not those that wait for a broker for ever while the connection to it does not end."""
         wanted = {
-            client: _progress(client) + _step(client) for client in self.clients if not isinstance(client, Reader)
+            client: _progress(client) + _step(client)
+            for client in self.clients
+            if not isinstance(client, Reader) and not (but_the_patient and _is_patient(client))
         }
         waiting = set(wanted)
 
@@ -131,6 +152,10 @@ def _progress(client: Client) -> int:
         return client.committed
     assert isinstance(client, Writer)
     return client.progress
+
+
+def _is_patient(client: Client) -> bool:
+    return isinstance(client, Writer) and not client.written.exactly_once
 
 
 def _step(client: Client) -> int:

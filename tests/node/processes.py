@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -61,13 +61,16 @@ def format_combined(home: Path, own: Mapping[str, object]) -> Path:
 class Process:
     """`pykbroker start ...`; stopped when the block ends, however it ends."""
 
-    def __init__(self, log: Path, *arguments: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, log: Path, *arguments: str, env: Mapping[str, str] | None = None, prefix: Sequence[str] = ()
+    ) -> None:
+        """`prefix`: a command that becomes this one, as nsenter does."""
         self.log = log
         self.address = ""
         self.lines: list[str] = []
         with log.open("ab") as file:
             self._process = subprocess.Popen(
-                command("start", *arguments), env=environment(env), stdout=subprocess.PIPE, stderr=file
+                [*prefix, *command("start", *arguments)], env=environment(env), stdout=subprocess.PIPE, stderr=file
             )
 
     @property

@@ -31,10 +31,10 @@ class Trio(Nodes):
         own: Mapping[int, Mapping[str, object]] | None = None,
     ) -> None:
         self.folder = folder
-        self.ports, self.controller_ports = _ports()
+        self.ports, self.controller_ports = self.choose_ports()
         self.running: dict[int, Process] = {}
         self._stack = ExitStack()
-        addresses = {number: f"127.0.0.1:{port}" for number, port in self.controller_ports.items()}
+        addresses = {number: f"{self.host(number)}:{port}" for number, port in self.controller_ports.items()}
         if quorum == "static":
             found_by = {"controller.quorum.voters": ",".join(f"{n}@{addresses[n]}" for n in NUMBERS)}
         elif quorum == "joining":
@@ -50,7 +50,7 @@ class Trio(Nodes):
                 {
                     "process.roles": "broker,controller",
                     "node.id": number,
-                    "listeners": f"PLAINTEXT://127.0.0.1:{self.ports[number]},CONTROLLER://{addresses[number]}",
+                    "listeners": f"PLAINTEXT://{self.address(number)},CONTROLLER://{addresses[number]}",
                     "controller.listener.names": "CONTROLLER",
                     "log.dirs": self.data(number),
                     "num.partitions": 3,
@@ -93,9 +93,11 @@ class Trio(Nodes):
     # -- nodes that come and go
 
     def start(self, number: int) -> Process:
-        started = Process(self.folder / f"{number}.log", str(self.files[number]))
-        self.running[number] = self._stack.enter_context(started)
-        return started
+        self.running[number] = self._stack.enter_context(self.launch(number))
+        return self.running[number]
+
+    def launch(self, number: int) -> Process:
+        return Process(self.folder / f"{number}.log", str(self.files[number]))
 
     def kill(self, number: int) -> None:
         self.running.pop(number).kill()
@@ -120,8 +122,16 @@ class Trio(Nodes):
     def data(self, number: int) -> Path:
         return self.folder / f"data{number}"
 
+    def host(self, number: int) -> str:
+        return "127.0.0.1"
+
     def address(self, number: int) -> str:
-        return f"127.0.0.1:{self.ports[number]}"
+        return f"{self.host(number)}:{self.ports[number]}"
+
+    def choose_ports(self) -> tuple[dict[int, int], dict[int, int]]:
+        """Those for clients and those for controllers. They are free again when a node comes back."""
+        clients = dict(zip(NUMBERS, free_ports(len(NUMBERS)), strict=True))
+        return clients, {number: port + 1 for number, port in clients.items()}
 
     def complaints(self) -> list[str]:
         """Lines of the nodes' logs that tell of an error, or of a bug."""
@@ -132,12 +142,6 @@ class Trio(Nodes):
             for line in (self.folder / f"{number}.log").read_text(errors="replace").splitlines()
             if any(word in line for word in wrong)
         ]
-
-
-def _ports() -> tuple[dict[int, int], dict[int, int]]:
-    """Two ports of each node, which are free again when it comes back."""
-    clients = dict(zip(NUMBERS, free_ports(len(NUMBERS)), strict=True))
-    return clients, {number: port + 1 for number, port in clients.items()}
 
 
 def free_ports(count: int, *, but: Collection[int] = ()) -> list[int]:
