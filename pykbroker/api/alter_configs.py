@@ -14,14 +14,17 @@ from pykbroker.api.incremental_alter_configs import (
     authorize_all,
     judge,
     key_of,
+    of_another_broker,
+    put_together,
     sort_out,
 )
 from pykbroker.controller.configs import ResourceKey, legacy_alter
 from pykbroker.controller.result import Result, Verdict, failure
 from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.image import ConfigResource
-from pykbroker.serving.context import ControllerContext
+from pykbroker.serving.context import BrokerContext, ControllerContext
 from pykbroker.serving.on_controller import respond
+from pykbroker.serving.rows import Settled
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.alter_configs import (
     AlterConfigsRequest,
@@ -65,6 +68,26 @@ def handle(ctx: ControllerContext, request: AlterConfigsRequest) -> asyncio.Futu
         answer,
         lambda error: refused(request, ctx.api_version, error.code, error.message),
     )
+
+
+def on_broker(ctx: BrokerContext, request: AlterConfigsRequest) -> Settled | None:
+    """A broker refuses what is meant for another broker."""
+    verdicts: ResourceVerdicts = {}
+    for key, resource in sort_out(request.resources, {}):
+        nulls = [config.name for config in resource.configs if config.value is None]
+        if (verdict := of_another_broker(ctx, resource, nulls)).failed:
+            verdicts[key] = verdict
+    if not verdicts:
+        return None
+    rest = [resource for resource in request.resources if key_of(resource) not in verdicts]
+
+    def whole(answer: AlterConfigsResponse | None) -> AlterConfigsResponse:
+        answer = answer or AlterConfigsResponse()
+        answer.responses = put_together(request.resources, verdicts, answer.responses, _response)
+        return answer
+
+    remaining = AlterConfigsRequest(resources=rest, validate_only=request.validate_only) if rest else None
+    return Settled(remaining, whole)
 
 
 def refused(

@@ -1,6 +1,8 @@
 """IncrementalAlterConfigs, versions 0-1, on the active controller. KIP-339.
 
 Topics, brokers (one, or all with an empty name), groups, client metrics, and this node's loggers (broker_loggers.py).
+A broker settles what concerns one broker before it passes the rest on. What a new value does to a broker's
+configuration is judged by the controller.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -21,8 +23,9 @@ from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.image import ConfigResource
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker.serving import broker_loggers
-from pykbroker.serving.context import AnyContext, ControllerContext
+from pykbroker.serving.context import AnyContext, BrokerContext, ControllerContext
 from pykbroker.serving.on_controller import respond
+from pykbroker.serving.rows import Settled
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
@@ -50,7 +53,17 @@ class AlteredResource(Protocol):
     def configs(self) -> Sequence[Named]: ...
 
 
+class AnsweredResource(Protocol):
+    """The answer for one of them."""
+
+    @property
+    def resource_type(self) -> int: ...
+    @property
+    def resource_name(self) -> str: ...
+
+
 R = TypeVar("R", bound=AlteredResource)
+A = TypeVar("A", bound=AnsweredResource)
 
 
 def handle(
@@ -62,10 +75,9 @@ def handle(
         for key, resource in sort_out(request.resources, verdicts):
             alterations = [Alteration(c.name, c.config_operation, c.value) for c in resource.configs]
             if key[0] == ConfigResource.BROKER_LOGGER:
-                verdicts[key] = _change_loggers(ctx, state, resource, alterations, request.validate_only)
+                verdicts[key] = _change_loggers(ctx, resource, alterations, request.validate_only)
                 continue
-            nulls = [a.key for a in alterations if a.value is None and a.operation != AlterOperation.DELETE]
-            verdict = judge(state, resource, nulls, partial(_apply, alterations), _given(alterations))
+            verdict = judge(state, resource, _nulls(alterations), partial(_apply, alterations), _given(alterations))
             if verdict.failed:
                 verdicts[key] = verdict
             else:
@@ -90,6 +102,28 @@ def handle(
     )
 
 
+def on_broker(ctx: BrokerContext, request: IncrementalAlterConfigsRequest) -> Settled | None:
+    """A broker changes its own loggers, and refuses what is meant for another broker."""
+    verdicts: ResourceVerdicts = {}
+    for key, resource in sort_out(request.resources, {}):
+        alterations = [Alteration(c.name, c.config_operation, c.value) for c in resource.configs]
+        if key[0] == ConfigResource.BROKER_LOGGER:
+            verdicts[key] = _change_loggers(ctx, resource, alterations, request.validate_only)
+        elif (verdict := of_another_broker(ctx, resource, _nulls(alterations))).failed:
+            verdicts[key] = verdict
+    if not verdicts:
+        return None
+    rest = [resource for resource in request.resources if key_of(resource) not in verdicts]
+
+    def whole(answer: IncrementalAlterConfigsResponse | None) -> IncrementalAlterConfigsResponse:
+        answer = answer or IncrementalAlterConfigsResponse()
+        answer.responses = put_together(request.resources, verdicts, answer.responses, _response)
+        return answer
+
+    remaining = IncrementalAlterConfigsRequest(resources=rest, validate_only=request.validate_only) if rest else None
+    return Settled(remaining, whole)
+
+
 def refused(
     request: IncrementalAlterConfigsRequest, version: int, code: ErrorCode, message: str | None = None
 ) -> IncrementalAlterConfigsResponse:
@@ -110,20 +144,18 @@ def _response(
 
 
 def _change_loggers(
-    ctx: ControllerContext,
-    state: ControllerState,
+    ctx: AnyContext,
     resource: AlteredResource,
     alterations: list[Alteration],
     validate_only: bool,
 ) -> Verdict:
-    nulls = [a.key for a in alterations if a.value is None and a.operation != AlterOperation.DELETE]
-    verdict = check_keys(resource, nulls)
+    verdict = check_keys(resource, _nulls(alterations))
     if verdict.failed:
         return verdict
     if not ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
         return failure(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     try:
-        broker_loggers.check_node_id(state.node_id, resource.resource_name)
+        broker_loggers.check_node_id(ctx.services.node_id, resource.resource_name)
         broker_loggers.change(alterations, validate_only)
     except KafkaError as error:
         return verdict_of(error)
@@ -136,6 +168,10 @@ def _apply(alterations: list[Alteration], layer: dict[str, str]) -> None:
             layer[key] = value
         elif operation == AlterOperation.DELETE:
             layer.pop(key, None)
+
+
+def _nulls(alterations: list[Alteration]) -> list[str]:
+    return [a.key for a in alterations if a.value is None and a.operation != AlterOperation.DELETE]
 
 
 def _given(alterations: list[Alteration]) -> dict[str, str]:
@@ -161,6 +197,32 @@ def judge(
     return check_broker(state, resource.resource_name, change, given)
 
 
+def of_another_broker(ctx: BrokerContext, resource: AlteredResource, nulls: list[str]) -> Verdict:
+    """OK for what this broker may pass on: the configuration of a broker is changed at that broker."""
+    name = resource.resource_name
+    if resource.resource_type != ConfigResource.BROKER or not name or check_keys(resource, nulls).failed:
+        return OK
+    node_id = ctx.services.node_id
+    # What is no number is refused by the controller.
+    if not re.fullmatch(_INTEGER, name) or int(name) == node_id:
+        return OK
+    return failure(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {node_id}, but received {name}")
+
+
+def put_together(
+    resources: Iterable[AlteredResource],
+    verdicts: Mapping[ResourceKey, Verdict],
+    told: Iterable[A],
+    make: Callable[[int, str, ErrorCode, str | None], A],
+) -> list[A]:
+    """The answer for each resource: what this broker says of those in `verdicts`, what the controller has told of the
+    others."""
+    by_key = {(each.resource_type, each.resource_name): each for each in told}
+    for key, verdict in verdicts.items():
+        by_key[key] = make(*key, *verdict)
+    return [by_key[key_of(resource)] for resource in resources]
+
+
 def key_of(resource: AlteredResource) -> ResourceKey:
     return resource.resource_type, resource.resource_name
 
@@ -178,6 +240,8 @@ def sort_out(resources: Sequence[R], verdicts: ResourceVerdicts) -> list[tuple[R
     return found
 
 
+#: Python's int() would also take spaces and underscores.
+_INTEGER = r"[+-]?[0-9]{1,10}"
 _ALTERABLE = (
     ConfigResource.TOPIC,
     ConfigResource.BROKER,
@@ -207,8 +271,7 @@ def check_broker(
     `given`: the values that the request names. Those that promise protection which is not served are refused first.
     """
     if name:
-        # Python's int() would also take spaces and underscores.
-        if not re.fullmatch(r"[+-]?[0-9]{1,10}", name):
+        if not re.fullmatch(_INTEGER, name):
             return failure(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
         node_id = int(name)
         if node_id not in state.image.brokers and node_id != state.node_id:

@@ -23,7 +23,7 @@ from pykbroker.serving.dispatch import ForwardedResponse
 from pykbroker.serving.principals import encode_principal
 from pykbroker.serving.rows import Row
 from pykbroker_wire.errors import ErrorCode
-from pykbroker_wire.headers import RequestHeader
+from pykbroker_wire.headers import RequestHeader, decode_response, encode_request
 from pykbroker_wire.messages.envelope import EnvelopeRequest
 
 logger = logging.getLogger(__name__)
@@ -42,9 +42,36 @@ def packed_address(host: str) -> bytes:
         return b"\x7f\x00\x00\x01"
 
 
-def forward(row: Row, ctx: BrokerContext, frame: memoryview) -> asyncio.Future[Any]:
-    """Send it on: the answer is a ForwardedResponse, or what the row answers when there is none. The frame is copied:
-    it is only valid during dispatch."""
+def forward(row: Row, ctx: BrokerContext, frame: memoryview) -> Any:
+    """Send on what this broker does not settle itself: an answer, or a future of one."""
+    settled = None if row.on_broker is None else row.on_broker(ctx, _decoded(row, frame))
+    if settled is None:
+        return _pass_on(row, ctx, frame)
+    if settled.rest is None:
+        return settled.whole(None)
+    whole: asyncio.Future[Any] = ctx.services.runtime.loop.create_future()
+    parts = encode_request(row.key, ctx.api_version, ctx.correlation_id, ctx.client_id, settled.rest)
+
+    def answered(future: asyncio.Future[Any]) -> None:
+        if whole.done():
+            return
+        if future.cancelled():
+            whole.cancel()
+        elif (error := future.exception()) is not None:
+            whole.set_exception(error)
+        else:
+            answer = future.result()
+            if isinstance(answer, ForwardedResponse):
+                answer = decode_response(row.key, ctx.api_version, answer.data)[1]
+            whole.set_result(settled.whole(answer))
+
+    _pass_on(row, ctx, memoryview(b"".join(parts)[4:])).add_done_callback(answered)
+    return whole
+
+
+def _pass_on(row: Row, ctx: BrokerContext, frame: memoryview) -> asyncio.Future[Any]:
+    """The answer is a ForwardedResponse, or what the row answers when there is none. The frame is copied: it is only
+    valid during dispatch."""
     services = ctx.services
     loop = services.runtime.loop
     envelope = EnvelopeRequest(
@@ -99,7 +126,7 @@ def forward(row: Row, ctx: BrokerContext, frame: memoryview) -> asyncio.Future[A
     return answer
 
 
-def _decoded(row: Row, frame: bytes) -> Any:
+def _decoded(row: Row, frame: bytes | memoryview) -> Any:
     """The request again: it was decoded once, when it came."""
     view = memoryview(frame)
     header, position = RequestHeader.decode(view)

@@ -27,11 +27,21 @@ class On(Flag):
 
 
 @dataclass(slots=True, frozen=True)
+class Settled:
+    """What a broker has settled of a request. `rest`: what remains for the controller, None when that is nothing.
+    `whole`: the answer to all of it, from the controller's answer to the rest."""
+
+    rest: Any | None
+    whole: Callable[[Any | None], Any]
+
+
+@dataclass(slots=True, frozen=True)
 class ServedApi:
     """One row. `module` is the file in this folder; it has `handle(ctx, request)`.
 
     forward: a broker listener sends the request on to the active controller in an Envelope (KIP-590), where `handle`
-    runs; the module also has `refused`, which makes the answer when the controller gave none. advertised_min: what
+    runs; the module also has `refused`, which makes the answer when the controller gave none, and may have `on_broker`,
+    which settles a part before. advertised_min: what
     ApiVersions says when that is not the lowest version served.
     """
 
@@ -72,6 +82,7 @@ class Row:
         "max_version",
         "min_version",
         "name",
+        "on_broker",
         "refused",
         "request_bytes",
         "requests",
@@ -95,6 +106,8 @@ class Row:
         self.with_throttle: Callable[[bytes, int], bytes] = getattr(module, "with_throttle", _has_no_frames)
         #: `(request, version, code)`: what a broker answers to a request that it could not forward
         self.refused: Callable[[Any, int, ErrorCode], Any] = module.refused if api.forward else _is_not_forwarded
+        #: `(context, request)`: what a broker settles itself of a request that it forwards; None: nothing
+        self.on_broker: Callable[[Any, Any], Settled | None] | None = getattr(module, "on_broker", None)
         #: what a broker refuses before it forwards a request: raises CloseConnection
         self.check: Callable[[Any], None] | None = getattr(module, "check", None)
         self.requests, self.request_bytes, self.total_time_ms = api.counters(metrics)

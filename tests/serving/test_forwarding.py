@@ -17,7 +17,7 @@ from pykbroker.serving import forwarding
 from pykbroker.serving.dispatch import Dispatcher, ForwardedResponse
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
-from pykbroker_wire.headers import decode_response, encode_request
+from pykbroker_wire.headers import RequestHeader, decode_response, encode_request
 from pykbroker_wire.messages.add_raft_voter import AddRaftVoterRequest
 from pykbroker_wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from pykbroker_wire.messages.alter_partition_reassignments import (
@@ -35,7 +35,13 @@ from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest
 from pykbroker_wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from pykbroker_wire.messages.envelope import EnvelopeResponse
 from pykbroker_wire.messages.incremental_alter_configs import AlterConfigsResource as IncrementalResource
-from pykbroker_wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from pykbroker_wire.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse as IncrementalAnswer,
+)
+from pykbroker_wire.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from pykbroker_wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
@@ -76,10 +82,12 @@ class Channel:
         self.wire = wire
         self.sent: list[asyncio.Future[Any]] = []
         self.timeouts_ms: list[int] = []
+        self.requests: list[Any] = []
         wire.half.services.controller_channel = cast(Any, self)
 
     def send(self, request: Any, timeout_ms: int) -> asyncio.Future[Any]:
         self.timeouts_ms.append(timeout_ms)
+        self.requests.append(request)
         self.sent.append(self.wire.half.services.runtime.loop.create_future())
         return self.sent[-1]
 
@@ -95,6 +103,49 @@ def test_a_forwarded_answer_leaves_as_it_came(wire: Wire, channel: Channel) -> N
     wire.half.loop.settle()
     assert isinstance(pending.future.result(), ForwardedResponse)
     assert b"".join(pending.encode(pending.future.result())) == b"\x00\x00\x00\x0e\x00\x00\x00\x09the answer"
+
+
+BROKER, LOGGER, TOPIC = 4, 8, 2
+
+
+def passed_on(channel: Channel) -> Any:
+    """The request in the only Envelope."""
+    (request,) = channel.requests
+    view = memoryview(bytes(request.request_data))
+    header, position = RequestHeader.decode(view)
+    return IncrementalAlterConfigsRequest.decode(view, position, header.version)[0]
+
+
+def test_a_broker_settles_what_concerns_one_broker_and_passes_the_rest_on(wire: Wire, channel: Channel) -> None:
+    own = str(wire.half.services.node_id)
+    named = [(BROKER, "9"), (TOPIC, "t"), (LOGGER, "9"), (BROKER, own), (BROKER, "x")]
+    asked = [IncrementalResource(resource_type=kind, resource_name=name) for kind, name in named]
+    pending = wire.send(IncrementalAlterConfigsRequest(resources=asked))
+    rest = passed_on(channel).resources
+    assert [(each.resource_type, each.resource_name) for each in rest] == [(TOPIC, "t"), (BROKER, own), (BROKER, "x")]
+    told = [
+        IncrementalAnswer(error_code=code, error_message=None, resource_type=kind, resource_name=name)
+        for (kind, name), code in (((BROKER, "x"), 42), ((TOPIC, "t"), 3), ((BROKER, own), 0))
+    ]
+    body = b"".join(IncrementalAlterConfigsResponse(responses=told).encode(1))
+    channel.sent[0].set_result(EnvelopeResponse(response_data=b"\x00\x00\x00\x09\x00" + body))
+    wire.half.loop.settle()
+    answer = pending.future.result()
+    assert [(r.resource_type, r.resource_name) for r in answer.responses] == named
+    assert [r.error_code for r in answer.responses] == [42, 3, 42, 0, 42]
+    assert "expected" in answer.responses[0].error_message.lower()
+
+
+def test_what_a_broker_settles_alone_needs_no_controller(wire: Wire, channel: Channel) -> None:
+    asked = [IncrementalResource(resource_type=LOGGER, resource_name="9")]
+    frame = b"".join(wire.send(IncrementalAlterConfigsRequest(resources=asked)))
+    answer: Any = decode_response(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, frame[4:])[1]
+    assert [r.error_code for r in answer.responses] == [ErrorCode.INVALID_REQUEST]
+    old = [AlterConfigsResource(resource_type=BROKER, resource_name="9")]
+    frame = b"".join(wire.send(AlterConfigsRequest(resources=old)))
+    answer = decode_response(ApiKey.ALTER_CONFIGS, 2, frame[4:])[1]
+    assert [r.error_code for r in answer.responses] == [ErrorCode.INVALID_REQUEST]
+    assert not channel.sent
 
 
 def test_while_the_controller_moves_it_is_asked_again(wire: Wire, channel: Channel) -> None:

@@ -15,6 +15,8 @@ from compat_tests.differential.scripts.asking import (
 )
 from compat_tests.differential.scripts.consumers import join as join_modern
 from compat_tests.differential.session import Session
+from pykbroker_wire.messages import alter_configs
+from pykbroker_wire.messages.alter_configs import AlterConfigsRequest
 from pykbroker_wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -31,6 +33,11 @@ from pykbroker_wire.messages.describe_transactions import DescribeTransactionsRe
 from pykbroker_wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from pykbroker_wire.messages.find_coordinator import FindCoordinatorRequest
 from pykbroker_wire.messages.heartbeat import HeartbeatRequest
+from pykbroker_wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from pykbroker_wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pykbroker_wire.messages.offset_delete import (
@@ -41,7 +48,7 @@ from pykbroker_wire.messages.offset_delete import (
 from pykbroker_wire.messages.unregister_broker import UnregisterBrokerRequest
 
 GROUP, TRANSACTION = 0, 1
-BROKER, LOGGER = 4, 8
+TOPIC, BROKER, LOGGER = 2, 4, 8
 LIVING = ("node 1", "node 2")
 
 
@@ -143,6 +150,33 @@ def configs_of_another(s: Session) -> None:
                 s.call(f"{node}: {kind} {name}", DescribeConfigsRequest(resources=[resource]), link=node)
 
 
+def alter_configs_of_another(s: Session) -> None:
+    """IncrementalAlterConfigs and AlterConfigs of brokers and their loggers, at each node: what is refused, and that
+    the rest of the request is carried out."""
+    topic = replicas.make(s, "t", [1, 2, 3])
+    for node in replicas.NODES:
+        for kind, name in ((BROKER, ""), (BROKER, "1"), (BROKER, "2"), (BROKER, "9"), (BROKER, "x"), (LOGGER, "2")):
+            incremental = AlterableConfig(name="log.cleaner.threads", value="1")
+            at_once = [
+                AlterConfigsResource(resource_type=kind, resource_name=name, configs=[incremental]),
+                AlterConfigsResource(
+                    resource_type=TOPIC,
+                    resource_name=topic,
+                    configs=[AlterableConfig(name="retention.ms", value="9000000")],
+                ),
+            ]
+            for resources in (at_once, at_once[:1]):
+                request = IncrementalAlterConfigsRequest(resources=resources, validate_only=True)
+                s.each(f"{node}: {kind} {name}", lambda v, request=request: request, link=node)  # type: ignore[misc]
+            old = alter_configs.AlterConfigsResource(
+                resource_type=kind,
+                resource_name=name,
+                configs=[alter_configs.AlterableConfig(name="log.cleaner.threads", value="1")],
+            )
+            replaced = AlterConfigsRequest(resources=[old], validate_only=True)
+            s.each(f"{node}: {kind} {name} replaced", lambda v, request=replaced: request, link=node)  # type: ignore[misc]
+
+
 def one_stopped(s: Session) -> None:
     """Node 3 is stopped: topics that had or get replicas on it, below min.insync.replicas, and without a leader."""
     two = replicas.make(s, "two", [1, 3], [3, 2], nodes=LIVING, min_insync_replicas="2")
@@ -180,5 +214,11 @@ def one_stopped(s: Session) -> None:
     s.call("unregister a broker that is not there", UnregisterBrokerRequest(broker_id=9), link="node 2")
 
 
-SCRIPTS = (find_coordinators, groups_of_another, transactions_of_another, configs_of_another)
+SCRIPTS = (
+    find_coordinators,
+    groups_of_another,
+    transactions_of_another,
+    configs_of_another,
+    alter_configs_of_another,
+)
 ONE_STOPPED = (one_stopped,)
