@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from pykbroker.metadata.image import Endpoint
 from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.metadata.records import encode_record
@@ -84,3 +86,24 @@ def test_b7_records_do_not_cut_the_pause_after_a_refusal_short() -> None:
         assert standby.sent == sent
         standby.loop.advance(seconds / 9)
         assert standby.sent == sent + 1
+
+
+def test_two_processes_with_one_node_id_do_not_register_in_turns(caplog: pytest.LogCaptureFixture) -> None:
+    """Each registration would be the reason for the other's, and each a record of the metadata log."""
+    standby = Standby()
+    # A registration of an earlier life is no reason to be silent.
+    standby.commit(RegisterControllerRecord(controller_id=2, incarnation_id=b"e" * 16))
+    standby.loader.handle_leader(1, 1)
+    standby.loop.advance(0)
+    assert standby.sent == 1
+    standby.channel.answer(ControllerRegistrationResponse())
+    standby.commit(RegisterControllerRecord(controller_id=2, incarnation_id=INCARNATION))
+    standby.loop.advance(10)
+    for life in (b"o", b"p"):
+        standby.commit(RegisterControllerRecord(controller_id=2, incarnation_id=life * 16))
+        standby.loop.advance(60)
+    assert standby.sent == 1
+    said = [
+        record.getMessage() for record in caplog.records if "two nodes have the same node.id" in record.getMessage()
+    ]
+    assert len(said) == 1
