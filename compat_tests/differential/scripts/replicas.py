@@ -301,7 +301,9 @@ def reassignments(s: Session) -> None:
     """AlterPartitionReassignments and ListPartitionReassignments: refused, none to do, done, factor changed or not."""
     topic = make(s, "t", [1, 2], [2, 3])
 
-    def ask(index: int, replicas: list[int] | None, name: str = topic, **fields: bool) -> object:
+    def ask(
+        index: int, replicas: list[int] | None, name: str = topic, **fields: bool
+    ) -> AlterPartitionReassignmentsRequest:
         partition = ReassignablePartition(partition_index=index, replicas=replicas)
         return AlterPartitionReassignmentsRequest(
             topics=[ReassignableTopic(name=name, partitions=[partition])], timeout_ms=10_000, **fields
@@ -316,10 +318,10 @@ def reassignments(s: Session) -> None:
         ("unknown partition", 7, [1]),
         ("the same", 0, [1, 2]),
     ):
-        s.each(label, lambda v, i=index, r=replicas: ask(i, r), link="node 2")  # type: ignore
-    s.each("unknown topic", lambda v: ask(0, [1], "no-such"), link="node 2")  # type: ignore
-    s.call("another factor, forbidden", ask(0, [1, 2, 3], allow_replication_factor_change=False), 1)  # type: ignore
-    s.call("another factor", ask(0, [1, 2, 3]), link="node 3")  # type: ignore
+        s.each(label, lambda v, i=index, r=replicas: ask(i, r), link="node 2")  # type: ignore[misc]
+    s.each("unknown topic", lambda v: ask(0, [1], "no-such"), link="node 2")
+    s.call("another factor, forbidden", ask(0, [1, 2, 3], allow_replication_factor_change=False), 1)
+    s.call("another factor", ask(0, [1, 2, 3]), link="node 3")
     listed = ListPartitionReassignmentsTopics(name=topic, partition_indexes=[0, 1, 7])
     asked = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=topic)])
     s.until(
