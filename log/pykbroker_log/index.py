@@ -27,6 +27,10 @@ MAX_PENDING_ENTRIES = 512
 _PAGE_BYTES = 4096
 
 
+#: Of an index without pending entries; never changed. Two arrays take 160 bytes, and a node has thousands of indexes.
+_NOTHING_PENDING = array("q")
+
+
 class SortedIndex:
     """Entries of (key, value); `ENTRY` packs them. A key below 0 never occurs."""
 
@@ -42,8 +46,7 @@ class SortedIndex:
         self.path = path
         self._file: File | None = None
         self._stored = -1  # not known before the file was opened
-        self._keys = array(self.KEY_TYPE)
-        self._values = array("q")
+        self._keys = self._values = _NOTHING_PENDING
         self._last: tuple[int, int] | None = None
 
     # -- size
@@ -66,6 +69,9 @@ class SortedIndex:
 
     def add(self, key: int, value: int) -> None:
         """The caller has checked that `key` is larger than the last one."""
+        if self._keys is _NOTHING_PENDING:
+            self._keys = array(self.KEY_TYPE)
+            self._values = array("q")
         self._keys.append(key)
         self._values.append(value)
         self._last = (key, value)
@@ -78,18 +84,16 @@ class SortedIndex:
         data = b"".join([pack(key, value) for key, value in zip(self._keys, self._values, strict=True)])
         file.pwritev([data], self._stored * self.ENTRY.size)
         self._stored += len(self._keys)
-        del self._keys[:]
-        del self._values[:]
+        self._keys = self._values = _NOTHING_PENDING
 
     def keep(self, count: int) -> None:
         """Drop all entries but the first `count`."""
         file = self._open()
-        if count >= self._stored:
+        if count > self._stored:
             del self._keys[count - self._stored :]
             del self._values[count - self._stored :]
         else:
-            del self._keys[:]
-            del self._values[:]
+            self._keys = self._values = _NOTHING_PENDING
             self._stored = count
         # Also trims what a crash or a preallocation left behind the last entry. Only then: a file system may take its
         # journal for a truncation that changes nothing.

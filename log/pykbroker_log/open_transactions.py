@@ -14,6 +14,9 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from heapq import heappop, heappush
 
+#: What most logs have; never changed. An OrderedDict takes 128 bytes, and a node has thousands of logs.
+_NONE: OrderedDict[int, None] = OrderedDict()
+
 
 class OpenTransactions:
     __slots__ = ("_decided", "_undecided", "first_unstable")
@@ -23,12 +26,14 @@ class OpenTransactions:
         self.first_unstable = -1
         # First offsets, the oldest first. (The first item of a plain dict is found by walking over all that were
         # deleted before it.)
-        self._undecided: OrderedDict[int, None] = OrderedDict()
+        self._undecided = _NONE
         # A heap of (first offset, offset of the marker). Those that are not on top leave it late, but on top is only
         # what counts.
         self._decided: list[tuple[int, int]] = []
 
     def begin(self, first_offset: int) -> None:
+        if self._undecided is _NONE:
+            self._undecided = OrderedDict()
         self._undecided[first_offset] = None
         if self.first_unstable < 0:
             self.first_unstable = first_offset
@@ -64,7 +69,7 @@ class OpenTransactions:
 
     def load(self, undecided: Iterable[int]) -> None:
         """Replace everything by undecided transactions with these first offsets."""
-        self._undecided = OrderedDict.fromkeys(sorted(undecided))
+        self._undecided = OrderedDict.fromkeys(sorted(undecided)) or _NONE
         self._decided.clear()
         self._look()
 
