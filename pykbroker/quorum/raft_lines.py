@@ -31,7 +31,7 @@ _USUAL = (
 
 
 class RaftLines:
-    """Of one replica; remembers what it has said."""
+    """Says what one replica has to tell, and remembers what it has said."""
 
     def __init__(self, node_id: int, cluster_id: str) -> None:
         self._name = f"[RaftManager id={node_id}]"
