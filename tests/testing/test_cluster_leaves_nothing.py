@@ -40,7 +40,7 @@ def test_nothing_is_left_of_a_killed_node(
         monkeypatch.setattr("pykbroker.testing.node_thread.killable_loop", PlainLoop)
     with Cluster(nodes=1):
         pass  # the first loop of a process opens what every other uses
-    gc.collect()
+    forget_earlier_tests(recwarn)
     gc.disable()
     try:
         threads, before = sorted(thread.name for thread in threading.enumerate()), descriptors()
@@ -63,6 +63,12 @@ def test_nothing_is_left_of_a_killed_node(
     assert not unclosed(recwarn)
 
 
+def forget_earlier_tests(warnings: pytest.WarningsRecorder) -> None:
+    """What they have left open, the clients among them, is collected now and counts no longer."""
+    gc.collect()
+    warnings.clear()
+
+
 def unclosed(warnings: pytest.WarningsRecorder) -> list[str]:
     """What the garbage collector found still open."""
     texts = [str(warning.message) for warning in warnings]
@@ -70,7 +76,7 @@ def unclosed(warnings: pytest.WarningsRecorder) -> list[str]:
 
 
 def test_the_host_process_stays_as_it_was(recwarn: pytest.WarningsRecorder, caplog: pytest.LogCaptureFixture) -> None:
-    gc.collect()
+    forget_earlier_tests(recwarn)
     before, open_before = state_of_the_process(), descriptors()
     with Cluster() as cluster:
         create(cluster, "t")
