@@ -21,6 +21,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_arguments(parser)
     parser.add_argument("-c", "--config", metavar="FILE", help="the same as server.properties")
     parser.add_argument("-t", "--cluster-id", metavar="ID", help="the cluster id (default: a new one)")
+    add_format_options(parser)
+
+
+def add_format_options(parser: argparse.ArgumentParser) -> None:
+    """The options that kafka-storage has too."""
     parser.add_argument(
         "-g", "--ignore-formatted", action="store_true", help="leave directories that are formatted already as they are"
     )
@@ -40,7 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     voters = parser.add_mutually_exclusive_group()
     voters.add_argument(
-        "-s", "--standalone", action="store_true", help="this controller is the first voter of a new quorum (default)"
+        "-s", "--standalone", action="store_true", help="this controller is the first voter of a new quorum"
     )
     voters.add_argument(
         "-N",

@@ -13,6 +13,7 @@ import time
 
 from pykbroker.cli import random_uuid
 from pykbroker.cli.feature_words import name_and_level
+from pykbroker.cli.format import add_format_options
 from pykbroker.cli.options import read
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import Config
@@ -43,31 +44,7 @@ def _add_format(parser: argparse.ArgumentParser) -> None:
     _add_config(parser)
     parser.add_argument("-t", "--cluster-id", required=True, metavar="ID", help="the cluster id")
     parser.add_argument("-S", "--add-scram", action="append", metavar="CREDENTIAL", help="refused in this version")
-    parser.add_argument(
-        "-g", "--ignore-formatted", action="store_true", help="leave directories that are formatted as they are"
-    )
-    parser.add_argument("-r", "--release-version", metavar="VERSION", help="the release (default: the newest)")
-    parser.add_argument(
-        "-f",
-        "--feature",
-        action="append",
-        default=[],
-        metavar="NAME=LEVEL",
-        help="may be repeated; the last one counts",
-    )
-    voters = parser.add_mutually_exclusive_group()
-    voters.add_argument(
-        "-s", "--standalone", action="store_true", help="this controller is the first voter of a new quorum"
-    )
-    voters.add_argument(
-        "-N", "--no-initial-controllers", action="store_true", help="this node knows no voter until it finds a quorum"
-    )
-    voters.add_argument(
-        "-I",
-        "--initial-controllers",
-        metavar="VOTERS",
-        help="the first voters, each id@host:port:directory.id, separated by commas; the same for all nodes",
-    )
+    add_format_options(parser)
     parser.set_defaults(act=_format)
 
 

@@ -17,8 +17,7 @@ from struct import Struct
 from tests.faults.packet_switch import PacketSwitch, address_of
 from tests.node.nodes import eventually
 from tests.node.processes import Process, environment
-from tests.node.test_replication import REPLICATED
-from tests.node.trio import NUMBERS, Trio
+from tests.node.trio import NUMBERS, REPLICATED, Trio
 
 SETTINGS: Mapping[str, object] = {
     **REPLICATED,

@@ -18,20 +18,12 @@ from pykbroker_wire.messages.unregister_broker import UnregisterBrokerRequest
 from tests.node.load import Load
 from tests.node.nodes import GROUP, PATIENCE_SECONDS, TRANSACTION, eventually
 from tests.node.processes import write_properties
-from tests.node.trio import NUMBERS, Trio, free_ports
+from tests.node.trio import NUMBERS, REPLICATED, Trio, free_ports
 from tests.node.wire import Wire
 
 pytestmark = pytest.mark.slow
 
 GUEST = 4
-SETTINGS = {
-    "min.insync.replicas": 2,
-    "offsets.topic.replication.factor": 3,
-    "offsets.topic.num.partitions": 6,
-    "transaction.state.log.replication.factor": 3,
-    "transaction.state.log.min.isr": 2,
-    "transaction.state.log.num.partitions": 6,
-}
 #: topic -> its replicas at home, and with the guest: it leads one and follows in the other
 MOVES = {"one": ((1, 2, 3), (GUEST, 2, 3)), "two": ((2, 3, 1), (2, 3, GUEST))}
 
@@ -40,7 +32,7 @@ class WithGuest(Trio):
     """Three combined nodes, and a broker that comes later."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder, "dynamic", SETTINGS)
+        super().__init__(folder, "dynamic", REPLICATED)
         (self.ports[GUEST],) = free_ports(1, but=self.ports.values())
         self.files[GUEST] = write_properties(
             folder / f"{GUEST}.properties",
@@ -53,7 +45,7 @@ class WithGuest(Trio):
                     f"127.0.0.1:{port}" for port in self.controller_ports.values()
                 ),
                 "log.dirs": self.data(GUEST),
-                **SETTINGS,
+                **REPLICATED,
             },
         )
         self.format(GUEST)

@@ -10,8 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.node.nodes import PATIENCE_SECONDS, eventually
-from tests.node.test_replication import REPLICATED
-from tests.node.trio import NUMBERS, Trio
+from tests.node.trio import NUMBERS, REPLICATED, Trio
 
 pytestmark = pytest.mark.slow
 

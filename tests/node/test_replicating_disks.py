@@ -13,8 +13,8 @@ from tests.node.load import Load
 from tests.node.nodes import PATIENCE_SECONDS, eventually
 from tests.node.processes import run
 from tests.node.test_real_disks import move
-from tests.node.test_replication import REPLICATED, new_leader
-from tests.node.trio import NUMBERS, Trio
+from tests.node.test_replication import new_leader
+from tests.node.trio import NUMBERS, REPLICATED, Trio
 from tests.node.wire import Wire
 
 pytestmark = pytest.mark.slow

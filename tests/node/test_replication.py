@@ -18,22 +18,11 @@ from pykbroker_wire.messages.alter_partition_reassignments import (
 )
 from tests.node.load import Load
 from tests.node.nodes import GROUP, PATIENCE_SECONDS, TRANSACTION, eventually
-from tests.node.trio import NUMBERS, Trio
+from tests.node.trio import NUMBERS, REPLICATED, Trio
 from tests.node.wire import Wire, batch
 
 pytestmark = pytest.mark.slow
 
-REPLICATED = {
-    "min.insync.replicas": 2,
-    "offsets.topic.replication.factor": 3,
-    "offsets.topic.num.partitions": 6,
-    "transaction.state.log.replication.factor": 3,
-    "transaction.state.log.min.isr": 2,
-    "transaction.state.log.num.partitions": 6,
-    # A killed broker is missed sooner than after nine seconds.
-    "broker.session.timeout.ms": 4_000,
-    "broker.heartbeat.interval.ms": 500,
-}
 #: Each node leads one of three topics.
 ORDERS = {"one": (1, 2, 3), "two": (2, 3, 1), "three": (3, 1, 2)}
 EVERYTHING = 1 << 62

@@ -12,8 +12,8 @@ import pytest
 
 from tests.node.load import Load
 from tests.node.nodes import PATIENCE_SECONDS
-from tests.node.test_replication import REPLICATED, create_one_for_each
-from tests.node.trio import NUMBERS, Trio
+from tests.node.test_replication import create_one_for_each
+from tests.node.trio import NUMBERS, REPLICATED, Trio
 
 FAULTS = 20
 

@@ -16,6 +16,18 @@ from tests.node.processes import Process, run, write_properties
 
 NUMBERS = (1, 2, 3)
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
+#: Settings of nodes whose topics all have three replicas, the internal ones too.
+REPLICATED: Mapping[str, object] = {
+    "min.insync.replicas": 2,
+    "offsets.topic.replication.factor": 3,
+    "offsets.topic.num.partitions": 6,
+    "transaction.state.log.replication.factor": 3,
+    "transaction.state.log.min.isr": 2,
+    "transaction.state.log.num.partitions": 6,
+    # A killed broker is missed sooner than after nine seconds.
+    "broker.session.timeout.ms": 4_000,
+    "broker.heartbeat.interval.ms": 500,
+}
 
 
 class Trio(Nodes):
