@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from compat_tests.built import java_classes
-from compat_tests.oracle.kafka import java_command
+from compat_tests.oracle.kafka import TOOL_JVM, java_command
 from compat_tests.remote import Program
 
 
@@ -30,7 +30,9 @@ class ToolServer:
     def __init__(self) -> None:
         self._home = tempfile.TemporaryDirectory(prefix="tools-")
         classes = java_classes(Path(__file__).with_name("ToolServer.java"))
-        command = java_command("ToolServer", extra_classpath=classes)
+        # Kafka's shell leaves a folder there.
+        own = f"-Djava.io.tmpdir={self._home.name}"
+        command = java_command("ToolServer", jvm=(*TOOL_JVM, own), extra_classpath=classes)
         self._program = Program(command, Path(self._home.name) / "log")
 
     def __enter__(self) -> Self:

@@ -85,7 +85,7 @@ class Writer(Client):
         }
         self.written = journal.writer(name, exactly_once="enable.idempotence" in settings, keys=keys)
         if not self.written.exactly_once:
-            self._settings |= {**_NEVER_GIVEN_UP, **SAYS_ITS_REQUESTS}
+            self._settings |= {**_NEVER_GIVEN_UP, **SAYS_ITS_REQUESTS, **settings}
         self._rng = random.Random(f"{seed} {name}")
 
     @property
