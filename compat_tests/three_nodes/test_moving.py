@@ -27,14 +27,14 @@ def written(path: Path, moves: Sequence[tuple[str, int, list[int]]]) -> tuple[st
 
 
 def has_moved(cluster: Cluster) -> None:
-    def look() -> bool:
-        found = cluster.partitions(TOPIC)
-        return all(
+    cluster.all_say(
+        f"{TOPIC} has moved",
+        TOPIC,
+        lambda found: all(
             found[index].replica_nodes == replicas and set(found[index].isr_nodes) == set(replicas)
             for _, index, replicas in MOVES
-        )
-
-    eventually(f"{TOPIC} has moved", look)
+        ),
+    )
 
 
 def test_partitions_are_moved_called_back_and_moved_again(both: Both, tmp_path: Path) -> None:
@@ -120,15 +120,15 @@ def test_leaders_are_elected(both: Both, tmp_path: Path) -> None:
     # Another order of the same replicas: another leader is preferred, and none is elected.
     both.same(REASSIGN, *written(tmp_path / "plan.json", [("elected", 0, [3, 2, 1])]), "--execute")
     both.each(
-        lambda cluster: eventually(
-            "the order has changed", lambda: cluster.partitions("elected")[0].replica_nodes == [3, 2, 1]
+        lambda cluster: cluster.all_say(
+            "the order has changed", "elected", lambda found: found[0].replica_nodes == [3, 2, 1]
         )
     )
     both.same("TopicCommand", "--describe", "--topic", "elected")
     preferred = ("--election-type", "preferred")
     one = ("--topic", "elected", "--partition", "0")
     assert "Successfully completed" in both.same("LeaderElectionCommand", *preferred, *one)
-    both.each(lambda cluster: eventually("node 3 leads", lambda: cluster.leaders("elected")[0] == 3))
+    both.each(lambda cluster: cluster.all_say("node 3 leads", "elected", lambda found: found[0].leader_id == 3))
     both.same("TopicCommand", "--describe", "--topic", "elected")
     for kind in ("preferred", "unclean"):
         assert "already elected" in both.same("LeaderElectionCommand", "--election-type", kind, *one)

@@ -118,7 +118,7 @@ def test_an_unclean_leader_is_elected_when_it_is_asked_for(both: Both) -> None:
     assert "PreferredLeaderNotAvailableException" in both.same(*elect, "preferred")
     assert "Leader: none" in both.same(*described, "--unavailable-partitions")
     assert "Successfully completed" in both.same(*elect, "unclean")
-    both.each(lambda cluster: cluster.leaders(LOST))
+    both.each(lambda cluster: cluster.all_say("node 2 leads", LOST, lambda found: found[0].leader_id == 2))
     assert "Leader: 2	Replicas: 3,2	Isr: 2	" in both.same(*described)
 
 

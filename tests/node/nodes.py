@@ -119,6 +119,10 @@ class Nodes(ABC):
         with Wire(self.address(self.living()[0] if number is None else number)) as wire:
             return {partition.partition_index: partition for partition in wire.metadata(topic).topics[0].partitions}
 
+    def all_say(self, what: str, topic: str, look: Callable[[dict[int, MetadataResponsePartition]], bool]) -> None:
+        """Wait until what each living node says of a topic is so: a tool asks any of them."""
+        eventually(what, lambda: all(look(self.partitions(topic, number)) for number in self.living()))
+
     def in_sync(self, *topics: str) -> None:
         """All nodes live, and each of them says that every replica of these topics is in sync."""
         self.serving(*self.numbers)
