@@ -15,7 +15,7 @@ from pykbroker.api.incremental_alter_configs import (
     judge,
     key_of,
     of_another_broker,
-    put_together,
+    settled,
     sort_out,
 )
 from pykbroker.controller.configs import ResourceKey, legacy_alter
@@ -77,17 +77,13 @@ def on_broker(ctx: BrokerContext, request: AlterConfigsRequest) -> Settled | Non
         nulls = [config.name for config in resource.configs if config.value is None]
         if (verdict := of_another_broker(ctx, resource, nulls)).failed:
             verdicts[key] = verdict
-    if not verdicts:
-        return None
-    rest = [resource for resource in request.resources if key_of(resource) not in verdicts]
-
-    def whole(answer: AlterConfigsResponse | None) -> AlterConfigsResponse:
-        answer = answer or AlterConfigsResponse()
-        answer.responses = put_together(request.resources, verdicts, answer.responses, _response)
-        return answer
-
-    remaining = AlterConfigsRequest(resources=rest, validate_only=request.validate_only) if rest else None
-    return Settled(remaining, whole)
+    return settled(
+        request.resources,
+        verdicts,
+        lambda rest: AlterConfigsRequest(resources=rest, validate_only=request.validate_only),
+        AlterConfigsResponse,
+        _response,
+    )
 
 
 def refused(

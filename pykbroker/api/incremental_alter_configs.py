@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -66,6 +66,12 @@ R = TypeVar("R", bound=AlteredResource)
 A = TypeVar("A", bound=AnsweredResource)
 
 
+class AlteredAnswer(Protocol[A]):
+    """The response to either request."""
+
+    responses: list[A]
+
+
 def handle(
     ctx: ControllerContext, request: IncrementalAlterConfigsRequest
 ) -> asyncio.Future[IncrementalAlterConfigsResponse]:
@@ -111,17 +117,13 @@ def on_broker(ctx: BrokerContext, request: IncrementalAlterConfigsRequest) -> Se
             verdicts[key] = _change_loggers(ctx, resource, alterations, request.validate_only)
         elif (verdict := of_another_broker(ctx, resource, _nulls(alterations))).failed:
             verdicts[key] = verdict
-    if not verdicts:
-        return None
-    rest = [resource for resource in request.resources if key_of(resource) not in verdicts]
-
-    def whole(answer: IncrementalAlterConfigsResponse | None) -> IncrementalAlterConfigsResponse:
-        answer = answer or IncrementalAlterConfigsResponse()
-        answer.responses = put_together(request.resources, verdicts, answer.responses, _response)
-        return answer
-
-    remaining = IncrementalAlterConfigsRequest(resources=rest, validate_only=request.validate_only) if rest else None
-    return Settled(remaining, whole)
+    return settled(
+        request.resources,
+        verdicts,
+        lambda rest: IncrementalAlterConfigsRequest(resources=rest, validate_only=request.validate_only),
+        IncrementalAlterConfigsResponse,
+        _response,
+    )
 
 
 def refused(
@@ -209,18 +211,28 @@ def of_another_broker(ctx: BrokerContext, resource: AlteredResource, nulls: list
     return failure(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {node_id}, but received {name}")
 
 
-def put_together(
-    resources: Iterable[AlteredResource],
+def settled(
+    resources: Sequence[R],
     verdicts: Mapping[ResourceKey, Verdict],
-    told: Iterable[A],
+    ask: Callable[[list[R]], object],
+    empty: Callable[[], AlteredAnswer[A]],
     make: Callable[[int, str, ErrorCode, str | None], A],
-) -> list[A]:
-    """The answer for each resource: what this broker says of those in `verdicts`, what the controller has told of the
-    others."""
-    by_key = {(each.resource_type, each.resource_name): each for each in told}
-    for key, verdict in verdicts.items():
-        by_key[key] = make(*key, *verdict)
-    return [by_key[key_of(resource)] for resource in resources]
+) -> Settled | None:
+    """What a broker says of the resources in `verdicts`, and the request for the others (`ask`), which the controller
+    answers; None when the controller answers for all. `empty` makes a response, `make` the answer for one resource."""
+    if not verdicts:
+        return None
+    rest = [resource for resource in resources if key_of(resource) not in verdicts]
+
+    def whole(answer: AlteredAnswer[A] | None) -> AlteredAnswer[A]:
+        answer = answer or empty()
+        by_key = {(each.resource_type, each.resource_name): each for each in answer.responses}
+        for key, verdict in verdicts.items():
+            by_key[key] = make(*key, *verdict)
+        answer.responses = [by_key[key_of(resource)] for resource in resources]
+        return answer
+
+    return Settled(ask(rest) if rest else None, whole)
 
 
 def key_of(resource: AlteredResource) -> ResourceKey:

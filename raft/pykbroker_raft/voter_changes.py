@@ -149,9 +149,7 @@ class VoterChanges:
     def _begin_to_add(self, inbound: Inbound, now: Now) -> None:
         request = inbound.request
         leader = self._leader(request.cluster_id)
-        key = ReplicaKey(request.voter_id, bytes(request.voter_directory_id))
-        if key.id < 0 or not key.has_directory:
-            raise ChangeRefused(ErrorCode.INVALID_REQUEST, "Add voter request didn't include a valid voter")
+        key = _voter_of(request, "Add")
         endpoints = rpc.endpoints_from_request(request.listeners)
         endpoint = address(endpoints, self._config.listener)
         if endpoint is None:
@@ -244,11 +242,8 @@ class VoterChanges:
             self._outbox.reply(inbound.token, rpc.remove_voter_response(refusal.error, refusal.message))
 
     def _begin_to_remove(self, inbound: Inbound, now: Now) -> None:
-        request = inbound.request
-        leader = self._leader(request.cluster_id)
-        key = ReplicaKey(request.voter_id, bytes(request.voter_directory_id))
-        if key.id < 0 or not key.has_directory:
-            raise ChangeRefused(ErrorCode.INVALID_REQUEST, "Remove voter request didn't include a valid voter")
+        leader = self._leader(inbound.request.cluster_id)
+        key = _voter_of(inbound.request, "Remove")
         voters = self._changeable(leader, "removing", now)
         removed = voters.removed(key)
         if removed is None:
@@ -379,6 +374,14 @@ class VoterChanges:
 
 def _wrong(text: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_UPDATE_VERSION, text)
+
+
+def _voter_of(request: Any, doing: str) -> ReplicaKey:
+    """The voter that AddRaftVoter or RemoveRaftVoter names. Raises ChangeRefused."""
+    key = ReplicaKey(request.voter_id, bytes(request.voter_directory_id))
+    if key.id < 0 or not key.has_directory:
+        raise ChangeRefused(ErrorCode.INVALID_REQUEST, f"{doing} voter request didn't include a valid voter")
+    return key
 
 
 def _key_text(key: ReplicaKey) -> str:

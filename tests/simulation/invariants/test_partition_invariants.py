@@ -66,6 +66,11 @@ class Two:
         if data:
             follow.follower.append(data, now_ms=NOW_MS)
 
+    def shrink_isr(self) -> None:
+        """The leader is left alone in the ISR, and has heard of it."""
+        self.one.change(self.lead, isr=[1])
+        self.metadata_says(isr=[1])
+
     def metadata_says(self, **fields: Any) -> None:
         """As the quorum has it; the nodes have not heard yet."""
         world = World()
@@ -187,8 +192,7 @@ def test_p6_a_member_of_the_isr_lacks_what_is_committed() -> None:
 
 def test_p6_a_follower_joins_the_isr_and_lacks_what_is_committed() -> None:
     two = with_one_committed(min_isr=1)
-    two.one.change(two.lead, isr=[1])
-    two.metadata_says(isr=[1])
+    two.shrink_isr()
     two.look()
     two.append(b"b")
     assert two.invariants.ledgers[KEY].end == 2
@@ -262,8 +266,7 @@ def test_p4_a_leader_commits_what_the_isr_does_not_hold_and_resigns() -> None:
 def test_p10_a_leader_commits_with_too_small_an_isr_and_resigns() -> None:
     two = with_one_committed()
     two.append(b"b")
-    two.one.change(two.lead, isr=[1])
-    two.metadata_says(isr=[1])
+    two.shrink_isr()
     two.lead.log.set_high_watermark(2)
     two.invariants.commits(1, two.lead)
     resigns(two)
@@ -315,8 +318,7 @@ def test_a_replica_that_was_moved_away_comes_back_empty() -> None:
 def test_p10_a_leader_commits_with_too_small_an_isr() -> None:
     two = with_one_committed()
     two.append(b"b")
-    two.one.change(two.lead, isr=[1])
-    two.metadata_says(isr=[1])
+    two.shrink_isr()
     two.look()
     two.lead.log.set_high_watermark(2)
     with broken("P10"):
@@ -347,8 +349,7 @@ def test_p12_a_log_ends_elsewhere_than_its_files() -> None:
 
 def test_p13_a_replica_is_behind_when_all_is_at_rest() -> None:
     two = with_one_committed(min_isr=1)
-    two.one.change(two.lead, isr=[1])
-    two.metadata_says(isr=[1])
+    two.shrink_isr()
     two.look()
     two.append(b"b")
     with broken("P13"):
