@@ -46,8 +46,8 @@ class RaftLines:
         logger.info("%s %s in epoch %d, leader is %s", self._name, role.value, change.epoch, change.leader_id)
 
     def voters(self, voters: VoterSet, kraft_version: int, electors: tuple[int, ...] | None) -> None:
-        """Who votes from now on: also what is not committed counts. `electors`: the voters of the newest leader in the
-        log, as it knew them."""
+        """Tell the voters from now on: also a set that is not committed counts. `electors`: the voters of the newest
+        leader in the log, as it knew them."""
         if voters is not self._told_voters and voters:
             self._told_voters = voters
             logger.info("%s The voters are %s.", self._name, voters)

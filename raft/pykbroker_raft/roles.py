@@ -86,8 +86,8 @@ class Roles:
     def may_stand(self) -> bool:
         """Whether it may be elected: as a voter, or while nothing says that its removal is committed.
 
-        Only this replica may have the record that removes it. The voters of the set before can elect nobody then: its
-        log is ahead of theirs, so that it refuses them its vote.
+        Only this replica may have the record that removes it. The voters of the set before can elect no leader then:
+        its log is ahead of theirs, so that it refuses them its vote.
         """
         if self.is_voter:
             return True

@@ -264,7 +264,7 @@ def test_what_needs_an_unclean_election_waits_until_the_session_would_have_been_
     assert (partition(pure).leader, partition(pure).isr) == (0, (0,))
     fence_early(pure, 0)
     assert (partition(pure).leader, partition(pure).isr) == (-1, (0,))
-    # Whatever else happens meanwhile elects nobody.
+    # No other event meanwhile elects a leader.
     beat(pure, 2)
     assert elect_unclean_leaders(pure.state).records == []
     assert balance_leaders(pure.state).records == []
@@ -590,7 +590,7 @@ def test_an_unclean_leader_says_when_it_has_recovered() -> None:
 
 
 def leader_after_the_isr_is_gone(pure: Pure) -> int:
-    """Of two replicas the first leads alone when it leaves, and the other one comes back."""
+    """Return the leader when the first of two replicas has left as the only one in sync, and the other is back."""
     make(pure, [0, 1])
     beat(pure, 1, want_fence=True)
     beat(pure, 0, want_fence=True)

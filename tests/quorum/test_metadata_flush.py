@@ -63,7 +63,7 @@ class Log:
 
 
 def contended(**kind: Any) -> Log:
-    """Of two records the second came during the fsync of the first."""
+    """Make a log that got its second record during the fsync of its first."""
     log = Log(**kind)
     log.append()
     log.append()

@@ -164,8 +164,8 @@ def test_what_is_wrong_with_an_addition() -> None:
     assert code is ErrorCode.DUPLICATE_VOTER
     assert text is not None
     assert text.startswith("The voter id for ReplicaKey(id=2, directoryId=AgICAgICAgICAgICAgICAg) is already part")
-    nobody = rpc.add_voter_request("c", VoterNode(ReplicaKey(3), endpoints(3)), 1000, ack_when_committed=True)
-    assert quorum.error(quorum.receive(nobody, 1))[0] is ErrorCode.INVALID_REQUEST
+    unnamed = rpc.add_voter_request("c", VoterNode(ReplicaKey(3), endpoints(3)), 1000, ack_when_committed=True)
+    assert quorum.error(quorum.receive(unnamed, 1))[0] is ErrorCode.INVALID_REQUEST
     elsewhere = VoterNode(key(3), (Endpoint("OTHER", "c3", 1),))
     request = rpc.add_voter_request("c", elsewhere, 1000, ack_when_committed=True)
     assert quorum.error(quorum.receive(request, 1))[0] is ErrorCode.INVALID_REQUEST
@@ -352,7 +352,7 @@ def test_removed_leader_of_two_steps_down_when_the_other_is_silent() -> None:
 
 @pytest.mark.parametrize(("committed", "stands"), [(None, True), (3, True), (4, False)])
 def test_leader_that_alone_knows_of_its_removal_stands_again(committed: int | None, stands: bool) -> None:
-    """Its log is ahead, so nobody else can be elected: it finishes its removal (Ongaro's thesis, 4.2.2)."""
+    """Its log is ahead, so no other replica can be elected: it finishes its removal (Ongaro's thesis, 4.2.2)."""
     quorum = Quorum(1, 2)
     quorum.remove(1)
     quorum.flush()

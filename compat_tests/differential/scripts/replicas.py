@@ -239,7 +239,7 @@ def metadata_of_replicas(s: Session) -> None:
     listed = [DescribableLogDirTopic(topic=topic, partitions=[0, 1, 2])]
 
     def size(node: str) -> int:
-        """Of the smallest replica."""
+        """Return the size of the smallest replica."""
         found = s.ask(DescribeLogDirsRequest(topics=listed), on=node).results[0].topics[0].partitions
         return min(int(partition.partition_size) for partition in found)
 

@@ -133,7 +133,7 @@ class QuorumInvariants:
         member.begin(None)
 
     def _forget_votes(self, number: int, durable: ElectionState | None) -> None:
-        """A node has died: votes that were not durable yet, and of which it has told nobody, were never given."""
+        """A node has died: votes that were not durable, and that it has told no other node, were never given."""
         for key in [key for key in self.votes if key[0] == number and key not in self._told_votes]:
             voted = None if durable is None or durable.epoch != key[1] else durable.voted
             if (durable is None or key[1] >= durable.epoch) and (voted is None or voted.id != self.votes[key]):
