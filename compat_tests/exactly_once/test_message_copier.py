@@ -48,8 +48,9 @@ class Copy:
         self.target = topics.create(partitions=PARTITIONS)
         self._folder = folder
         idempotent, committed = folder / "producer.properties", folder / "consumer.properties"
+        # The partitioner goes to another partition after batch.size bytes: all of them shall have records.
         idempotent.write_text(
-            "retries=2147483647\nenable.idempotence=true\nlinger.ms=5\nreconnect.backoff.max.ms=200\n"
+            "retries=2147483647\nenable.idempotence=true\nlinger.ms=5\nreconnect.backoff.max.ms=200\nbatch.size=200\n"
         )
         committed.write_text("isolation.level=read_committed\nreconnect.backoff.max.ms=200\nmax.poll.records=5000\n")
         self.feeder = self._slot(
@@ -60,7 +61,7 @@ class Copy:
             "watcher", "VerifiableConsumer", "--bootstrap-server", node.bootstrap, "--topic", self.target,
             "--group-id", f"watch-{self.target}", "--verbose", "--command-config", str(committed),
         )  # fmt: skip
-        wait_until(lambda: any(e["name"] == "producer_send_success" for e in self.feeder.events), "there is input")
+        wait_until(lambda: self._fed() == set(range(PARTITIONS)), "each partition has input")
         how = ["--group-mode", "--use-group-metadata"] if in_groups else []
         self.copiers = [
             self._slot(
@@ -75,6 +76,9 @@ class Copy:
 
     def _slot(self, name: str, main: str, *args: str, may_end: bool = False) -> Slot:
         return Slot(name, tool_command(f"{TOOLS}.{main}", args), self._folder, may_end=may_end)
+
+    def _fed(self) -> set[int]:
+        return {e["partition"] for e in list(self.feeder.events) if e["name"] == "producer_send_success"}
 
     def progress(self) -> int:
         return sum(copied(slot.events) for slot in self.copiers)
