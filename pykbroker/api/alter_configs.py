@@ -9,19 +9,20 @@ import asyncio
 from collections.abc import Mapping
 from functools import partial
 
-from pykbroker.api.incremental_alter_configs import (
-    ResourceVerdicts,
-    authorize_all,
-    judge,
-    key_of,
-    of_another_broker,
-    settled,
-    sort_out,
-)
 from pykbroker.controller.configs import ResourceKey, legacy_alter
 from pykbroker.controller.result import Result, Verdict, failure
 from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.image import ConfigResource
+from pykbroker.serving.config_changes import (
+    BrokerChange,
+    ResourceVerdicts,
+    authorize_all,
+    judge_on_broker,
+    judge_on_controller,
+    key_of,
+    settled,
+    sort_out,
+)
 from pykbroker.serving.context import BrokerContext, ControllerContext
 from pykbroker.serving.on_controller import respond
 from pykbroker.serving.rows import Settled
@@ -43,9 +44,7 @@ def handle(ctx: ControllerContext, request: AlterConfigsRequest) -> asyncio.Futu
                 # KIP-412 left the old API without them.
                 verdicts[key] = failure(ErrorCode.INVALID_REQUEST, f"Unknown resource type {key[0]}")
                 continue
-            nulls = [name for name, value in wanted.items() if value is None]
-            given = {name: value for name, value in wanted.items() if value is not None}
-            verdict = judge(state, resource, nulls, partial(_replace, given), given)
+            verdict = judge_on_controller(ctx, state, resource, _change(wanted))
             if verdict.failed:
                 verdicts[key] = verdict
             else:
@@ -71,11 +70,11 @@ def handle(ctx: ControllerContext, request: AlterConfigsRequest) -> asyncio.Futu
 
 
 def on_broker(ctx: BrokerContext, request: AlterConfigsRequest) -> Settled | None:
-    """A broker refuses what is meant for another broker."""
+    """A broker refuses what it could not live with or is meant for another broker."""
     verdicts: ResourceVerdicts = {}
     for key, resource in sort_out(request.resources, {}):
-        nulls = [config.name for config in resource.configs if config.value is None]
-        if (verdict := of_another_broker(ctx, resource, nulls)).failed:
+        change = _change({config.name: config.value for config in resource.configs})
+        if (verdict := judge_on_broker(ctx, resource, change)).failed:
             verdicts[key] = verdict
     return settled(
         request.resources,
@@ -102,6 +101,13 @@ def _response(
 ) -> AlterConfigsResourceResponse:
     return AlterConfigsResourceResponse(
         error_code=code, error_message=message, resource_type=resource_type, resource_name=resource_name
+    )
+
+
+def _change(wanted: Mapping[str, str | None]) -> BrokerChange:
+    given = {name: value for name, value in wanted.items() if value is not None}
+    return BrokerChange(
+        nulls=[name for name, value in wanted.items() if value is None], given=given, apply=partial(_replace, given)
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from pykbroker.api.incremental_alter_configs import unauthorized
 from pykbroker.config import describe
 from pykbroker.config.describe import Entry, Synonym
 from pykbroker.config.dynamic import DynamicConfigs
@@ -17,6 +16,7 @@ from pykbroker.metadata.image import ConfigResource
 from pykbroker.metadata.topic_names import check_topic_name
 from pykbroker.security.authorizer import Operation
 from pykbroker.serving import broker_loggers
+from pykbroker.serving.config_changes import unauthorized
 from pykbroker.serving.context import AnyContext
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.describe_configs import (

@@ -88,6 +88,24 @@ def validate_broker_overrides(
     `overrides` is the whole new layer, not the difference. Unknown names pass: they may be a plug-in's. `step` False
     leaves out the rule for how far a thread pool may grow or shrink at once.
     """
+    check_dynamic_values(overrides, per_broker=per_broker)
+    layers = (
+        DynamicConfigs(broker=overrides, cluster=current.cluster)
+        if per_broker
+        else DynamicConfigs(broker=current.broker, cluster=overrides)
+    )
+    before, after = current.apply(config), layers.apply(config)
+    if "cordoned.log.dirs" in overrides:
+        check_cordoned(after)
+    for name in _THREAD_POOLS if step else ():
+        _check_thread_pool(name, before.int(name), after.int(name))
+
+
+def check_dynamic_values(overrides: Mapping[str, str], *, per_broker: bool) -> None:
+    """Whether each of these may be changed in a running broker, and is a value of its key: ConfigError if not.
+
+    Of the broker itself nothing need be known.
+    """
     read_only = [name for name in overrides if _is_read_only(name)]
     if read_only:
         raise ConfigError(f"Cannot update these configs dynamically: [{', '.join(sorted(read_only))}]")
@@ -108,16 +126,6 @@ def validate_broker_overrides(
                 "Cannot update these configs at default cluster level, broker id must be specified: "
                 f"[{', '.join(sorted(own))}]"
             )
-    layers = (
-        DynamicConfigs(broker=overrides, cluster=current.cluster)
-        if per_broker
-        else DynamicConfigs(broker=current.broker, cluster=overrides)
-    )
-    before, after = current.apply(config), layers.apply(config)
-    if "cordoned.log.dirs" in overrides:
-        check_cordoned(after)
-    for name in _THREAD_POOLS if step else ():
-        _check_thread_pool(name, before.int(name), after.int(name))
 
 
 def without_invalid(config: Config, dynamic: DynamicConfigs) -> tuple[DynamicConfigs, list[str]]:

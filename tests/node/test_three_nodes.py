@@ -15,7 +15,7 @@ from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.describe_cluster import DescribeClusterRequest
 from tests.node.nodes import GROUP, PATIENCE_SECONDS, TRANSACTION, eventually
 from tests.node.trio import NUMBERS, Trio
-from tests.node.wire import Wire, batch
+from tests.node.wire import BROKER, Wire, batch
 
 pytestmark = pytest.mark.slow
 
@@ -29,9 +29,14 @@ ALONE = {
 }
 
 
+#: The nodes' properties files differ.
+THREADS = {1: 8, 2: 20, 3: 50}
+
+
 @pytest.fixture(params=["static", "dynamic"])
 def trio(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Trio]:
-    with Trio(tmp_path, request.param, ALONE) as found:
+    own = {number: {"num.io.threads": threads} for number, threads in THREADS.items()}
+    with Trio(tmp_path, request.param, ALONE, own) as found:
         found.serving(*NUMBERS)
         yield found
         assert not found.complaints()
@@ -54,6 +59,23 @@ def test_b4_three_combined_nodes_are_one_cluster(trio: Trio) -> None:
         written |= transact(trio.address(number), topics, transactional_id, groups[number % 3 + 1])
     for number in NUMBERS:
         assert consume(trio.address(number), topics, f"last-{number}", len(written)) == written
+
+
+def test_a_broker_judges_its_new_configuration_by_its_own_file(trio: Trio) -> None:
+    """Whichever of them is the active controller: a pool of threads grows at most to double."""
+    for number, wire in trio.wires():
+        double = THREADS[number] * 2
+        answer = wire.alter(BROKER, str(number), {"num.io.threads": str(double + 1)})
+        assert answer.error_code == ErrorCode.INVALID_REQUEST
+        assert answer.error_message.endswith(f"double the current value {THREADS[number]}")
+        answer = wire.alter(BROKER, str(number), {"num.io.threads": str(double)})
+        assert answer.error_code == ErrorCode.NONE, answer.error_message
+    active = trio.active()
+    with Wire(f"{trio.host(active)}:{trio.controller_ports[active]}") as wire:
+        # No broker was asked, and the controller does not know the broker's file: the value is judged alone.
+        for number in NUMBERS:
+            assert wire.alter(BROKER, str(number), {"num.io.threads": "many"}).error_code == ErrorCode.INVALID_REQUEST
+            assert wire.alter(BROKER, str(number), {"num.io.threads": "1000"}).error_code == ErrorCode.NONE
 
 
 def produce(address: str, topics: list[str], name: str) -> set[bytes]:

@@ -34,13 +34,14 @@ from pykbroker_wire.messages.delete_topics import DeleteTopicsRequest, DeleteTop
 from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest
 from pykbroker_wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from pykbroker_wire.messages.envelope import EnvelopeResponse
+from pykbroker_wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from pykbroker_wire.messages.incremental_alter_configs import AlterConfigsResource as IncrementalResource
 from pykbroker_wire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse as IncrementalAnswer,
-)
-from pykbroker_wire.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
 )
 from pykbroker_wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -122,10 +123,10 @@ def test_a_broker_settles_what_concerns_one_broker_and_passes_the_rest_on(wire: 
     asked = [IncrementalResource(resource_type=kind, resource_name=name) for kind, name in named]
     pending = wire.send(IncrementalAlterConfigsRequest(resources=asked))
     rest = passed_on(channel).resources
-    assert [(each.resource_type, each.resource_name) for each in rest] == [(TOPIC, "t"), (BROKER, own), (BROKER, "x")]
+    assert [(each.resource_type, each.resource_name) for each in rest] == [(TOPIC, "t"), (BROKER, own)]
     told = [
         IncrementalAnswer(error_code=code, error_message=None, resource_type=kind, resource_name=name)
-        for (kind, name), code in (((BROKER, "x"), 42), ((TOPIC, "t"), 3), ((BROKER, own), 0))
+        for (kind, name), code in (((TOPIC, "t"), 3), ((BROKER, own), 0))
     ]
     body = b"".join(IncrementalAlterConfigsResponse(responses=told).encode(1))
     channel.sent[0].set_result(EnvelopeResponse(response_data=b"\x00\x00\x00\x09\x00" + body))
@@ -146,6 +147,28 @@ def test_what_a_broker_settles_alone_needs_no_controller(wire: Wire, channel: Ch
     answer = decode_response(ApiKey.ALTER_CONFIGS, 2, frame[4:])[1]
     assert [r.error_code for r in answer.responses] == [ErrorCode.INVALID_REQUEST]
     assert not channel.sent
+
+
+@pytest.mark.parametrize("name", ["own", ""])
+def test_a_broker_judges_its_configuration_by_its_own_file(wire: Wire, channel: Channel, name: str) -> None:
+    services = wire.half.services
+    services.config = services.config.with_overrides({"num.io.threads": "40"})
+    name = str(services.node_id) if name else name
+
+    def alter(threads: str) -> None:
+        configs = [AlterableConfig(name="num.io.threads", config_operation=0, value=threads)]
+        changed = IncrementalResource(resource_type=BROKER, resource_name=name, configs=configs)
+        answers.append(wire.send(IncrementalAlterConfigsRequest(resources=[changed])))
+
+    answers: list[Any] = []
+    alter("81")
+    answer: Any = decode_response(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, b"".join(answers[0])[4:])[1]
+    (refused,) = answer.responses
+    assert refused.error_code == ErrorCode.INVALID_REQUEST
+    assert refused.error_message.endswith("value should not be greater than double the current value 40")
+    assert not channel.sent
+    alter("80")
+    assert [each.resource_name for each in passed_on(channel).resources] == [name]
 
 
 def test_while_the_controller_moves_it_is_asked_again(wire: Wire, channel: Channel) -> None:
