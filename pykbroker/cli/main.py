@@ -15,6 +15,8 @@ COMMANDS = {
     "format": "format the log directories of a properties file",
     "storage": "kafka-storage: info, format, version-mapping, feature-dependencies, random-uuid",
     "dump-log": "print or verify the files of a log directory",
+    "health": "ask a running node whether it serves",
+    "in-container": "what the scripts of the container image run",
     "random-uuid": "print a new cluster id or directory id",
     "version": "print the version",
 }

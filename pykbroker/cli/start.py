@@ -14,9 +14,10 @@ import os
 import signal
 import sys
 
-from pykbroker.cli.options import Settings, add_arguments, default_data_dir, read
+from pykbroker.cli.options import add_arguments, default_data_dir, read
 from pykbroker.cli.status_line import StatusLine
 from pykbroker.config.kinds import ConfigError
+from pykbroker.config.load import Config
 
 logger = logging.getLogger("pykbroker")
 
@@ -46,17 +47,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     status = StatusLine(sys.stderr) if sys.stderr.isatty() else None
-    logging.basicConfig(
-        level=options.log_level,
-        handlers=[status or logging.StreamHandler(sys.stderr)],
-        format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)",
-    )
+    log_to(status or logging.StreamHandler(sys.stderr), options.log_level)
     if options.ephemeral:
         import tempfile
 
         with tempfile.TemporaryDirectory(prefix="pykbroker-") as directory:
             return _run(options, directory, status)
     return _run(options, options.data_dir or default_data_dir(), status)
+
+
+def log_to(handler: logging.Handler, level: str) -> None:
+    """Every line in the shape that Apache Kafka's log has."""
+    logging.basicConfig(level=level, handlers=[handler], format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)")
 
 
 def _run(options: argparse.Namespace, data_dir: str, status: StatusLine | None) -> int:
@@ -72,13 +74,16 @@ def _run(options: argparse.Namespace, data_dir: str, status: StatusLine | None) 
             file=sys.stderr,
         )
         return 1
+    return run_node(chosen.config, may_format=options.format or not chosen.has_file, status=status)
+
+
+def run_node(config: Config, *, may_format: bool, status: StatusLine | None = None) -> int:
+    """Run a node in this process until a signal or a failure ends it; returns the exit status."""
     _raise_file_limit()
     loop = _new_loop()
     asyncio.set_event_loop(loop)
     try:
-        return loop.run_until_complete(
-            _serve(loop, chosen, may_format=options.format or not chosen.has_file, status=status)
-        )
+        return loop.run_until_complete(_serve(loop, config, may_format=may_format, status=status))
     finally:
         loop.close()
 
@@ -103,7 +108,7 @@ def _raise_file_limit() -> None:
 
 
 async def _serve(
-    loop: asyncio.AbstractEventLoop, chosen: Settings, *, may_format: bool, status: StatusLine | None
+    loop: asyncio.AbstractEventLoop, config: Config, *, may_format: bool, status: StatusLine | None
 ) -> int:
     from pykbroker.net import connection
     from pykbroker.node.node import Node
@@ -114,7 +119,7 @@ async def _serve(
     connection.POISON_RECEIVED = bool(os.environ.get("PYKBROKER_POISON_RECEIVED"))
     stop = asyncio.Event()
     runtime = OsRuntime(loop)
-    node = Node(chosen.config, runtime, may_format=may_format)
+    node = Node(config, runtime, may_format=may_format)
     # What the imports made lives as long as the process: no collection needs to look at it again. Before anything
     # runs, because this one takes some time.
     gc.collect()

@@ -46,6 +46,11 @@ def find_key(name: str) -> Key | None:
     return key
 
 
+def is_known(name: str) -> bool:
+    """Whether a properties file may have it: a key of a node, or one that a plug-in is given."""
+    return (find_key(name) is not None and name not in DYNAMIC_ONLY_KEYS) or name.startswith(_PLUGIN_PREFIXES)
+
+
 class Config:
     """Typed values by key name. Never changes; `with_overrides` gives another one."""
 

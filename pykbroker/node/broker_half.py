@@ -37,6 +37,7 @@ from pykbroker.replica.table import ReplicaTable
 from pykbroker.serving.cluster_view import ClusterViews
 from pykbroker.serving.dispatch import Dispatcher
 from pykbroker.serving.forwarding import forward
+from pykbroker.serving.initial_topics import InitialTopics
 from pykbroker.serving.rows import On
 from pykbroker.serving.services import BrokerServices
 from pykbroker.storage.cleaner import LogCleaner
@@ -214,6 +215,11 @@ class BrokerHalf:
         services.transactions.start()
         await lifecycle.ready_to_unfence()
         await shared.ports.serve(shared.config.listeners.broker, dispatcher, parts)
+        topics = InitialTopics(services)
+        parts.add("initial topics", topics.close)
+        await topics.start()
+        # Last: what waits for this line connects.
+        lifecycle.announce_running()
         replicas.logs.opener.serve()
 
     async def shut_down(self) -> None:

@@ -23,9 +23,11 @@ from pykbroker.metrics.registry import Metrics
 from pykbroker.net.from_config import setup_timeout
 from pykbroker.node.broker_half import BrokerHalf
 from pykbroker.node.controller_half import ControllerHalf
+from pykbroker.node.node_health import HealthSocket, NodeHealth
 from pykbroker.node.parts import StartedParts
 from pykbroker.node.shared import Ending, SharedServer, StartError
 from pykbroker.node_to_controller.controller_channel import ControllerChannel
+from pykbroker.node_to_controller.lifecycle import BrokerState
 from pykbroker.runtime import Runtime
 from pykbroker.serving.services import BrokerServices
 
@@ -89,6 +91,19 @@ class Node:
         """(bytes checked, bytes to check, logs left) while logs of an unclean stop are recovered."""
         return None if self._broker is None else self._broker.services.replicas.logs.recovery.progress()
 
+    def health(self) -> NodeHealth:
+        """At any time, also before the node has started."""
+        config, broker, quorum = self.config, self._broker, self.shared.started_quorum
+        state = BrokerState.NOT_RUNNING if broker is None else broker.lifecycle.state
+        return NodeHealth(
+            node_id=config.node_id,
+            broker=state if config.is_broker else None,
+            active=self.loader.image.broker_is_active(config.node_id),
+            leader_id=None if quorum is None else quorum.leader_id,
+            is_controller=config.is_controller,
+            offline_directories=tuple(log_dir.path for log_dir in self.shared.log_dirs if log_dir.offline),
+        )
+
     def on_fatal(self, callback: Callable[[], None]) -> None:
         """`callback` when the node cannot go on; `fatal` says why. Once."""
         if self._on_fatal is not None:
@@ -139,6 +154,7 @@ class Node:
         config, shared, parts = self.config, self.shared, self._parts
         for warning in (*config.warnings, *silent.warnings(config)):
             logger.warning("%s", warning)
+        await self._open_health_socket()
         await shared.start(parts)
         controller = self._controller = ControllerHalf(shared) if config.is_controller else None
         if controller is not None:
@@ -151,7 +167,16 @@ class Node:
         if config.is_broker:
             self._broker = BrokerHalf(shared, self._channel_to_controller, self._fail)
             await self._broker.start(parts)
+            # The line that tools wait for since before KRaft.
+            logger.info("[KafkaServer id=%d] started", config.node_id)
         logger.info("[KafkaRaftServer nodeId=%d] Kafka Server started", config.node_id)
+
+    async def _open_health_socket(self) -> None:
+        path = self.config.optional_str("pykbroker.health.socket")
+        if path:
+            socket = HealthSocket(self.runtime, path, self.health)
+            self._parts.add("health socket", socket.close)
+            await socket.open()
 
     def _channel_to_controller(self, purpose: str) -> ControllerChannel:
         """One for each purpose, under Apache Kafka's names: they share no connection."""

@@ -90,6 +90,11 @@ class SharedServer:
         return self._quorum
 
     @property
+    def started_quorum(self) -> QuorumDriver | None:
+        """None before it is made."""
+        return self._quorum
+
+    @property
     def cluster_id(self) -> str:
         assert self._formatted is not None, "the shared part is not started"
         return self._formatted.cluster_id

@@ -135,6 +135,10 @@ class BrokerLifecycle:
         self._sender.wake()
         return self.running
 
+    def announce_running(self) -> None:
+        """Say that clients are served. Tools wait for this line of Apache Kafka's, once, and connect."""
+        self._log("The broker has been unfenced. Transitioning from RECOVERY to RUNNING.")
+
     def begin_controlled_shutdown(self, fenced: Callable[[], None] = lambda: None) -> asyncio.Future[None]:
         """Ask for leaderships to be moved away; done when the controller lets us go. `fenced`: called as soon as our
         own metadata leaves this broker out; nobody may be told that."""
@@ -292,7 +296,6 @@ class BrokerLifecycle:
             self.state = BrokerState.RECOVERY
             self.caught_up.set_result(None)
         if self.state is BrokerState.RECOVERY and not response.is_fenced:
-            self._log("The broker has been unfenced. Transitioning from RECOVERY to RUNNING.")
             self.state = BrokerState.RUNNING
             self._check_running()
         self._sender.wake(self._heartbeat_ms)

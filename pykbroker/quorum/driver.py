@@ -181,6 +181,11 @@ class QuorumDriver:
         return self._replica.room.restore_reserve()
 
     @property
+    def is_only_voter(self) -> bool:
+        """Whether the quorum is this node alone."""
+        return set(self.voters.ids()) == {self.node_id}
+
+    @property
     def voters(self) -> VoterSet:
         return self.node.voters
 

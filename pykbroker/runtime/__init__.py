@@ -64,6 +64,11 @@ class Runtime(Protocol):
         """Bind; port 0 takes a free one. Raises OSError."""
         ...
 
+    def listen_at(self, factory: Callable[[], asyncio.BaseProtocol], path: str) -> asyncio.Future[ListeningSocket]:
+        """Bind a Unix socket that only this process's user may connect to; one that nobody answers any more is
+        replaced. Raises OSError."""
+        ...
+
     def connect(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
     ) -> asyncio.Future[tuple[asyncio.BaseTransport, asyncio.BaseProtocol]]:
@@ -264,6 +269,15 @@ class OsRuntime:
                 for sock in sockets
             ]
             return _ServerSockets(servers, chosen)
+
+        return asyncio.ensure_future(bind(), loop=self.loop)
+
+    def listen_at(self, factory: Callable[[], asyncio.BaseProtocol], path: str) -> asyncio.Future[ListeningSocket]:
+        async def bind() -> ListeningSocket:
+            from pykbroker.runtime.unix_sockets import UnixSocket, bind_unix
+
+            sock = bind_unix(path)
+            return UnixSocket(await self.loop.create_unix_server(factory, sock=sock, start_serving=False), path)
 
         return asyncio.ensure_future(bind(), loop=self.loop)
 

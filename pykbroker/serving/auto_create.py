@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from weakref import WeakKeyDictionary
 
+from pykbroker.config.load import Config
 from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.metadata.topic_names import (
     GROUP_METADATA_TOPIC,
@@ -112,13 +113,32 @@ def _when_known(services: BrokerServices, name: str, done: Callable[[ErrorCode],
     known.add_done_callback(finished)
 
 
+def internal_number(config: Config, key: str, *, only_voter: bool, brokers: int) -> int:
+    """The replication factor or the least ISR of an internal topic: Apache Kafka's, but 1 where the key is not set and
+    nothing else can be meant: on a combined node that is the only voter, while one broker is registered.
+
+    Elsewhere other brokers may still come: a cluster that starts must not get the topic with one replica for ever.
+    """
+    number = config.int(key)
+    alone = config.is_broker and config.is_controller and only_voter and brokers == 1
+    if number == 1 or not config.is_default(key) or not alone:
+        return number
+    logger.warning("%s is 1 instead of %d: it is not set, and this node is the whole cluster", key, number)
+    return 1
+
+
 def _creatable(services: BrokerServices, name: str) -> CreatableTopic:
     config = services.config
+
+    def number(key: str) -> int:
+        brokers = len(services.metadata.image.brokers)
+        return internal_number(config, key, only_voter=services.quorum.is_only_voter, brokers=brokers)
+
     match name:
         case "__consumer_offsets":
             assert name == GROUP_METADATA_TOPIC
             partitions = config.int("offsets.topic.num.partitions")
-            factor = config.int("offsets.topic.replication.factor")
+            factor = number("offsets.topic.replication.factor")
             # "producer": batches stay compressed as the coordinator wrote them.
             configs = {
                 "cleanup.policy": "compact",
@@ -128,23 +148,23 @@ def _creatable(services: BrokerServices, name: str) -> CreatableTopic:
         case "__transaction_state":
             assert name == TRANSACTION_STATE_TOPIC
             partitions = config.int("transaction.state.log.num.partitions")
-            factor = config.int("transaction.state.log.replication.factor")
+            factor = number("transaction.state.log.replication.factor")
             configs = {
                 "cleanup.policy": "compact",
                 "segment.bytes": str(config.int("transaction.state.log.segment.bytes")),
                 "compression.type": "uncompressed",
                 "unclean.leader.election.enable": "false",
-                "min.insync.replicas": str(config.int("transaction.state.log.min.isr")),
+                "min.insync.replicas": str(number("transaction.state.log.min.isr")),
             }
         case "__share_group_state":
             assert name == SHARE_STATE_TOPIC
             partitions = config.int("share.coordinator.state.topic.num.partitions")
-            factor = config.int("share.coordinator.state.topic.replication.factor")
+            factor = number("share.coordinator.state.topic.replication.factor")
             configs = {
                 "cleanup.policy": "delete",
                 "compression.type": "producer",
                 "segment.bytes": str(config.int("share.coordinator.state.topic.segment.bytes")),
-                "min.insync.replicas": str(config.int("share.coordinator.state.topic.min.isr")),
+                "min.insync.replicas": str(number("share.coordinator.state.topic.min.isr")),
                 "retention.ms": "-1",
             }
         case _:

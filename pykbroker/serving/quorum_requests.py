@@ -28,6 +28,9 @@ class QuorumRequests(Protocol):
     @property
     def kraft_version(self) -> int: ...
 
+    @property
+    def is_only_voter(self) -> bool: ...
+
     @overload
     def handle(self, request: VoteRequest, version: int, listener: str) -> NowOrLater[VoteResponse]: ...
     @overload

@@ -77,6 +77,7 @@ class Node:
         self.lifecycle = lifecycle
         self.services = world.services()
         self.services.authorizer = AllowAll()
+        self.services.quorum = SimpleNamespace(is_only_voter=True)
         self.services.controller_channel = DirectChannel(
             lambda request: create_topics.handle(self.context(request, 7, "CONTROLLER"), request)
         )

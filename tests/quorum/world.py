@@ -86,6 +86,9 @@ class InlineRuntime:
     def listen(self, *args: Any) -> Any:
         raise AssertionError("no sockets here")
 
+    def listen_at(self, *args: Any) -> Any:
+        raise AssertionError("no sockets here")
+
     def connect(self, *args: Any) -> Any:
         raise AssertionError("no sockets here")
 

@@ -197,6 +197,9 @@ class SimRuntime:
             future.set_exception(error)
         return future
 
+    def listen_at(self, factory: Callable[[], asyncio.BaseProtocol], path: str) -> asyncio.Future[ListeningSocket]:
+        raise AssertionError("no Unix sockets here")
+
     def connect(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
     ) -> asyncio.Future[tuple[asyncio.BaseTransport, asyncio.BaseProtocol]]:

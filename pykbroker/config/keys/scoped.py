@@ -27,6 +27,7 @@ from pykbroker.config.kinds import (
     between,
     in_area,
 )
+from pykbroker.config.topics_to_create import TopicsToCreate
 
 # Not set, a topic key follows the broker keys in table.TOPIC_SYNONYMS.
 TOPIC = in_area(
@@ -117,7 +118,9 @@ OWN = in_area(
     Key("pykbroker.connection.max.unanswered.requests", INT, 1000, at_least(1), MEDIUM),
     Key("pykbroker.connection.max.unsent.bytes", LONG, 16_777_216, at_least(1), MEDIUM),
     Key("pykbroker.connection.request.receive.timeout.ms", INT, 30000, at_least(1), MEDIUM),
+    Key("pykbroker.create.topics", LIST, (), TopicsToCreate(), MEDIUM),
     Key("pykbroker.early.fencing.enable", BOOLEAN, True, None, MEDIUM),
+    Key("pykbroker.health.socket", STRING, None, None, MEDIUM),
     Key("pykbroker.max.cold.reads", INT, 4, at_least(1), MEDIUM),
     Key("pykbroker.max.parked.requests", INT, 100_000, at_least(1), MEDIUM),
     Key("pykbroker.metadata.log.cut.at", LONG, None, at_least(0), MEDIUM),

@@ -125,9 +125,15 @@ pykbroker.connection.max.unsent.bytes
     is dispatched for it.
 pykbroker.connection.request.receive.timeout.ms
     A connection whose request has begun but does not arrive whole within this time is closed.
+pykbroker.create.topics
+    Topics that the broker creates when it starts, if they are not there. Without numbers the cluster's defaults hold.
+    What needs more brokers than there are waits for them.
 pykbroker.early.fencing.enable
     Whether a process that dies is noticed by its sockets: the active controller fences such a broker, voters elect, and
     brokers send no client to it. Without it sessions and timeouts decide alone, as in Apache Kafka.
+pykbroker.health.socket
+    Path of a Unix socket over which the node says whether it serves; `pykbroker health` asks it. Only the user that
+    runs the node may connect. Without it there is none.
 pykbroker.max.cold.reads
     Most threads of the whole node that read from disk what is not in memory; other reads of that kind wait for their
     turn.

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# docker/base-image.sh NAME: a base image of Debian's packages, where none can be pulled. Needs root and debootstrap.
+set -eu
+name=$1
+if docker image inspect "$name" >/dev/null 2>&1; then
+    echo "image: $name is there"
+    exit 0
+fi
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+debootstrap --variant=minbase --include=python3,python3-venv,ca-certificates bookworm "$folder" >"$folder.log" 2>&1 \
+    || { tail -5 "$folder.log" >&2; exit 1; }
+rm -rf "$folder.log" "$folder"/var/cache/apt/archives/*.deb "$folder"/var/lib/apt/lists/*
+tar -C "$folder" -c . | docker import - "$name" >/dev/null
+echo "image: made $name"

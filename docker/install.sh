@@ -1,0 +1,39 @@
+#!/bin/sh
+# Runs once, in the build: the user, the directories, the names on the PATH, and byte code for the base's Python.
+set -eu
+
+useradd --uid 1000 --create-home --shell /bin/bash appuser 2>/dev/null || adduser -D -u 1000 -s /bin/bash appuser
+
+# As in Apache Kafka's image and in Confluent's: the user that runs the node may change its scripts and its files, and
+# so may any user of the group root (--user 12345:0, as OpenShift has it).
+mkdir -p /opt/kafka/config /etc/kafka/secrets /var/lib/kafka/data /mnt/shared/config /run/pykbroker /usr/logs
+cp /etc/kafka/docker/server.properties /opt/kafka/config/server.properties
+chown -R appuser:root /opt/kafka /etc/kafka /etc/confluent /var/lib/kafka /mnt/shared/config /run/pykbroker /usr/logs
+chmod -R u+rwX,g+rwX /opt/kafka /etc/kafka /etc/confluent /var/lib/kafka /mnt/shared/config /usr/logs
+chmod 0770 /run/pykbroker
+chmod 0755 /etc/kafka/docker/* /etc/confluent/docker/* /opt/kafka/bin/*
+chmod 0664 /etc/kafka/docker/server.properties
+
+# One script has all names: kafka-topics in Confluent's image, kafka-topics.sh in Apache Kafka's.
+for name in broker-api-versions cluster configs console-consumer console-producer consumer-groups delete-records \
+    dump-log features get-offsets leader-election log-dirs metadata-quorum reassign-partitions server-start server-stop \
+    storage topics transactions; do
+    ln -s kafka-tool "/opt/kafka/bin/kafka-$name.sh"
+    ln -s kafka-tool "/opt/kafka/bin/kafka-$name"
+done
+ln -s zookeeper-server-start /opt/kafka/bin/zookeeper-server-start.sh
+# Where shells look that have another PATH.
+for name in /opt/kafka/bin/*; do
+    case $name in *.sh | */kafka-tool) ;; *) ln -s "$name" "/usr/bin/${name##*/}" ;; esac
+done
+ln -s /opt/pykbroker/bin/pykbroker /usr/bin/pykbroker
+
+# Some bases come without byte code of the standard library, which is most of what a node imports.
+python3 - <<'EOF'
+import compileall, importlib.util, os, re, sysconfig
+
+library = sysconfig.get_path("stdlib")
+if not os.path.exists(importlib.util.cache_from_source(os.path.join(library, "argparse.py"))):
+    unused = re.compile(r"/(test|tests|idlelib|lib2to3|ensurepip|turtledemo|tkinter|site-packages|dist-packages|pydoc_data)/")
+    compileall.compile_dir(library, quiet=2, rx=unused)
+EOF

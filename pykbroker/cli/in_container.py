@@ -1,0 +1,251 @@
+"""`pykbroker in-container`: what the scripts of the container image run (docker/scripts/).
+
+configure   write the properties file that the environment asks for
+format      format the data directories for CLUSTER_ID, and check those that are formatted
+launch      all of it, then run the node in this process
+
+Responsible for reading the environment and the disk; the rules are pure (pykbroker/container/). One process does it
+all, because each interpreter that starts costs as much as a node needs to be ready.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import random
+import signal
+import socket
+import stat
+import sys
+import time
+from types import FrameType
+
+from pykbroker.cli.health import USUAL_SOCKETS
+from pykbroker.config.kinds import ConfigError
+from pykbroker.config.load import Config, load
+from pykbroker.config.properties import parse_bytes
+from pykbroker.config.protection import refuse
+from pykbroker.container.data_directories import DirectorySeen, FirstVoters, another_cluster, complaint, first_voters
+from pykbroker.container.environment import read_environment
+from pykbroker.container.server_properties import ServerProperties, server_properties
+
+logger = logging.getLogger("pykbroker")
+
+_HEALTH = "pykbroker.health.socket"
+_LEVELS = {"TRACE": "DEBUG", "WARN": "WARNING", "FATAL": "CRITICAL", "OFF": "CRITICAL"}
+#: entries of a directory that are looked at: enough for its files and its first partitions
+_MOST_ENTRIES = 1000
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
+    for act, summary in (
+        (_configure, "write the properties file that the environment asks for"),
+        (_format, "format the data directories for CLUSTER_ID, and check those that are formatted"),
+        (_launch, "configure, format and run the node in this process"),
+    ):
+        command = commands.add_parser(act.__name__.removeprefix("_"), help=summary)
+        command.add_argument("--defaults", required=True, metavar="FILE", help="what holds when nothing is given")
+        command.add_argument("--mounted", metavar="FILE", help="somebody may have mounted this one")
+        command.add_argument("--file", required=True, metavar="FILE", help="the properties file of the node")
+        command.add_argument(
+            "--keep", action="store_true", help="take FILE as it is when it is there; its directories may be formatted"
+        )
+        command.set_defaults(act=act)
+
+
+def run(options: argparse.Namespace) -> int:
+    # The first process of a container dies of no signal that it does not handle.
+    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGINT, _end)
+    from pykbroker.cli.start import log_to
+    from pykbroker.storage.format import StorageFormatError
+
+    level = os.environ.get("KAFKA_LOG4J_ROOT_LOGLEVEL", "").strip().upper() or "INFO"
+    level = _LEVELS.get(level, level)
+    log_to(logging.StreamHandler(sys.stdout), level if level in logging.getLevelNamesMapping() else "INFO")
+    try:
+        status: int = options.act(options)
+    except (ConfigError, StorageFormatError, OSError, ValueError) as error:
+        print(f"pykbroker: {error}", file=sys.stderr, flush=True)
+        return 1
+    return status
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)
+
+
+def _configure(options: argparse.Namespace) -> int:
+    composed = _compose(options)
+    load(composed.properties)  # what cannot start is said now
+    return 0
+
+
+def _format(options: argparse.Namespace) -> int:
+    config = _config(options)
+    if os.environ.get("KAFKA_PROCESS_ROLES", "").strip():
+        _check_directories(config)
+        _format_directories(config, _cluster_id())
+    return 0
+
+
+def _launch(options: argparse.Namespace) -> int:
+    from pykbroker.cli.start import run_node
+
+    config = _config(options)
+    if config.is_default(_HEALTH):
+        path = _health_socket()
+        if path is not None:
+            config = config.with_overrides({_HEALTH: path})
+    _check_directories(config)
+    # Formatted by a script that ran before, perhaps under another id, or by this node before it had one: `run_node`
+    # checks that the directories belong together.
+    if not _is_formatted(config) or (_given_cluster_id() is not None and not options.keep):
+        _format_directories(config, _cluster_id())
+    return run_node(config, may_format=False)
+
+
+# -- the properties file ----------------------------------------------------------------------------------------------
+
+
+def _config(options: argparse.Namespace) -> Config:
+    """Raises ConfigError, OSError."""
+    if options.keep and os.path.exists(options.file):
+        with open(options.file, "rb") as file:
+            properties = parse_bytes(file.read())
+        refuse(properties)
+        return load(properties)
+    return load(_compose(options).properties)
+
+
+def _compose(options: argparse.Namespace) -> ServerProperties:
+    mounted = None
+    if options.mounted is not None and os.path.exists(options.mounted):
+        mounted = _read(options.mounted)
+    composed = server_properties(
+        os.environ, mounted=mounted, defaults=_read(options.defaults), is_directory=os.path.isdir
+    )
+    for warning in composed.warnings:
+        logger.warning("%s", warning)
+    refuse(composed.properties)
+    try:
+        with open(options.file, "w", encoding="utf-8") as file:
+            file.write(composed.text)
+    except OSError as error:
+        # A read-only root, or another user: the node has its properties all the same.
+        logger.info("%s is not written: %s", options.file, error.strerror)
+    return composed
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        return file.read()
+
+
+# -- directories ------------------------------------------------------------------------------------------------------
+
+
+def _given_cluster_id() -> str | None:
+    return read_environment(os.environ).cluster_id
+
+
+def _cluster_id() -> str:
+    """CLUSTER_ID; a new one for a node that is a cluster by itself. Raises ConfigError."""
+    from pykbroker_wire.primitives import random_uuid, uuid_to_str
+
+    cluster_id = _given_cluster_id()
+    if cluster_id is not None:
+        return cluster_id
+    if os.environ.get("KAFKA_PROCESS_ROLES", "").strip():
+        raise ConfigError("CLUSTER_ID is not set: `kafka-storage random-uuid` makes one, the same for all nodes")
+    return uuid_to_str(random_uuid(random.SystemRandom()))
+
+
+def _check_directories(config: Config) -> None:
+    """Raises ConfigError."""
+    from pykbroker.storage.format import directories_of
+
+    for path in directories_of(config):
+        problem = complaint(path, _seen(path), os.geteuid())
+        if problem is not None:
+            raise ConfigError(problem)
+
+
+def _seen(data: str) -> DirectorySeen:
+    path = os.path.abspath(data)
+    while not os.path.exists(path) and path != "/":
+        path = os.path.dirname(path)
+    writable = os.access(path, os.W_OK | os.X_OK)
+    foreign = _foreign_entry(path) if writable and path == os.path.abspath(data) else None
+    return DirectorySeen(
+        path=path,
+        owner=os.stat(path).st_uid,
+        writable=writable,
+        read_only=not writable and bool(os.statvfs(path).f_flag & os.ST_RDONLY),
+        foreign=foreign,
+    )
+
+
+def _foreign_entry(path: str) -> tuple[str, int] | None:
+    with os.scandir(path) as entries:
+        for _, entry in zip(range(_MOST_ENTRIES), entries, strict=False):
+            if entry.name != "lost+found" and not os.access(entry.path, os.W_OK):
+                return entry.path, entry.stat(follow_symlinks=False).st_uid
+    return None
+
+
+def _is_formatted(config: Config) -> bool:
+    from pykbroker.storage.format import directories_of
+    from pykbroker_log import names
+
+    return all(os.path.exists(os.path.join(path, names.META_PROPERTIES)) for path in directories_of(config))
+
+
+def _format_directories(config: Config, cluster_id: str) -> None:
+    """What is formatted already must be this node's. Raises StorageFormatError, OSError."""
+    from pykbroker.storage.format import StorageFormatError, format_directories
+    from pykbroker_log.os_disk.disk import OsDisk
+
+    voters = first_voters(config, {socket.gethostname()})
+    if voters is FirstVoters.JOINS:
+        logger.warning(
+            "controller.quorum.bootstrap.servers names other controllers, and controller.quorum.voters is not set: "
+            "this controller joins them and begins no quorum. A new cluster begins with KAFKA_CONTROLLER_QUORUM_VOTERS"
+        )
+    try:
+        formatted = format_directories(
+            OsDisk(),
+            config,
+            cluster_id,
+            random.SystemRandom(),
+            now_ms=time.time_ns() // 1_000_000,
+            ignore_formatted=True,
+            standalone=voters is FirstVoters.STANDALONE,
+        )
+    except StorageFormatError as error:
+        raise StorageFormatError(another_cluster(str(error), cluster_id)) from error
+    if formatted:
+        logger.info("Formatted %s for the cluster %s", ", ".join(formatted), cluster_id)
+
+
+# -- health -----------------------------------------------------------------------------------------------------------
+
+
+def _health_socket() -> str | None:
+    """The first of the usual places whose directory only this user, or its group in an image of our own, writes to."""
+    for path in USUAL_SOCKETS:
+        directory = os.path.dirname(path)
+        try:
+            if directory.startswith("/dev/shm/") and not os.path.lexists(directory):
+                os.mkdir(directory, 0o700)
+            there = os.lstat(directory)
+        except OSError:
+            continue
+        # In a directory that everybody may write to (/dev/shm has one) another user could have put this one there.
+        safe = stat.S_ISDIR(there.st_mode) and not there.st_mode & stat.S_IWOTH
+        if safe and there.st_uid in (0, os.geteuid()) and os.access(directory, os.W_OK | os.X_OK):
+            return path
+    logger.warning("There is no place for the health socket: `pykbroker health` finds no node here")
+    return None

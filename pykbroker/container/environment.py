@@ -1,0 +1,176 @@
+"""`KAFKA_*` and `KAFKA_CFG_*` variables: which become properties, which have no effect, which ask for protection.
+
+Responsible for the variables alone; not for property files (server_properties.py) nor for what the properties lack
+(single_node.py).
+
+A variable's name becomes a key as in Apache Kafka's image: without its prefix, in lower case, `_` as `.`, then `...` as
+`-`, then `..` as `_`. So `__` is `_`, and `___` is `-`. A value goes into the file as it is: a backslash in it means
+what it means in a properties file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pykbroker.config.kinds import ConfigError
+from pykbroker.config.load import find_key, is_known
+
+PREFIX: Final = "KAFKA_"
+#: Bitnami's images; a variable without `CFG_` wins, as there.
+CFG_PREFIX: Final = "KAFKA_CFG_"
+#: Taken by nothing that a broker without a JVM has, or by scripts of the images.
+NOT_PROPERTIES: Final = frozenset(
+    {
+        "KAFKA_DATA_DIRS",
+        "KAFKA_ENABLE_KRAFT",
+        "KAFKA_GC_LOG_OPTS",
+        "KAFKA_HEAP_OPTS",
+        "KAFKA_HOME",
+        "KAFKA_JMX_HOSTNAME",
+        "KAFKA_JMX_OPTS",
+        "KAFKA_JVM_PERFORMANCE_OPTS",
+        "KAFKA_KRAFT_CLUSTER_ID",
+        "KAFKA_LOG4J_LOGGERS",
+        "KAFKA_LOG4J_OPTS",
+        "KAFKA_LOG4J_ROOT_LOGLEVEL",
+        "KAFKA_OPTS",
+        "KAFKA_TOOLS_LOG4J_LOGLEVEL",
+        "KAFKA_VERSION",
+    }
+)
+#: Variables with a meaning of their own, and the key of ours that does it.
+OWN_KEYS: Final = {"KAFKA_CREATE_TOPICS": "pykbroker.create.topics"}
+#: Names of files in /etc/kafka/secrets, and users with their passwords: both images', and Bitnami's.
+SECRETS: Final = frozenset(
+    {
+        "KAFKA_SSL_KEYSTORE_FILENAME",
+        "KAFKA_SSL_KEYSTORE_CREDENTIALS",
+        "KAFKA_SSL_KEY_CREDENTIALS",
+        "KAFKA_SSL_TRUSTSTORE_FILENAME",
+        "KAFKA_SSL_TRUSTSTORE_CREDENTIALS",
+        "KAFKA_CERTIFICATE_PASSWORD",
+        "KAFKA_CLIENT_USERS",
+        "KAFKA_CLIENT_PASSWORDS",
+        "KAFKA_CONTROLLER_USER",
+        "KAFKA_CONTROLLER_PASSWORD",
+        "KAFKA_INTER_BROKER_USER",
+        "KAFKA_INTER_BROKER_PASSWORD",
+        "KAFKA_TLS_TYPE",
+    }
+)
+_JAAS: Final = "java.security.auth.login.config"
+_ZOOKEEPER: Final = "zookeeper."
+_OWN: Final = "pykbroker."
+#: Compose files give these an empty value where the images' scripts take them away.
+_UNSET_WHEN_BLANK: Final = frozenset({"advertised.listeners", "listeners"})
+
+
+@dataclass(slots=True, frozen=True)
+class Environment:
+    """What the variables say. Texts are as they were written."""
+
+    #: key -> text, in the order of the keys
+    properties: Mapping[str, str]
+    #: variables that name no key, in order
+    unknown: tuple[str, ...]
+    #: variables that ask for TLS, SASL or ACLs
+    protection: tuple[str, ...]
+    #: variables of ZooKeeper, which is not there
+    zookeeper: tuple[str, ...]
+    cluster_id: str | None
+
+    @property
+    def describes_a_node(self) -> bool:
+        """Whether Apache Kafka's images would drop the packaged defaults. Keys of ours do not describe a node."""
+        return any(not key.startswith(_OWN) for key in self.properties)
+
+
+def property_name(variable: str) -> str:
+    """KAFKA_LOG_DIRS -> log.dirs, KAFKA_CFG_LOG_DIRS -> log.dirs."""
+    prefix = CFG_PREFIX if variable.startswith(CFG_PREFIX) else PREFIX
+    return variable.removeprefix(prefix).lower().replace("_", ".").replace("...", "-").replace("..", "_")
+
+
+def variable_of(key: str) -> str:
+    """log.dirs -> KAFKA_LOG_DIRS: what a person writes for a key."""
+    return PREFIX + key.replace("_", "__").replace("-", "___").replace(".", "_").upper()
+
+
+def read_environment(variables: Mapping[str, str]) -> Environment:
+    """Sort the variables. Those that do not begin with `KAFKA_` are no concern of a broker's, but CLUSTER_ID."""
+    properties: dict[str, str] = {}
+    unknown: list[str] = []
+    protection: list[str] = []
+    zookeeper: list[str] = []
+    # Those with CFG_ first: the others replace them.
+    for variable in sorted(variables, key=lambda name: (not name.startswith(CFG_PREFIX), name)):
+        if not variable.startswith(PREFIX):
+            continue
+        text = variables[variable]
+        if variable in SECRETS:
+            if text.strip():
+                protection.append(variable)
+        elif variable in NOT_PROPERTIES:
+            if _JAAS in text:
+                protection.append(variable)
+        elif variable in OWN_KEYS:
+            properties[OWN_KEYS[variable]] = text
+        else:
+            key = property_name(variable)
+            if key.startswith(_ZOOKEEPER):
+                zookeeper.append(variable)
+            elif asks_for_protection(key, text):
+                protection.append(variable)
+            elif not is_known(key):
+                unknown.append(variable)
+            elif text.strip() or key not in _UNSET_WHEN_BLANK:
+                properties[key] = text
+    cluster_id = variables.get("CLUSTER_ID", "").strip() or variables.get("KAFKA_KRAFT_CLUSTER_ID", "").strip()
+    return Environment(
+        dict(sorted(properties.items())),
+        tuple(sorted(unknown)),
+        tuple(sorted(protection)),
+        tuple(sorted(zookeeper)),
+        cluster_id or None,
+    )
+
+
+def asks_for_protection(key: str, text: str) -> bool:
+    """Whether a broker that heeds the key would use TLS, SASL or ACLs. The default of a key asks for nothing."""
+    if not text.strip():
+        return False
+    if key.startswith("listener.name."):
+        return any(f".{kind}." in key for kind in ("ssl", "sasl"))
+    if key in ("authorizer.class.name", "super.users"):
+        return True
+    if not key.startswith(("ssl.", "sasl.")):
+        return False
+    row = find_key(key)
+    if row is None:
+        return True
+    try:
+        return row.parse(text) != row.default
+    except ConfigError:
+        return True
+
+
+def protection_line(variables: tuple[str, ...]) -> str:
+    """The one line that stops the start. It names variables and never values: they may be passwords."""
+    return (
+        f"{', '.join(variables)}: this version serves no TLS, no SASL and no ACLs. Take "
+        f"{'it' if len(variables) == 1 else 'them'} away, and let the listeners be PLAINTEXT"
+    )
+
+
+def unknown_line(variables: tuple[str, ...], known: Mapping[str, object]) -> str:
+    """The one warning about variables that name no key; the nearest name of `known` stands beside a slip."""
+    from difflib import get_close_matches
+
+    named = []
+    for variable in variables:
+        near = get_close_matches(property_name(variable), known, 1, 0.9)
+        named.append(f"{variable} (is {variable_of(near[0])} meant?)" if near else variable)
+    jmx = "; nothing serves JMX here" if any("JMX" in variable for variable in variables) else ""
+    return f"These variables name no configuration key and have no effect: {', '.join(named)}{jmx}"

@@ -1,0 +1,122 @@
+"""What a container's properties lack: listeners, a place for data, and a controller where none is configured.
+
+Properties without process.roles are a node's from before KRaft (KAFKA_ZOOKEEPER_CONNECT, KAFKA_BROKER_ID), or a few
+keys that somebody set: such a node gets a controller of its own and is a cluster of one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from pykbroker.config.kinds import ConfigError
+
+#: Where data goes when nothing says where: the first that is there, because somebody mounted it, else the last. The
+#: first three are defaults of Apache Kafka's image and of Bitnami's.
+DATA_DIRECTORIES: Final = (
+    "/tmp/kraft-combined-logs",
+    "/tmp/kafka-logs",
+    "/bitnami/kafka/data",
+    "/var/lib/kafka/data",
+)
+_CONTROLLER: Final = "CONTROLLER"
+_FIRST_CONTROLLER_PORT: Final = 9093
+#: of a cluster that can have one broker only
+_INTERNAL_TOPICS: Final = (
+    "offsets.topic.replication.factor",
+    "transaction.state.log.replication.factor",
+    "transaction.state.log.min.isr",
+    "share.coordinator.state.topic.replication.factor",
+    "share.coordinator.state.topic.min.isr",
+)
+_HOST_OF_LISTENER: Final = re.compile(r"://(\[[^\]]*\]|[^:,]*):")
+_PORT_OF_LISTENER: Final = re.compile(r":(\d+)\s*(?:,|$)")
+
+
+@dataclass(slots=True)
+class Completed:
+    """Properties to append, and what has to be said."""
+
+    added: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+
+def complete(
+    properties: Mapping[str, str],
+    *,
+    zookeeper: tuple[str, ...] = (),
+    is_directory: Callable[[str], bool] = lambda path: False,
+) -> Completed:
+    """What to append so that a node can start; what is set and not blank stays, but for `listeners` and
+    `listener.security.protocol.map`, which get the controller's listener. ConfigError for a node that is only a
+    controller and advertises listeners."""
+    done = Completed()
+    roles = {role.strip() for role in properties.get("process.roles", "").split(",")} - {""}
+    if roles == {"controller"}:
+        if properties.get("advertised.listeners", "").strip():
+            raise ConfigError(
+                "KAFKA_ADVERTISED_LISTENERS is for brokers, and this node is only a controller: take it away"
+            )
+    elif not properties.get("listeners", "").strip() and properties.get("advertised.listeners", "").strip():
+        done.added["listeners"] = on_all_addresses(properties["advertised.listeners"])
+    if not roles:
+        _add_controller(properties, done)
+        said = f"; {', '.join(zookeeper)} {_has(zookeeper)} no effect" if zookeeper else ""
+        done.warnings.append(
+            "process.roles is not set: this is a cluster of one node with a controller of its own"
+            f"{said}. For more nodes set KAFKA_PROCESS_ROLES, KAFKA_NODE_ID and KAFKA_CONTROLLER_QUORUM_VOTERS"
+        )
+    elif zookeeper:
+        done.warnings.append(f"There is no ZooKeeper here: {', '.join(zookeeper)} {_has(zookeeper)} no effect")
+    if not properties.get("log.dirs", "").strip() and not properties.get("log.dir", "").strip():
+        done.added["log.dirs"] = next(filter(is_directory, DATA_DIRECTORIES), DATA_DIRECTORIES[-1])
+    return done
+
+
+def on_all_addresses(listeners: str) -> str:
+    """PLAINTEXT://broker:9092 -> PLAINTEXT://0.0.0.0:9092, each of them."""
+    return _HOST_OF_LISTENER.sub("://0.0.0.0:", listeners)
+
+
+def ports_of(listeners: str) -> set[int]:
+    return {int(port) for port in _PORT_OF_LISTENER.findall(listeners)}
+
+
+def _has(names: tuple[str, ...]) -> str:
+    return "has" if len(names) == 1 else "have"
+
+
+def _add_controller(properties: Mapping[str, str], done: Completed) -> None:
+    added = done.added
+    added["process.roles"] = "broker,controller"
+    if not properties.get("node.id", "").strip():
+        broker_id = properties.get("broker.id", "").strip()
+        # -1 let a broker be numbered by ZooKeeper.
+        added["node.id"] = broker_id if broker_id not in ("", "-1") else "1"
+        if broker_id == "-1":
+            added["broker.id"] = "1"
+    name = properties.get("controller.listener.names", "").split(",")[0].strip() or _CONTROLLER
+    added.setdefault("controller.listener.names", name)
+    listeners = added.get("listeners") or properties.get("listeners", "").strip()
+    advertised = properties.get("advertised.listeners", "").strip()
+    if not listeners:
+        listeners = added["listeners"] = "PLAINTEXT://:9092"
+        added["advertised.listeners"] = "PLAINTEXT://localhost:9092"
+    own = next((entry for entry in listeners.split(",") if entry.strip().upper().startswith(f"{name.upper()}://")), "")
+    if own:
+        port = min(ports_of(own), default=_FIRST_CONTROLLER_PORT)
+    else:
+        taken = ports_of(listeners) | ports_of(advertised)
+        port = next(port for port in range(_FIRST_CONTROLLER_PORT, 65536) if port not in taken)
+        # Nothing outside of this container talks to it.
+        added["listeners"] = f"{listeners},{name}://localhost:{port}"
+    protocols = properties.get("listener.security.protocol.map", "").strip()
+    if protocols and f"{name.upper()}:" not in protocols.upper().replace(" ", ""):
+        added["listener.security.protocol.map"] = f"{protocols},{name}:PLAINTEXT"
+    if not any(properties.get(f"controller.quorum.{key}", "").strip() for key in ("voters", "bootstrap.servers")):
+        added["controller.quorum.bootstrap.servers"] = f"localhost:{port}"
+    for key in _INTERNAL_TOPICS:
+        if not properties.get(key, "").strip():
+            added[key] = "1"

@@ -1,0 +1,79 @@
+"""Whether a node serves: one line of JSON over a Unix socket of its own, for probes that have no credentials.
+
+The line is written as soon as a client connects, and the connection ends; nothing is read. So that an answer comes says
+that the event loop turns, and what it says is `NodeHealth`. Responsible for the socket at `pykbroker.health.socket`
+(its owner alone may connect); `pykbroker health` asks it (cli/health.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import cast
+
+from pykbroker.node_to_controller.lifecycle import BrokerState
+from pykbroker.runtime import ListeningSocket, Runtime
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class NodeHealth:
+    """What a node knows of itself. A role that it does not have is None."""
+
+    node_id: int
+    #: of the broker half
+    broker: BrokerState | None
+    #: its own metadata says that the broker is unfenced
+    active: bool
+    #: leader of the quorum as far as the node knows; None: it knows of none
+    leader_id: int | None
+    is_controller: bool
+    offline_directories: tuple[str, ...] = ()
+
+    def problems(self) -> list[str]:
+        """Why nothing should be sent to the node. A directory that is offline leaves it serving with the others."""
+        found = []
+        if self.broker is not None:
+            if self.broker is not BrokerState.RUNNING:
+                found.append(f"the broker is {self.broker.name}")
+            elif not self.active:
+                found.append("the broker is fenced")
+        if self.is_controller and self.leader_id is None:
+            found.append("no leader of the quorum is known")
+        return found
+
+    def line(self) -> bytes:
+        problems = self.problems()
+        facts = asdict(self) | {"broker": None if self.broker is None else self.broker.name}
+        return json.dumps({"healthy": not problems, "problems": problems} | facts).encode() + b"\n"
+
+
+class HealthSocket:
+    """`open` once; `close` takes the socket away."""
+
+    def __init__(self, runtime: Runtime, path: str, health: Callable[[], NodeHealth]) -> None:
+        self._runtime = runtime
+        self._path = path
+        self._health = health
+        self._socket: ListeningSocket | None = None
+
+    async def open(self) -> None:
+        """Raises OSError, which names the path."""
+        self._socket = await self._runtime.listen_at(lambda: _Answer(self._health), self._path)
+        await self._socket.serve()
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+class _Answer(asyncio.Protocol):
+    def __init__(self, health: Callable[[], NodeHealth]) -> None:
+        self._health = health
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        writing = cast("asyncio.Transport", transport)
+        writing.write(self._health().line())
+        writing.close()

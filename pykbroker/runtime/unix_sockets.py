@@ -1,0 +1,71 @@
+"""Unix sockets that only their owner may connect to."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+import stat
+
+
+def bind_unix(path: str) -> socket.socket:
+    """A bound socket of mode 0600 that listens. A socket at `path` that no process answers is replaced; anything else
+    there is an OSError, and so is a path that is too long. Every error names the path."""
+    try:
+        _clear(path)
+        sock = socket.socket(socket.AF_UNIX)
+        try:
+            sock.bind(path)
+            # Before it listens, so that nothing else could have connected.
+            os.chmod(path, 0o600)
+            sock.listen(16)
+            sock.setblocking(False)
+        except BaseException:
+            sock.close()
+            raise
+    except OSError as error:
+        raise OSError(error.errno, f"the socket {path} cannot be bound: {error.strerror or error}") from error
+    return sock
+
+
+def _clear(path: str) -> None:
+    try:
+        there = os.lstat(path)
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(there.st_mode):
+        raise OSError(errno.EEXIST, "something else is there")
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(1)
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)
+            return
+        except FileNotFoundError:
+            return
+    raise OSError(errno.EADDRINUSE, "another process answers there")
+
+
+class UnixSocket:
+    """A `ListeningSocket` at a path, which goes with it."""
+
+    port = 0
+
+    def __init__(self, server: asyncio.Server, path: str) -> None:
+        self._server = server
+        self._path = path
+        self._inode = os.lstat(path).st_ino
+
+    async def serve(self) -> None:
+        await self._server.start_serving()
+
+    def close(self) -> None:
+        self._server.close()
+        try:
+            # Another process may have taken the path over meanwhile.
+            if os.lstat(self._path).st_ino == self._inode:
+                os.unlink(self._path)
+        except FileNotFoundError:
+            pass

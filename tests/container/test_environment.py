@@ -1,0 +1,138 @@
+"""Variables and the keys that they name."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykbroker.config.key_table import STATIC_KEYS
+from pykbroker.container.environment import (
+    NOT_PROPERTIES,
+    OWN_KEYS,
+    SECRETS,
+    asks_for_protection,
+    property_name,
+    protection_line,
+    read_environment,
+    unknown_line,
+    variable_of,
+)
+
+variables = st.one_of(
+    st.sampled_from([variable_of(key) for key in STATIC_KEYS]),
+    st.sampled_from(sorted(NOT_PROPERTIES | SECRETS | OWN_KEYS.keys())),
+    st.from_regex(r"(KAFKA_|KAFKA_CFG_|KAFKA_ZOOKEEPER_)?[A-Z0-9_]{1,12}", fullmatch=True),
+)
+
+
+@pytest.mark.parametrize("key", STATIC_KEYS)
+def test_every_key_has_a_variable(key: str) -> None:
+    assert property_name(variable_of(key)) == key
+
+
+@pytest.mark.parametrize(
+    ("variable", "key"),
+    [
+        ("KAFKA_LOG_DIRS", "log.dirs"),
+        ("KAFKA_CFG_LOG_DIRS", "log.dirs"),
+        ("KAFKA_A__B", "a_b"),
+        ("KAFKA_A___B", "a-b"),
+        ("KAFKA_A____B", "a-.b"),
+        ("KAFKA_LISTENER_NAME_CLIENT__X_SSL_KEY", "listener.name.client_x.ssl.key"),
+    ],
+)
+def test_underscores(variable: str, key: str) -> None:
+    assert property_name(variable) == key
+
+
+@given(st.dictionaries(variables, st.text(max_size=20)))
+def test_every_variable_has_one_meaning_or_none(given_variables: dict[str, str]) -> None:
+    found = read_environment(given_variables)
+    named = [*found.unknown, *found.protection, *found.zookeeper]
+    assert len(named) == len(set(named))
+    for variable, text in given_variables.items():
+        key = OWN_KEYS.get(variable, property_name(variable))
+        if not variable.startswith("KAFKA_"):
+            assert variable not in named
+        elif variable not in named and variable not in NOT_PROPERTIES | SECRETS:
+            blank = not text.strip() and key in ("listeners", "advertised.listeners")
+            assert blank or key in found.properties
+    assert found.properties.keys() <= {
+        OWN_KEYS.get(variable, property_name(variable)) for variable in given_variables if variable.startswith("KAFKA_")
+    }
+
+
+def test_a_variable_without_cfg_wins() -> None:
+    both = {"KAFKA_CFG_NUM_PARTITIONS": "2", "KAFKA_NUM_PARTITIONS": "3"}
+    assert read_environment(both).properties == {"num.partitions": "3"}
+    assert read_environment({"KAFKA_CFG_NUM_PARTITIONS": "2"}).properties == {"num.partitions": "2"}
+
+
+def test_what_kubernetes_injects_describes_no_node() -> None:
+    found = read_environment(
+        {
+            "KAFKA_PORT": "tcp://10.0.0.1:9092",
+            "KAFKA_SERVICE_HOST": "10.0.0.1",
+            "KAFKA_PORT_9092_TCP_ADDR": "10.0.0.1",
+            "KAFKA_JMX_PORT": "9999",
+            "KAFKA_CREATE_TOPICS": "orders:3:1",
+        }
+    )
+    assert not found.describes_a_node
+    assert found.properties == {"pykbroker.create.topics": "orders:3:1"}
+    assert unknown_line(found.unknown, STATIC_KEYS) == (
+        "These variables name no configuration key and have no effect: KAFKA_JMX_PORT, KAFKA_PORT, "
+        "KAFKA_PORT_9092_TCP_ADDR, KAFKA_SERVICE_HOST; nothing serves JMX here"
+    )
+
+
+def test_a_slip_is_named_with_what_is_meant() -> None:
+    found = read_environment({"KAFKA_NUM_PARTITION": "3"})
+    assert "KAFKA_NUM_PARTITION (is KAFKA_NUM_PARTITIONS meant?)" in unknown_line(found.unknown, STATIC_KEYS)
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        ("KAFKA_SSL_KEYSTORE_FILENAME", "broker.p12"),
+        ("KAFKA_SSL_KEYSTORE_LOCATION", "/etc/kafka/secrets/broker.p12"),
+        ("KAFKA_SSL_CLIENT_AUTH", "required"),
+        ("KAFKA_SASL_ENABLED_MECHANISMS", "PLAIN"),
+        ("KAFKA_CFG_SASL_MECHANISM_INTER_BROKER_PROTOCOL", "PLAIN"),
+        ("KAFKA_LISTENER_NAME_CLIENT_SCRAM___SHA___512_SASL_JAAS_CONFIG", "secret"),
+        ("KAFKA_AUTHORIZER_CLASS_NAME", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+        ("KAFKA_SUPER_USERS", "User:admin"),
+        ("KAFKA_OPTS", "-Djava.security.auth.login.config=/etc/kafka/jaas.conf"),
+        ("KAFKA_CLIENT_PASSWORDS", "secret"),
+        ("KAFKA_SSL_NO_SUCH_KEY", "1"),
+    ],
+)
+def test_protection_is_asked_for_and_no_value_is_told(variable: str, text: str) -> None:
+    found = read_environment({variable: text, "KAFKA_NODE_ID": "1"})
+    assert found.protection == (variable,)
+    line = protection_line(found.protection)
+    assert variable in line
+    assert text not in line.removeprefix(variable).partition(":")[0]
+    assert protection_line(("KAFKA_A",)) == line.replace(variable, "KAFKA_A")
+    assert found.properties == {"node.id": "1"}
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("ssl.client.auth", "none"),
+        ("ssl.keystore.location", " "),
+        ("authorizer.class.name", ""),
+        ("num.partitions", "3"),
+    ],
+)
+def test_defaults_ask_for_no_protection(key: str, text: str) -> None:
+    assert not asks_for_protection(key, text)
+
+
+def test_cluster_id() -> None:
+    assert read_environment({}).cluster_id is None
+    assert read_environment({"CLUSTER_ID": " "}).cluster_id is None
+    assert read_environment({"CLUSTER_ID": "a", "KAFKA_KRAFT_CLUSTER_ID": "b"}).cluster_id == "a"
+    assert read_environment({"KAFKA_KRAFT_CLUSTER_ID": "b"}).cluster_id == "b"

@@ -1,0 +1,148 @@
+"""The properties file of a container: what is kept, what is dropped, and that each image's environment starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pykbroker.config.kinds import ConfigError
+from pykbroker.config.load import Config, load
+from pykbroker.config.properties import parse
+from pykbroker.config.protection import refuse
+from pykbroker.container.server_properties import ServerProperties, server_properties
+from pykbroker.container.single_node import on_all_addresses, ports_of
+from tests.container.image_environments import DEFAULTS, ENVIRONMENTS
+
+
+def compose(variables: Mapping[str, str], mounted: str | None = None, *directories: str) -> ServerProperties:
+    return server_properties(variables, mounted=mounted, defaults=DEFAULTS, is_directory=directories.__contains__)
+
+
+def config_of(variables: Mapping[str, str]) -> Config:
+    properties = compose(variables).properties
+    refuse(properties)
+    return load(properties)
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_a_node_can_start_with_it(name: str) -> None:
+    config = config_of(ENVIRONMENTS[name])
+    assert config.listeners.controller_names == ("CONTROLLER",)
+    assert all(f"{point.listener_name}" != "CONTROLLER" for point in config.listeners.advertised_broker)
+
+
+@pytest.mark.parametrize(
+    ("name", "listeners", "advertised"),
+    [
+        ("nothing", {"PLAINTEXT": ("", 9092)}, {"PLAINTEXT": ("localhost", 9092)}),
+        (
+            "testcontainers-python, ZooKeeper mode",
+            {"PLAINTEXT": ("0.0.0.0", 9093), "BROKER": ("0.0.0.0", 9092)},
+            {"PLAINTEXT": ("localhost", 32768), "BROKER": ("172.17.0.2", 9092)},
+        ),
+        (
+            "compose, a broker beside controllers",
+            {"PLAINTEXT": ("0.0.0.0", 19092), "PLAINTEXT_HOST": ("0.0.0.0", 29092)},
+            {"PLAINTEXT": ("kafka-1", 19092), "PLAINTEXT_HOST": ("localhost", 29092)},
+        ),
+        (
+            "ZooKeeper-style compose",
+            {"PLAINTEXT": ("0.0.0.0", 9092), "PLAINTEXT_HOST": ("0.0.0.0", 29092)},
+            {"PLAINTEXT": ("kafka", 9092), "PLAINTEXT_HOST": ("localhost", 29092)},
+        ),
+        ("one key that somebody sets", {"PLAINTEXT": ("", 9092)}, {"PLAINTEXT": ("localhost", 9092)}),
+    ],
+)
+def test_where_clients_are_served(
+    name: str, listeners: dict[str, tuple[str, int]], advertised: dict[str, tuple[str, int]]
+) -> None:
+    found = config_of(ENVIRONMENTS[name]).listeners
+    assert {point.listener_name: (point.host, point.port) for point in found.broker} == listeners
+    assert {point.listener_name: (point.host, point.port) for point in found.advertised_broker} == advertised
+
+
+def test_without_process_roles_a_node_has_a_controller_of_its_own() -> None:
+    composed = compose(ENVIRONMENTS["testcontainers-python, ZooKeeper mode"])
+    config = load(composed.properties)
+    assert config.roles == {"broker", "controller"}
+    assert config.node_id == 1
+    # 9092 and 9093 are the clients'.
+    assert [(point.host, point.port) for point in config.listeners.controller] == [("localhost", 9094)]
+    assert config.list("controller.quorum.bootstrap.servers") == ("localhost:9094",)
+    assert config.int("transaction.state.log.replication.factor") == 1
+    (warning,) = composed.warnings
+    assert "KAFKA_ZOOKEEPER_CONNECT has no effect" in warning
+    assert load(compose(ENVIRONMENTS["ZooKeeper-style compose"]).properties).node_id == 7
+    assert load(compose({"KAFKA_BROKER_ID": "-1"}).properties).node_id == 1
+
+
+def test_packaged_defaults_are_kept_or_dropped() -> None:
+    assert compose({}).properties["inter.broker.listener.name"] == "PLAINTEXT"
+    assert compose({"KAFKA_PORT": "tcp://1:2"}).properties["inter.broker.listener.name"] == "PLAINTEXT"
+    assert compose({"KAFKA_CREATE_TOPICS": "t"}).properties["inter.broker.listener.name"] == "PLAINTEXT"
+    assert "inter.broker.listener.name" not in compose({"KAFKA_NUM_PARTITIONS": "2"}).properties
+    assert "inter.broker.listener.name" not in compose({}, "process.roles=broker").properties
+
+
+def test_variables_win_over_a_mounted_file() -> None:
+    mounted = "process.roles=broker\nnode.id=4\nnum.partitions=2\nlog.dirs=/data"
+    composed = compose({"KAFKA_NUM_PARTITIONS": "5"}, mounted)
+    assert composed.properties == {
+        "process.roles": "broker",
+        "node.id": "4",
+        "num.partitions": "5",
+        "log.dirs": "/data",
+    }
+    assert composed.text.startswith(mounted)
+
+
+def test_a_value_means_what_it_means_in_a_properties_file() -> None:
+    assert compose({"KAFKA_BROKER_RACK": "a\\\n   b"}).properties["broker.rack"] == "ab"
+
+
+@given(
+    st.dictionaries(st.sampled_from(["KAFKA_NUM_PARTITIONS", "KAFKA_BROKER_RACK", "KAFKA_NODE_ID"]), st.just("7")),
+    st.sampled_from(sorted(ENVIRONMENTS)),
+)
+def test_what_is_written_is_what_is_used(variables: dict[str, str], name: str) -> None:
+    composed = compose({**ENVIRONMENTS[name], **variables})
+    assert parse(composed.text) == composed.properties
+    if "KAFKA_NUM_PARTITIONS" in variables:
+        assert composed.properties["num.partitions"] == "7"
+
+
+def test_data_go_where_somebody_mounted_a_volume() -> None:
+    assert compose({}).properties["log.dirs"] == "/var/lib/kafka/data"
+    assert compose({}, None, "/tmp/kafka-logs").properties["log.dirs"] == "/tmp/kafka-logs"
+    assert compose({"KAFKA_LOG_DIRS": "/d"}, None, "/tmp/kafka-logs").properties["log.dirs"] == "/d"
+    assert "log.dirs" not in compose({"KAFKA_LOG_DIR": "/d"}).properties
+
+
+def test_a_controller_that_advertises_stops() -> None:
+    with pytest.raises(ConfigError, match="KAFKA_ADVERTISED_LISTENERS is for brokers"):
+        compose({"KAFKA_PROCESS_ROLES": "controller", "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://a:9092"})
+
+
+def test_protection_stops_with_one_line() -> None:
+    with pytest.raises(
+        ConfigError, match=r"^KAFKA_AUTHORIZER_CLASS_NAME, KAFKA_SUPER_USERS: this version serves no TLS"
+    ):
+        compose({"KAFKA_SUPER_USERS": "User:a", "KAFKA_AUTHORIZER_CLASS_NAME": "A"})
+    with pytest.raises(ConfigError, match="SASL_PLAINTEXT on listener"):
+        config_of({"KAFKA_ADVERTISED_LISTENERS": "SASL_PLAINTEXT://localhost:9092"})
+
+
+@pytest.mark.parametrize(
+    ("advertised", "listeners"),
+    [
+        ("PLAINTEXT://kafka:9092", "PLAINTEXT://0.0.0.0:9092"),
+        ("A://x.y:1,B://[::1]:2", "A://0.0.0.0:1,B://0.0.0.0:2"),
+        ("A://:1", "A://0.0.0.0:1"),
+    ],
+)
+def test_listeners_from_what_is_advertised(advertised: str, listeners: str) -> None:
+    assert on_all_addresses(advertised) == listeners
+    assert ports_of(advertised) == ports_of(listeners)

@@ -1,0 +1,89 @@
+"""What a node says of its health, over its own socket and through `pykbroker health`."""
+
+from __future__ import annotations
+
+import json
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from pykbroker.node.node_health import NodeHealth
+from pykbroker.node_to_controller.lifecycle import BrokerState
+from pykbroker.runtime.unix_sockets import bind_unix
+from tests.acting import acts
+from tests.node.processes import Process, format_combined, run
+from tests.node.sim import Play, Sim
+
+_HEALTHY = NodeHealth(node_id=1, broker=BrokerState.RUNNING, active=True, leader_id=1, is_controller=True)
+
+
+def test_what_makes_a_node_unhealthy() -> None:
+    assert _HEALTHY.problems() == []
+    line = json.loads(_HEALTHY.line())
+    assert (line["healthy"], line["broker"], line["leader_id"]) == (True, "RUNNING", 1)
+    starting = NodeHealth(node_id=1, broker=BrokerState.RECOVERY, active=False, leader_id=None, is_controller=True)
+    assert starting.problems() == ["the broker is RECOVERY", "no leader of the quorum is known"]
+    assert json.loads(starting.line())["healthy"] is False
+    fenced = NodeHealth(node_id=1, broker=BrokerState.RUNNING, active=False, leader_id=None, is_controller=False)
+    assert fenced.problems() == ["the broker is fenced"]
+    controller = NodeHealth(node_id=1, broker=None, active=False, leader_id=2, is_controller=True)
+    assert controller.problems() == []
+
+
+def test_a_node_knows_its_health(play: Play) -> None:
+    async def scenario(sim: Sim) -> NodeHealth:
+        return sim.node.health()
+
+    assert play(scenario, {}) == _HEALTHY
+
+
+@pytest.mark.slow
+@acts(broker=("pykbroker.health.socket",))
+def test_a_node_answers_on_its_health_socket(tmp_path: Path) -> None:
+    path = tmp_path / "health.sock"
+    file = format_combined(tmp_path, {"log.dirs": tmp_path / "data", "pykbroker.health.socket": path})
+    nothing = run("health", "--socket", str(path))
+    assert (nothing.returncode, nothing.stdout) == (1, "")
+    assert nothing.stderr == f"pykbroker: no node answers at {path}: No such file or directory\n"
+    with Process(tmp_path / "log", str(file)) as process:
+        process.ready()
+        assert stat.filemode(path.stat().st_mode) == "srw-------"
+        asked = run("health", "--socket", str(path))
+        assert (asked.returncode, asked.stdout) == (0, "node 1 serves\n")
+        assert json.loads(run("health", "--socket", str(path), "-o", "json").stdout)["broker"] == "RUNNING"
+        # Another node does not take the socket of one that lives.
+        second = run("start", str(file), "--set", f"log.dirs={tmp_path / 'other'}", "--format")
+        assert second.returncode == 1
+        assert f"the socket {path} cannot be bound: another process answers there" in second.stderr
+        assert process.interrupt() == 0
+    assert not path.exists()
+
+
+@pytest.mark.slow
+def test_the_socket_of_a_killed_node_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "health.sock"
+    file = format_combined(tmp_path, {"log.dirs": tmp_path / "data", "pykbroker.health.socket": path})
+    with Process(tmp_path / "log", str(file)) as process:
+        process.ready()
+        process.kill()
+    assert path.is_socket()
+    with Process(tmp_path / "log", str(file)) as process:
+        process.ready()
+        assert run("health", "--socket", str(path)).returncode == 0
+
+
+def test_nothing_but_a_dead_socket_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("kept")
+    with pytest.raises(OSError, match=f"the socket {path} cannot be bound: something else is there"):
+        bind_unix(str(path))
+    assert path.read_text() == "kept"
+    dead = tmp_path / "dead.sock"
+    with socket.socket(socket.AF_UNIX) as gone:
+        gone.bind(str(dead))
+    with bind_unix(str(dead)) as bound:
+        assert bound.getsockname() == str(dead)
+    with pytest.raises(OSError, match="cannot be bound: AF_UNIX path too long"):
+        bind_unix(str(tmp_path / ("x" * 120)))
