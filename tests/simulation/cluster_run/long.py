@@ -13,9 +13,8 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from tests.long_runs import ROOT, code_id, git
@@ -71,9 +70,9 @@ def run(seeds: int, first: int, workers: int) -> int:
     print(f"{len(chunks)} chunks of {CHUNK} seeds are left of {seeds} seeds, on {workers} processes", flush=True)
     failures = 0
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context, max_tasks_per_child=4) as pool:
-        for future in _each(pool, chunks):
-            note = future.result()
+    # Not ProcessPoolExecutor: with max_tasks_per_child, that of Python 3.11 starts no new process and waits for ever.
+    with context.Pool(workers, maxtasksperchild=4) as pool:
+        for note in pool.imap_unordered(partial(run_chunk, count=CHUNK), chunks):
             note |= {"date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M"), "commit": commit, "code": code}
             with NOTES.open("a", encoding="utf-8") as notes:
                 notes.write(json.dumps(note) + "\n")
@@ -82,10 +81,6 @@ def run(seeds: int, first: int, workers: int) -> int:
                 print(f"make sim SEED={seed}: {text}", flush=True)
             print(f"{note['first']:6} to {note['first'] + CHUNK}: {note['cpu_seconds']} s", flush=True)
     return failures
-
-
-def _each(pool: ProcessPoolExecutor, chunks: list[int]) -> Iterator[Future[Note]]:
-    return as_completed([pool.submit(run_chunk, start, CHUNK) for start in chunks])
 
 
 def page(notes: list[Note]) -> str:
