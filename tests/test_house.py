@@ -99,8 +99,9 @@ SAME_CLASS = {
     "Verifier": "what the transaction coordinator has, and its protocol for groups, which come before it",
 }
 SAME_MODULE = {
+    "__main__": "the program, and the entry of Apache Kafka's tools",
     "alter_partition": "the API, and the controller's decision",
-    "configs": "the configuration of resources: changed by the controller, read by a coordinator",
+    "configs": "the configuration of resources: changed by the controller, read by a coordinator, asked for",
     "coordination": "keys, and their texts",
     "describe_quorum": "the API, and the quorum's answer",
     "disk": "the contract, and the operating system's",
@@ -123,7 +124,7 @@ SAME_MODULE = {
     "shard": "one for each kind of coordinator",
     "states": "a table of states and their transitions",
     "storage": "the room, its keys, and their texts",
-    "topics": "the controller's topics, and what of them a coordinator follows",
+    "topics": "the controller's topics, what of them a coordinator follows, what a client asks, and the tool",
 }
 
 

@@ -1,0 +1,142 @@
+"""One command line, given to Apache Kafka's tool and to ours, against the same node; what they print is compared.
+
+A command that changes something is given twice, with names of its own each time: `‹t›` in the words stands for one
+topic or group of each tool, and what is printed of it becomes the same word.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import sys
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from compat_tests.oracle.tool_server import Ended, ToolServer
+from pykbroker.kafka_tools.__main__ import main
+
+#: Apache Kafka's main class behind each name.
+CLASSES = {
+    "topics": "org.apache.kafka.tools.TopicCommand",
+    "configs": "kafka.admin.ConfigCommand",
+    "console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
+    "cluster": "org.apache.kafka.tools.ClusterTool",
+    "features": "org.apache.kafka.tools.FeatureCommand",
+    "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+    "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "transactions": "org.apache.kafka.tools.TransactionsCommand",
+}
+
+_UUID = re.compile(r"(?<![\w.-])[\w-]{22}(?![\w-])")
+Change = Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """What is compared of a tool's end."""
+
+    status: int
+    out: str
+    err: str
+
+
+def ours(tool: str, words: Sequence[str], stdin: str = "") -> Ended:
+    """Run our tool in this process; its imports are paid for once."""
+    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
+    before = sys.stdin
+    sys.stdin = io.TextIOWrapper(io.BytesIO(stdin.encode()), "utf-8")
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                status = main([tool, *words])
+            except SystemExit as ended:
+                status = int(ended.code or 0)
+        out.flush()
+    finally:
+        sys.stdin = before
+    assert isinstance(out.buffer, io.BytesIO)
+    return Ended(status, out.buffer.getvalue().decode(), err.getvalue())
+
+
+def said(err: str) -> str:
+    """Standard error without what only one of them prints: stack traces, connection news, the texts of options."""
+    err = re.split(r"^(?:Option +Description|usage: )", err, maxsplit=1, flags=re.M)[0]
+    lines = []
+    for line in err.splitlines():
+        if re.match(
+            r"\s+at |Caused by:|\s+\.\.\. \d+ more|\[.*\] (WARN|INFO) |WARN |The consumer rebalance protocol", line
+        ):
+            continue
+        # A logger's line: the class of the exception counts where it is one of the protocol's errors.
+        found = re.match(r"(?:\[[\w-]+\] )?ERROR (?:[\w.$]+ - )?(?:([\w.$]+(?:Exception|Error)): )?(.*)$", line)
+        if found is not None:
+            name, words = found[1] or "", re.sub(r" \([\w.$]+\)$", "", found[2])
+            # Apache Kafka's tool finds a wrong value itself, before the broker does, under another name.
+            is_known = ".common.errors." in name and not name.endswith("InvalidConfigurationException")
+            lines.append(f"ERROR {name if is_known else ''}: {words}".rstrip())
+        elif not re.match(r"(java|joptsimple)\.[\w.$]+Exception", line):
+            lines.append(line.rstrip())
+    # The JVM that runs many tools says the last words once more.
+    kept = [line for place, line in enumerate(lines) if line and (place == 0 or line != lines[place - 1])]
+    return "\n".join(kept)
+
+
+def sorted_lines(text: str) -> str:
+    """For what Apache Kafka prints in the order of a hash map."""
+    return "\n".join(sorted(text.splitlines()))
+
+
+class BothTools:
+    """`both.agree("topics", "--list")`: the same status and the same words of both; returns those of ours."""
+
+    def __init__(self, bootstrap: str, server: ToolServer) -> None:
+        self.bootstrap = bootstrap
+        self._server = server
+
+    def agree(
+        self,
+        tool: str,
+        *words: str,
+        where: bool = True,
+        change: Sequence[Change] = (),
+        names: dict[str, tuple[str, str]] | None = None,
+    ) -> Printed:
+        """`where`: the bootstrap option is added; `change`: how an output becomes one that can be compared."""
+        at = ["--bootstrap-server", self.bootstrap] if where else []
+        given = dict(names or {})
+
+        def filled(place: int) -> list[str]:
+            found = list(words)
+            for word, pair in given.items():
+                found = [text.replace(word, pair[place]) for text in found]
+            return [*at, *found]
+
+        def compared(ended: Ended, place: int) -> Printed:
+            out, err = ended.out, said(ended.err)
+            for word, pair in given.items():
+                out, err = out.replace(pair[place], word), err.replace(pair[place], word)
+            for one in change:
+                out = one(out)
+            if given:
+                out = _UUID.sub("‹id›", out)
+            return Printed(ended.status, out, err)
+
+        theirs = compared(self._server.run(CLASSES[tool], filled(0)), 0)
+        mine = compared(ours(tool, filled(1)), 1)
+        assert mine == theirs, f"{tool} {' '.join(words)}\n--- Apache Kafka\n{theirs}\n--- ours\n{mine}"
+        return mine
+
+
+def two_names(kind: str = "t") -> dict[str, tuple[str, str]]:
+    """A name for each tool, as long as each other; `‹t›` stands for it."""
+    same = uuid.uuid4().hex[:8]
+    return {f"‹{kind}›": (f"j{kind}-{same}", f"o{kind}-{same}")}

@@ -1,0 +1,100 @@
+"""What can go wrong when a cluster is asked, under the names of Apache Kafka's exceptions.
+
+Responsible for the name and the text of each failure; people's scripts look for both.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pykbroker_wire.errors import ErrorCode
+
+_PACKAGE: Final = "org.apache.kafka.common.errors."
+
+#: Names that do not follow from the name of the code.
+_NAMES: Final = {
+    ErrorCode.UNKNOWN_SERVER_ERROR: "UnknownServerException",
+    ErrorCode.CORRUPT_MESSAGE: "CorruptRecordException",
+    ErrorCode.REQUEST_TIMED_OUT: "TimeoutException",
+    ErrorCode.MESSAGE_TOO_LARGE: "RecordTooLargeException",
+    ErrorCode.RECORD_LIST_TOO_LARGE: "RecordBatchTooLargeException",
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: "OffsetMetadataTooLarge",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "TopicExistsException",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "InvalidTopicException",
+    ErrorCode.INVALID_CONFIG: "InvalidConfigurationException",
+    ErrorCode.NON_EMPTY_GROUP: "GroupNotEmptyException",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "TopicAuthorizationException",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "GroupAuthorizationException",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "ClusterAuthorizationException",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "TransactionalIdAuthorizationException",
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "DelegationTokenAuthorizationException",
+    ErrorCode.SASL_AUTHENTICATION_FAILED: "SaslAuthenticationException",
+    ErrorCode.KAFKA_STORAGE_ERROR: "KafkaStorageException",
+    ErrorCode.UNKNOWN_PRODUCER_ID: "UnknownProducerIdException",
+    ErrorCode.INVALID_TXN_STATE: "InvalidTxnStateException",
+}
+
+
+def exception_name(code: ErrorCode) -> str:
+    """The name of the exception that Apache Kafka's clients make of an error code, without its package."""
+    return _NAMES.get(code) or "".join(word.capitalize() for word in code.name.split("_")) + "Exception"
+
+
+class AskFailed(Exception):
+    """A question to a cluster that failed. `str()` is the message of Apache Kafka's exception, `name` its class."""
+
+    def __init__(self, message: str, name: str, code: ErrorCode | None = None) -> None:
+        super().__init__(message)
+        self.name = name
+        #: None for what this side found out: a time limit, a connection
+        self.code = code
+
+    @property
+    def retriable(self) -> bool:
+        return self.code is not None and self.code.retriable
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class NotServed(Exception):
+    """Something of Apache Kafka's that this side does not do; the message is one line that says so."""
+
+
+def failed(number: int, message: str | None = None) -> AskFailed:
+    """The failure that an error code of an answer stands for."""
+    code = ErrorCode.received(number)
+    return AskFailed(message or STANDARD.get(code) or code.message, _PACKAGE + exception_name(code), code)
+
+
+def check(number: int, message: str | None = None) -> None:
+    """Raise what an error code stands for; 0 is none."""
+    if number:
+        raise failed(number, message)
+
+
+def timed_out(message: str) -> AskFailed:
+    return AskFailed(message, _PACKAGE + "TimeoutException")
+
+
+def no_connection(message: str) -> AskFailed:
+    return AskFailed(message, _PACKAGE + "DisconnectException", ErrorCode.NETWORK_EXCEPTION)
+
+
+def unsupported(message: str) -> AskFailed:
+    return AskFailed(message, _PACKAGE + "UnsupportedVersionException", ErrorCode.UNSUPPORTED_VERSION)
+
+
+#: Texts that scripts look for, as Apache Kafka's clients say them where a broker sends no message of its own.
+STANDARD: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "Topic with this name already exists.",
+    ErrorCode.NON_EMPTY_GROUP: "The group is not empty.",
+    ErrorCode.GROUP_ID_NOT_FOUND: "The group id does not exist.",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    ErrorCode.NOT_COORDINATOR: "This is not the correct coordinator.",
+    ErrorCode.UNKNOWN_SERVER_ERROR: "The server experienced an unexpected error when processing the request.",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "AskedCluster authorization failed.",
+}

@@ -1,0 +1,211 @@
+"""Options as joptsimple reads them, which most of Apache Kafka's tools stand on.
+
+Responsible for the grammar (`--name value`, `--name=value`, repeated options, `--` ends them, no abbreviations), its
+error lines, and the usage. Not responsible for what an option means.
+
+As in joptsimple: an option with a required argument takes the next word whatever it looks like (`--time -1`); one with
+an optional argument takes it unless it looks like an option; words that belong to no option are left alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn
+
+#: The Apache Kafka whose tools these are; scripts that ask for --version compare it.
+KAFKA_VERSION: Final = "4.3.1"
+
+_NAME_WIDTH = 42
+
+
+class OptionError(Exception):
+    """A command line that cannot be read; the message is joptsimple's."""
+
+
+class ToolEnded(SystemExit):
+    """The tool is done: its last words are printed."""
+
+
+@dataclass(slots=True, frozen=True)
+class Accepted:
+    """One option that a tool knows."""
+
+    name: str
+    text: str
+    #: what the argument is called in the usage; empty: the option takes none
+    argument: str = ""
+    kind: type[int] | type[str] = str
+    default: str | None = None
+    #: the argument may be absent
+    is_optional: bool = False
+    #: the values that it may have
+    choices: tuple[str, ...] = ()
+    #: why the option is not served here; empty: it is
+    not_served: str = ""
+
+
+class Given:
+    """The options of one command line."""
+
+    def __init__(self, accepted: Mapping[str, Accepted], found: Mapping[str, list[str | None]]) -> None:
+        self._accepted = accepted
+        self._found = found
+
+    def has(self, name: str) -> bool:
+        return name in self._found
+
+    def text(self, name: str) -> str | None:
+        """The one value of an option, or its default. Raises OptionError when it stands there twice."""
+        values = self.texts(name)
+        if len(values) > 1:
+            raise OptionError(f"Found multiple arguments for option {name}, but you asked for only one")
+        return values[0] if values else self._accepted[name].default
+
+    def texts(self, name: str) -> list[str]:
+        return [value for value in self._found.get(name, []) if value is not None]
+
+    def number(self, name: str) -> int | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        try:
+            return int(text)
+        except ValueError:
+            raise OptionError(f"Cannot parse argument '{text}' of option {name}") from None
+
+
+class Options:
+    """What a tool accepts. `summary` is printed above the usage."""
+
+    def __init__(self, summary: str, accepted: Iterable[Accepted]) -> None:
+        self.summary = summary
+        standard = [Accepted("help", "Print this text."), Accepted("version", "Print the version of Apache Kafka.")]
+        self._accepted = {option.name: option for option in [*accepted, *standard]}
+
+    def parse(self, words: Sequence[str]) -> Given:
+        """Raises OptionError."""
+        found: dict[str, list[str | None]] = {}
+        rest = list(words)
+        while rest:
+            word = rest.pop(0)
+            if word == "--":
+                break
+            if not word.startswith("-") or word == "-":
+                continue
+            name, equals, value = word.lstrip("-").partition("=")
+            if not word.startswith("--") and name not in self._accepted:
+                name = name[:1]
+            option = self._accepted.get(name)
+            if option is None:
+                raise OptionError(f"{name} is not a recognized option")
+            found.setdefault(name, []).append(_argument(option, rest, value if equals else None))
+        for name in found:
+            if self._accepted[name].not_served:
+                raise OptionError(f"--{name} is not supported by pykbroker: {self._accepted[name].not_served}")
+        return Given(self._accepted, found)
+
+    def end_with_usage(self, message: str) -> NoReturn:
+        """As Apache Kafka's tools end, also for --help: message and usage on standard error, status 1."""
+        print(message, file=sys.stderr)
+        print(self.usage(), file=sys.stderr)
+        raise ToolEnded(1)
+
+    def help_or_version(self, words: Sequence[str], given: Given) -> None:
+        """End the tool when it was asked for no more than that."""
+        if not words or given.has("help"):
+            self.end_with_usage(self.summary)
+        if given.has("version"):
+            print(KAFKA_VERSION)
+            raise ToolEnded(0)
+
+    def usage(self) -> str:
+        rows = [("Option", "Description"), ("------", "-----------")]
+        for name in sorted(self._accepted):
+            option = self._accepted[name]
+            written = f"--{name}"
+            if option.argument:
+                kind = "Integer" if option.kind is int else "String"
+                opened, closed = "[]" if option.is_optional else "<>"
+                written += f" {opened}{kind}: {option.argument}{closed}"
+            said = option.text
+            if option.default:
+                said += f" (default: {option.default})"
+            if option.not_served:
+                said = f"Not supported by pykbroker: {option.not_served}"
+            rows.append((written, said))
+        lines = []
+        for written, said in rows:
+            if len(written) >= _NAME_WIDTH:
+                lines.append(written)
+                written = ""
+            lines.append(f"{written:<{_NAME_WIDTH}}{said}".rstrip())
+        return "\n".join(lines)
+
+    # -- the checks that Apache Kafka's tools make --------------------------------------------------------------------
+
+    def require(self, given: Given, *names: str) -> None:
+        for name in names:
+            if not given.has(name):
+                self.end_with_usage(f'Missing required argument "[{name}]"')
+
+    def exclude(self, given: Given, used: str, *others: str) -> None:
+        """`used` cannot stand beside the others."""
+        if given.has(used):
+            for other in others:
+                if given.has(other):
+                    self.end_with_usage(f'Option "[{used}]" can\'t be used with option "[{other}]"')
+
+    def both(self, given: Given, new: str, old: str) -> str:
+        """Of an option that Apache Kafka has renamed, the name that stands there."""
+        if given.has(new) and given.has(old):
+            self.end_with_usage(f"Options --{new} and --{old} cannot be specified together.")
+        return old if given.has(old) else new
+
+
+def _argument(option: Accepted, rest: list[str], written: str | None) -> str | None:
+    """The argument of an option; takes it from the words behind it."""
+    if not option.argument:
+        if written is not None:
+            raise OptionError(f"Option {option.name} does not allow an argument")
+        return None
+    if written is None:
+        if option.is_optional:
+            return rest.pop(0) if rest and not _looks_like_option(rest[0]) else None
+        if not rest:
+            raise OptionError(f"Option {option.name} requires an argument")
+        written = rest.pop(0)
+    if option.choices and written not in option.choices:
+        raise OptionError(f"Cannot parse argument '{written}' of option {option.name}")
+    return written
+
+
+def _looks_like_option(word: str) -> bool:
+    return word.startswith("-") and word != "-"
+
+
+def key_values(written: Iterable[str], *, needs_value: bool = False) -> dict[str, str]:
+    """`key=value` as pairs; the value may contain further equals signs, and be missing."""
+    pairs = {}
+    for text in written:
+        key, _, value = text.partition("=")
+        if needs_value and not value:
+            raise OptionError(f"Missing value for key {key}")
+        pairs[key] = value
+    return pairs
+
+
+def say_error(error: BaseException, tool: str) -> None:
+    """The line that Apache Kafka's logger writes of what ended a tool: the exception's class, and its words."""
+    name: Any = getattr(error, "name", None)
+    written = name if isinstance(name, str) else _JAVA_NAMES.get(type(error).__name__, type(error).__name__)
+    print(f"ERROR {written}: {error} ({tool})", file=sys.stderr)
+
+
+_JAVA_NAMES: Final = {
+    "ValueError": "java.lang.IllegalArgumentException",
+    "OptionError": "joptsimple.OptionException",
+    "ConfigError": "org.apache.kafka.common.config.ConfigException",
+    "FileNotFoundError": "java.nio.file.NoSuchFileException",
+}
