@@ -37,11 +37,11 @@ class Deletion:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         #: no longer part of the log, still under their own names
-        self.retired: list[Retired] = []
+        self.retired: tuple[Retired, ...] = ()
         #: what the log start is known to be after a crash; None where nobody keeps a checkpoint of it
         self.durable_start_offset: int | None = None
         # (when, path) of the files that only wait for their time.
-        self._doomed: list[tuple[int, str]] = []
+        self._doomed: tuple[tuple[int, str], ...] = ()
 
     def is_due(self, now_ms: int) -> bool:
         """Whether there is something to do: names to take away, or files to delete."""
@@ -62,7 +62,7 @@ class Deletion:
             segment.gone = True
             segment.close()
             self.doom([*segment.paths(), *side.release_snapshots(upto=segment.base_offset)], due_ms)
-            del self.retired[0]
+            self.retired = self.retired[1:]
             if one_by_one or self.durable_start_offset is None:
                 self._disk.fsync_dir(parent_of(segment.path(names.LOG)))
 
@@ -70,17 +70,17 @@ class Deletion:
         """Rename closed files; they are deleted from `due_ms` on. Raises OSError."""
         for path in paths:
             self._disk.rename(path, path + names.DELETED)
-            self._doomed.append((due_ms, path + names.DELETED))
+            self._doomed += ((due_ms, path + names.DELETED),)
 
     def move_to(self, folder: str) -> None:
         """The log's folder has another name."""
-        self._doomed = [(due_ms, f"{folder}/{path.rpartition('/')[2]}") for due_ms, path in self._doomed]
+        self._doomed = tuple((due_ms, f"{folder}/{path.rpartition('/')[2]}") for due_ms, path in self._doomed)
 
     def take_due(self, now_ms: int) -> list[str]:
         """The files whose time has come; the caller deletes them (`delete_files`)."""
         due = [path for due_ms, path in self._doomed if due_ms <= now_ms]
         if due:
-            self._doomed = [waiting for waiting in self._doomed if waiting[0] > now_ms]
+            self._doomed = tuple(waiting for waiting in self._doomed if waiting[0] > now_ms)
         return due
 
 

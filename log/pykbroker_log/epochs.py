@@ -9,7 +9,7 @@ entry starts at the log's start once that lies behind the entry.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 
 UNDEFINED = -1
 
@@ -18,8 +18,9 @@ class LeaderEpochs:
     __slots__ = ("_epochs", "_starts", "dirty")
 
     def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
-        self._epochs: list[int] = []
-        self._starts: list[int] = []
+        # Tuples: they change rarely, most hold little, and a node has thousands.
+        self._epochs: tuple[int, ...] = ()
+        self._starts: tuple[int, ...] = ()
         self.dirty = False
         for epoch, start in entries or []:
             self.assign(epoch, start)
@@ -36,13 +37,13 @@ class LeaderEpochs:
         """`epoch` begins at `start_offset`. What contradicts the newer entry goes, as in Kafka."""
         if epoch < 0 or start_offset < 0:
             return
-        if self._epochs and epoch == self._epochs[-1] and start_offset >= self._starts[-1]:
+        epochs, starts = self._epochs, self._starts
+        if epochs and epoch == epochs[-1] and start_offset >= starts[-1]:
             return
-        while self._epochs and (self._epochs[-1] >= epoch or self._starts[-1] >= start_offset):
-            self._epochs.pop()
-            self._starts.pop()
-        self._epochs.append(epoch)
-        self._starts.append(start_offset)
+        kept = len(epochs)
+        while kept and (epochs[kept - 1] >= epoch or starts[kept - 1] >= start_offset):
+            kept -= 1
+        self._epochs, self._starts = (*epochs[:kept], epoch), (*starts[:kept], start_offset)
         self.dirty = True
 
     def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
@@ -67,9 +68,9 @@ class LeaderEpochs:
         return (self._epochs[0], self._starts[0]) if self._epochs else None
 
     def truncate_end(self, offset: int) -> None:
-        while self._starts and self._starts[-1] >= offset:
-            self._epochs.pop()
-            self._starts.pop()
+        kept = bisect_left(self._starts, offset)
+        if kept < len(self._starts):
+            self._epochs, self._starts = self._epochs[:kept], self._starts[:kept]
             self.dirty = True
 
     def truncate_start(self, offset: int) -> None:
@@ -77,13 +78,10 @@ class LeaderEpochs:
         found = bisect_right(self._starts, offset) - 1
         if found < 0 or (found == 0 and self._starts[0] == offset):
             return
-        del self._epochs[:found]
-        del self._starts[:found]
-        self._starts[0] = offset
+        self._epochs, self._starts = self._epochs[found:], (offset, *self._starts[found + 1 :])
         self.dirty = True
 
     def clear(self) -> None:
         if self._epochs:
-            self._epochs.clear()
-            self._starts.clear()
+            self._epochs = self._starts = ()
             self.dirty = True

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 
 from pykbroker_log import names
@@ -457,9 +457,9 @@ class Loader:
 
     # -- producers
 
-    def reload_producers(self, segments: list[Segment], snapshots: list[int], upto: int) -> None:
+    def reload_producers(self, segments: list[Segment], snapshots: Iterable[int], upto: int) -> None:
         """The state as of `upto`, after the log was cut off there."""
-        self.segments, self.snapshots = segments, snapshots
+        self.segments, self.snapshots = segments, list(snapshots)
         self._load_producers(upto)
         self._catch_up_producers(upto)
         self._warn()

@@ -342,7 +342,9 @@ class LogDir:
                     remove_tree(self.disk, path)
             raise
         self._adopt(log)
-        log.missing_behind_end = range(log.log_end_offset, self._promised.pop(key, 0))
+        promised = self._promised.pop(key, 0)
+        if promised > log.log_end_offset:
+            log.missing_behind_end = range(log.log_end_offset, promised)
         return log
 
     def _is_dense(self, key: TopicPartition, config: LogConfig) -> bool:
@@ -351,7 +353,7 @@ class LogDir:
 
     def _adopt(self, log: PartitionLog) -> None:
         key = (log.topic, log.partition)
-        log.before_truncation = self._before_truncation
+        log.keeper = self
         log.files.deletion.durable_start_offset = self._log_starts.get(key, 0)
         self.logs[key] = log
         self._folders.add(key)
@@ -383,8 +385,8 @@ class LogDir:
         self._recovery_points[topic, partition] = log_end_offset
         self._unrecovered.discard((topic, partition))
 
-    def _before_truncation(self, log: PartitionLog) -> list[Callable[[], None]]:
-        """What the thread of a truncation writes before it touches the log."""
+    def before_truncation(self, log: PartitionLog) -> list[Callable[[], None]]:
+        """What the thread of a truncation writes before it touches the log (partition_log.py)."""
         key = (log.topic, log.partition)
         writes: list[Callable[[], None]] = []
         if log.recovery_point < self._recovery_points.get(key, 0):

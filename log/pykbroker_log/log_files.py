@@ -64,7 +64,7 @@ class LogFiles:
         """What a start has found in the folder."""
         self.segments = Segments(loaded.segments, is_gapless=is_gapless)
         self.active = loaded.segments[-1]
-        self.side.snapshots = loaded.snapshots
+        self.side.snapshots = tuple(loaded.snapshots)
         self.side.found_unsynced(loaded.rewritten)
 
     @property
@@ -158,7 +158,7 @@ class LogFiles:
     def retire(self, count: int) -> None:
         """The oldest ones leave the log, not all of them; see deletion.py for their files."""
         leaving = pairwise(self.segments[: count + 1])
-        self.deletion.retired += [Retired(segment, after.base_offset) for segment, after in leaving]
+        self.deletion.retired += tuple(Retired(segment, after.base_offset) for segment, after in leaving)
         del self.segments[:count]
         self.segments.forget()
 
@@ -179,7 +179,7 @@ class LogFiles:
         if later:
             self.disk.fsync_dir(self.path)
         first.remove()
-        self.deletion.retired.clear()
+        self.deletion.retired = ()
         self.active = self._new_segment(offset, config, self.flushing.last_ms)
         self.segments = Segments([self.active])
 

@@ -14,26 +14,23 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from heapq import heappop, heappush
 
-#: What most logs have; never changed. An OrderedDict takes 128 bytes, and a node has thousands of logs.
-_NONE: OrderedDict[int, None] = OrderedDict()
-
 
 class OpenTransactions:
     __slots__ = ("_decided", "_undecided", "first_unstable")
 
-    def __init__(self) -> None:
+    def __init__(self, undecided: Iterable[int] = ()) -> None:
+        """`undecided`: the first offsets of transactions."""
         #: -1 when everything is stable; asked at every read and every append
         self.first_unstable = -1
         # First offsets, the oldest first. (The first item of a plain dict is found by walking over all that were
         # deleted before it.)
-        self._undecided = _NONE
+        self._undecided: OrderedDict[int, None] = OrderedDict.fromkeys(sorted(undecided))
         # A heap of (first offset, offset of the marker). Those that are not on top leave it late, but on top is only
         # what counts.
         self._decided: list[tuple[int, int]] = []
+        self._look()
 
     def begin(self, first_offset: int) -> None:
-        if self._undecided is _NONE:
-            self._undecided = OrderedDict()
         self._undecided[first_offset] = None
         if self.first_unstable < 0:
             self.first_unstable = first_offset
@@ -67,11 +64,6 @@ class OpenTransactions:
                 return offset
         return -1
 
-    def load(self, undecided: Iterable[int]) -> None:
-        """Replace everything by undecided transactions with these first offsets."""
-        self._undecided = OrderedDict.fromkeys(sorted(undecided)) or _NONE
-        self._decided.clear()
-        self._look()
 
-    def clear(self) -> None:
-        self.load(())
+#: What most logs have: none has ever begun. `begin` one in an object of its own.
+NO_TRANSACTIONS = OpenTransactions()

@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pykbroker_log import rolling
 from pykbroker_log.disk import Buffer, ColdRead, Disk
@@ -56,17 +56,28 @@ __all__ = ["AppendInfo", "AppendOrigin", "InconsistentTopicId", "PartitionLog", 
 
 
 logger = logging.getLogger(__name__)
+_NOTHING_MISSING = range(0)
+
+
+class Keeper(Protocol):
+    """What keeps the checkpoints that tell of a log."""
+
+    def before_truncation(self, log: PartitionLog) -> list[Callable[[], None]]:
+        """Asked when a truncation begins, when recovery point and log start have already moved: the writes that must
+        come before it touches the files. In the checkpoints, a stale recovery point would hide what is appended from
+        then on from the scan after a crash, a log start that is too high would hide it from readers, and with one that
+        is too low the power might bring back some of the files before it and not others."""
 
 
 class PartitionLog:
     __slots__ = (
         "_aborts",
         "_replacement",
-        "before_truncation",
         "config",
         "epochs",
         "files",
         "high_watermark",
+        "keeper",
         "local_log_start_offset",
         "log_end_offset",
         "log_start_offset",
@@ -93,12 +104,9 @@ class PartitionLog:
         self.high_watermark = 0
         self.recovery: str | None = None
         #: offsets that an earlier run had flushed or committed, and that are not there
-        self.missing_behind_end = range(0)
-        #: asked when a truncation begins, when recovery point and log start have already moved, for the writes that
-        #: must come before it touches the files: in the checkpoints, a stale recovery point would hide what is appended
-        #: from then on from the scan after a crash, a log start that is too high would hide it from readers, and with
-        #: one that is too low the power might bring back some of the files before it and not others
-        self.before_truncation: Callable[[PartitionLog], list[Callable[[], None]]] | None = None
+        self.missing_behind_end = _NOTHING_MISSING
+        #: keeps the checkpoints that tell of this log, if anything does
+        self.keeper: Keeper | None = None
         # Whether any segment's transaction index may say something.
         self._aborts = False
         # The compaction that is under way.
@@ -614,7 +622,7 @@ class PartitionLog:
             cut_at,
             starts_before=starts_before,
             replacement=self._replacement,
-            writes=[] if self.before_truncation is None else self.before_truncation(self),
+            writes=[] if self.keeper is None else self.keeper.before_truncation(self),
         )
 
     def end_truncate(self, truncation: Truncation) -> None:

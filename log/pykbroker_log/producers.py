@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from pykbroker_log.log_config import AppendOrigin
-from pykbroker_log.open_transactions import OpenTransactions
+from pykbroker_log.open_transactions import NO_TRANSACTIONS, OpenTransactions
 from pykbroker_log.txn_index import AbortedTxn
 from pykbroker_log.verification import Verifications
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -128,6 +128,9 @@ class ActiveProducer(NamedTuple):
 
 #: What is known of a producer that was never seen.
 _NOBODY = ProducerEntry(-1)
+# What most logs have, which no producer with an id writes to. Never changed; a node has thousands of logs.
+_NO_ENTRIES: dict[int, ProducerEntry] = {}
+_NO_VERIFICATIONS = Verifications()
 
 
 class ProducerStates:
@@ -136,16 +139,16 @@ class ProducerStates:
     __slots__ = ("_verifying", "entries", "expiration_ms", "map_end_offset", "transactions", "verifications", "verify")
 
     def __init__(self, expiration_ms: int = DEFAULT_EXPIRATION_MS) -> None:
-        self.entries: dict[int, ProducerEntry] = {}
+        self.entries = _NO_ENTRIES
         self.expiration_ms = expiration_ms
         #: whether a transaction may only begin with a guard (`transaction.partition.verification.enable`)
         self.verify = False
-        self.verifications = Verifications()
+        self.verifications = _NO_VERIFICATIONS
         # Asked for every batch.
         self._verifying = self.verifications.pending
         #: the state reflects the log up to here, exclusive
         self.map_end_offset = 0
-        self.transactions = OpenTransactions()
+        self.transactions = NO_TRANSACTIONS
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -218,6 +221,9 @@ class ProducerStates:
                 raise _old_epoch(producer_id, epoch, entry)
             if entry.txn_first_offset >= 0 and epoch == entry.epoch:
                 return None
+        if self.verifications is _NO_VERIFICATIONS:
+            self.verifications = Verifications()
+            self._verifying = self.verifications.pending
         return self.verifications.begin(
             producer_id, epoch, sequence, supports_epoch_bump=supports_epoch_bump, now_ms=now_ms
         )
@@ -281,9 +287,7 @@ class ProducerStates:
         is_transactional: bool,
     ) -> None:
         """A batch of data is in the log."""
-        entry = self.entries.get(producer_id)
-        if entry is None:
-            entry = self.entries[producer_id] = ProducerEntry(producer_id)
+        entry = self.entries.get(producer_id) or self._add(ProducerEntry(producer_id))
         entry.raise_epoch(epoch)
         batches = entry.batches
         if len(batches) == KEPT_BATCHES:
@@ -294,13 +298,19 @@ class ProducerStates:
             self.verifications.drop(producer_id)
             if entry.txn_first_offset < 0:
                 entry.txn_first_offset = first_offset
+                if self.transactions is NO_TRANSACTIONS:
+                    self.transactions = OpenTransactions()
                 self.transactions.begin(first_offset)
+
+    def _add(self, entry: ProducerEntry) -> ProducerEntry:
+        if not self.entries:
+            self.entries = {}
+        self.entries[entry.producer_id] = entry
+        return entry
 
     def apply_marker(self, producer_id: int, epoch: int, marker: ControlRecord, offset: int, timestamp: int) -> None:
         """An end-transaction marker is in the log."""
-        entry = self.entries.get(producer_id)
-        if entry is None:
-            entry = self.entries[producer_id] = ProducerEntry(producer_id)
+        entry = self.entries.get(producer_id) or self._add(ProducerEntry(producer_id))
         self.verifications.drop(producer_id)
         entry.raise_epoch(epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
@@ -357,17 +367,18 @@ class ProducerStates:
 
     def remove_expired(self, now_ms: int) -> None:
         """Forget idle producers (`producer.id.expiration.ms`), never one with an open transaction."""
-        self.entries = {
+        left = {
             producer_id: entry for producer_id, entry in self.entries.items() if not self._is_expired(entry, now_ms)
         }
+        self.entries = left or _NO_ENTRIES
         self.verifications.remove_expired(now_ms, self.expiration_ms)
 
     def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
         return entry.txn_first_offset < 0 and now_ms - entry.last_timestamp >= self.expiration_ms
 
     def clear(self, map_end_offset: int) -> None:
-        self.entries.clear()
-        self.transactions.clear()
+        self.entries = _NO_ENTRIES
+        self.transactions = NO_TRANSACTIONS
         self.map_end_offset = map_end_offset
 
     # -- snapshots
@@ -404,8 +415,10 @@ class ProducerStates:
         self.clear(map_end_offset)
         for entry in entries:
             if not self._is_expired(entry, now_ms):
-                self.entries[entry.producer_id] = entry
-        self.transactions.load(entry.txn_first_offset for entry in entries if entry.txn_first_offset >= 0)
+                self._add(entry)
+        undecided = [entry.txn_first_offset for entry in entries if entry.txn_first_offset >= 0]
+        if undecided:
+            self.transactions = OpenTransactions(undecided)
 
 
 def _old_epoch(producer_id: int, epoch: int, entry: ProducerEntry) -> KafkaError:

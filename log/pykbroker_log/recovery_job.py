@@ -99,7 +99,7 @@ def _recover(
         dense=log.dense,
     ).steps()
     segments += loaded.segments
-    side.snapshots = loaded.snapshots
+    side.snapshots = tuple(loaded.snapshots)
     side.found_unsynced(loaded.rewritten)
     side.take_snapshot(producers, max(log.log_start_offset, loaded.segments[0].base_offset))
     side.write_epochs(loaded.epochs)

@@ -342,7 +342,7 @@ class Segment:
         if sealed:
             files += [self.offset_index.file, self.time_index.file]
         # Sealing adds nothing to this one.
-        aborted = self.txn_index.take_unsynced()
+        aborted = None if self._txn_index is None else self._txn_index.take_unsynced()
         if aborted is not None:
             files.append(aborted)
         return files
@@ -451,6 +451,8 @@ class Segment:
 
     def whole_end(self) -> tuple[int, int]:
         """(position, offset) behind the last whole batch. Raises CorruptBatch, OSError, ColdRead."""
+        if not self.size:
+            return 0, self.base_offset  # the index of an empty segment is not made
         position, offset = self.position_for(self.base_offset + MAX_RELATIVE_OFFSET), self.base_offset
         for at, header in self.walk(position):
             position, offset = at + header.size_in_bytes, header.next_offset

@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 # Positions remembered per log: the ends of the latest reads, where sequential readers come back.
 _MAX_POSITIONS = 64
+#: Of a log that nothing was read of; never changed. A node has thousands of logs.
+_NO_POSITIONS: dict[int, tuple[Segment, int]] = {}
 
 
 class Piece(NamedTuple):
@@ -46,7 +48,7 @@ class Segments(list[Segment]):
         super().__init__(segments)
         #: each segment ends where the next one begins: the log was never compacted
         self.is_gapless = is_gapless
-        self._positions: dict[int, tuple[Segment, int]] = {}
+        self._positions = _NO_POSITIONS
 
     @property
     def size_bytes(self) -> int:
@@ -167,12 +169,14 @@ class Segments(list[Segment]):
 
     def remember(self, offset: int, segment: Segment, position: int) -> None:
         positions = self._positions
+        if positions is _NO_POSITIONS:
+            positions = self._positions = {}
         positions[offset] = (segment, position)
         if len(positions) > _MAX_POSITIONS:
             del positions[next(iter(positions))]
 
     def forget(self) -> None:
-        self._positions.clear()
+        self._positions = _NO_POSITIONS
 
     # -- transactions
 

@@ -29,25 +29,29 @@ class InconsistentTopicId(Exception):
 
 
 class SideFiles:
-    __slots__ = ("_disk", "_folders", "_path", "_taken", "_unsynced", "snapshots")
+    __slots__ = ("_disk", "_is_named", "_names_changed", "_path", "_taken", "_unsynced", "snapshots")
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self._path = path
         #: offsets of the producer snapshots that exist
-        self.snapshots: list[int] = []
+        self.snapshots: tuple[int, ...] = ()
+        # Names, as the folder's may change.
         self._unsynced: list[str] = []
         # By the latest flush, which may not have got to them yet.
-        self._taken: list[str] = []
+        self._taken: tuple[str, ...] = ()
         # What an earlier run, or the start, has changed is not known.
-        self._folders: tuple[str, ...] = (path, parent_of(path))
+        self._names_changed = True
+        # Whether the folder's own name is durable, as far as this run knows.
+        self._is_named = False
 
     def move_to(self, path: str) -> None:
         """The folder has another name from here on."""
-        unsynced = self._taken + self._unsynced
-        self._taken, self._unsynced = [], [path + name.removeprefix(self._path) for name in unsynced]
+        self._unsynced = [*self._taken, *self._unsynced]
+        self._taken = ()
         self._path = path
-        self._folders = (path, parent_of(path))
+        self._names_changed = True
+        self._is_named = False
 
     # -- topic id
 
@@ -62,7 +66,7 @@ class SideFiles:
             except MalformedFile as error:
                 set_aside(self._disk, path, now_ms, str(error))
         write_new(self._disk, path, encode_partition_metadata(topic_id), sync=False)
-        self._written(path)
+        self._written(names.PARTITION_METADATA)
 
     # -- epochs
 
@@ -73,53 +77,56 @@ class SideFiles:
         write_new(self._disk, path + names.UNFINISHED, encode_epochs(epochs.entries()), sync=False)
         self._disk.rename(path + names.UNFINISHED, path)
         epochs.dirty = False
-        self._written(path)
+        self._written(names.LEADER_EPOCHS)
 
     # -- producer snapshots
 
     def snapshot_path(self, offset: int) -> str:
-        return f"{self._path}/{names.segment_file(offset, names.SNAPSHOT)}"
+        return f"{self._path}/{_snapshot_name(offset)}"
 
     def take_snapshot(self, producers: ProducerStates, log_start_offset: int) -> None:
         """The state up to the log's end, unless a file has it already or the log has had nothing yet."""
         offset = producers.map_end_offset
         if offset <= max(self.snapshots, default=log_start_offset):
             return
-        path = self.snapshot_path(offset)
-        write_new(self._disk, path, producers.encode(), sync=False)
-        self.snapshots.append(offset)
-        self._written(path)
+        write_new(self._disk, self.snapshot_path(offset), producers.encode(), sync=False)
+        self.snapshots = (*self.snapshots, offset)
+        self._written(_snapshot_name(offset))
 
     def found_unsynced(self, offsets: Iterable[int]) -> None:
         """Snapshots that loading has written."""
-        self._unsynced += map(self.snapshot_path, offsets)
+        self._unsynced += map(_snapshot_name, offsets)
 
     def drop_snapshots(self, *, above: int) -> None:
-        for offset in [offset for offset in self.snapshots if offset > above]:
-            self.snapshots.remove(offset)
-            self._disk.unlink(self.snapshot_path(offset))
+        for offset in self.snapshots:
+            if offset > above:
+                self._forget_snapshot(offset)
+                self._disk.unlink(self.snapshot_path(offset))
+
+    def _forget_snapshot(self, offset: int) -> None:
+        self.snapshots = tuple(other for other in self.snapshots if other != offset)
 
     def release_snapshots(self, *, upto: int) -> list[str]:
         """Forget those at or before `upto`; the caller removes the files."""
         released = [offset for offset in self.snapshots if offset <= upto]
-        self.snapshots = [offset for offset in self.snapshots if offset > upto]
+        self.snapshots = tuple(offset for offset in self.snapshots if offset > upto)
         return [self.snapshot_path(offset) for offset in released]
 
     def release_snapshot(self, offset: int) -> list[str]:
         """Forget the one at `offset`, if there is one; the caller removes the file."""
         if offset not in self.snapshots:
             return []
-        self.snapshots.remove(offset)
+        self._forget_snapshot(offset)
         return [self.snapshot_path(offset)]
 
     # -- flush
 
     def names_changed(self) -> None:
         """A file was made in the folder: the next flush makes its name durable."""
-        self._folders = self._folders or (self._path,)
+        self._names_changed = True
 
-    def _written(self, path: str) -> None:
-        self._unsynced.append(path)
+    def _written(self, name: str) -> None:
+        self._unsynced.append(name)
         self.names_changed()
 
     def take_unsynced(self, *, again: bool = False) -> tuple[Sequence[str], Sequence[str]]:
@@ -127,12 +134,17 @@ class SideFiles:
         `again`: with all that may be under way in another flush."""
         # Perhaps on a thread: what is added meanwhile is in one of the two lists.
         unsynced, self._unsynced = self._unsynced, []
-        folders, self._folders = self._folders, ()
+        folders: list[str] = []
+        if self._names_changed or again:
+            self._names_changed = False
+            folders.append(self._path)
+        if not self._is_named or again:
+            self._is_named = True
+            folders.append(parent_of(self._path))
         if again:
-            unsynced = self._taken + unsynced
-            folders = (self._path, parent_of(self._path))
-        self._taken = list(dict.fromkeys(unsynced))
-        return self._taken, folders
+            unsynced = [*self._taken, *unsynced]
+        self._taken = tuple(dict.fromkeys(unsynced))
+        return [f"{self._path}/{name}" for name in self._taken], folders
 
     def sync(self) -> None:
         """Make all side files and names durable now."""
@@ -141,3 +153,7 @@ class SideFiles:
             sync_path(self._disk, path)
         for folder in folders:
             self._disk.fsync_dir(folder)
+
+
+def _snapshot_name(offset: int) -> str:
+    return names.segment_file(offset, names.SNAPSHOT)

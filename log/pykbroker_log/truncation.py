@@ -109,4 +109,5 @@ class Truncation:
             log_start_offset=log.log_start_offset,
         )
         loader.reload_producers(files.segments, files.side.snapshots, end)
+        files.side.snapshots = tuple(loader.snapshots)
         files.side.found_unsynced(loader.rewritten)

@@ -139,7 +139,7 @@ class MetadataStorage:
         snapshots = _recover_snapshots(disk, path, log.log_start_offset)
         reserve = Reserve(disk, log_dir, path, config.reserve_bytes)
         storage = cls(disk, log_dir, path, config, log, snapshots, reserve, FlushedNote(disk, path, note))
-        log.before_truncation = storage._before_truncation
+        log.keeper = storage
         latest = storage.latest_snapshot
         epochs = log.epochs.entries()
         end = OffsetAndEpoch(log.log_end_offset, epochs[-1][0] if epochs else 0)
@@ -264,7 +264,7 @@ class MetadataStorage:
         """`flush` has returned `offset`, and the log was not cut since. The next start misses records below it."""
         self._guard(lambda: self._note.raise_to(offset))
 
-    def _before_truncation(self, log: PartitionLog) -> list[Callable[[], None]]:
+    def before_truncation(self, log: PartitionLog) -> list[Callable[[], None]]:
         offset = log.recovery_point
         return [lambda: self._guard(lambda: self._note.lower_to(offset))]
 

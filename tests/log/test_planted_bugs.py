@@ -186,7 +186,7 @@ PLANTED: dict[str, Callable[[Patch], None]] = {
     "a checkpoint is renamed before it is fsynced": rename_before_fsync,
     "a checkpoint is written in its place": overwrite_in_place,
     "a recovery point is ahead of the flush": recovery_point_ahead_of_the_flush,
-    "a truncation leaves its checkpoints": lambda patch: patch.setattr(LogDir, "_before_truncation", lambda *_: []),
+    "a truncation leaves its checkpoints": lambda patch: patch.setattr(LogDir, "before_truncation", lambda *_: []),
     "a truncation is not synced": truncation_that_is_not_synced,
     "the sign of a clean stop is not taken away": clean_shutdown_that_is_kept,
     "the sign of a clean stop comes before the flush": clean_shutdown_before_the_checkpoints,
