@@ -95,10 +95,10 @@ def _partition(view: ClusterView, index: int, partition: PartitionImage) -> Desc
         partition_index=index,
         leader_id=view.leader(partition),
         leader_epoch=partition.leader_epoch,
-        replica_nodes=list(partition.replicas),
-        isr_nodes=list(partition.isr),
-        eligible_leader_replicas=list(partition.elr),
-        last_known_elr=list(partition.last_known_elr),
+        replica_nodes=view.listed(partition.replicas),
+        isr_nodes=view.listed(partition.isr),
+        eligible_leader_replicas=view.listed(partition.elr),
+        last_known_elr=view.listed(partition.last_known_elr),
         offline_replicas=view.offline(partition),
     )
 

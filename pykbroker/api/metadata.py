@@ -150,7 +150,7 @@ def _topic(ctx: BrokerContext, view: ClusterView, topic: TopicImage) -> Metadata
 
 
 def _partition(view: ClusterView, kind: int, index: int, partition: PartitionImage) -> MetadataResponsePartition:
-    replicas, isr = list(partition.replicas), list(partition.isr)
+    replicas, isr = view.listed(partition.replicas), view.listed(partition.isr)
     code = ErrorCode.NONE
     if kind == 0:
         # Only version 0 leaves dead brokers out, and says so.

@@ -35,6 +35,11 @@ class Waiter:
         self.callback: WhenCommitted | None = callback
 
 
+#: What most partitions have; never changed. A node has thousands.
+_NO_UNFLUSHED: list[tuple[int, WhenCommitted]] = []
+_NO_WAITING: list[tuple[int, int, Waiter]] = []
+
+
 class Commit:
     """The commit of one partition."""
 
@@ -45,9 +50,9 @@ class Commit:
         self.owed_from = NEVER
         #: the offset that the high watermark must not pass before that
         self.readable_to = NEVER
-        self._unflushed: list[tuple[int, WhenCommitted]] = []
+        self._unflushed = _NO_UNFLUSHED
         # A heap by offset. The sequence keeps callbacks of one offset in the order in which they came.
-        self._waiting: list[tuple[int, int, Waiter]] = []
+        self._waiting = _NO_WAITING
         self._sequence = 0
         # How many of those are forgotten.
         self._forgotten = 0
@@ -74,16 +79,15 @@ class Commit:
         if offset <= self.owed_from:
             callback(ErrorCode.NONE)
         else:
+            if self._unflushed is _NO_UNFLUSHED:
+                self._unflushed = []
             self._unflushed.append((offset, callback))
 
     def tell_flushed(self) -> None:
         """Call back for everything that owes no flush any more."""
-        waiters, self._unflushed = self._unflushed, []
-        for waiter in waiters:
-            if waiter[0] <= self.owed_from:
-                waiter[1](ErrorCode.NONE)
-            else:
-                self._unflushed.append(waiter)
+        waiters, self._unflushed = self._unflushed, _NO_UNFLUSHED
+        for offset, callback in waiters:
+            self.when_flushed(offset, callback)
 
     # -- commit -------------------------------------------------------------------------------------------------------
 
@@ -92,6 +96,8 @@ class Commit:
         not reached it yet."""
         self._sequence += 1
         waiter = Waiter(callback)
+        if self._waiting is _NO_WAITING:
+            self._waiting = []
         heapq.heappush(self._waiting, (offset, self._sequence, waiter))
         return waiter
 
@@ -121,7 +127,7 @@ class Commit:
 
     def fail(self, code: ErrorCode) -> None:
         """Nothing that waits comes true: call back with why, in the order in which the requests came."""
-        unflushed, self._unflushed = self._unflushed, []
+        unflushed, self._unflushed = self._unflushed, _NO_UNFLUSHED
         for _, callback in unflushed:
             callback(code)
         # In place: `reached` may be further up in this call, and must find nothing more.

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pykbroker_log.disk import parent_of
 from pykbroker_log.log_config import MAX_INT64, StorageError
@@ -42,16 +42,34 @@ class FollowerServices:
     bytes_in: Counter
 
 
+class FollowedPartition(Protocol):
+    """The partition that has the role."""
+
+    def owe_flush(self, log: PartitionLog, offset: int) -> None:
+        """Records were appended from `offset` on, where flush.messages promises something."""
+
+    def when_flushed(self, offset: int, callback: Told) -> None:
+        """Call back once nothing before `offset` owes a flush."""
+
+    def tell_readers(self) -> None:
+        """Consumers may read something else than before."""
+
+
+class RoleWatcher(Protocol):
+    """What works for a role while it lasts."""
+
+    def role_ended(self, follower: PartitionFollower) -> None:
+        """The partition has another role, or follows in another leader epoch."""
+
+
 class PartitionFollower:
     """The role of one leader epoch."""
 
     __slots__ = (
-        "_end",
         "_gaps_noted",
-        "_owe_flush",
+        "_partition",
         "_services",
-        "_tell_readers",
-        "_when_flushed",
+        "_watcher",
         "handle",
         "is_over",
         "leader",
@@ -64,22 +82,16 @@ class PartitionFollower:
         leader: int,
         leader_epoch: int,
         services: FollowerServices,
-        owe_flush: Callable[[PartitionLog, int], None],
-        when_flushed: Callable[[int, Told], None],
-        tell_readers: Callable[[], None],
+        partition: FollowedPartition,
     ) -> None:
-        """`owe_flush` is told what was appended where flush.messages promises something; `when_flushed` calls back once
-        nothing before an offset owes a flush; `tell_readers`: consumers may read something else than before."""
         self.handle = handle
         #: the broker that leads; -1: none does
         self.leader = leader
         self.leader_epoch = leader_epoch
         self.is_over = False
         self._services = services
-        self._owe_flush = owe_flush
-        self._when_flushed = when_flushed
-        self._tell_readers = tell_readers
-        self._end: Callable[[], None] | None = None
+        self._partition = partition
+        self._watcher: RoleWatcher | None = None
         # The log of which it is noted that it has gaps.
         self._gaps_noted: PartitionLog | None = None
 
@@ -89,15 +101,15 @@ class PartitionFollower:
     def end(self) -> None:
         """The partition has another role, or follows in another leader epoch."""
         self.is_over = True
-        end, self._end = self._end, None
-        if end is not None:
-            end()
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            watcher.role_ended(self)
 
-    def when_over(self, callback: Callable[[], None]) -> None:
-        """Call back when the role ends. There is one such callback."""
-        assert self._end is None, self
+    def watch(self, watcher: RoleWatcher) -> None:
+        """Tell when the role ends. There is one watcher."""
+        assert self._watcher is None, self
         assert not self.is_over, self
-        self._end = callback
+        self._watcher = watcher
 
     # -- where the log is ---------------------------------------------------------------------------------------------
 
@@ -136,7 +148,7 @@ class PartitionFollower:
             raise self._failed(error) from error
         self._services.bytes_in.value += info.byte_count
         if log.config.flush_messages != MAX_INT64:
-            self._owe_flush(log, info.first_offset)
+            self._partition.owe_flush(log, info.first_offset)
         return info
 
     def agree(self, high_watermark: int, log_start_offset: int) -> None:
@@ -145,7 +157,7 @@ class PartitionFollower:
         log = self.handle.open()
         if log.high_watermark != high_watermark and high_watermark >= 0:
             log.set_high_watermark(high_watermark)
-            self._tell_readers()
+            self._partition.tell_readers()
         start = min(log_start_offset, log.high_watermark)
         if start > log.log_start_offset:
             try:
@@ -157,7 +169,7 @@ class PartitionFollower:
         """Call back once nothing in the log owes a flush (flush.messages), at once if so: what the next fetch proves to
         the leader is then as durable as the topic promises. Raises KafkaError."""
         self._require_role()
-        self._when_flushed(self.handle.open().log_end_offset, then)
+        self._partition.when_flushed(self.handle.open().log_end_offset, then)
 
     def note_gaps(self, then: Told) -> None:
         """Call back once it is durable that this log has gaps, or with why it is not; at once if it is."""

@@ -35,7 +35,7 @@ class LowWatermark:
     __slots__ = ("_waiting",)
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[int, WhenDeleted]] = []
+        self._waiting: tuple[tuple[int, WhenDeleted], ...] = ()
 
     def when(self, partition: Partition, offset: int, callback: WhenDeleted) -> None:
         """Call back once the low watermark reaches `offset` (at once if it has), or with why it will not."""
@@ -44,12 +44,12 @@ class LowWatermark:
         elif partition.log_if_open is None:
             callback(Deleted(ErrorCode.KAFKA_STORAGE_ERROR, INVALID_LOW_WATERMARK))
         else:
-            self._waiting.append((offset, callback))
+            self._waiting += ((offset, callback),)
             self.look(partition)
 
     def forget(self, callback: WhenDeleted) -> None:
         """The callback is wanted no more."""
-        self._waiting = [entry for entry in self._waiting if entry[1] is not callback]
+        self._waiting = tuple(entry for entry in self._waiting if entry[1] is not callback)
 
     def look(self, partition: Partition) -> None:
         """The low watermark may have moved."""
@@ -58,13 +58,13 @@ class LowWatermark:
             return
         low_watermark = leader.low_watermark(log.log_start_offset)
         waiting = self._waiting
-        self._waiting = [entry for entry in waiting if entry[0] > low_watermark]
+        self._waiting = tuple(entry for entry in waiting if entry[0] > low_watermark)
         for offset, callback in waiting:
             if offset <= low_watermark:
                 callback(Deleted(ErrorCode.NONE, low_watermark))
 
     def fail(self, code: ErrorCode) -> None:
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, ()
         for _, callback in waiting:
             callback(Deleted(code, INVALID_LOW_WATERMARK))
 

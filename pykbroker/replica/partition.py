@@ -125,7 +125,7 @@ class Partition:
         if self.promises_flush:
             # What a killed process has left is in the page cache only. Readers see it at once: a client that reads to
             # the end must not be told of an earlier one. But a batch of it that is sent again is not acknowledged yet.
-            self._owe_flush(log, log.recovery_point, readable_to=log.log_end_offset)
+            self.owe_flush(log, log.recovery_point, readable_to=log.log_end_offset)
         self.advance()
 
     def log_moved(self, log: PartitionLog) -> None:
@@ -140,7 +140,7 @@ class Partition:
         config, self._next_config = self._next_config, None
         if config is not None:
             self.configure(config)
-        self._tell_readers()
+        self.tell_readers()
         self._take_next()
 
     def log_lost(self) -> None:
@@ -187,7 +187,7 @@ class Partition:
             # A new epoch of the same leader takes nothing from a request that waits: its records stay in this log.
             before = leader if leader is not None and leader.leader_epoch + 1 == image.leader_epoch else None
             self.leader = PartitionLeader(self._shared.judgement, image, before)
-            self._tell_readers()
+            self.tell_readers()
         else:
             self._shared.isr_updates.hear(self, leader, image)
         log = self.handle.log
@@ -204,23 +204,15 @@ class Partition:
         if is_new:
             if self.follower is not None:
                 self.follower.end()
-            self.follower = PartitionFollower(
-                self.handle,
-                leader_id,
-                self.leader_epoch,
-                self._shared.follower,
-                self._owe_flush,
-                self.when_flushed,
-                self._tell_readers,
-            )
-            self._tell_readers()
+            self.follower = PartitionFollower(self.handle, leader_id, self.leader_epoch, self._shared.follower, self)
+            self.tell_readers()
         if leader is not None:
             self._fail_waiters(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self._shared.leadership(self, False)
         if is_new:
             self._shared.following(self)
 
-    def _tell_readers(self) -> None:
+    def tell_readers(self) -> None:
         """Have parked fetches read again: a leader epoch has begun, and those that named the one before are told
         (KIP-320); or the leader has said to this follower what consumers may read (KIP-392), or has had it cut."""
         if self.fetch_waiters:
@@ -312,7 +304,7 @@ class Partition:
             raise self.storage_failed(error) from error
         if not info.duplicate:
             if self.promises_flush:
-                self._owe_flush(log, info.first_offset)
+                self.owe_flush(log, info.first_offset)
             shared = self._shared
             size = info.byte_count
             shared.messages_in.value += info.record_count
@@ -432,7 +424,7 @@ class Partition:
         self.reign += 1
         self._commit.fail(code)
         self.low_watermark.fail(code)
-        self._tell_readers()
+        self.tell_readers()
 
     def brokers_changed(self) -> None:
         """A broker came, went or was fenced: followers on it count differently."""
@@ -468,7 +460,7 @@ class Partition:
             if min_isr_changed:
                 self.advance()
 
-    def _owe_flush(self, log: PartitionLog, offset: int, *, readable_to: int = -1) -> None:
+    def owe_flush(self, log: PartitionLog, offset: int, *, readable_to: int = -1) -> None:
         """What was appended from `offset` on may be too much to be unflushed."""
         commit = self._commit
         if not commit.owes_flush and log.log_end_offset - log.recovery_point >= log.config.flush_messages:
@@ -480,7 +472,7 @@ class Partition:
         self._commit.flushed()
         if log is not None:
             # What was appended meanwhile may be enough for the next flush.
-            self._owe_flush(log, log.recovery_point)
+            self.owe_flush(log, log.recovery_point)
         return self._tell_flushed
 
     def _tell_flushed(self) -> None:

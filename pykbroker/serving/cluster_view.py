@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 NO_LEADER_ID = -1
 
-#: Of so many partitions a view keeps what it answered: some 400 bytes each.
+#: Of so many partitions a view keeps what it answered: some 100 bytes each.
 KEPT_PARTITIONS = 20_000
 
 
@@ -47,6 +47,7 @@ class ClusterView:
         # (topic id, kind) -> the topic as it was then, and its partitions.
         self._kept: dict[tuple[bytes, int], tuple[TopicImage, list[MetadataResponsePartition]]] = {}
         self._kept_partitions = 0
+        self._lists: dict[tuple[int, ...], list[int]] = {}
 
     def partitions(
         self, topic: TopicImage, kind: int, make: Callable[[int, PartitionImage], MetadataResponsePartition]
@@ -77,17 +78,27 @@ class ClusterView:
             return None
         return listener_missing if partition.leader in self.brokers else ErrorCode.LEADER_NOT_AVAILABLE
 
+    def listed(self, replicas: tuple[int, ...]) -> list[int]:
+        """One list for all partitions that have the same, not to be changed by the caller: they are kept, and many."""
+        found = self._lists.get(replicas)
+        if found is None:
+            if len(self._lists) >= KEPT_PARTITIONS:
+                self._lists.clear()
+            found = self._lists[replicas] = list(replicas)
+        return found
+
     def alive(self, replicas: Iterable[int]) -> list[int]:
         return [replica for replica in replicas if replica in self._alive]
 
     def offline(self, partition: PartitionImage) -> list[int]:
-        """Replicas that are dead, not on this listener, or in a log directory that failed."""
-        found = []
+        """Replicas that are dead, not on this listener, or in a log directory that failed; as `listed`."""
         brokers = self.brokers
-        for replica, directory in zip(partition.replicas, partition.directories, strict=True):
-            if replica not in self._alive or not brokers[replica].has_online_directory(directory):
-                found.append(replica)
-        return found
+        found = tuple(
+            replica
+            for replica, directory in zip(partition.replicas, partition.directories, strict=True)
+            if replica not in self._alive or not brokers[replica].has_online_directory(directory)
+        )
+        return self.listed(found)
 
 
 class ClusterViews:

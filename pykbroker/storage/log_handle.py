@@ -65,21 +65,27 @@ class LogUser(Protocol):
         """The directory of the log failed."""
 
 
+class LogOpener(Protocol):
+    """What opens logs."""
+
+    def open_log(self, handle: LogHandle) -> PartitionLog:
+        """Open the log of a handle. Raises KafkaError, after it has taken the handle offline if that is the reason."""
+
+
 class LogHandle:
     """Made by `Logs.add`; a user attaches itself before anything else is asked."""
 
-    __slots__ = ("_batches", "_open", "_user", "_waiting", "index", "is_new", "log", "state", "topic", "topic_id")
+    __slots__ = ("_batches", "_opener", "_user", "_waiting", "index", "is_new", "log", "state", "topic", "topic_id")
 
     def __init__(
         self,
         topic: str,
         index: int,
         topic_id: bytes,
-        open_log: Callable[[LogHandle], PartitionLog],
+        opener: LogOpener,
         *,
         is_new: bool = False,
     ) -> None:
-        """`open_log` opens the log. Raises KafkaError, after it has taken the handle offline if that is the reason."""
         self.topic = topic
         self.index = index
         self.topic_id = topic_id
@@ -88,10 +94,10 @@ class LogHandle:
         self.state = LogState.UNOPENED
         #: the log, while it is open
         self.log: PartitionLog | None = None
-        self._open = open_log
+        self._opener = opener
         self._user: LogUser | None = None
         # Callbacks that wait for the recovery.
-        self._waiting: list[Callable[[], None]] = []
+        self._waiting: tuple[Callable[[], None], ...] = ()
         # Batches of producers that only the recovery has read, for the log when it is opened.
         self._batches: Mapping[int, list[BatchMetadata]] | None = None
 
@@ -124,7 +130,7 @@ class LogHandle:
                     raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self}: its log is being truncated")
                 case LogState.RELEASED:
                     raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self}: this node no longer has it")
-            log = self._open(self)
+            log = self._opener.open_log(self)
             self._enter(LogState.OPEN)
             self.log = log
             if self._batches:
@@ -168,7 +174,7 @@ class LogHandle:
         """Call back once the log can be opened, or is known to be lost; at once if it can. A handle that is released
         meanwhile calls nothing back."""
         if self.recovering:
-            self._waiting.append(callback)
+            self._waiting += (callback,)
         else:
             callback()
 
@@ -208,11 +214,11 @@ class LogHandle:
         """The replica is no longer this node's. Returns the log if it can be used: the caller closes it."""
         self._enter(LogState.RELEASED)
         log, self.log = self.log, None
-        self._waiting = []
+        self._waiting = ()
         return log
 
     def _call_back(self) -> None:
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, ()
         for callback in waiting:
             callback()
 

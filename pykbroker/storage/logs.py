@@ -136,7 +136,7 @@ class Logs:
 
     def add(self, topic: str, index: int, topic_id: bytes) -> LogHandle:
         """The log of a replica that is this node's from now on. The user attaches itself in this turn of the loop."""
-        handle = LogHandle(topic, index, topic_id, self._open, is_new=self._started)
+        handle = LogHandle(topic, index, topic_id, self, is_new=self._started)
         self._handles[topic, index] = handle
         log_dir = self.directories.holding(topic, index)
         if (topic, index) in self._leaving:
@@ -216,7 +216,7 @@ class Logs:
             producer_id_expiration_ms=self._config.int("producer.id.expiration.ms"),
         )
 
-    def _open(self, handle: LogHandle) -> PartitionLog:
+    def open_log(self, handle: LogHandle) -> PartitionLog:
         """Open the log of a handle on its first use. Raises KAFKA_STORAGE_ERROR, INCONSISTENT_TOPIC_ID."""
         topic, index = handle.topic, handle.index
         try:

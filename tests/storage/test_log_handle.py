@@ -45,14 +45,14 @@ class User:
 
 
 class Opened:
-    """What `open_log` returns, and how often it was asked."""
+    """Opens logs, and counts how often."""
 
     def __init__(self) -> None:
         self.log = cast(PartitionLog, Log())
         self.count = 0
         self.error: KafkaError | None = None
 
-    def __call__(self, handle: LogHandle) -> PartitionLog:
+    def open_log(self, handle: LogHandle) -> PartitionLog:
         self.count += 1
         if self.error is not None:
             raise self.error

@@ -171,6 +171,10 @@ class Fetcher:
 
     # -- partitions ---------------------------------------------------------------------------------------------------
 
+    def find(self, key: PartitionKey) -> PartitionFetch | None:
+        """The partition, if it is fetched."""
+        return self._fetches.get(key)
+
     def add(self, fetch: PartitionFetch) -> Effect | None:
         """Fetch a partition from the next request on. The effect comes first, if there is one. Every delay is over: the
         metadata has something new. Raises KafkaError when the log cannot be used."""

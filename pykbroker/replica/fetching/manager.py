@@ -70,9 +70,8 @@ class FetcherManager:
             watch,
         )
         self._runners: dict[tuple[int, int], FetcherRunner] = {}
-        # What is fetched, of each role that is not over, and in which fetcher.
-        self._fetches: dict[PartitionFollower, tuple[PartitionFetch, FetcherRunner]] = {}
-        self._followers: dict[PartitionFetch, PartitionFollower] = {}
+        # Which fetcher fetches the partition, for each role that is not over.
+        self._runner_of: dict[PartitionFollower, FetcherRunner] = {}
         # Roles whose logs are to be opened first.
         self._to_begin: dict[PartitionFollower, None] = {}
         self._failed_roles: set[PartitionFollower] = set()
@@ -101,26 +100,28 @@ class FetcherManager:
         """This node follows in a new leader epoch."""
         if follower.leader < 0 or self._is_closed:
             return
-        follower.when_over(partial(self._over, follower))
+        follower.watch(self)
         partition.when_recovered(partial(self._begin_soon, follower))
 
-    def _over(self, follower: PartitionFollower) -> None:
+    def role_ended(self, follower: PartitionFollower) -> None:
+        """The role that was to be fetched for is over."""
         self._to_begin.pop(follower, None)
         self._failed_roles.discard(follower)
         self._stop(follower)
 
     def _stop(self, follower: PartitionFollower) -> None:
-        found = self._fetches.pop(follower, None)
-        if found is not None:
-            fetch, runner = found
-            del self._followers[fetch]
-            runner.remove(fetch)
+        runner = self._runner_of.pop(follower, None)
+        if runner is not None:
+            fetch = runner.find(follower)
+            if fetch is not None:
+                runner.remove(fetch)
             self._look_at(runner)
 
     def _failed(self, fetch: PartitionFetch, reason: str) -> None:
         """The runner has let the partition go."""
-        follower = self._followers.get(fetch)
-        if follower is not None:
+        partition = self._replicas.find(fetch.topic, fetch.index)
+        follower = None if partition is None else partition.follower
+        if follower is not None and follower is fetch.replica:
             self._mark_failed(follower, reason)
             self._stop(follower)
 
@@ -130,7 +131,7 @@ class FetcherManager:
 
     def directory_failed(self) -> None:
         """Replicas whose log directory failed are fetched no more."""
-        for follower in [follower for follower in self._fetches if follower.handle.offline]:
+        for follower in [follower for follower in self._runner_of if follower.handle.offline]:
             self._stop(follower)
         self._failed_roles = {follower for follower in self._failed_roles if not follower.handle.offline}
 
@@ -165,6 +166,9 @@ class FetcherManager:
         self._close_idle()
         if self._to_begin:
             self._schedule()
+        else:
+            # An empty dict keeps the room that thousands took.
+            self._to_begin.clear()
 
     def _add(self, follower: PartitionFollower) -> None:
         handle = follower.handle
@@ -184,8 +188,7 @@ class FetcherManager:
         if runner is None:
             runner = self._runners[key] = FetcherRunner(self._world, *key)
         runner.add(fetch, follower)
-        self._fetches[follower] = fetch, runner
-        self._followers[fetch] = follower
+        self._runner_of[follower] = runner
 
     def reconfigure(self, config: Config) -> None:
         """num.replica.fetchers is dynamic: partitions move to where they belong now."""
@@ -198,8 +201,9 @@ class FetcherManager:
         if self._is_closed:
             return
         has_to_wait = False
-        for follower, (fetch, runner) in list(self._fetches.items()):
-            if runner.number == fetcher_of(fetch.topic, fetch.index, self._count):
+        for follower, runner in list(self._runner_of.items()):
+            fetch = runner.find(follower)
+            if fetch is None or runner.number == fetcher_of(fetch.topic, fetch.index, self._count):
                 continue
             if fetch.phase is Phase.WORKING:
                 has_to_wait = True
@@ -224,7 +228,7 @@ class FetcherManager:
     # -- metrics ------------------------------------------------------------------------------------------------------
 
     def _lags(self) -> Iterator[PartitionFetch]:
-        return (fetch for fetch in self._followers if fetch.lag >= 0)
+        return (fetch for runner in self._runners.values() for fetch in runner if fetch.lag >= 0)
 
     def _least_rate(self) -> float:
         return min((runner.requests.one_minute() for runner in self._runners.values()), default=0.0)
@@ -235,9 +239,10 @@ class FetcherManager:
             name = "kafka.server:type=FetcherStats,name={},clientId={},brokerHost={},brokerPort={}"
             yield name.format("RequestsPerSec", runner.name, host, port), runner.requests.count
             yield name.format("BytesPerSec", runner.name, host, port), runner.bytes.count
-        for fetch, runner in self._fetches.values():
-            lag = "kafka.server:type=FetcherLagMetrics,name=ConsumerLag,clientId={},topic={},partition={}"
-            yield lag.format(runner.name, fetch.topic, fetch.index), fetch.lag
+        lag = "kafka.server:type=FetcherLagMetrics,name=ConsumerLag,clientId={},topic={},partition={}"
+        for runner in self._runners.values():
+            for fetch in runner:
+                yield lag.format(runner.name, fetch.topic, fetch.index), fetch.lag
 
 
 def fetch_settings(config: Config) -> FetchSettings:

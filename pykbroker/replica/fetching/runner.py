@@ -39,6 +39,7 @@ from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from pykbroker.replica.follower import PartitionFollower
     from pykbroker.runtime import Runtime
 
 logger = logging.getLogger(__name__)
@@ -123,6 +124,11 @@ class FetcherRunner:
         if effect is not None:
             self._effects.append(effect)
         self._go_on()
+
+    def find(self, follower: PartitionFollower) -> PartitionFetch | None:
+        """The partition of this role, if it is fetched."""
+        fetch = self._fetcher.find((follower.handle.topic_id, follower.handle.index))
+        return fetch if fetch is not None and fetch.replica is follower else None
 
     def remove(self, fetch: PartitionFetch) -> None:
         """Fetch the partition no more."""

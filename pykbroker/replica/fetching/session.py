@@ -64,7 +64,9 @@ class FollowerSession:
     def want(self, key: PartitionKey, position: Position) -> None:
         """Fetch the partition from here on."""
         self._wanted.pop(key, None)
-        self._wanted[key] = position
+        sent = self._sent.get(key)
+        # Most partitions stay where they are: the same object, not an equal one.
+        self._wanted[key] = sent if sent == position else position
         self._compare(key)
 
     def drop(self, key: PartitionKey) -> None:

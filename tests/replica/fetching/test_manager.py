@@ -338,7 +338,7 @@ def test_the_number_of_fetchers_changes_while_they_fetch() -> None:
         for log in logs:
             log.write()
         node.run(2)
-        assert len({runner for _, runner in node.fetchers._fetches.values()}) == count
+        assert len(set(node.fetchers._runner_of.values())) == count
         assert [stored(partition) for partition in partitions] == [log.contents() for log in logs]
         assert sum(not connection.lost for connection in node.peers[2].connections) == count
 
