@@ -2,6 +2,7 @@
 #   make run          a node on localhost:9092          make test        unit tests, then the compat tests
 #   make lint         ruff, mypy, import-linter, ...    make test-long   the long runs
 #   make bench        pykbroker beside Apache Kafka     make generate    messages from wire/schemas
+#   make image        the container image                make base-image  its base, where none can be pulled
 #   make sim SEED=7   one simulated run of the cluster, told
 #   make pipeline     events through Spark, from a node of its own to pictures
 PYTHON ?= python3
@@ -11,7 +12,7 @@ PYTEST_ARGS ?=
 PIPELINE_ARGS ?=
 BENCH_ARGS ?=
 
-.PHONY: install run test unit compat sim sim-long faults test-long test-env system pipeline lint bench generate schemas clean
+.PHONY: install run image base-image test unit compat sim sim-long faults test-long test-env system pipeline lint bench generate schemas clean
 .DEFAULT_GOAL := install
 
 # --- the environment: made again only when pyproject.toml changes, or what is compiled -------------------------------
@@ -63,6 +64,19 @@ pipeline: system $(VENV)/.pipeline
 
 bench: test-env $(VENV)/.bench
 	$(BIN)/python bench/run.py $(BENCH_ARGS)
+
+# --- the container image: docker/README.md --------------------------------------------------------------------------
+
+# make image BASE=debian-with-python: the base needs Python 3.11 or newer. Tools that compare the tag with a version of
+# Confluent's image find the one that has Apache Kafka 4.3.
+BASE ?= python:3.11-slim
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+image: install
+	@PYTHON=$(BIN)/python bash docker/build.sh $(BASE) pykbroker:$(VERSION) pykbroker:latest pykbroker:8.3.0
+
+# Where no base can be pulled: `make base-image`, then `make image BASE=pykbroker-base`. Root on Debian.
+base-image:
+	@bash docker/base-image.sh pykbroker-base
 
 # --- tests: both always run; pytest's closing line is the last thing printed ----------------------------------------
 

@@ -26,6 +26,14 @@ def program(name: str) -> str:
     return path
 
 
+def docker_daemon() -> None:
+    """A Docker daemon that answers, or a skip."""
+    said = subprocess.run([program("docker"), "version"], capture_output=True, text=True, timeout=60, check=False)
+    if said.returncode:
+        reason = (said.stderr.strip().splitlines() or ["no answer"])[-1]
+        pytest.skip(f"the Docker daemon does not run ({reason}): system.sh starts it where it runs as root")
+
+
 def java() -> str:
     return program("java")
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# docker/build.sh BASE TAG...: wheels for the Python of BASE, then the image, without a network in the build.
+# docker/build.sh BASE TAG...: wheels for the Python of BASE, then the image, without a network in the build. PYTHON
+# names a Python that has pip.
 set -eu
 cd "$(dirname "$0")/.."
 base=$1

@@ -1,0 +1,86 @@
+"""The image, built once per run, and containers that end with their test."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import pytest
+
+from compat_tests import needs
+from compat_tests.container.containers import Container, docker, fresh_name, settings
+
+BASE = "pykbroker-base"
+IMAGE = "pykbroker:under-test"
+NewContainer = Callable[..., Container]
+
+
+@pytest.fixture(scope="session")
+def base() -> str:
+    """A base image of Debian's packages: no registry is asked."""
+    needs.docker_daemon()
+    if docker("image", "inspect", BASE, check=False).returncode:
+        needs.program("debootstrap")
+    _script("base-image.sh", BASE)
+    return BASE
+
+
+@pytest.fixture(scope="session")
+def image(base: str, against: str) -> str:
+    """What `make image BASE=pykbroker-base` builds. PYKBROKER_IMAGE names one that is there already."""
+    if against == "apache-kafka":
+        pytest.skip("what is judged here is the image of pykbroker")
+    given = os.environ.get("PYKBROKER_IMAGE")
+    if given:
+        return given
+    _script("build.sh", base, IMAGE)
+    return IMAGE
+
+
+def _script(name: str, *words: str) -> None:
+    path = needs.ROOT / "docker" / name
+    done = subprocess.run(
+        [str(path), *words],
+        env={**os.environ, "PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
+
+
+@pytest.fixture
+def new_container(image: str) -> Iterator[NewContainer]:
+    """`new_container({"KAFKA_NODE_ID": "1"}, options=["--read-only"], command=["sh", "-c", "..."])`, running."""
+    made: list[Container] = []
+
+    def make(
+        variables: Mapping[str, str] | None = None, *, options: Sequence[str] = (), command: Sequence[str] = ()
+    ) -> Container:
+        made.append(Container(image, [*settings(variables or {}), *options], list(command)))
+        return made[-1]
+
+    yield make
+    for container in made:
+        container.close()
+
+
+@pytest.fixture
+def volume(image: str) -> Iterator[str]:
+    """A named volume."""
+    name = fresh_name()
+    docker("volume", "create", name)
+    yield name
+    docker("volume", "rm", "-f", name, check=False)
+
+
+@pytest.fixture
+def network(image: str) -> Iterator[str]:
+    """A network of its own, in which containers find each other by name."""
+    name = fresh_name()
+    docker("network", "create", name)
+    yield name
+    docker("network", "rm", name, check=False)

@@ -1,0 +1,442 @@
+"""The image with a real container engine: how soon it serves, what it takes, what it keeps, what it refuses."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from compat_tests.container.conftest import NewContainer
+from compat_tests.container.containers import PATIENCE_S, SERVES, Container, docker
+from compat_tests.ports import steady_port
+
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+OTHER_CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
+LINES = (
+    "[BrokerLifecycleManager id=1] The broker has been unfenced. Transitioning from RECOVERY to RUNNING.",
+    "[KafkaServer id=1] started",
+    f"[KafkaRaftServer nodeId=1] {SERVES}",
+)
+MB = 1_000_000
+#: Names that people's scripts call, in both images' spelling.
+NAMES = (
+    "broker-api-versions",
+    "cluster",
+    "configs",
+    "console-consumer",
+    "console-producer",
+    "consumer-groups",
+    "delete-records",
+    "features",
+    "get-offsets",
+    "leader-election",
+    "log-dirs",
+    "metadata-quorum",
+    "reassign-partitions",
+    "server-start",
+    "server-stop",
+    "storage",
+    "topics",
+    "transactions",
+)
+
+
+def variables(port: int, **more: str) -> dict[str, str]:
+    """A combined node as compose files have it, for clients of the host."""
+    return {
+        "KAFKA_NODE_ID": "1",
+        "KAFKA_PROCESS_ROLES": "broker,controller",
+        "KAFKA_LISTENERS": f"CONTROLLER://:29093,HOST://:{port},PLAINTEXT://:19092",
+        "KAFKA_ADVERTISED_LISTENERS": f"HOST://localhost:{port},PLAINTEXT://localhost:19092",
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,HOST:PLAINTEXT",
+        "KAFKA_INTER_BROKER_LISTENER_NAME": "PLAINTEXT",
+        "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+        "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@localhost:29093",
+        "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+        "CLUSTER_ID": CLUSTER_ID,
+        **more,
+    }
+
+
+def published(port: int) -> list[str]:
+    return ["-p", f"127.0.0.1:{port}:{port}"]
+
+
+def topics_at(port: int) -> dict[str, int]:
+    """Topics and their numbers of partitions, as soon as the port answers."""
+    client = AdminClient({"bootstrap.servers": f"localhost:{port}"})
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            found = client.list_topics(timeout=5).topics
+        except KafkaException:
+            assert time.monotonic() < deadline
+            continue
+        return {name: len(topic.partitions) for name, topic in found.items() if not name.startswith("__")}
+
+
+def produce(port: int, topic: str, values: Sequence[str]) -> None:
+    producer = Producer({"bootstrap.servers": f"localhost:{port}", "message.timeout.ms": int(PATIENCE_S * 1000)})
+    failures: list[object] = []
+    for value in values:
+        producer.produce(topic, value, on_delivery=lambda error, message: error and failures.append(error))
+    assert producer.flush(PATIENCE_S) == 0
+    assert failures == []
+
+
+def consume(port: int, topic: str, count: int) -> list[str]:
+    """From the beginning, through a new group, so that the coordinator and its topic are there too."""
+    consumer = Consumer(
+        {"bootstrap.servers": f"localhost:{port}", "group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest"}
+    )
+    found: list[str] = []
+    deadline = time.monotonic() + PATIENCE_S
+    try:
+        consumer.subscribe([topic])
+        while len(found) < count:
+            assert time.monotonic() < deadline, found
+            message = consumer.poll(1)
+            if message is not None and message.error() is None:
+                found.append(message.value().decode())
+    finally:
+        consumer.close()
+    return found
+
+
+def refusal(container: Container) -> str:
+    """The one line of a container that did not start."""
+    assert container.wait_for_end() == 1, container.log()
+    (line,) = (line for line in container.log().splitlines() if line.startswith("pykbroker:"))
+    assert "Traceback" not in container.log()
+    return line
+
+
+def test_the_image_is_small(image: str, base: str) -> None:
+    sizes = [int(docker("image", "inspect", "-f", "{{.Size}}", name).stdout) for name in (image, base)]
+    assert sizes[0] - sizes[1] <= 120 * MB
+
+
+def test_what_the_image_says_of_itself(image: str) -> None:
+    config = docker("image", "inspect", "-f", "{{json .Config.Volumes}} {{json .Config.ExposedPorts}}", image).stdout
+    assert config.split() == [
+        '{"/etc/kafka/secrets":{},"/mnt/shared/config":{},"/var/lib/kafka/data":{}}',
+        '{"9092/tcp":{}}',
+    ]
+    config = docker("image", "inspect", "-f", "{{.Config.User}} {{.Config.Entrypoint}} {{.Config.Cmd}}", image).stdout
+    assert config.split() == ["appuser", "[]", "[/etc/kafka/docker/run]"]
+
+
+def test_one_node_serves_the_host_and_keeps_its_data(new_container: NewContainer) -> None:
+    port = steady_port()
+    node = new_container(
+        variables(port, KAFKA_PORT="tcp://10.0.0.1:9092", KAFKA_CREATE_TOPICS="made:3:1,kept:2:1:compact"),
+        options=published(port),
+    )
+    log = node.wait_for(SERVES)
+    assert topics_at(port) == {"made": 3, "kept": 2}
+    # Neither was a replication factor of the internal topics given, nor is there a second broker.
+    produce(port, "orders", ["one", "two", "three"])
+    assert consume(port, "orders", 3) == ["one", "two", "three"]
+    for line in LINES:
+        assert log.count(line) == 1
+    assert log.count("KAFKA_PORT") == 1
+    resident = {
+        name.rstrip(":"): int(kilobytes) * 1024
+        for name, kilobytes, *_ in map(str.split, node.run("cat", "/proc/1/status").stdout.splitlines())
+        if name in ("RssAnon:", "VmRSS:")
+    }
+    assert resident["RssAnon"] <= 60 * MB, resident
+    # SIGTERM reaches the node, although it is the first process of the container.
+    docker("stop", "-t", "60", node.name)
+    assert node.inspect("{{.State.ExitCode}} {{.State.OOMKilled}}") == "0 false"
+    assert "[KafkaRaftServer nodeId=1] shut down completed" in node.log()
+    docker("start", node.name)
+    node.wait_for(SERVES, 2)
+    assert consume(port, "orders", 3) == ["one", "two", "three"]
+    assert topics_at(port) == {"made": 3, "kept": 2, "orders": 1}
+
+
+def test_a_container_serves_within_a_second(new_container: NewContainer) -> None:
+    """Beside other work a start takes longer: one of many has to be as quick as this."""
+    deadline = time.monotonic() + PATIENCE_S
+    taken: list[float] = []
+    while not taken or min(taken) > 1.0:
+        assert time.monotonic() < deadline, taken
+        node = new_container()
+        node.wait_for(SERVES)
+        taken.append(node.seconds_to_ready())
+        node.close()
+
+
+def test_health(new_container: NewContainer) -> None:
+    node = new_container()
+    node.wait_for(SERVES)
+    assert node.health() | {"broker": "RUNNING", "problems": [], "healthy": True} == node.health()
+    node.healthy()
+    assert node.run("stat", "-c", "%a %U", "/run/pykbroker/health.sock").stdout.split() == ["600", "appuser"]
+    # What asks as another user is not let in.
+    assert node.run("pykbroker", "health", user="12345", check=False).returncode == 1
+    # A node that does not turn does not answer, and is still there.
+    docker("kill", "-s", "STOP", node.name)
+    asked = node.run("pykbroker", "health", check=False)
+    assert (asked.returncode, asked.stdout) == (1, "")
+    docker("kill", "-s", "CONT", node.name)
+    assert node.run("pykbroker", "health").stdout == "node 1 serves\n"
+
+
+def test_a_read_only_root(new_container: NewContainer) -> None:
+    port = steady_port()
+    node = new_container(variables(port), options=["--read-only", "--tmpfs", "/tmp", *published(port)])
+    node.wait_for(SERVES)
+    produce(port, "orders", ["one"])
+    assert consume(port, "orders", 1) == ["one"]
+    assert node.run("pykbroker", "health").stdout == "node 1 serves\n"
+
+
+def test_another_user_of_the_group_root(new_container: NewContainer) -> None:
+    node = new_container(options=["--user", "12345:0"])
+    node.wait_for(SERVES)
+    assert node.run("pykbroker", "health").stdout == "node 1 serves\n"
+
+
+def test_roles_of_their_own_on_a_network(new_container: NewContainer, network: str) -> None:
+    port = steady_port()
+    shared = {
+        "CLUSTER_ID": CLUSTER_ID,
+        "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@controller:9093",
+        "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+    }
+    broker = new_container(
+        {
+            **shared,
+            "KAFKA_NODE_ID": "2",
+            "KAFKA_PROCESS_ROLES": "broker",
+            "KAFKA_ADVERTISED_LISTENERS": f"PLAINTEXT://broker:19092,HOST://localhost:{port}",
+            "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,HOST:PLAINTEXT",
+            "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
+            "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+        },
+        options=["--network", network, "--network-alias", "broker", *published(port)],
+    )
+    controller = new_container(
+        {
+            **shared,
+            "KAFKA_NODE_ID": "1",
+            "KAFKA_PROCESS_ROLES": "controller",
+            "KAFKA_LISTENERS": "CONTROLLER://:9093",
+            "KAFKA_ADVERTISED_LISTENERS": "",
+        },
+        options=["--network", network, "--network-alias", "controller"],
+    )
+    controller.wait_for(SERVES)
+    broker.wait_for("Transitioning from RECOVERY to RUNNING")
+    produce(port, "orders", ["one", "two"])
+    assert consume(port, "orders", 2) == ["one", "two"]
+    assert controller.health()["broker"] is None
+    assert (broker.health()["leader_id"], broker.health()["is_controller"]) == (1, False)
+
+
+def test_a_mounted_properties_file(new_container: NewContainer, volume: str) -> None:
+    mounted = ["-v", f"{volume}:/mnt/shared/config"]
+    writer = new_container(
+        options=mounted,
+        command=["sh", "-c", "sed s/num.partitions=1/num.partitions=5/ /etc/kafka/docker/server.properties "
+                 "> /mnt/shared/config/server.properties"],
+    )  # fmt: skip
+    assert writer.wait_for_end() == 0
+    node = new_container({"KAFKA_BROKER_RACK": "r1"}, options=mounted)
+    node.wait_for(SERVES)
+    written = node.run("cat", "/opt/kafka/config/server.properties").stdout.splitlines()
+    assert {"num.partitions=5", "broker.rack=r1", "inter.broker.listener.name=PLAINTEXT"} <= set(written)
+
+
+def test_a_volume_that_cannot_be_used_is_one_line(new_container: NewContainer, volume: str) -> None:
+    port = 9092
+    mounted = ["-v", f"{volume}:/var/lib/kafka/data"]
+    first = new_container(variables(port), options=mounted)
+    first.wait_for(SERVES)
+    docker("stop", "-t", "60", first.name)
+    wrong = refusal(new_container(variables(port, CLUSTER_ID=OTHER_CLUSTER_ID), options=mounted))
+    assert f"Expected {OTHER_CLUSTER_ID}, but read {CLUSTER_ID}. The volume is another cluster's" in wrong
+    read_only = refusal(new_container(variables(port), options=["-v", f"{volume}:/var/lib/kafka/data:ro"]))
+    assert "/var/lib/kafka/data is read-only: mount the volume for reading and writing" in read_only
+    take = new_container(options=[*mounted, "--user", "0"], command=["chown", "-R", "0:0", "/var/lib/kafka/data"])
+    assert take.wait_for_end() == 0
+    owned = refusal(new_container(variables(port), options=mounted))
+    assert "/var/lib/kafka/data belongs to user 0 and is not writable for user 1000: chown -R 1000" in owned
+    # What the line says to do helps.
+    docker("run", "--rm", *mounted, "--user", "0", first.inspect("{{.Config.Image}}"),
+           "chown", "-R", "1000", "/var/lib/kafka/data")  # fmt: skip
+    new_container(variables(port), options=mounted).wait_for(SERVES)
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        ({"KAFKA_SSL_KEYSTORE_FILENAME": "kafka.p12"}, "KAFKA_SSL_KEYSTORE_FILENAME: this version serves no TLS"),
+        ({"KAFKA_ADVERTISED_LISTENERS": "SASL_PLAINTEXT://localhost:9092"}, "SASL_PLAINTEXT"),
+        ({"KAFKA_LOG_RETENTION_MS": "a week"}, "log.retention.ms"),
+    ],
+)
+def test_what_cannot_be_given_stops_the_start(new_container: NewContainer, more: dict[str, str], line: str) -> None:
+    assert line in refusal(new_container({**variables(9092), **more}))
+
+
+def test_the_names_of_kafkas_tools(new_container: NewContainer) -> None:
+    node = new_container()
+    node.wait_for(SERVES)
+    words = [name for tool in NAMES for name in (f"kafka-{tool}", f"/opt/kafka/bin/kafka-{tool}.sh")]
+    found = node.run("bash", "-c", f"command -v {' '.join(words)}").stdout.splitlines()
+    assert len(found) == len(words)
+    assert len(node.run("kafka-storage", "random-uuid").stdout.strip()) == 22
+    information = node.run("/opt/kafka/bin/kafka-storage.sh", "info", "-c", "/opt/kafka/config/server.properties")
+    assert "Found log directory:\n  /var/lib/kafka/data" in information.stdout
+    node.run("kafka-server-stop")
+    assert node.wait_for_end() == 0
+
+
+# -- what testcontainers modules do to an image -----------------------------------------------------------------------
+
+_TESTCONTAINERS = {
+    "KAFKA_LISTENERS": "PLAINTEXT://0.0.0.0:9093,BROKER://0.0.0.0:9092",
+    "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "BROKER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "KAFKA_INTER_BROKER_LISTENER_NAME": "BROKER",
+    "KAFKA_BROKER_ID": "1",
+    "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
+    "KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS": "1",
+    "KAFKA_LOG_FLUSH_INTERVAL_MESSAGES": "10000000",
+    "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+}
+_KRAFT = {
+    **_TESTCONTAINERS,
+    "KAFKA_LISTENERS": "PLAINTEXT://0.0.0.0:9093,BROKER://0.0.0.0:9092,CONTROLLER://0.0.0.0:9094",
+    "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "BROKER:PLAINTEXT,PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "KAFKA_NODE_ID": "1",
+    "KAFKA_PROCESS_ROLES": "broker,controller",
+    "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@localhost:9094",
+    "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+}
+_FORMAT = "kafka-storage format --ignore-formatted -t {} -c /etc/kafka/kafka.properties"
+_ADVERTISED = "export KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://localhost:{port},BROKER://$(hostname -i):9092\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "shell", "script", "line"),
+    [
+        pytest.param(
+            {**_TESTCONTAINERS, "KAFKA_ZOOKEEPER_CONNECT": "localhost:2181"},
+            "sh",
+            _ADVERTISED
+            + "export KAFKA_ZOOKEEPER_CONNECT='localhost:2181'\n"
+            + ". /etc/confluent/docker/bash-config\n/etc/confluent/docker/configure\n/etc/confluent/docker/launch\n",
+            LINES[1],
+            id="python, ZooKeeper mode",
+        ),
+        pytest.param(
+            {**_KRAFT, "CLUSTER_ID": CLUSTER_ID},
+            "sh",
+            "sed -i '/KAFKA_ZOOKEEPER_CONNECT/d' /etc/confluent/docker/configure\n"
+            f"echo '{_FORMAT.format(CLUSTER_ID)}' >> /etc/confluent/docker/configure\n"
+            + _ADVERTISED
+            + ". /etc/confluent/docker/bash-config\n/etc/confluent/docker/configure\n/etc/confluent/docker/launch\n",
+            LINES[2],
+            id="python, KRaft",
+        ),
+        pytest.param(
+            {**_KRAFT, "CLUSTER_ID": CLUSTER_ID},
+            "bash",
+            "echo '' > /etc/confluent/docker/ensure\n"
+            "sed -i '/KAFKA_ZOOKEEPER_CONNECT/d' /etc/confluent/docker/configure\n"
+            f"echo '{_FORMAT.format(CLUSTER_ID)}' >> /etc/confluent/docker/configure\n"
+            + _ADVERTISED
+            + "/etc/confluent/docker/run\n",
+            LINES[0],
+            id="java, the legacy module",
+        ),
+        pytest.param(
+            {**_TESTCONTAINERS, "KAFKA_ZOOKEEPER_CONNECT": "localhost:2181"},
+            "bash",
+            "echo clientPort=2181 > /tmp/zookeeper.properties\nzookeeper-server-start /tmp/zookeeper.properties &\n"
+            "echo '' > /etc/confluent/docker/ensure\n" + _ADVERTISED + "/etc/confluent/docker/run\n",
+            LINES[1],
+            id="java, the legacy module with ZooKeeper",
+        ),
+        pytest.param(
+            _KRAFT,
+            "bash",
+            ". /etc/confluent/docker/bash-config\n"
+            + _ADVERTISED
+            + "sed -i '/KAFKA_ZOOKEEPER_CONNECT/d' /etc/confluent/docker/configure\n"
+            f"echo '{_FORMAT.format('$(kafka-storage random-uuid)')}' >> /etc/confluent/docker/configure\n"
+            "echo '' > /etc/confluent/docker/ensure\n/etc/confluent/docker/configure\n/etc/confluent/docker/launch\n",
+            LINES[0],
+            id="go",
+        ),
+        pytest.param(
+            {**_KRAFT, "CLUSTER_ID": CLUSTER_ID},
+            "bash",
+            "#!/bin/bash\n" + _ADVERTISED + "/etc/kafka/docker/run\n",
+            LINES[0],
+            id="java, for apache/kafka",
+        ),
+        pytest.param(
+            {**_KRAFT, "CLUSTER_ID": CLUSTER_ID},
+            "bash",
+            "#!/bin/bash\n" + _ADVERTISED + "/etc/confluent/docker/run\n",
+            LINES[0],
+            id="java, for cp-kafka",
+        ),
+    ],
+)
+def test_scripts_of_testcontainers_modules(
+    image: str, new_container: NewContainer, given: dict[str, str], shell: str, script: str, line: str
+) -> None:
+    """Each waits for a script that it copies into the running container, as the modules have it."""
+    port = steady_port()
+    node = new_container(
+        given,
+        options=["-p", f"127.0.0.1:{port}:9093"],
+        command=["sh", "-c", f"while [ ! -f /tmp/start.sh ]; do sleep 0.1; done; {shell} /tmp/start.sh"],
+    )
+    written = script.format(port=port)
+    copied = node.run("sh", "-c", 'printf %s "$0" > /tmp/start.new; mv /tmp/start.new /tmp/start.sh', written)
+    assert copied.stderr == ""
+    node.wait_for(line)
+    produce(port, "orders", ["one", "two"])
+    assert consume(port, "orders", 2) == ["one", "two"]
+    log = node.log()
+    assert [log.count(each) for each in LINES] == [1, 1, 1]
+
+
+def test_arguments_replace_variables(new_container: NewContainer) -> None:
+    node = new_container(variables(9092), command=["/etc/kafka/docker/run", "KAFKA_BROKER_RACK=r7", "CLUSTER_ID=abc"])
+    node.wait_for(SERVES)
+    assert "broker.rack=r7" in node.run("cat", "/opt/kafka/config/server.properties").stdout
+    assert "cluster.id=abc" in node.run("cat", "/var/lib/kafka/data/meta.properties").stdout
+
+
+def test_a_signal_ends_a_start(image: str, new_container: NewContainer) -> None:
+    """At any moment of it: the first process of a container would else not hear of it, and be killed."""
+    node = new_container(settings_of_a_node_that_waits())
+    node.wait_for("Incarnation")
+    began = time.monotonic()
+    docker("stop", "-t", "60", node.name)
+    assert time.monotonic() - began < 60
+    assert node.inspect("{{.State.ExitCode}}") != "137", node.log()
+
+
+def settings_of_a_node_that_waits() -> dict[str, str]:
+    """A broker whose controller is nowhere."""
+    return {
+        "CLUSTER_ID": CLUSTER_ID,
+        "KAFKA_NODE_ID": "2",
+        "KAFKA_PROCESS_ROLES": "broker",
+        "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://localhost:9092",
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@localhost:9093",
+        "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+    }
