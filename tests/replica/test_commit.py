@@ -33,6 +33,21 @@ def heard() -> Heard:
     return Heard()
 
 
+def test_what_waits_for_one_commit_waits_for_no_other(commit: Commit, heard: Heard) -> None:
+    other = Commit()
+    commit.when_committed(1, heard.as_("committed"))
+    commit.owe_flush(0)
+    commit.when_flushed(1, heard.as_("flushed"))
+    other.reached(9)
+    other.tell_flushed()
+    other.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert heard.take() == []
+    commit.reached(1)
+    commit.flushed()
+    commit.tell_flushed()
+    assert heard.take() == ["committed", "flushed"]
+
+
 def test_d2_commits_are_told_by_offset_and_of_one_offset_in_the_order_of_the_requests(
     commit: Commit, heard: Heard
 ) -> None:
