@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 
 import pytest
 
@@ -53,34 +54,39 @@ def _script(name: str, *words: str) -> None:
 
 
 @pytest.fixture
-def new_container(image: str) -> Iterator[NewContainer]:
+def used() -> Iterator[ExitStack]:
+    """What the test took of the engine, given back in the reverse order: a network goes after its containers."""
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def new_container(image: str, used: ExitStack) -> NewContainer:
     """`new_container({"KAFKA_NODE_ID": "1"}, options=["--read-only"], command=["sh", "-c", "..."])`, running."""
-    made: list[Container] = []
 
     def make(
         variables: Mapping[str, str] | None = None, *, options: Sequence[str] = (), command: Sequence[str] = ()
     ) -> Container:
-        made.append(Container(image, [*settings(variables or {}), *options], list(command)))
-        return made[-1]
+        container = Container(image, [*settings(variables or {}), *options], list(command))
+        used.callback(container.close)
+        return container
 
-    yield make
-    for container in made:
-        container.close()
+    return make
 
 
 @pytest.fixture
-def volume(image: str) -> Iterator[str]:
+def volume(image: str, used: ExitStack) -> str:
     """A named volume."""
     name = fresh_name()
     docker("volume", "create", name)
-    yield name
-    docker("volume", "rm", "-f", name, check=False)
+    used.callback(docker, "volume", "rm", name)
+    return name
 
 
 @pytest.fixture
-def network(image: str) -> Iterator[str]:
+def network(image: str, used: ExitStack) -> str:
     """A network of its own, in which containers find each other by name."""
     name = fresh_name()
     docker("network", "create", name)
-    yield name
-    docker("network", "rm", name, check=False)
+    used.callback(docker, "network", "rm", name)
+    return name

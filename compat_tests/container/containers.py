@@ -30,7 +30,11 @@ class Container:
 
     def __init__(self, image: str, options: list[str], command: list[str]) -> None:
         self.name = fresh_name()
-        docker("run", "-d", "--name", self.name, *options, image, *command)
+        try:
+            docker("run", "-d", "--name", self.name, *options, image, *command)
+        except BaseException:
+            self.close()  # made perhaps, and not started
+            raise
 
     def inspect(self, template: str) -> str:
         return docker("inspect", "-f", template, self.name).stdout.strip()
