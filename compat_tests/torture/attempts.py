@@ -31,7 +31,14 @@ from dataclasses import dataclass, field
 
 #: Settings of the client with which it says all that is read here. With the default, rebootstrap, librdkafka makes a
 #: new thread for a broker that was away, which may send what is new before the old thread gives up what it had sent.
-SAYS_ITS_REQUESTS = {"debug": "msg", "log_level": 7, "metadata.recovery.strategy": "none"}
+#: With `none` it forgets brokers that are away, and goes nowhere else when the last one that it knows dies: so it asks
+#: often which are back.
+SAYS_ITS_REQUESTS = {
+    "debug": "msg",
+    "log_level": 7,
+    "metadata.recovery.strategy": "none",
+    "topic.metadata.refresh.interval.ms": 200,
+}
 
 _THREAD = re.compile(r"\[thrd:(.*?)\]")
 _BUILT = re.compile(r": Produce MessageSet with (\d+) message\(s\)")
