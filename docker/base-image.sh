@@ -7,9 +7,14 @@ if docker image inspect "$name" >/dev/null 2>&1; then
     exit 0
 fi
 folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-debootstrap --variant=minbase --include=python3,python3-venv,ca-certificates bookworm "$folder" >"$folder.log" 2>&1 \
-    || { tail -5 "$folder.log" >&2; exit 1; }
-rm -rf "$folder.log" "$folder"/var/cache/apt/archives/*.deb "$folder"/var/lib/apt/lists/*
+log=$(mktemp)
+trap 'rm -rf "$folder" "$log"' EXIT
+make_base() {
+    rm -rf "$folder"
+    debootstrap --variant=minbase --include=python3,python3-venv,ca-certificates bookworm "$folder" >"$log" 2>&1
+}
+# A mirror may be away for a moment.
+make_base || { sleep 5; make_base; } || { tail -n 5 "$log" >&2; exit 1; }
+rm -rf "$folder"/var/cache/apt/archives/*.deb "$folder"/var/lib/apt/lists/*
 tar -C "$folder" -c . | docker import - "$name" >/dev/null
 echo "image: made $name"

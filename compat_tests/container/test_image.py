@@ -14,6 +14,9 @@ from compat_tests.container.conftest import NewContainer
 from compat_tests.container.containers import PATIENCE_S, SERVES, Container, docker
 from compat_tests.ports import steady_port
 
+#: The engine may have to make a base image first.
+pytestmark = pytest.mark.timeout(900)
+
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 OTHER_CLUSTER_ID = "5L6g3nShT-eMCtK--X86sw"
 LINES = (
@@ -295,6 +298,17 @@ def test_the_names_of_kafkas_tools(new_container: NewContainer) -> None:
     assert len(node.run("kafka-storage", "random-uuid").stdout.strip()) == 22
     information = node.run("/opt/kafka/bin/kafka-storage.sh", "info", "-c", "/opt/kafka/config/server.properties")
     assert "Found log directory:\n  /var/lib/kafka/data" in information.stdout
+    # As health checks and scripts of compose files call them.
+    local = ("--bootstrap-server", "localhost:9092")
+    created = node.run("/opt/kafka/bin/kafka-topics.sh", *local, "--create", "--topic", "orders", "--partitions", "2")
+    assert created.stdout == "Created topic orders.\n"
+    assert node.run("kafka-topics", *local, "--list").stdout == "orders\n"
+    produced = "printf 'one\\ntwo\\n' | kafka-console-producer --bootstrap-server localhost:9092 --topic orders"
+    node.run("bash", "-c", produced)
+    consumed = node.run(
+        "kafka-console-consumer", *local, "--topic", "orders", "--from-beginning", "--max-messages", "2"
+    )
+    assert sorted(consumed.stdout.splitlines()) == ["one", "two"]
     node.run("kafka-server-stop")
     assert node.wait_for_end() == 0
 
@@ -420,7 +434,7 @@ def test_arguments_replace_variables(new_container: NewContainer) -> None:
 
 
 def test_a_signal_ends_a_start(image: str, new_container: NewContainer) -> None:
-    """At any moment of it: the first process of a container would else not hear of it, and be killed."""
+    """Of a node that is not up: as the first process of its container it would be killed if it did not listen."""
     node = new_container(settings_of_a_node_that_waits())
     node.wait_for("Incarnation")
     began = time.monotonic()

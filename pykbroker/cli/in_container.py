@@ -14,12 +14,10 @@ import argparse
 import logging
 import os
 import random
-import signal
 import socket
 import stat
 import sys
 import time
-from types import FrameType
 
 from pykbroker.cli.health import USUAL_SOCKETS
 from pykbroker.config.kinds import ConfigError
@@ -56,9 +54,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    # The first process of a container dies of no signal that it does not handle.
-    signal.signal(signal.SIGTERM, _end)
-    signal.signal(signal.SIGINT, _end)
     from pykbroker.cli.start import log_to
     from pykbroker.storage.format import StorageFormatError
 
@@ -71,10 +66,6 @@ def run(options: argparse.Namespace) -> int:
         print(f"pykbroker: {error}", file=sys.stderr, flush=True)
         return 1
     return status
-
-
-def _end(number: int, frame: FrameType | None) -> None:
-    sys.exit(128 + number)
 
 
 def _configure(options: argparse.Namespace) -> int:
@@ -125,13 +116,17 @@ def _compose(options: argparse.Namespace) -> ServerProperties:
     if options.mounted is not None and os.path.exists(options.mounted):
         mounted = _read(options.mounted)
     composed = server_properties(
-        os.environ, mounted=mounted, defaults=_read(options.defaults), is_directory=os.path.isdir
+        os.environ,
+        mounted=mounted,
+        defaults=_read(options.defaults),
+        hostname=socket.gethostname(),
+        is_directory=os.path.isdir,
     )
     for warning in composed.warnings:
         logger.warning("%s", warning)
     refuse(composed.properties)
     try:
-        with open(options.file, "w", encoding="utf-8") as file:
+        with open(options.file, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(composed.text)
     except OSError as error:
         # A read-only root, or another user: the node has its properties all the same.

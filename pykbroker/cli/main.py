@@ -6,9 +6,11 @@ Imports are kept small: the time from here to the first answered request is meas
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from types import FrameType
 
 COMMANDS = {
     "start": "start a node (no argument needed)",
@@ -32,6 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command = commands.add_parser(name, help=summary, description=summary)
         # Only the command that runs is imported; the others are known by name.
         if name == chosen:
+            if name == "in-container":
+                _end_on_signals()
             module = import_module(f"pykbroker.cli.{name.replace('-', '_')}")
             module.arguments(command)
             command.set_defaults(run=module.run)
@@ -44,6 +48,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise
     status: int = options.run(options)
     return status
+
+
+def _end_on_signals() -> None:
+    """The first process of a container gets no signal that it does not handle: at once, until a node handles them."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
 
 
 if __name__ == "__main__":

@@ -32,9 +32,11 @@ def server_properties(
     *,
     mounted: str | None,
     defaults: str,
+    hostname: str = "localhost",
     is_directory: Callable[[str], bool] = lambda path: False,
 ) -> ServerProperties:
-    """`mounted` and `defaults`: texts of property files. `is_directory` says which places for data somebody mounted.
+    """`mounted` and `defaults`: texts of property files. `hostname`: what other containers call this one.
+    `is_directory` says which places for data somebody mounted.
 
     ConfigError, one line, when the variables ask for what this version does not give, or contradict each other.
     """
@@ -48,7 +50,7 @@ def server_properties(
         text = lines
     else:
         text = f"{defaults.rstrip()}\n{lines}"
-    completed = complete(parse(text), zookeeper=found.zookeeper, is_directory=is_directory)
+    completed = complete(parse(text), zookeeper=found.zookeeper, hostname=hostname, is_directory=is_directory)
     warnings = [unknown_line(found.unknown, STATIC_KEYS)] if found.unknown else []
     text += "".join(f"{key}={value}\n" for key, value in completed.added.items())
     return ServerProperties(text, parse(text), (*warnings, *completed.warnings), found.cluster_id)

@@ -47,11 +47,12 @@ def complete(
     properties: Mapping[str, str],
     *,
     zookeeper: tuple[str, ...] = (),
+    hostname: str = "localhost",
     is_directory: Callable[[str], bool] = lambda path: False,
 ) -> Completed:
-    """What to append so that a node can start; what is set and not blank stays, but for `listeners` and
-    `listener.security.protocol.map`, which get the controller's listener. ConfigError for a node that is only a
-    controller and advertises listeners."""
+    """What to append so that a node can start; what is set and not blank stays, but for `listeners`,
+    `advertised.listeners` and `listener.security.protocol.map`, which get the controller's listener. `hostname` is what
+    other containers call this one. ConfigError for a node that is only a controller and advertises listeners."""
     done = Completed()
     roles = {role.strip() for role in properties.get("process.roles", "").split(",")} - {""}
     if roles == {"controller"}:
@@ -70,6 +71,7 @@ def complete(
         )
     elif zookeeper:
         done.warnings.append(f"There is no ZooKeeper here: {', '.join(zookeeper)} {_has(zookeeper)} no effect")
+    _advertise({**properties, **done.added}, hostname, done)
     if not properties.get("log.dirs", "").strip() and not properties.get("log.dir", "").strip():
         done.added["log.dirs"] = next(filter(is_directory, DATA_DIRECTORIES), DATA_DIRECTORIES[-1])
     return done
@@ -82,6 +84,24 @@ def on_all_addresses(listeners: str) -> str:
 
 def ports_of(listeners: str) -> set[int]:
     return {int(port) for port in _PORT_OF_LISTENER.findall(listeners)}
+
+
+def _advertise(properties: Mapping[str, str], hostname: str, done: Completed) -> None:
+    """Apache Kafka advertises a listener without a host under the name of the machine, which other containers know. A
+    controller's is advertised as controller.quorum.voters has it, where that is set."""
+    listeners = [entry.strip() for entry in properties.get("listeners", "").split(",") if entry.strip()]
+    advertised = properties.get("advertised.listeners", "").strip()
+    controllers = {name.strip().upper() for name in properties.get("controller.listener.names", "").split(",")}
+    configured_voters = properties.get("controller.quorum.voters", "").strip()
+    named = {entry.partition("://")[0].strip().upper() for entry in advertised.split(",")}
+    more = []
+    for entry in listeners:
+        name = entry.partition("://")[0].upper()
+        if name in named or (configured_voters if name in controllers else advertised):
+            continue
+        more.append(entry.replace("://:", f"://{hostname}:"))
+    if any(entry not in listeners for entry in more):
+        done.added["advertised.listeners"] = ",".join(filter(None, [advertised, *more]))
 
 
 def _has(names: tuple[str, ...]) -> str:

@@ -91,10 +91,20 @@ class InitialTopics:
             self._try_again(frozenset(waiting), next(iter(waiting.values())))
         elif made:
             logger.info("Topics of pykbroker.create.topics are there: %s", ", ".join(sorted(made)))
-            there = self._services.metadata.when(lambda image: all(name in image.topics.by_name for name in made))
-            there.add_done_callback(lambda future: self._end_try())
+            self._when_known(made)
         else:
             self._end_try()
+
+    def _when_known(self, names: list[str]) -> None:
+        """The controller has them; this broker's own metadata may be a moment behind, or hear of their end at once."""
+        there = self._services.metadata.when(lambda image: all(name in image.topics.by_name for name in names))
+        timer = self._services.runtime.loop.call_later(self._timeout_ms / 1000, there.cancel)
+
+        def known(future: asyncio.Future[None]) -> None:
+            timer.cancel()
+            self._end_try()
+
+        there.add_done_callback(known)
 
     def _try_again(self, names: frozenset[str], why: str) -> None:
         if names != self._waits:

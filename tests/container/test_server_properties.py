@@ -18,7 +18,9 @@ from tests.container.image_environments import DEFAULTS, ENVIRONMENTS
 
 
 def compose(variables: Mapping[str, str], mounted: str | None = None, *directories: str) -> ServerProperties:
-    return server_properties(variables, mounted=mounted, defaults=DEFAULTS, is_directory=directories.__contains__)
+    return server_properties(
+        variables, mounted=mounted, defaults=DEFAULTS, hostname="4b1d0c", is_directory=directories.__contains__
+    )
 
 
 def config_of(variables: Mapping[str, str]) -> Config:
@@ -124,6 +126,33 @@ def test_data_go_where_somebody_mounted_a_volume() -> None:
 def test_a_controller_that_advertises_stops() -> None:
     with pytest.raises(ConfigError, match="KAFKA_ADVERTISED_LISTENERS is for brokers"):
         compose({"KAFKA_PROCESS_ROLES": "controller", "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://a:9092"})
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://kafka:1"}, "PLAINTEXT://kafka:1,CONTROLLER://4b1d0c:9093"),
+        ({}, "PLAINTEXT://4b1d0c:9092,CONTROLLER://4b1d0c:9093"),
+        ({"KAFKA_CONTROLLER_QUORUM_VOTERS": "1@kafka:9093"}, "PLAINTEXT://4b1d0c:9092"),
+        ({"KAFKA_PROCESS_ROLES": "controller", "KAFKA_LISTENERS": "CONTROLLER://:9093"}, "CONTROLLER://4b1d0c:9093"),
+        ({"KAFKA_LISTENERS": "PLAINTEXT://kafka:9092,CONTROLLER://kafka:9093"}, None),
+    ],
+)
+def test_a_listener_without_a_host_is_advertised_under_the_name_of_the_container(
+    more: dict[str, str], expected: str | None
+) -> None:
+    variables = {
+        "KAFKA_NODE_ID": "1",
+        "KAFKA_PROCESS_ROLES": "broker,controller",
+        "KAFKA_LISTENERS": "PLAINTEXT://:9092,CONTROLLER://:9093",
+        "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+        **more,
+    }
+    if "KAFKA_CONTROLLER_QUORUM_VOTERS" not in more:
+        variables["KAFKA_CONTROLLER_QUORUM_BOOTSTRAP_SERVERS"] = "kafka:9093"
+    composed = compose(variables)
+    assert composed.properties.get("advertised.listeners") == expected
+    load(composed.properties)
 
 
 def test_protection_stops_with_one_line() -> None:
