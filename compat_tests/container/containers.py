@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
 import uuid
@@ -72,6 +73,11 @@ class Container:
         log = docker("logs", "-t", self.name).stdout
         ready = [line.split()[0] for line in log.splitlines() if SERVES in line][-1]
         return (_time(ready) - _time(self.inspect("{{.State.StartedAt}}"))).total_seconds()
+
+    def processor_seconds(self) -> float:
+        """What the first process and its ended children have used so far."""
+        fields = self.run("cat", "/proc/1/stat").stdout.rpartition(")")[2].split()
+        return sum(int(ticks) for ticks in fields[11:15]) / os.sysconf("SC_CLK_TCK")
 
     def run(self, *words: str, check: bool = True, user: str | None = None) -> subprocess.CompletedProcess[str]:
         """A command in the container."""
