@@ -101,7 +101,7 @@ SAME_CLASS = {
 SAME_MODULE = {
     "__main__": "the program, and the entry of Apache Kafka's tools",
     "alter_partition": "the API, and the controller's decision",
-    "configs": "the configuration of resources: changed by the controller, read by a coordinator, asked for",
+    "configs": "of resources: changed by the controller, read by a coordinator, asked for, and the tool",
     "coordination": "keys, and their texts",
     "describe_quorum": "the API, and the quorum's answer",
     "disk": "the contract, and the operating system's",

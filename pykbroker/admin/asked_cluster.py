@@ -134,11 +134,12 @@ class AskedCluster:
         *,
         node: int | None = None,
         least: int = 0,
+        most: int | None = None,
         timeout_ms: int | None = None,
     ) -> R:
         """Ask a node, or any. Raises AskFailed; an error code in the answer is the caller's business."""
         connection = self._any() if node is None else self._of(node)
-        return connection.ask(Asked(message, answer, least), timeout_ms or self._settings.request_timeout_ms)
+        return connection.ask(Asked(message, answer, least, most), timeout_ms or self._settings.request_timeout_ms)
 
     def ask_controller(self, message: TopLevel, answer: type[R], *, least: int = 0) -> R:
         """Ask the node that the cluster names as its controller; with KRaft each broker is as good."""

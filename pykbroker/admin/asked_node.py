@@ -19,7 +19,7 @@ from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 
 from pykbroker.admin.failure import AskFailed, no_connection, timed_out, unsupported
-from pykbroker_wire.apis import APIS
+from pykbroker_wire.apis import APIS, ApiKey
 from pykbroker_wire.errors import DecodeError
 from pykbroker_wire.headers import decode_response, encode_request
 from pykbroker_wire.primitives import TopLevel
@@ -88,11 +88,13 @@ class _Question:
 class Asked(Generic[R]):
     """A message, and the class of its answer."""
 
-    __slots__ = ("answer", "least", "message")
+    __slots__ = ("answer", "least", "message", "most")
 
-    def __init__(self, message: TopLevel, answer: type[R], least: int = 0) -> None:
+    def __init__(self, message: TopLevel, answer: type[R], least: int = 0, most: int | None = None) -> None:
         self.message = message
         self.answer = answer
+        #: the newest version that is of use
+        self.most = most
         #: the oldest version in which the message says what it is to say
         self.least = least
 
@@ -129,7 +131,7 @@ class AskedNode:
     def ask(self, asked: Asked[R], timeout_ms: int) -> R:
         """Raises AskFailed: no connection, no answer in time, or a version that the node does not serve."""
         ranges = self.versions()
-        question = _Question(asked.message, version_for(asked.message.API_KEY, ranges, asked.least))
+        question = _Question(asked.message, version_for(asked.message.API_KEY, ranges, asked.least, asked.most))
 
         async def exchange() -> Any:
             connection = await self._ready()
@@ -156,16 +158,16 @@ class AskedNode:
             raise no_connection(f"{self.address} cannot be reached: {error}") from None
 
 
-def version_for(api_key: int, ranges: Mapping[int, tuple[int, int]], least: int = 0) -> int:
-    """The newest version that both sides know, and no older one than `least`."""
+def version_for(api_key: int, ranges: Mapping[int, tuple[int, int]], least: int = 0, most: int | None = None) -> int:
+    """The newest version that both sides know, none older than `least` and none newer than `most`."""
     api = APIS[api_key]
     if api_key not in ranges:
-        raise unsupported(f"The node does not support {api.name}")
+        raise unsupported(f"The node does not support {ApiKey(api_key).name}")
     lowest, greatest = ranges[api_key]
-    version = min(api.max_version, greatest)
+    version = min(api.max_version if most is None else most, greatest)
     if version < max(lowest, least, api.min_version):
         raise unsupported(
-            f"The node does not support {api.name} with version in range [{max(least, api.min_version)},"
+            f"The node does not support {ApiKey(api_key).name} with version in range [{max(least, api.min_version)},"
             f"{api.max_version}]. The supported range is [{lowest},{greatest}]."
         )
     return version

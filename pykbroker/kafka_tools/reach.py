@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pykbroker.admin.asked_cluster import AskedCluster
 
 BOOTSTRAP = Accepted("bootstrap-server", "The brokers to connect to first.", "host:port,...")
+BOOTSTRAP_CONTROLLER = Accepted("bootstrap-controller", "The controllers to connect to first.", "host:port,...")
 COMMAND_CONFIG = Accepted("command-config", "A properties file for the client.", "file")
 
 #: What can be wrong with a command line and its files, before a cluster is asked.

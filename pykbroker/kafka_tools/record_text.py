@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from pykbroker.admin.failure import NotServed
+from pykbroker.kafka_tools.java_text import java_double
 
 DEFAULT_FORMATTER: Final = "org.apache.kafka.tools.consumer.DefaultMessageFormatter"
 #: The names of formatters that are served, those of before Apache Kafka 3.5 among them.
@@ -35,21 +36,6 @@ class PrintedRecord(Protocol):
     key: bytes | None
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]]
-
-
-def java_double(value: float) -> str:
-    """A number as Java's Double.toString writes it."""
-    if value != value:
-        return "NaN"
-    if value in (float("inf"), float("-inf")):
-        return "Infinity" if value > 0 else "-Infinity"
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        # Not in scientific notation, which repr takes below 1e-4 and from 1e16.
-        return repr(value)
-    digits, _, exponent = f"{value:.16e}".partition("e")
-    shortest = next(text for size in range(1, 18) if float(text := f"{value:.{size}e}") == value or size == 17)
-    digits, _, exponent = shortest.partition("e")
-    return f"{digits}E{int(exponent)}"
 
 
 def _number(layout: str, name: str) -> Callable[[bytes], str]:

@@ -49,9 +49,15 @@ class Accepted:
 class Given:
     """The options of one command line."""
 
-    def __init__(self, accepted: Mapping[str, Accepted], found: Mapping[str, list[str | None]]) -> None:
+    def __init__(
+        self,
+        accepted: Mapping[str, Accepted],
+        found: Mapping[str, list[str | None]],
+        order: Sequence[tuple[str, str | None]],
+    ) -> None:
         self._accepted = accepted
         self._found = found
+        self._order = order
 
     def has(self, name: str) -> bool:
         return name in self._found
@@ -65,6 +71,10 @@ class Given:
 
     def texts(self, name: str) -> list[str]:
         return [value for value in self._found.get(name, []) if value is not None]
+
+    def in_order(self, *names: str) -> list[str]:
+        """The values of several options in the order in which they stand; of one without an argument, nothing."""
+        return [value or "" for name, value in self._order if name in names]
 
     def number(self, name: str) -> int | None:
         text = self.text(name)
@@ -87,6 +97,7 @@ class Options:
     def parse(self, words: Sequence[str]) -> Given:
         """Raises OptionError."""
         found: dict[str, list[str | None]] = {}
+        order: list[tuple[str, str | None]] = []
         rest = list(words)
         while rest:
             word = rest.pop(0)
@@ -100,11 +111,13 @@ class Options:
             option = self._accepted.get(name)
             if option is None:
                 raise OptionError(f"{name} is not a recognized option")
-            found.setdefault(name, []).append(_argument(option, rest, value if equals else None))
+            taken = _argument(option, rest, value if equals else None)
+            found.setdefault(name, []).append(taken)
+            order.append((name, taken))
         for name in found:
             if self._accepted[name].not_served:
                 raise OptionError(f"--{name} is not supported by pykbroker: {self._accepted[name].not_served}")
-        return Given(self._accepted, found)
+        return Given(self._accepted, found, order)
 
     def end_with_usage(self, message: str) -> NoReturn:
         """As Apache Kafka's tools end, also for --help: message and usage on standard error, status 1."""

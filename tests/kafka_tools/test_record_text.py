@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from pykbroker.admin.failure import NotServed
-from pykbroker.kafka_tools.record_text import RecordText, java_double
+from pykbroker.kafka_tools.java_text import java_double
+from pykbroker.kafka_tools.record_text import RecordText
 
 
 @dataclass

@@ -1,0 +1,103 @@
+"""kafka-configs, theirs and ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compat_tests.our_tools.both import BothTools, sorted_lines, two_names
+
+
+def test_a_topic(both: BothTools, tmp_path: Path) -> None:
+    names = two_names()
+    both.agree("topics", "--create", "--topic", "‹t›", names=names)
+    at = ["--topic", "‹t›"]
+    done = both.agree("configs", "--alter", *at, "--add-config", "retention.ms=5000,cleanup.policy=[compact,delete]",
+                      names=names)  # fmt: skip
+    assert done.out == "Completed updating config for topic ‹t›.\n"
+    described = both.agree("configs", "--describe", *at, names=names)
+    assert "  retention.ms=5000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=5000" in described.out
+    both.agree("configs", "--describe", "--entity-type", "topics", "--entity-name", "‹t›", names=names)
+    both.agree("configs", "--describe", *at, "--all", names=names)
+    file = tmp_path / "more.properties"
+    file.write_text("segment.ms=70000\n")
+    both.agree(
+        "configs", "--alter", *at, "--add-config-file", str(file), "--delete-config", "retention.ms", names=names
+    )
+    left = both.agree("configs", "--describe", *at, names=names)
+    assert "retention.ms" not in left.out
+    assert "segment.ms=70000" in left.out
+    assert both.agree("configs", "--alter", *at, "--delete-config", "none.such", names=names).status == 0
+    for wrong in ("none.such=1", "retention.ms=x", "retention.ms"):
+        assert both.agree("configs", "--alter", *at, "--add-config", wrong, names=names).status == 1
+
+
+def test_every_topic_is_described(both: BothTools) -> None:
+    both.agree("configs", "--describe", "--entity-type", "topics", change=[sorted_lines])
+
+
+def test_a_broker_and_the_default_of_brokers(both: BothTools) -> None:
+    try:
+        both.agree("configs", "--alter", "--broker", "1", "--add-config", "log.cleaner.threads=2")
+        assert "log.cleaner.threads=2" in both.agree("configs", "--describe", "--broker", "1").out
+        both.agree("configs", "--alter", "--entity-type", "brokers", "--entity-default", "--add-config",
+                   "log.retention.ms=100000000")  # fmt: skip
+        assert "log.retention.ms" in both.agree("configs", "--describe", "--broker-defaults").out
+        both.agree("configs", "--describe", "--entity-type", "brokers")
+    finally:
+        both.agree("configs", "--alter", "--broker", "1", "--delete-config", "log.cleaner.threads")
+        both.agree("configs", "--alter", "--broker-defaults", "--delete-config", "log.retention.ms")
+    assert both.agree("configs", "--describe", "--broker", "1").out == "Dynamic configs for broker 1 are:\n"
+    both.agree("configs", "--describe", "--broker", "1", "--all")
+
+
+def test_a_group(both: BothTools) -> None:
+    names = two_names("g")
+    added = ["--add-config", "consumer.session.timeout.ms=50000"]
+    both.agree("configs", "--alter", "--group", "‹g›", *added, names=names)
+    assert "=50000 " in both.agree("configs", "--describe", "--group", "‹g›", names=names).out
+    both.agree("configs", "--alter", "--group", "‹g›", "--delete-config", "consumer.session.timeout.ms", names=names)
+
+
+def test_quotas_and_credentials(both: BothTools) -> None:
+    """Where the node does not serve them, both say so in the same words."""
+    names = {**two_names("u"), **two_names("c")}
+    both.agree("configs", "--alter", "--user", "‹u›", "--client", "‹c›", "--add-config", "producer_byte_rate=1000",
+               names=names)  # fmt: skip
+    both.agree("configs", "--describe", "--user", "‹u›", "--client", "‹c›", names=names)
+    both.agree("configs", "--alter", "--user", "‹u›", "--client", "‹c›", "--delete-config", "producer_byte_rate",
+               names=names)  # fmt: skip
+    both.agree("configs", "--alter", "--user", "‹u›", "--add-config", "SCRAM-SHA-256=[iterations=8192,password=s]",
+               names=names)  # fmt: skip
+    both.agree("configs", "--describe", "--user", "‹u›", names=names)
+    both.agree("configs", "--alter", "--user", "‹u›", "--delete-config", "SCRAM-SHA-256", names=names)
+    both.agree("configs", "--describe", "--entity-type", "ips")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--describe",
+        "--describe --topic none-such",
+        "--describe --broker 7",
+        "--describe --broker x",
+        "--describe --client-metrics none-such",
+        "--describe --entity-type none",
+        "--describe --entity-name x",
+        "--describe --topic x --broker 1",
+        "--describe --topic x --entity-default",
+        "--alter --topic x",
+        "--alter --describe --topic x",
+        "--alter --entity-type topics --add-config a=b",
+        "--alter --topic none-such --add-config retention.ms=1",
+        "--none-such",
+        "--version",
+    ],
+)
+def test_what_is_refused(both: BothTools, words: str) -> None:
+    both.agree("configs", *words.split())
+
+
+def test_without_a_server(both: BothTools) -> None:
+    assert both.agree("configs", "--describe", "--topic", "x", where=False).status == 1

@@ -1,0 +1,18 @@
+"""Values as Java writes them."""
+
+from __future__ import annotations
+
+
+def java_double(value: float) -> str:
+    """A number as Java's Double.toString writes it."""
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        # Not in scientific notation, which repr takes below 1e-4 and from 1e16.
+        return repr(value)
+    digits, _, exponent = f"{value:.16e}".partition("e")
+    shortest = next(text for size in range(1, 18) if float(text := f"{value:.{size}e}") == value or size == 17)
+    digits, _, exponent = shortest.partition("e")
+    return f"{digits}E{int(exponent)}"
