@@ -69,8 +69,10 @@ class Writer(Client):
         keys: int = 0,
         seed: int = 0,
         pause_s: float = 0.0,
+        says_its_requests: bool = True,
     ) -> None:
-        """`pause_s`: between two bursts."""
+        """`pause_s`: between two bursts. `says_its_requests`: a client that is not idempotent tells the journal what it
+        sends, so that order and repeats are judged. That makes it a client of one broker (attempts.py)."""
         super().__init__(f"writer {name}", bootstrap)
         self._pause_s = pause_s
         self.journal = journal
@@ -83,8 +85,11 @@ class Writer(Client):
             **_QUICK,
             **settings,
         }
-        self.written = journal.writer(name, exactly_once="enable.idempotence" in settings, keys=keys)
-        if not self.written.exactly_once:
+        self.written = journal.writer(
+            name, exactly_once="enable.idempotence" in settings, is_accounted=says_its_requests, keys=keys
+        )
+        self._says = says_its_requests and not self.written.exactly_once
+        if self._says:
             self._settings |= {**_NEVER_GIVEN_UP, **SAYS_ITS_REQUESTS, **settings}
         self._rng = random.Random(f"{seed} {name}")
 
@@ -93,9 +98,9 @@ class Writer(Client):
         return len(self.written.acknowledged)
 
     def _producer(self) -> Producer:
-        if self.written.exactly_once:
-            return Producer(self._settings)
-        return Producer(self._settings, logger=listening(self.name, self.written.account))
+        if self._says:
+            return Producer(self._settings, logger=listening(self.name, self.written.account))
+        return Producer(self._settings)
 
     def _delivered(self, number: int) -> Callable[[KafkaError | None, Any], None]:
         def report(error: KafkaError | None, message: Any) -> None:

@@ -124,7 +124,7 @@ def all_killed(stand: Stand, number: int) -> None:
 def paused(stand: Stand, number: int) -> None:
     with stand.trio.paused(number):
         time.sleep(LONG_SECONDS)
-        stand.load.goes_on(but_the_patient=True)
+        stand.load.goes_on()
 
 
 def paused_for_a_moment(stand: Stand, number: int) -> None:
@@ -299,7 +299,7 @@ def cut_off(stand: Stand, number: int) -> None:
     """From nodes and clients."""
     with stand.weather(Weather(cut=pairs([number], [*_others(number), CLIENTS]))):
         time.sleep(LONG_SECONDS)
-        stand.load.goes_on(but_the_patient=True)
+        stand.load.goes_on()
 
 
 def cut_off_from_nodes(stand: Stand, number: int) -> None:

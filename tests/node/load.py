@@ -17,13 +17,14 @@ from tests.node.nodes import eventually
 
 C = TypeVar("C", bound=Client)
 
-#: How the producers of each topic differ. The second keeps the order of its requests, and may repeat them.
+#: How the producers of each topic differ. The second may repeat and reorder records when its leader changes, so only
+#: what it lost is judged.
 WRITERS: dict[str, dict[str, Any]] = {
     "once": {"enable.idempotence": True},
     "plain": {"acks": "all", "max.in.flight": 1},
 }
-#: Those that go on where two brokers fail in turn: the plain one knows no broker that was away when it last asked.
-ONCE = {"once": WRITERS["once"]}
+#: A broker that is silent is given up, and asked again or another.
+_GIVES_UP = {"socket.timeout.ms": 4_000}
 #: Answers that a writer must get before it is said to go on.
 _SOME = 30
 
@@ -60,7 +61,17 @@ class Load:
         journal = self.journals[topic] = Journal(topic)
         for name, settings in writers.items():
             bootstrap, pause_s = self.nodes.bootstrap, self._pause_s
-            self._add(Writer(f"{topic}-{name}", bootstrap, journal, topic, settings=settings, pause_s=pause_s))
+            settings = {**_GIVES_UP, **settings}
+            writer = Writer(
+                f"{topic}-{name}",
+                bootstrap,
+                journal,
+                topic,
+                settings=settings,
+                pause_s=pause_s,
+                says_its_requests=False,
+            )
+            self._add(writer)
         self._add(Reader(self.nodes.bootstrap, journal, topic))
 
     def transact(
@@ -105,13 +116,10 @@ class Load:
 
         eventually(what, watched)
 
-    def goes_on(self, *, but_the_patient: bool = False) -> None:
-        """Wait until every writer of records got more answers, and every group and transaction made progress.
-        `but_the_patient`: not those that wait for a broker for ever while the connection to it does not end."""
+    def goes_on(self) -> None:
+        """Wait until every writer of records got more answers, and every group and transaction made progress."""
         wanted = {
-            client: _progress(client) + _step(client)
-            for client in self.clients
-            if not isinstance(client, Reader) and not (but_the_patient and _is_patient(client))
+            client: _progress(client) + _step(client) for client in self.clients if not isinstance(client, Reader)
         }
         waiting = set(wanted)
 
@@ -152,10 +160,6 @@ def _progress(client: Client) -> int:
         return client.committed
     assert isinstance(client, Writer)
     return client.progress
-
-
-def _is_patient(client: Client) -> bool:
-    return isinstance(client, Writer) and not client.written.exactly_once
 
 
 def _step(client: Client) -> int:
