@@ -37,6 +37,9 @@ CLASSES = {
 }
 
 _UUID = re.compile(r"(?<![\w.-])[\w-]{22}(?![\w-])")
+_NOISE = re.compile(
+    r"\s+at |Caused by:|\s+Suppressed:|\s+\.\.\. \d+ more|\[.*\] (WARN|INFO) |WARN |The consumer rebalance protocol"
+)
 Change = Callable[[str], str]
 
 
@@ -72,9 +75,7 @@ def said(err: str) -> str:
     err = re.split(r"^(?:Option +Description|usage: )", err, maxsplit=1, flags=re.M)[0]
     lines = []
     for line in err.splitlines():
-        if re.match(
-            r"\s+at |Caused by:|\s+\.\.\. \d+ more|\[.*\] (WARN|INFO) |WARN |The consumer rebalance protocol", line
-        ):
+        if _NOISE.match(line):
             continue
         # A logger's line: the class of the exception counts where it is one of the protocol's errors.
         found = re.match(r"(?:\[[\w-]+\] )?ERROR (?:[\w.$]+ - )?(?:([\w.$]+(?:Exception|Error)): )?(.*)$", line)
@@ -85,7 +86,7 @@ def said(err: str) -> str:
             lines.append(f"ERROR {name if is_known else ''}: {words}".rstrip())
         elif "common.errors." in line:
             lines.append(line.replace("java.util.concurrent.ExecutionException: ", "").rstrip())
-        elif not re.match(r"(java|joptsimple)\.[\w.$]+Exception", line):
+        elif not re.match(r"(java|joptsimple|org\.apache\.kafka\.tools)\.[\w.$]+Exception", line):
             lines.append(line.rstrip())
     # The JVM that runs many tools says the last words once more.
     kept = [line for place, line in enumerate(lines) if line and (place == 0 or line != lines[place - 1])]
@@ -114,13 +115,15 @@ class BothTools:
     ) -> Printed:
         """`where`: the bootstrap option is added; `change`: how an output becomes one that can be compared."""
         at = ["--bootstrap-server", self.bootstrap] if where else []
+        # The one tool that wants its verb first.
+        verb, rest = (words[:1], words[1:]) if tool == "cluster" else ((), words)
         given = dict(names or {})
 
         def filled(place: int) -> list[str]:
-            found = list(words)
+            found = list(rest)
             for word, pair in given.items():
                 found = [text.replace(word, pair[place]) for text in found]
-            return [*at, *found]
+            return [*verb, *at, *found]
 
         def compared(ended: Ended, place: int) -> Printed:
             out, err = ended.out, said(ended.err)

@@ -125,6 +125,26 @@ class AskedCluster:
             node.broker_id: ClusterNode(node.broker_id, node.host, node.port, node.rack) for node in answer.brokers
         }
 
+    def endpoints(self, *, with_fenced: bool = False) -> list[ClusterNode]:
+        """The nodes with what DescribeCluster says of them: brokers that are fenced where they are asked for."""
+        from pykbroker_wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+
+        request = DescribeClusterRequest(
+            endpoint_type=2 if self.of_controllers else 1, include_fenced_brokers=with_fenced
+        )
+        least = 2 if with_fenced else 1 if self.of_controllers else 0
+        answer = self.ask(request, DescribeClusterResponse, least=least)
+        check(answer.error_code, answer.error_message)
+        found = [ClusterNode(row.broker_id, row.host, row.port, row.rack, row.is_fenced) for row in answer.brokers]
+        return sorted(found, key=lambda node: node.id)
+
+    def unregister(self, broker: int) -> None:
+        """Make the cluster forget a broker. Raises AskFailed."""
+        from pykbroker_wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+        answer = self.ask_controller(UnregisterBrokerRequest(broker_id=broker), UnregisterBrokerResponse)
+        check(answer.error_code, answer.error_message)
+
     # -- questions ----------------------------------------------------------------------------------------------------
 
     def ask(

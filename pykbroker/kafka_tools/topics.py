@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 from pykbroker.admin.failure import AskFailed
 from pykbroker.kafka_tools.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, opened, said_of
 from pykbroker.kafka_tools.tool_options import Accepted, Given, OptionError, Options, say_error
+from pykbroker.kafka_tools.topic_filter import topic_pattern
 
 if TYPE_CHECKING:
     from pykbroker.admin.asked_cluster import AskedCluster, PartitionName
@@ -312,15 +312,6 @@ def _names(cluster: AskedCluster, given: Given) -> list[str]:
         if not (topic.is_internal and given.has("exclude-internal"))
         and (wanted is None or wanted.fullmatch(topic.name))
     ]
-
-
-def topic_pattern(written: str) -> re.Pattern[str]:
-    """Apache Kafka's filter of topics: commas stand for "or", quotes around it are left out. Raises ValueError."""
-    cleaned = re.sub(r"^[\"']+|[\"']+$", "", re.sub(r"\s", "", written.strip()).replace(",", "|"))
-    try:
-        return re.compile(cleaned)
-    except re.error:
-        raise ValueError(f"{cleaned} is an invalid regex.") from None
 
 
 def _existing(cluster: AskedCluster, given: Given) -> list[str]:
