@@ -196,6 +196,7 @@ def test_snapshots_late_listeners_and_cleaning() -> None:
         # The voters come from the snapshot now, not from the checkpoint of the format.
         assert again.kraft_version == 1
         assert again.voters.ids() == (1,)
+        assert again.is_only_voter
         await again.stop()
 
     run(test)

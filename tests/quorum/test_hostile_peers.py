@@ -80,6 +80,7 @@ def test_nothing_committed_changes_and_the_replica_goes_on(role: str, seed: int)
         quorum = replica(runtime, peers, voters, is_controller=role != "observer")
         peers.quorum = quorum
         await quorum.start()
+        assert quorum.is_only_voter == (voters is OWN)
         committed, kept = 0, b""
         for _ in range(MESSAGES):
             if role != "observer":
