@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 NAME = "skips-fail-in-ci"
 #: Beginning of a test's id -> why CI may skip it.
 EXPECTED: Mapping[str, str] = {
-    "compat_tests/container/": "a machine in which no Docker daemon can run",
     "tests/faults/test_machinery.py::test_packets": "without /dev/net/tun the fault runs leave the network out",
 }
 MOST_EXPECTED = 5

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from compat_tests.clients import wait_until
 from compat_tests.oracle.tool_server import Ended, ToolServer
 from pykbroker.kafka_tools.__main__ import main
 
@@ -139,6 +140,19 @@ class BothTools:
         mine = compared(ours(tool, filled(1)), 1)
         assert mine == theirs, f"{tool} {' '.join(words)}\n--- Apache Kafka\n{theirs}\n--- ours\n{mine}"
         return mine
+
+    def wait_for_topics(self, names: dict[str, tuple[str, str]], partitions: int) -> None:
+        """Until the node tells of so many partitions of both topics; 0: until they are gone."""
+
+        def told(topic: str) -> int:
+            shown = ours(
+                "topics", ["--bootstrap-server", self.bootstrap, "--describe", "--if-exists", "--topic", topic]
+            )
+            return len(re.findall(r"\tPartition: \d+\tLeader: \d+", shown.out))
+
+        for pair in names.values():
+            for topic in pair:
+                wait_until(lambda topic=topic: told(topic) == partitions, f"{topic} has {partitions} partitions")
 
     def agree_on_status(self, tool: str, *words: str) -> None:
         """For refusals whose words Apache Kafka takes from the order of a hash set: status and output are the same,

@@ -12,6 +12,7 @@ from compat_tests.our_tools.both import BothTools, sorted_lines, two_names
 def test_a_topic(both: BothTools, tmp_path: Path) -> None:
     names = two_names()
     both.agree("topics", "--create", "--topic", "‹t›", names=names)
+    both.wait_for_topics(names, 1)
     at = ["--topic", "‹t›"]
     done = both.agree("configs", "--alter", *at, "--add-config", "retention.ms=5000,cleanup.policy=[compact,delete]",
                       names=names)  # fmt: skip

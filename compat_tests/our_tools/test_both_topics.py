@@ -25,6 +25,7 @@ def test_a_topic_from_its_creation_to_its_end(both: BothTools) -> None:
         "--config", "cleanup.policy=compact,delete", names=names,
     )  # fmt: skip
     assert created.out == "Created topic ‹t›.\n"
+    both.wait_for_topics(names, 2)
     again = both.agree("topics", "--create", "--topic", "‹t›", names=names)
     assert again.status == 1
     assert "TopicExistsException: Topic '‹t›' already exists." in again.err
@@ -32,6 +33,7 @@ def test_a_topic_from_its_creation_to_its_end(both: BothTools) -> None:
     described = both.agree("topics", "--describe", "--topic", "‹t›", names=names, change=[configs_in_order])
     assert described.out.startswith("Topic: ‹t›\tTopicId: ‹id›\tPartitionCount: 2\tReplicationFactor: 1\t")
     assert both.agree("topics", "--alter", "--topic", "‹t›", "--partitions", "3", names=names).out == ""
+    both.wait_for_topics(names, 3)
     refused = both.agree("topics", "--alter", "--topic", "‹t›", "--partitions", "2", names=names)
     assert "InvalidPartitionsException" in refused.err
     more = both.agree("topics", "--describe", "--topic", "‹t›", names=names, change=[configs_in_order])
@@ -41,6 +43,7 @@ def test_a_topic_from_its_creation_to_its_end(both: BothTools) -> None:
     both.agree("topics", "--describe", "--topic", "‹t›", "--topics-with-overrides", names=names,
                change=[configs_in_order])  # fmt: skip
     assert both.agree("topics", "--delete", "--topic", "‹t›", names=names).status == 0
+    both.wait_for_topics(names, 0)
     gone = both.agree("topics", "--delete", "--topic", "‹t›", names=names)
     assert gone.out == "Error while executing topic command : Topic '‹t›' does not exist as expected\n"
     assert both.agree("topics", "--delete", "--topic", "‹t›", "--if-exists", names=names).status == 0

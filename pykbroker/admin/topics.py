@@ -78,13 +78,13 @@ def listed(cluster: AskedCluster) -> list[ListedTopic]:
 def described(
     cluster: AskedCluster, names: Iterable[str], *, partitions_per_answer: int = 2000
 ) -> list[DescribedTopic]:
-    """The topics of these names, by name. Raises AskFailed when one is missing."""
+    """The topics of these names, by name. Raises AskFailed at once when one is missing."""
     wanted = sorted(set(names))
     if not wanted:
         return []
     if ApiKey.DESCRIBE_TOPIC_PARTITIONS in cluster.versions():
-        return cluster.settled(lambda: _described_in_pages(cluster, wanted, partitions_per_answer))
-    return cluster.settled(lambda: _described_by_metadata(cluster, wanted))
+        return _described_in_pages(cluster, wanted, partitions_per_answer)
+    return _described_by_metadata(cluster, wanted)
 
 
 def _described_in_pages(cluster: AskedCluster, names: list[str], limit: int) -> list[DescribedTopic]:
