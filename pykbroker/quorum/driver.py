@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from pykbroker.net.connection import CloseConnection
 from pykbroker.quorum.awaited_answers import AwaitedAnswers
 from pykbroker.quorum.blocking_calls import BlockingCalls
 from pykbroker.quorum.channel import NoPeers, Peers, response_to
@@ -54,7 +55,6 @@ from pykbroker_raft.ready import (
 from pykbroker_raft.replica_log import LeaderLostCommitted
 from pykbroker_raft.states import Resigned
 from pykbroker_raft.voters import VoterSet, address
-from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest
 
 logger = logging.getLogger(__name__)
@@ -317,9 +317,9 @@ class QuorumDriver:
     def handle(self, request: Any, version: int | None = None, listener: str | None = None) -> Any:
         """Answer a request of the quorum: a response, or a future of one. `version` is that of the request as it came
         in, `listener` the name of the listener it came in on: the answer names the leader's endpoint for the same
-        one."""
+        one. Raises CloseConnection while the node takes no part, as before its start and while it stops."""
         if self.failed is not None or self._stopped or self._started is None:
-            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"node {self.node_id} is no replica of the quorum now")
+            raise CloseConnection(f"node {self.node_id} is no replica of the quorum now")
         known_version = _LATEST if version is None else version
         if isinstance(request, DescribeQuorumRequest):
             return describe_quorum(self.node, request, known_version, self._now())
