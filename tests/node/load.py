@@ -23,6 +23,8 @@ WRITERS: dict[str, dict[str, Any]] = {
     "once": {"enable.idempotence": True},
     "plain": {"acks": "all", "max.in.flight": 1},
 }
+#: For clusters with Apache Kafka's nodes, which take their time: the idempotent one alone.
+ONCE = {"once": WRITERS["once"]}
 #: A broker that is silent is given up, and asked again or another.
 _GIVES_UP = {"socket.timeout.ms": 4_000}
 #: Answers that a writer must get before it is said to go on.
