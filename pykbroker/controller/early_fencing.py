@@ -60,7 +60,7 @@ class EarlyFencing:
         self._metadata = metadata
         self._start_probe = probe
         self._fence = EarlyFence()
-        self._running: set[RunningProbe] = set()
+        self._running: dict[RunningProbe, None] = {}
         #: connections that this is told of
         self._watched: set[int] = set()
         self._look_soon: asyncio.Handle | None = None
@@ -190,11 +190,11 @@ class EarlyFencing:
 
     def _connect(self, endpoint: BrokerAddress, then: Callable[[PortVerdict], None]) -> None:
         def told(verdict: PortVerdict) -> None:
-            self._running.discard(probe)
+            self._running.pop(probe, None)
             then(verdict)
 
         probe = self._start_probe(*endpoint, told)
-        self._running.add(probe)
+        self._running[probe] = None
 
 
 def _registration(broker: BrokerImage) -> Registration:

@@ -106,7 +106,8 @@ class Listener:
         self.memory = memory if memory is not None else WaitingMemory(-1)
         self.admission = admission if admission is not None else Admission(self.loop, AdmissionLimits())
         self.receive_view = memoryview(bytearray(RECEIVE_BYTES))
-        self.connections: set[Connection] = set()
+        #: in the order in which they came, which is that of their end with the listener
+        self.connections: dict[Connection, None] = {}
         self.port = 0
         self._dispatch: Dispatch | None = None
         self._socket: ListeningSocket | None = None
@@ -149,12 +150,12 @@ class Listener:
         """Count a connection in, or say why not."""
         refused = self.admission.arrive(connection)
         if refused is None:
-            self.connections.add(connection)
+            self.connections[connection] = None
         return refused
 
     def forget(self, connection: Connection) -> None:
         if connection in self.connections:
-            self.connections.discard(connection)
+            del self.connections[connection]
             self.admission.leave(connection)
 
     def _schedule_tidy(self) -> None:
