@@ -179,7 +179,7 @@ def _version_mapping(options: argparse.Namespace) -> int:
 
 
 def _feature_dependencies(options: argparse.Namespace) -> int:
-    from pykbroker.metadata.features import METADATA_VERSION, dependency_of, metadata_version_name
+    from pykbroker.metadata.features import dependency_lines
 
     for text in options.feature:
         name, equals, given = (part.strip() for part in text.partition("="))
@@ -191,11 +191,5 @@ def _feature_dependencies(options: argparse.Namespace) -> int:
             _, level = name_and_level(text)
         except ValueError as error:
             raise ValueError(f"Invalid version format: {given} for feature {name}") from error
-        needed = dependency_of(name, level)
-        if needed:
-            print(f"{name}={level} requires:")
-            print(f"    {METADATA_VERSION}={needed} ({metadata_version_name(needed)})")
-        else:
-            release = f" ({metadata_version_name(level)})" if name == METADATA_VERSION else ""
-            print(f"{name}={level}{release} has no dependencies.")
+        print(*dependency_lines(name, level), sep="\n")
     return 0

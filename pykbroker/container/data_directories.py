@@ -49,7 +49,7 @@ class DirectorySeen:
     path: str
     owner: int
     writable: bool
-    #: mounted so that nobody can write
+    #: mounted for reading only
     read_only: bool
     #: an entry in it that the node cannot write, and its owner
     foreign: tuple[str, int] | None = None

@@ -36,7 +36,7 @@ def server_properties(
     is_directory: Callable[[str], bool] = lambda path: False,
 ) -> ServerProperties:
     """`mounted` and `defaults`: texts of property files. `hostname`: what other containers call this one.
-    `is_directory` says which places for data somebody mounted.
+    `is_directory` says which places for data are mounted.
 
     ConfigError, one line, when the variables ask for what this version does not give, or contradict each other.
     """

@@ -13,7 +13,7 @@ from typing import Final
 
 from pykbroker.config.kinds import ConfigError
 
-#: Where data goes when nothing says where: the first that is there, because somebody mounted it, else the last. The
+#: Where data goes when nothing says where: the first that is there, because it is mounted, else the last. The
 #: first three are defaults of Apache Kafka's image and of Bitnami's.
 DATA_DIRECTORIES: Final = (
     "/tmp/kraft-combined-logs",

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pykbroker.kafka_tools.message_lines import BadLine, LineReader, LineRecord
-from pykbroker.kafka_tools.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, check_addresses, said_of
-from pykbroker.kafka_tools.tool_options import Accepted, Given, OptionError, Options, key_values, say_error
+from pykbroker.kafka_tools.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, begun, said_of
+from pykbroker.kafka_tools.tool_options import Accepted, Given, Options, key_values, say_error
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer
@@ -69,13 +69,7 @@ OPTIONS = Options(
 
 
 def run(words: Sequence[str]) -> int:
-    try:
-        given = OPTIONS.parse(words)
-    except OptionError as error:
-        OPTIONS.end_with_usage(str(error))
-    OPTIONS.help_or_version(words, given)
-    OPTIONS.require(given, "topic")
-    check_addresses(OPTIONS, given.text("bootstrap-server"))
+    given = begun(OPTIONS, words, "topic")
     try:
         topic = given.text("topic") or ""
         reader = LineReader(_reader_properties(given))

@@ -137,15 +137,9 @@ def _print_mapping(release: str | None) -> int:
 
 
 def _print_dependencies(written: Sequence[str]) -> int:
-    from pykbroker.metadata.features import METADATA_VERSION, dependency_of, metadata_version_name
+    from pykbroker.metadata.features import dependency_lines
 
     for text in written:
         name, level = _name_and_level(text)
-        needed = dependency_of(name, level)
-        if needed:
-            print(f"{name}={level} requires:")
-            print(f"    {METADATA_VERSION}={needed} ({metadata_version_name(needed)})")
-        else:
-            release = f" ({metadata_version_name(level)})" if name == METADATA_VERSION else ""
-            print(f"{name}={level}{release} has no dependencies.")
+        print(*dependency_lines(name, level), sep="\n")
     return 0

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pykbroker.admin.failure import AskFailed
-from pykbroker.kafka_tools.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, check_addresses, opened, said_of
-from pykbroker.kafka_tools.tool_options import Accepted, Given, OptionError, Options
+from pykbroker.kafka_tools.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, begun, opened, said_of
+from pykbroker.kafka_tools.tool_options import Accepted, Given, Options
 from pykbroker.kafka_tools.topic_filter import topic_pattern
 
 if TYPE_CHECKING:
@@ -43,13 +43,7 @@ OPTIONS = Options(
 
 
 def run(words: Sequence[str]) -> int:
-    try:
-        given = OPTIONS.parse(words)
-    except OptionError as error:
-        OPTIONS.end_with_usage(str(error))
-    OPTIONS.help_or_version(words, given)
-    OPTIONS.require(given, "bootstrap-server")
-    check_addresses(OPTIONS, given.text("bootstrap-server"))
+    given = begun(OPTIONS, words, "bootstrap-server")
     try:
         wants = filter_of(given)
         timestamp = timestamp_of(given.text("time") or "")

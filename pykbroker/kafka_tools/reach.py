@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pykbroker.admin.failure import NotServed
@@ -42,7 +42,19 @@ def reached(
     return AskedCluster(settings_of(properties, bootstrap, of_controllers=of_controllers))
 
 
-def check_addresses(options: Options, addresses: str | None) -> None:
+def begun(options: Options, words: Sequence[str], needed: str) -> Given:
+    """The options of a tool that shows its usage for whatever is wrong with them, its brokers' addresses included."""
+    try:
+        given = options.parse(words)
+    except OptionError as error:
+        options.end_with_usage(str(error))
+    options.help_or_version(words, given)
+    options.require(given, needed)
+    _check_addresses(options, given.text("bootstrap-server"))
+    return given
+
+
+def _check_addresses(options: Options, addresses: str | None) -> None:
     """End the tool when the bootstrap list is none."""
     if not addresses:
         options.end_with_usage("Error while validating the bootstrap address")

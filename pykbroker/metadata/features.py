@@ -200,6 +200,15 @@ def dependency_of(name: str, level: int) -> int:
     return _NEEDS.get((name, level), 0)
 
 
+def dependency_lines(name: str, level: int) -> list[str]:
+    """What kafka-storage and kafka-features say of `dependency_of`. Raises FeatureError."""
+    needed = dependency_of(name, level)
+    if needed:
+        return [f"{name}={level} requires:", f"    {METADATA_VERSION}={needed} ({metadata_version_name(needed)})"]
+    release = f" ({metadata_version_name(level)})" if name == METADATA_VERSION else ""
+    return [f"{name}={level}{release} has no dependencies."]
+
+
 def transaction_version(image: MetadataImage) -> int:
     """0 when the feature is not finalised."""
     return image.features.finalized.get(TRANSACTION_VERSION, 0)

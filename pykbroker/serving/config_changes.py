@@ -213,7 +213,7 @@ def authorize_all(ctx: ControllerContext, changes: dict[ResourceKey, T], verdict
 
 
 def unauthorized(ctx: AnyContext, operation: Operation, key: ResourceKey) -> ErrorCode | None:
-    """The error of somebody who may not do this with the resource, or None."""
+    """The error for a principal that may not do this with the resource, or None."""
     resource_type, name = key
     match resource_type:
         case ConfigResource.TOPIC:

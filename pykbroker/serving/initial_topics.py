@@ -1,6 +1,6 @@
 """Topics that a node creates when it starts (`pykbroker.create.topics`), if they are not there.
 
-Through CreateTopics on the controller's channel, like everybody else's. What fails for now, because the cluster has too
+Through CreateTopics on the controller's channel, as any client asks. What fails for now, because the cluster has too
 few brokers yet or no controller, is tried again until it is there or the node stops; what fails for good is one line in
 the log.
 """
