@@ -100,9 +100,10 @@ class BrokerHalf:
             quotas=ReplicationQuotas(config, node_id, runtime.loop.time, shared.metrics, live.throttle),
         )
         to_broker = partial(_address_of, loader, config.listeners.inter_broker_name)
-        self._views = ClusterViews()
+        is_watching = config.bool(EARLY_FENCING)
+        self._views = ClusterViews(runtime.loop.call_later if is_watching else None)
         self._lost: LostPeers | None = None
-        if config.bool(EARLY_FENCING):
+        if is_watching:
             self._lost = LostPeers(
                 runtime,
                 lambda address: self._views.lose(self._brokers_at(address)),

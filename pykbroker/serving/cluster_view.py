@@ -20,6 +20,8 @@ NO_LEADER_ID = -1
 
 #: Of so many partitions a view keeps what it answered: some 100 bytes each.
 KEPT_PARTITIONS = 20_000
+#: The processes on one machine that hear of a death by their sockets have read it by then: a client asks within 1 ms.
+UNREAD_SECONDS = 0.002
 
 
 class ListedBroker(NamedTuple):
@@ -105,18 +107,23 @@ class ClusterViews:
     """A node's views, one for each of its listeners; and which brokers are gone, until an image says something new of
     them (a publisher)."""
 
-    __slots__ = ("_doubts", "_gone", "_views", "_waiting")
+    __slots__ = ("_call_later", "_doubts", "_gone", "_has_others", "_views", "_waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, call_later: Callable[[float, Callable[[], None]], object] | None = None) -> None:
+        """`call_later(seconds, callback)`: given where it is watched which brokers are gone."""
         self._views: dict[str, ClusterView] = {}
         self._gone: frozenset[int] = frozenset()
         self._doubts: set[Hashable] = set()
         self._waiting: list[Callable[[], None]] = []
+        self._call_later = call_later
+        self._has_others = False
 
     def when_settled(self, answer: Callable[[], R]) -> R | Promise:
-        """`answer()`; later while it is in doubt whether a broker is gone. A client that hears a dead leader's name
-        right after its death may ask again only after a second (librdkafka)."""
-        if not self._doubts:
+        """`answer()`; later while it is in doubt whether a broker is gone, and after UNREAD_SECONDS where a broker may
+        have died so lately that its end has not been read. A client that hears a dead leader's name right after its
+        death may ask again only after a second (librdkafka)."""
+        wait = self._call_later if self._has_others else None
+        if wait is None and not self._doubts:
             return answer()
         promise = Promise()
 
@@ -128,7 +135,10 @@ class ClusterViews:
             except Exception as error:  # noqa: BLE001  # the connection answers as it does for any handler
                 promise.set_exception(error)
 
-        self._waiting.append(go_on)
+        if wait is None:
+            self._waiting.append(go_on)
+        else:
+            wait(UNREAD_SECONDS, lambda: self._waiting.append(go_on) if self._doubts else go_on())
         return promise
 
     def doubt(self, peer: Hashable) -> None:
@@ -152,6 +162,7 @@ class ClusterViews:
     def publish(self, delta: object, old: MetadataImage, new: MetadataImage) -> None:
         """Publisher of the loader: the controller may have decided. Other changes say nothing of these brokers: a new
         active controller writes before it fences."""
+        self._has_others = len(new.brokers) > 1
         if self._gone:
             self._gone = frozenset(each for each in self._gone if new.brokers.get(each) is old.brokers.get(each))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -102,6 +103,28 @@ def test_answers_wait_while_a_broker_is_in_doubt() -> None:
     assert first.result() == "first"
     assert said == ["first"]
     assert views.when_settled(lambda: "at once") == "at once"
+
+
+def test_answers_in_a_cluster_wait_until_what_has_arrived_is_read() -> None:
+    timers: list[tuple[float, Callable[[], None]]] = []
+    views = ClusterViews(lambda seconds, callback: timers.append((seconds, callback)))
+    alone = replace(MetadataImage(), brokers={1: broker()})
+    views.publish(None, MetadataImage(), alone)
+    assert views.when_settled(lambda: "at once") == "at once"
+    views.publish(None, alone, replace(alone, brokers={1: broker(), 2: broker()}))
+    settled, doubted = (views.when_settled(partial(told_later, [], name)) for name in ("settled", "doubted"))
+    assert isinstance(settled, Promise)
+    assert isinstance(doubted, Promise)
+    assert not settled.done()
+    assert [seconds for seconds, _ in timers] == [cluster_view.UNREAD_SECONDS] * 2
+    timers[0][1]()
+    assert settled.result() == "settled"
+    # The end of a connection was read meanwhile.
+    views.doubt("a")
+    timers[1][1]()
+    assert not doubted.done()
+    views.settle("a")
+    assert doubted.result() == "doubted"
 
 
 def test_an_answer_that_waited_and_fails_gives_its_error() -> None:

@@ -267,9 +267,9 @@ BUGS = (
     Bug(follower_commits_beyond_its_leader, frozenset({"P7"}), 0),
     Bug(controller_before_its_epochs_record, frozenset({"C1", "C2"}), 1),
     Bug(uncommitted_metadata_is_shown, frozenset({"R14"}), 0),
-    Bug(early_fence_that_elects_uncleanly, frozenset({"P3"}), 35),
+    Bug(early_fence_that_elects_uncleanly, frozenset({"P3"}), 63),
     Bug(early_fence_of_a_broker_that_is_alive, frozenset({"C3"}), 1),
-    Bug(markers_are_lost_at_failover, frozenset({"nothing_hangs", "transactions_are_atomic"}), 2),
+    Bug(markers_are_lost_at_failover, frozenset({"nothing_hangs", "transactions_are_atomic"}), 21),
     Bug(offset_commit_before_its_commit, frozenset({"A1", "commits_are_kept"}), 1),
     Bug(followers_forget_producers, frozenset({"T9", "written_once", "reads_are_exact"}), 1),
 )
