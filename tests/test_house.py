@@ -127,6 +127,7 @@ SAME_MODULE = {
     "shard": "one for each kind of coordinator",
     "states": "a table of states and their transitions",
     "storage": "the room, its keys, and their texts",
+    "transactions": "what a client asks, and the tool",
     "topics": "the controller's topics, what of them a coordinator follows, what a client asks, and the tool",
 }
 
