@@ -62,6 +62,10 @@ class Given:
     def has(self, name: str) -> bool:
         return name in self._found
 
+    def names(self) -> list[str]:
+        """The options that stand there."""
+        return list(self._found)
+
     def text(self, name: str) -> str | None:
         """The one value of an option, or its default. Raises OptionError when it stands there twice."""
         values = self.texts(name)

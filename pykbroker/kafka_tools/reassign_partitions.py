@@ -1,0 +1,281 @@
+"""kafka-reassign-partitions: propose, start, watch, cancel and list moves of partitions between brokers.
+
+Not served: throttles (--throttle, --replica-alter-log-dirs-throttle) and moves between log directories.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pykbroker.admin.failure import AskFailed
+from pykbroker.kafka_tools.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, opened, said_of
+from pykbroker.kafka_tools.reassign_plan import as_json, brokers_of, proposed, topics_to_move, wanted_replicas
+from pykbroker.kafka_tools.tool_options import Accepted, Given, OptionError, Options
+
+if TYPE_CHECKING:
+    from pykbroker.admin.asked_cluster import AskedCluster, PartitionName
+    from pykbroker.admin.reassignments import OngoingMove
+
+_ACTIONS: Final = ("generate", "execute", "verify", "cancel", "list")
+_FILE: Final = "reassignment-json-file"
+#: action -> what it needs, and what may stand beside it
+_NEEDS: Final = {
+    "verify": ((_FILE,), ("preserve-throttles",)),
+    "generate": (("topics-to-move-json-file", "broker-list"), ("disable-rack-aware",)),
+    "execute": ((_FILE,), ("additional", "disallow-replication-factor-change", "timeout")),
+    "cancel": ((_FILE,), ("preserve-throttles", "timeout")),
+    "list": ((), ()),
+}
+_NO_THROTTLES: Final = "set the throttles with kafka-configs"
+_BROKER_THROTTLES: Final = (
+    "leader.replication.throttled.rate",
+    "follower.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+)
+_TOPIC_THROTTLES: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+
+OPTIONS = Options(
+    "This tool helps to move topic partitions between replicas.",
+    [
+        BOOTSTRAP,
+        COMMAND_CONFIG,
+        Accepted("additional", "Start these moves beside others that are under way."),
+        Accepted("bootstrap-controller", "", "host:port,...", not_served="name brokers with --bootstrap-server"),
+        Accepted("broker-list", "The brokers that --generate spreads partitions over.", "0,1,..."),
+        Accepted("cancel", "Call moves back."),
+        Accepted("disable-rack-aware", "Propose without a look at racks."),
+        Accepted("disallow-replication-factor-change", "Refuse moves that change the number of replicas."),
+        Accepted("execute", "Start moves."),
+        Accepted("generate", "Propose an assignment; nothing is moved."),
+        Accepted("list", "List the moves that are under way."),
+        Accepted("preserve-throttles", "Leave throttles as they are."),
+        Accepted("reassignment-json-file", "The moves, as --generate proposes them.", "file"),
+        Accepted("replica-alter-log-dirs-throttle", "", "bytes/s", int, not_served=_NO_THROTTLES),
+        Accepted("throttle", "", "bytes/s", int, not_served=_NO_THROTTLES),
+        Accepted("timeout", "Accepted; it limits moves between directories, which are not served.", "ms", int, "10000"),
+        Accepted("topics-to-move-json-file", '{"topics": [{"topic": ...}], "version": 1}', "file"),
+        Accepted("verify", "Say how far moves are, and take their throttles away when they are done."),
+    ],
+)
+
+
+def run(words: Sequence[str]) -> int:
+    try:
+        given = OPTIONS.parse(words)
+        OPTIONS.help_or_version(words, given)
+        action = _check(given)
+        cluster = opened(given)
+    except BAD_START as error:
+        print(said_of(error), file=sys.stderr)
+        return 1
+    with cluster:
+        try:
+            {"generate": _generate, "execute": _execute, "verify": _verify, "cancel": _cancel, "list": _list}[action](
+                cluster, given
+            )
+        except (AskFailed, ValueError, OptionError, OSError) as error:
+            print(f"Error: {said_of(error)}")
+            return 1
+    return 0
+
+
+def _check(given: Given) -> str:
+    actions = [action for action in _ACTIONS if given.has(action)]
+    if len(actions) != 1:
+        written = ", ".join(f"--{action}" for action in _ACTIONS)
+        OPTIONS.end_with_usage(f"Command must include exactly one action: {written}")
+    if not given.has("bootstrap-server"):
+        OPTIONS.end_with_usage("Please specify either --bootstrap-server or --bootstrap-controller")
+    (action,) = actions
+    needed, permitted = _NEEDS[action]
+    OPTIONS.require(given, *needed)
+    for option in given.names():
+        if option not in (action, *needed, *permitted, "bootstrap-server", "command-config"):
+            OPTIONS.end_with_usage(f'Option "[{option}]" can\'t be used with action "[{action}]"')
+    return action
+
+
+# -- the actions ------------------------------------------------------------------------------------------------------
+
+
+def _generate(cluster: AskedCluster, given: Given) -> None:
+    from random import Random
+
+    from pykbroker.admin import topics
+
+    names = topics_to_move(_text(given, "topics-to-move-json-file"))
+    brokers = brokers_of(given.text("broker-list") or "")
+    current = {
+        (topic.name, row.number): row.replicas for topic in topics.described(cluster, names) for row in topic.partitions
+    }
+    nodes = {node.id: node.rack for node in cluster.nodes()}
+    _check_brokers(brokers, nodes)
+    racks = {broker: None if given.has("disable-rack-aware") else nodes[broker] for broker in brokers}
+    known = [rack is not None for rack in racks.values()]
+    if any(known) and not all(known):
+        raise ValueError(
+            "Not all brokers have rack information. Add --disable-rack-aware in command line to make replica "
+            "assignment without rack information."
+        )
+    print(f"Current partition replica assignment\n{as_json(current)}\n")
+    print(f"Proposed partition reassignment configuration\n{as_json(proposed(current, racks, Random()))}")
+
+
+def _execute(cluster: AskedCluster, given: Given) -> None:
+    from pykbroker.admin import reassignments
+
+    wanted = wanted_replicas(_text(given, _FILE))
+    if reassignments.ongoing(cluster) and not given.has("additional"):
+        raise ValueError(
+            "Cannot execute because there is an existing partition assignment.  Use --additional to override this and "
+            "create a new partition assignment in addition to the existing one. The --additional flag can also be "
+            "used to change the throttle by resubmitting the current reassignment."
+        )
+    _check_brokers([broker for replicas in wanted.values() for broker in replicas], _broker_ids(cluster))
+    current = _current(cluster, wanted)
+    print(
+        f"Current partition replica assignment\n\n{as_json(current)}\n\n"
+        "Save this to use as the --reassignment-json-file option during rollback"
+    )
+    failures = reassignments.alter(
+        cluster, wanted, may_change_replication_factor=not given.has("disallow-replication-factor-change")
+    )
+    if failures:
+        said = "\n".join(f"{topic}-{number}: {failures[topic, number]}" for topic, number in sorted(failures))
+        raise ValueError(f"Error reassigning partition(s):\n{said}")
+    print(f"Successfully started partition reassignment{_s(wanted)} for {_names(wanted)}")
+
+
+def _verify(cluster: AskedCluster, given: Given) -> None:
+    from pykbroker.admin import reassignments
+
+    wanted = wanted_replicas(_text(given, _FILE))
+    under_way = reassignments.ongoing(cluster)
+    for line in verified_lines(wanted, _current(cluster, wanted, missing_is_error=False), under_way):
+        print(line)
+    # The states of moves between directories: none is asked for.
+    print()
+    if not under_way and not given.has("preserve-throttles"):
+        _clear_throttles(cluster, wanted)
+
+
+def verified_lines(
+    wanted: Mapping[PartitionName, Sequence[int]],
+    current: Mapping[PartitionName, Sequence[int]],
+    under_way: Mapping[PartitionName, OngoingMove],
+) -> list[str]:
+    lines = ["Status of partition reassignment:"]
+    for topic, number in sorted(wanted):
+        name, place = f"{topic}-{number}", (topic, number)
+        if place in under_way:
+            lines.append(f"Reassignment of partition {name} is still in progress.")
+        elif list(current.get(place, ())) == list(wanted[place]):
+            lines.append(f"Reassignment of partition {name} is completed.")
+        else:
+            now, then = (",".join(map(str, replicas)) for replicas in (current.get(place, ()), wanted[place]))
+            lines.append(
+                f"There is no active reassignment of partition {name}, but replica set is {now} rather than {then}."
+            )
+    return lines
+
+
+def _cancel(cluster: AskedCluster, given: Given) -> None:
+    from pykbroker.admin import reassignments
+
+    wanted = wanted_replicas(_text(given, _FILE))
+    active = reassignments.ongoing(cluster, wanted)
+    if active:
+        failures = reassignments.alter(cluster, dict.fromkeys(active))
+        if failures:
+            said = "\n".join(f"{topic}-{number}: {failures[topic, number]}" for topic, number in sorted(failures))
+            raise ValueError(f"Error cancelling partition reassignment{_s(failures)} for:\n{said}")
+        print(f"Successfully cancelled partition reassignment{_s(active)} for: {_names(active)}")
+    else:
+        print("None of the specified partition reassignments are active.")
+    # Apache Kafka's tool ends no line here.
+    print("None of the specified partition moves are active.", end="")
+    if not given.has("preserve-throttles"):
+        _clear_throttles(cluster, wanted)
+
+
+def _list(cluster: AskedCluster, _: Given) -> None:
+    from pykbroker.admin import reassignments
+
+    print(moves_text(reassignments.ongoing(cluster)))
+
+
+def moves_text(moves: Mapping[PartitionName, OngoingMove]) -> str:
+    if not moves:
+        return "No partition reassignments found."
+    lines = ["Current partition reassignments:"]
+    for topic, number in sorted(moves):
+        move = moves[topic, number]
+        line = f"{topic}-{number}: replicas: {_joined(move.replicas)}."
+        line += f" adding: {_joined(move.adding)}." if move.adding else ""
+        line += f" removing: {_joined(move.removing)}." if move.removing else ""
+        lines.append(line)
+    return "\n".join(lines)
+
+
+# -- what they share --------------------------------------------------------------------------------------------------
+
+
+def _text(given: Given, option: str) -> str:
+    return Path(given.text(option) or "").read_text(encoding="utf-8")
+
+
+def _broker_ids(cluster: AskedCluster) -> set[int]:
+    return {node.id for node in cluster.nodes()}
+
+
+def _check_brokers(wanted: Sequence[int], known: Mapping[int, object] | set[int]) -> None:
+    unknown = next((broker for broker in wanted if broker not in known), None)
+    if unknown is not None:
+        raise ValueError(f"Unknown broker id {unknown}")
+
+
+def _current(
+    cluster: AskedCluster, places: Mapping[PartitionName, object], *, missing_is_error: bool = True
+) -> dict[PartitionName, tuple[int, ...]]:
+    from pykbroker.admin import topics
+
+    existing = {topic.name for topic in topics.listed(cluster)}
+    names = {name for name, _ in places if missing_is_error or name in existing}
+    found = {
+        (topic.name, row.number): row.replicas for topic in topics.described(cluster, names) for row in topic.partitions
+    }
+    missing = [f"{topic}-{number}" for topic, number in sorted(places) if (topic, number) not in found]
+    if missing and missing_is_error:
+        raise ValueError(f"Unable to find partition: {', '.join(missing)}")
+    return {place: found[place] for place in places if place in found}
+
+
+def _clear_throttles(cluster: AskedCluster, wanted: Mapping[PartitionName, Sequence[int]]) -> None:
+    from pykbroker.admin import configs
+    from pykbroker.admin.configs import ConfigChange, ResourceKind
+
+    brokers = sorted(_broker_ids(cluster) | {broker for replicas in wanted.values() for broker in replicas})
+    print(f"Clearing broker-level throttles on broker{_s(brokers)} {_joined(brokers)}")
+    for broker in brokers:
+        changes = dict.fromkeys(_BROKER_THROTTLES, (ConfigChange.DELETE, None))
+        configs.alter(cluster, (ResourceKind.BROKER, str(broker)), changes)
+    names = sorted({name for name, _ in wanted})
+    print(f"Clearing topic-level throttles on topic{_s(names)} {','.join(names)}")
+    for name in names:
+        changes = dict.fromkeys(_TOPIC_THROTTLES, (ConfigChange.DELETE, None))
+        configs.alter(cluster, (ResourceKind.TOPIC, name), changes)
+
+
+def _names(places: Mapping[PartitionName, object]) -> str:
+    return ",".join(f"{topic}-{number}" for topic, number in sorted(places))
+
+
+def _joined(brokers: Sequence[int]) -> str:
+    return ",".join(map(str, brokers))
+
+
+def _s(things: Sequence[object] | Mapping[PartitionName, object]) -> str:
+    return "" if len(things) == 1 else "s"
