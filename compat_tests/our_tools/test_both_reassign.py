@@ -11,8 +11,11 @@ from compat_tests.our_tools.both import BothTools
 from compat_tests.topics import Topics
 
 
-def plan(path: Path, *moves: tuple[str, int, list[int]]) -> str:
-    partitions = [{"topic": topic, "partition": number, "replicas": replicas} for topic, number, replicas in moves]
+def plan(path: Path, *moves: tuple[str, int, list[int]], log_dirs: list[str] | None = None) -> str:
+    directories = {} if log_dirs is None else {"log_dirs": log_dirs}
+    partitions = [
+        {"topic": topic, "partition": number, "replicas": replicas, **directories} for topic, number, replicas in moves
+    ]
     path.write_text(json.dumps({"version": 1, "partitions": partitions}))
     return str(path)
 
@@ -32,6 +35,42 @@ def test_moves_to_where_the_replicas_are(both: BothTools, topics: Topics, tmp_pa
     moved = tmp_path / "topics.json"
     moved.write_text(json.dumps({"topics": [{"topic": topic}], "version": 1}))
     both.agree("reassign-partitions", "--generate", "--topics-to-move-json-file", str(moved), "--broker-list", "1")
+
+
+def test_throttles_are_set_and_taken_away(both: BothTools, topics: Topics, tmp_path: Path) -> None:
+    topic = topics.create(partitions=2)
+    at = ["--reassignment-json-file", plan(tmp_path / "plan.json", (topic, 0, [1]), (topic, 1, [1]))]
+    throttles = ["--throttle", "7000000", "--replica-alter-log-dirs-throttle", "8000000"]
+    started = both.agree("reassign-partitions", "--execute", *at, *throttles)
+    assert "The inter-broker throttle limit was set to 7000000 B/s" in started.out
+    shown = [
+        both.agree("configs", "--describe", "--entity-type", kind, "--entity-name", name).out
+        for kind, name in (("topics", topic), ("brokers", "1"))
+    ]
+    assert "leader.replication.throttled.replicas=0:1,1:1 " in shown[0]
+    assert "follower.replication.throttled.rate=7000000 " in shown[1]
+    both.agree("reassign-partitions", "--verify", *at)
+    for kind, name in (("topics", topic), ("brokers", "1")):
+        left = both.agree("configs", "--describe", "--entity-type", kind, "--entity-name", name).out
+        assert "throttled" not in left
+
+
+def test_replicas_are_moved_between_directories(both: BothTools, topics: Topics, tmp_path: Path) -> None:
+    """One directory is enough to see what is asked for and said; `compat_tests/three_nodes` has moves."""
+    topic = topics.create()
+    at = "--reassignment-json-file"
+    started = both.agree("reassign-partitions", "--execute", at, plan(tmp_path / "any.json", (topic, 0, [1])))
+    (current,) = json.loads(started.out.splitlines()[2])["partitions"]
+    file = plan(tmp_path / "there.json", (topic, 0, [1]), log_dirs=current["log_dirs"])
+    limits = ["--replica-alter-log-dirs-throttle", "9000000", "--timeout", "60000"]
+    moved = both.agree("reassign-partitions", "--execute", at, file, *limits)
+    assert f"Successfully started moving log directory to {current['log_dirs'][0]} for replica {topic}-0" in moved.out
+    assert "completed successfully" in both.agree("reassign-partitions", "--verify", at, file).out
+    both.agree("reassign-partitions", "--cancel", at, file)
+    elsewhere = plan(tmp_path / "elsewhere.json", (topic, 0, [1]), log_dirs=["/none/such"])
+    first_lines = [lambda text: "\n".join(text.splitlines()[:7])]
+    assert both.agree("reassign-partitions", "--execute", at, elsewhere, change=first_lines).status == 1
+    assert "is not being moved from log dir" in both.agree("reassign-partitions", "--verify", at, elsewhere).out
 
 
 @pytest.mark.parametrize(

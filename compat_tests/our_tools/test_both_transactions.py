@@ -7,7 +7,6 @@ import re
 import pytest
 from confluent_kafka import Producer
 
-from compat_tests.clients import wait_until
 from compat_tests.our_tools.both import BothTools, ours, sorted_lines
 from compat_tests.topics import Topics
 

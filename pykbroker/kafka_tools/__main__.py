@@ -38,14 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{said}; there are: {', '.join(TOOLS)}", file=sys.stderr)
         return 1
     name, *rest = words
-    module = f"pykbroker.kafka_tools.{name.replace('-', '_')}"
-    try:
-        tool = import_module(module)
-    except ModuleNotFoundError as missing:
-        if missing.name != module:
-            raise
-        print(f"kafka-{name} is not available in pykbroker yet", file=sys.stderr)
-        return 1
+    tool = import_module(f"pykbroker.kafka_tools.{name.replace('-', '_')}")
     try:
         status: int = tool.run(rest)
         sys.stdout.flush()

@@ -1,19 +1,22 @@
-"""kafka-reassign-partitions: propose, start, watch, cancel and list moves of partitions between brokers.
-
-Not served: throttles (--throttle, --replica-alter-log-dirs-throttle) and moves between log directories.
-"""
+"""kafka-reassign-partitions: propose, start, watch, cancel and list moves of partitions between brokers, and of
+replicas between the directories of a broker; throttle them."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Collection, Container, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from pykbroker.admin.configs import ConfigChange, ResourceKind
 from pykbroker.admin.failure import AskFailed
+from pykbroker.admin.replicas_on_disk import ReplicaName, ReplicaPlace
 from pykbroker.kafka_tools.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, opened, said_of
-from pykbroker.kafka_tools.reassign_plan import as_json, brokers_of, proposed, topics_to_move, wanted_replicas
+from pykbroker.kafka_tools.reassign_plan import as_json, brokers_of, proposed, topics_to_move, wanted_moves
+from pykbroker.kafka_tools.reassign_throttles import throttled
 from pykbroker.kafka_tools.tool_options import Accepted, Given, OptionError, Options
+from pykbroker_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from pykbroker.admin.asked_cluster import AskedCluster, PartitionName
@@ -21,20 +24,20 @@ if TYPE_CHECKING:
 
 _ACTIONS: Final = ("generate", "execute", "verify", "cancel", "list")
 _FILE: Final = "reassignment-json-file"
+_ASK_AGAIN_SECONDS: Final = 0.1
 #: action -> what it needs, and what may stand beside it
 _NEEDS: Final = {
     "verify": ((_FILE,), ("preserve-throttles",)),
     "generate": (("topics-to-move-json-file", "broker-list"), ("disable-rack-aware",)),
-    "execute": ((_FILE,), ("additional", "disallow-replication-factor-change", "timeout")),
+    "execute": (
+        (_FILE,),
+        ("additional", "disallow-replication-factor-change", "replica-alter-log-dirs-throttle", "throttle", "timeout"),
+    ),
     "cancel": ((_FILE,), ("preserve-throttles", "timeout")),
     "list": ((), ()),
 }
-_NO_THROTTLES: Final = "set the throttles with kafka-configs"
-_BROKER_THROTTLES: Final = (
-    "leader.replication.throttled.rate",
-    "follower.replication.throttled.rate",
-    "replica.alter.log.dirs.io.max.bytes.per.second",
-)
+_RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+_DIRECTORY_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 _TOPIC_THROTTLES: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 
 OPTIONS = Options(
@@ -53,9 +56,9 @@ OPTIONS = Options(
         Accepted("list", "List the moves that are under way."),
         Accepted("preserve-throttles", "Leave throttles as they are."),
         Accepted("reassignment-json-file", "The moves, as --generate proposes them.", "file"),
-        Accepted("replica-alter-log-dirs-throttle", "", "bytes/s", int, not_served=_NO_THROTTLES),
-        Accepted("throttle", "", "bytes/s", int, not_served=_NO_THROTTLES),
-        Accepted("timeout", "Accepted; it limits moves between directories, which are not served.", "ms", int, "10000"),
+        Accepted("replica-alter-log-dirs-throttle", "Limit moves between directories.", "bytes/s", int, "-1"),
+        Accepted("throttle", "Limit moves between brokers.", "bytes/s", int, "-1"),
+        Accepted("timeout", "How long to wait until moves between directories can begin.", "ms", int, "10000"),
         Accepted("topics-to-move-json-file", '{"topics": [{"topic": ...}], "version": 1}', "file"),
         Accepted("verify", "Say how far moves are, and take their throttles away when they are done."),
     ],
@@ -120,46 +123,117 @@ def _generate(cluster: AskedCluster, given: Given) -> None:
             "Not all brokers have rack information. Add --disable-rack-aware in command line to make replica "
             "assignment without rack information."
         )
-    print(f"Current partition replica assignment\n{as_json(current)}\n")
+    print(f"Current partition replica assignment\n{_current_json(cluster, current, nodes)}\n")
     print(f"Proposed partition reassignment configuration\n{as_json(proposed(current, racks, Random()))}")
 
 
 def _execute(cluster: AskedCluster, given: Given) -> None:
     from pykbroker.admin import reassignments
 
-    wanted = wanted_replicas(_text(given, _FILE))
-    if reassignments.ongoing(cluster) and not given.has("additional"):
+    wanted = wanted_moves(_text(given, _FILE))
+    under_way = reassignments.ongoing(cluster)
+    if under_way and not given.has("additional"):
         raise ValueError(
             "Cannot execute because there is an existing partition assignment.  Use --additional to override this and "
             "create a new partition assignment in addition to the existing one. The --additional flag can also be "
             "used to change the throttle by resubmitting the current reassignment."
         )
-    _check_brokers([broker for replicas in wanted.values() for broker in replicas], _broker_ids(cluster))
-    current = _current(cluster, wanted)
+    known = _broker_ids(cluster)
+    _check_brokers([broker for replicas in wanted.replicas.values() for broker in replicas], known)
+    current = _current(cluster, wanted.replicas)
     print(
-        f"Current partition replica assignment\n\n{as_json(current)}\n\n"
+        f"Current partition replica assignment\n\n{_current_json(cluster, current, known)}\n\n"
         "Save this to use as the --reassignment-json-file option during rollback"
     )
+    rate, directory_rate = given.integer("throttle"), given.integer("replica-alter-log-dirs-throttle")
+    if rate >= 0 or directory_rate >= 0:
+        print(
+            "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is "
+            "removed."
+        )
+    if rate >= 0:
+        limits = throttled(under_way, wanted.replicas, current)
+        for name in sorted(limits.leaders):
+            replicas = (limits.leaders[name], limits.followers[name])
+            _set(cluster, ResourceKind.TOPIC, name, dict(zip(_TOPIC_THROTTLES, replicas, strict=True)))
+        for broker in limits.brokers:
+            _set(cluster, ResourceKind.BROKER, str(broker), dict.fromkeys(_RATES, str(rate)))
+        print(f"The inter-broker throttle limit was set to {rate} B/s")
+    if directory_rate >= 0:
+        for broker in sorted({replica.broker for replica in wanted.directories}):
+            _set(cluster, ResourceKind.BROKER, str(broker), {_DIRECTORY_RATE: str(directory_rate)})
+        print(f"The replica-alter-dir throttle limit was set to {directory_rate} B/s")
     failures = reassignments.alter(
-        cluster, wanted, may_change_replication_factor=not given.has("disallow-replication-factor-change")
+        cluster, wanted.replicas, may_change_replication_factor=not given.has("disallow-replication-factor-change")
     )
     if failures:
         said = "\n".join(f"{topic}-{number}: {failures[topic, number]}" for topic, number in sorted(failures))
         raise ValueError(f"Error reassigning partition(s):\n{said}")
-    print(f"Successfully started partition reassignment{_s(wanted)} for {_names(wanted)}")
+    print(f"Successfully started partition reassignment{_s(wanted.replicas)} for {_names(wanted.replicas)}")
+    _move_directories(cluster, wanted.directories, given.integer("timeout"))
+
+
+def _move_directories(cluster: AskedCluster, wanted: Mapping[ReplicaName, str], timeout_ms: int) -> None:
+    """Begin these moves; a replica that is still on its way to its broker is asked for again until the timeout."""
+    from pykbroker.admin import replicas_on_disk
+
+    until = time.monotonic() + timeout_ms / 1000
+    left = dict(wanted)
+    while left:
+        failures = replicas_on_disk.move(cluster, left)
+        for replica in sorted(failures):
+            if failures[replica].code != ErrorCode.REPLICA_NOT_AVAILABLE:
+                raise ValueError(f"Failed to alter dir for {replica}")
+        for replica in sorted(left.keys() - failures.keys()):
+            print(
+                f"Successfully started moving log directory to {left.pop(replica)} for replica "
+                f"{replica.topic}-{replica.partition} with broker {replica.broker} "
+            )
+        if left and time.monotonic() >= until:
+            named = ",".join(map(str, sorted(left)))
+            raise ValueError(f"Timed out before log directory move{_s(left)} could be started for: {named}")
+        if left:
+            time.sleep(_ASK_AGAIN_SECONDS)
 
 
 def _verify(cluster: AskedCluster, given: Given) -> None:
-    from pykbroker.admin import reassignments
+    from pykbroker.admin import reassignments, replicas_on_disk
 
-    wanted = wanted_replicas(_text(given, _FILE))
+    wanted = wanted_moves(_text(given, _FILE))
     under_way = reassignments.ongoing(cluster)
-    for line in verified_lines(wanted, _current(cluster, wanted, missing_is_error=False), under_way):
+    for line in verified_lines(wanted.replicas, _current(cluster, wanted.replicas, missing_is_error=False), under_way):
         print(line)
-    # The states of moves between directories: none is asked for.
-    print()
-    if not under_way and not given.has("preserve-throttles"):
-        _clear_throttles(cluster, wanted)
+    places = replicas_on_disk.places(cluster, wanted.directories)
+    print("\n".join(directory_lines(wanted.directories, places)))
+    is_moving = any(place.future is not None for place in places.values())
+    if not under_way and not is_moving and not given.has("preserve-throttles"):
+        _clear_throttles(cluster, wanted.replicas)
+
+
+def directory_lines(wanted: Mapping[ReplicaName, str], places: Mapping[ReplicaName, ReplicaPlace]) -> list[str]:
+    """How far each move to a directory is."""
+    lines = []
+    for replica in sorted(wanted):
+        place, directory = places[replica], wanted[replica]
+        name = f"Partition {replica.topic}-{replica.partition}"
+        if place.current is None:
+            lines.append(
+                f"{name} is not found in any live log dir on broker {replica.broker}. There is likely an offline log "
+                "directory on the broker."
+            )
+        elif place.future is None and place.current == directory:
+            lines.append(f"Reassignment of replica {replica} completed successfully.")
+        elif place.future is None:
+            lines.append(
+                f"{name} on broker {replica.broker} is not being moved from log dir {place.current} to {directory}."
+            )
+        elif place.future == directory:
+            lines.append(f"Reassignment of replica {replica} is still in progress.")
+        else:
+            lines.append(
+                f"{name} on broker {replica.broker} is being moved to log dir {place.future} instead of {directory}."
+            )
+    return lines
 
 
 def verified_lines(
@@ -183,10 +257,10 @@ def verified_lines(
 
 
 def _cancel(cluster: AskedCluster, given: Given) -> None:
-    from pykbroker.admin import reassignments
+    from pykbroker.admin import reassignments, replicas_on_disk
 
-    wanted = wanted_replicas(_text(given, _FILE))
-    active = reassignments.ongoing(cluster, wanted)
+    wanted = wanted_moves(_text(given, _FILE))
+    active = reassignments.ongoing(cluster, wanted.replicas)
     if active:
         failures = reassignments.alter(cluster, dict.fromkeys(active))
         if failures:
@@ -195,10 +269,19 @@ def _cancel(cluster: AskedCluster, given: Given) -> None:
         print(f"Successfully cancelled partition reassignment{_s(active)} for: {_names(active)}")
     else:
         print("None of the specified partition reassignments are active.")
-    # Apache Kafka's tool ends no line here.
-    print("None of the specified partition moves are active.", end="")
+    places = replicas_on_disk.places(cluster, wanted.directories)
+    back = {
+        replica: place.current
+        for replica, place in places.items()
+        if place.future is not None and place.current is not None
+    }
+    if back:
+        _move_directories(cluster, back, given.integer("timeout"))
+    else:
+        # Apache Kafka's tool ends no line here.
+        print("None of the specified partition moves are active.", end="")
     if not given.has("preserve-throttles"):
-        _clear_throttles(cluster, wanted)
+        _clear_throttles(cluster, wanted.replicas)
 
 
 def _list(cluster: AskedCluster, _: Given) -> None:
@@ -231,7 +314,7 @@ def _broker_ids(cluster: AskedCluster) -> set[int]:
     return {node.id for node in cluster.nodes()}
 
 
-def _check_brokers(wanted: Sequence[int], known: Mapping[int, object] | set[int]) -> None:
+def _check_brokers(wanted: Sequence[int], known: Container[int]) -> None:
     unknown = next((broker for broker in wanted if broker not in known), None)
     if unknown is not None:
         raise ValueError(f"Unknown broker id {unknown}")
@@ -253,20 +336,34 @@ def _current(
     return {place: found[place] for place in places if place in found}
 
 
-def _clear_throttles(cluster: AskedCluster, wanted: Mapping[PartitionName, Sequence[int]]) -> None:
-    from pykbroker.admin import configs
-    from pykbroker.admin.configs import ConfigChange, ResourceKind
+def _current_json(cluster: AskedCluster, current: Mapping[PartitionName, Sequence[int]], alive: Container[int]) -> str:
+    """The assignment of now, with the directories of brokers that are there."""
+    from pykbroker.admin import replicas_on_disk
 
+    held = [ReplicaName(*place, broker) for place, replicas in current.items() for broker in replicas]
+    places = replicas_on_disk.places(cluster, [replica for replica in held if replica.broker in alive])
+    return as_json(current, {replica: place.current for replica, place in places.items()})
+
+
+def _clear_throttles(cluster: AskedCluster, wanted: Mapping[PartitionName, Sequence[int]]) -> None:
     brokers = sorted(_broker_ids(cluster) | {broker for replicas in wanted.values() for broker in replicas})
     print(f"Clearing broker-level throttles on broker{_s(brokers)} {_joined(brokers)}")
     for broker in brokers:
-        changes = dict.fromkeys(_BROKER_THROTTLES, (ConfigChange.DELETE, None))
-        configs.alter(cluster, (ResourceKind.BROKER, str(broker)), changes)
+        _set(cluster, ResourceKind.BROKER, str(broker), dict.fromkeys((*_RATES, _DIRECTORY_RATE)))
     names = sorted({name for name, _ in wanted})
     print(f"Clearing topic-level throttles on topic{_s(names)} {','.join(names)}")
     for name in names:
-        changes = dict.fromkeys(_TOPIC_THROTTLES, (ConfigChange.DELETE, None))
-        configs.alter(cluster, (ResourceKind.TOPIC, name), changes)
+        _set(cluster, ResourceKind.TOPIC, name, dict.fromkeys(_TOPIC_THROTTLES))
+
+
+def _set(cluster: AskedCluster, kind: ResourceKind, name: str, values: Mapping[str, str | None]) -> None:
+    """Set the configurations of a resource; None takes a value away."""
+    from pykbroker.admin import configs
+
+    changes = {
+        key: (ConfigChange.DELETE if value is None else ConfigChange.SET, value) for key, value in values.items()
+    }
+    configs.alter(cluster, (kind, name), changes)
 
 
 def _names(places: Mapping[PartitionName, object]) -> str:
@@ -277,5 +374,5 @@ def _joined(brokers: Sequence[int]) -> str:
     return ",".join(map(str, brokers))
 
 
-def _s(things: Sequence[object] | Mapping[PartitionName, object]) -> str:
+def _s(things: Collection[object]) -> str:
     return "" if len(things) == 1 else "s"

@@ -5,17 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from pykbroker.admin.replicas_on_disk import ReplicaName
 from pykbroker.kafka_tools.json_input import parsed_json, partitions_of, repeated
 
 _ANY_DIRECTORY: Final = "any"
 
 
-def wanted_replicas(text: str) -> dict[tuple[str, int], list[int]]:
-    """The replicas of each partition in a reassignment file. Raises ValueError in Kafka's words, also for directories,
-    which are not served."""
-    found: dict[tuple[str, int], list[int]] = {}
+class WantedMoves(NamedTuple):
+    """What a reassignment file asks for: the brokers of each partition, and the directories of the replicas that are
+    to lie in a certain one."""
+
+    replicas: dict[tuple[str, int], list[int]]
+    directories: dict[ReplicaName, str]
+
+
+def wanted_moves(text: str) -> WantedMoves:
+    """Read a reassignment file. Raises ValueError in Kafka's words."""
+    found = WantedMoves({}, {})
     entries = partitions_of(parsed_json(text), "replicas")
     if not entries:
         raise ValueError("Partition reassignment list cannot be empty")
@@ -37,9 +45,10 @@ def wanted_replicas(text: str) -> dict[tuple[str, int], list[int]]:
                 f"Size of replicas list {replicas} is different from size of log dirs list {directories} for "
                 f"partition {topic}-{number}"
             )
-        if any(directory != _ANY_DIRECTORY for directory in directories):
-            raise ValueError('log_dirs other than "any" are not supported by pykbroker\'s kafka-reassign-partitions')
-        found[topic, number] = replicas
+        found.replicas[topic, number] = replicas
+        for broker, directory in zip(replicas, directories, strict=True):
+            if directory != _ANY_DIRECTORY:
+                found.directories[ReplicaName(topic, number, broker)] = str(directory)
     return found
 
 
@@ -64,14 +73,20 @@ def brokers_of(text: str) -> list[int]:
     return brokers
 
 
-def as_json(assignment: Mapping[tuple[str, int], Sequence[int]]) -> str:
-    """The file that --execute takes."""
+def as_json(
+    assignment: Mapping[tuple[str, int], Sequence[int]], directories: Mapping[ReplicaName, str | None] | None = None
+) -> str:
+    """The file that --execute takes; a replica without a directory may lie in any."""
+    lies_in = directories or {}
     partitions: list[dict[str, Any]] = [
         {
             "topic": topic,
             "partition": number,
             "replicas": list(assignment[topic, number]),
-            "log_dirs": [_ANY_DIRECTORY] * len(assignment[topic, number]),
+            "log_dirs": [
+                lies_in.get(ReplicaName(topic, number, broker)) or _ANY_DIRECTORY
+                for broker in assignment[topic, number]
+            ],
         }
         for topic, number in sorted(assignment)
     ]

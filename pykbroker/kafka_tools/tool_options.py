@@ -89,6 +89,12 @@ class Given:
         except ValueError:
             raise OptionError(f"Cannot parse argument '{text}' of option {name}") from None
 
+    def integer(self, name: str) -> int:
+        """Of an option that has a default."""
+        found = self.number(name)
+        assert found is not None, f"{name} has no default"
+        return found
+
 
 class Options:
     """What a tool accepts. `summary` is printed above the usage."""

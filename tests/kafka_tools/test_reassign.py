@@ -9,14 +9,18 @@ from random import Random
 import pytest
 
 from pykbroker.admin.reassignments import OngoingMove
-from pykbroker.kafka_tools.reassign_partitions import moves_text, verified_lines
-from pykbroker.kafka_tools.reassign_plan import as_json, brokers_of, proposed, topics_to_move, wanted_replicas
+from pykbroker.admin.replicas_on_disk import ReplicaName, ReplicaPlace
+from pykbroker.kafka_tools.reassign_partitions import directory_lines, moves_text, verified_lines
+from pykbroker.kafka_tools.reassign_plan import as_json, brokers_of, proposed, topics_to_move, wanted_moves
+from pykbroker.kafka_tools.reassign_throttles import throttled
 
 
 def test_a_file_is_read_as_it_is_written() -> None:
     text = as_json({("b", 0): (2, 1), ("a", 1): (3,)})
     assert text.startswith('{"version":1,"partitions":[{"topic":"a","partition":1,"replicas":[3],"log_dirs":["any"]},')
-    assert wanted_replicas(text) == {("a", 1): [3], ("b", 0): [2, 1]}
+    assert wanted_moves(text) == ({("a", 1): [3], ("b", 0): [2, 1]}, {})
+    text = as_json({("a", 1): (3, 2)}, {ReplicaName("a", 1, 2): "/d", ReplicaName("a", 1, 3): None})
+    assert wanted_moves(text) == ({("a", 1): [3, 2]}, {("a", 1, 2): "/d"})
 
 
 @pytest.mark.parametrize(
@@ -28,12 +32,11 @@ def test_a_file_is_read_as_it_is_written() -> None:
         ([{"topic": "a", "partition": 0, "replicas": [1]}] * 2, "contains duplicate topic partitions: a-0"),
         ([{"topic": "a", "partition": 0}], "Missing replicas field"),
         ([{"topic": "a", "partition": 0, "replicas": [1], "log_dirs": []}], "is different from size of log dirs list"),
-        ([{"topic": "a", "partition": 0, "replicas": [1], "log_dirs": ["/d"]}], "are not supported by pykbroker"),
     ],
 )
 def test_files_that_are_refused(partitions: list[object], said: str) -> None:
     with pytest.raises(ValueError) as caught:
-        wanted_replicas(json.dumps({"partitions": partitions}))
+        wanted_moves(json.dumps({"partitions": partitions}))
     assert said in str(caught.value)
 
 
@@ -75,3 +78,29 @@ def test_what_is_said_of_moves() -> None:
         "Reassignment of partition t-1 is completed.",
         "There is no active reassignment of partition t-2, but replica set is 1 rather than 2.",
     ]
+
+
+def test_what_is_said_of_moves_between_directories() -> None:
+    wanted = {ReplicaName("t", number, 1): "/new" for number in range(5)}
+    states = [ReplicaPlace(), ReplicaPlace("/new"), ReplicaPlace("/old"), ReplicaPlace("/old", "/new")]
+    states.append(ReplicaPlace("/old", "/other"))
+    assert directory_lines(wanted, dict(zip(wanted, states, strict=True))) == [
+        "Partition t-0 is not found in any live log dir on broker 1. There is likely an offline log directory on the "
+        "broker.",
+        "Reassignment of replica t-1-1 completed successfully.",
+        "Partition t-2 on broker 1 is not being moved from log dir /old to /new.",
+        "Reassignment of replica t-3-1 is still in progress.",
+        "Partition t-4 on broker 1 is being moved to log dir /other instead of /new.",
+    ]
+
+
+def test_throttles_are_for_what_a_partition_has_and_what_it_is_to_have() -> None:
+    # Partition 1 is on its way from 1 to 3: its sources are those from before.
+    under_way = {("t", 1): OngoingMove((1, 2, 3), (3,), (1,)), ("other", 0): OngoingMove((5, 4), (4,), (5,))}
+    current = {("t", 0): (1, 2), ("t", 1): (1, 2, 3), ("t", 10): (2,)}
+    wanted = {("t", 0): (2, 3), ("t", 1): (2, 4), ("t", 10): (2,)}
+    assert throttled(under_way, wanted, current) == (
+        {"t": "0:1,0:2,10:2,1:1,1:2", "other": "0:5"},
+        {"t": "0:3,1:4", "other": "0:4"},
+        [1, 2, 3, 4, 5],
+    )
