@@ -24,6 +24,7 @@ FOLDERS = {
     "test": ["tests", "compat_tests"],
     "bench": ["bench"],
     "pytest": ["pykbroker"],
+    "testcontainers": ["pykbroker"],
 }
 #: What is loaded by pytest, or by name: no import statement says so.
 BY_NAME = {"pytest-timeout", "pytest-xdist", "pytest-asyncio", "kio"}
@@ -65,7 +66,7 @@ def test_each_dependency_is_imported_by_the_product_and_nothing_else_is() -> Non
         name for name in imports(PRODUCT) if name.partition(".")[0] not in (OWN | set(sys.stdlib_module_names))
     }
     wanted = names(PROJECT["dependencies"])
-    optional = {"pytest"}  # the plugin that is shipped
+    optional = {"pytest", "testcontainers"}  # of what is shipped for tests of others
     assert distributions(third_party) - optional == wanted
     private = [name for name in third_party if any(part.startswith("_") for part in name.split("."))]
     assert not private, "another release may not have them"

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import time
-import uuid
-from collections.abc import Sequence
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
-from confluent_kafka.admin import AdminClient
 
 from compat_tests.container.conftest import NewContainer
-from compat_tests.container.containers import PATIENCE_S, SERVES, Container, docker
+from compat_tests.container.containers import SERVES, Container, docker
+from compat_tests.container.host_clients import at, consume, produce, topics_at
 from compat_tests.ports import steady_port
 
 #: The engine may have to make a base image first.
@@ -69,47 +66,6 @@ def published(port: int) -> list[str]:
     return ["-p", f"127.0.0.1:{port}:{port}"]
 
 
-def topics_at(port: int) -> dict[str, int]:
-    """Topics and their numbers of partitions, as soon as the port answers."""
-    client = AdminClient({"bootstrap.servers": f"localhost:{port}"})
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            found = client.list_topics(timeout=5).topics
-        except KafkaException:
-            assert time.monotonic() < deadline
-            continue
-        return {name: len(topic.partitions) for name, topic in found.items() if not name.startswith("__")}
-
-
-def produce(port: int, topic: str, values: Sequence[str]) -> None:
-    producer = Producer({"bootstrap.servers": f"localhost:{port}", "message.timeout.ms": int(PATIENCE_S * 1000)})
-    failures: list[object] = []
-    for value in values:
-        producer.produce(topic, value, on_delivery=lambda error, message: error and failures.append(error))
-    assert producer.flush(PATIENCE_S) == 0
-    assert failures == []
-
-
-def consume(port: int, topic: str, count: int) -> list[str]:
-    """From the beginning, through a new group, so that the coordinator and its topic are there too."""
-    consumer = Consumer(
-        {"bootstrap.servers": f"localhost:{port}", "group.id": uuid.uuid4().hex, "auto.offset.reset": "earliest"}
-    )
-    found: list[str] = []
-    deadline = time.monotonic() + PATIENCE_S
-    try:
-        consumer.subscribe([topic])
-        while len(found) < count:
-            assert time.monotonic() < deadline, found
-            message = consumer.poll(1)
-            if message is not None and message.error() is None:
-                found.append(message.value().decode())
-    finally:
-        consumer.close()
-    return found
-
-
 def refusal(container: Container) -> str:
     """The one line of a container that did not start."""
     assert container.wait_for_end() == 1, container.log()
@@ -140,10 +96,10 @@ def test_one_node_serves_the_host_and_keeps_its_data(new_container: NewContainer
         options=published(port),
     )
     log = node.wait_for(SERVES)
-    assert topics_at(port) == {"made": 3, "kept": 2}
+    assert topics_at(at(port)) == {"made": 3, "kept": 2}
     # Neither was a replication factor of the internal topics given, nor is there a second broker.
-    produce(port, "orders", ["one", "two", "three"])
-    assert consume(port, "orders", 3) == ["one", "two", "three"]
+    produce(at(port), "orders", ["one", "two", "three"])
+    assert consume(at(port), "orders", 3) == ["one", "two", "three"]
     for line in LINES:
         assert log.count(line) == 1
     assert log.count("KAFKA_PORT") == 1
@@ -159,8 +115,8 @@ def test_one_node_serves_the_host_and_keeps_its_data(new_container: NewContainer
     assert "[KafkaRaftServer nodeId=1] shut down completed" in node.log()
     docker("start", node.name)
     node.wait_for(SERVES, 2)
-    assert consume(port, "orders", 3) == ["one", "two", "three"]
-    assert topics_at(port) == {"made": 3, "kept": 2, "orders": 1}
+    assert consume(at(port), "orders", 3) == ["one", "two", "three"]
+    assert topics_at(at(port)) == {"made": 3, "kept": 2, "orders": 1}
 
 
 def test_a_container_serves_within_a_second(new_container: NewContainer) -> None:
@@ -197,8 +153,8 @@ def test_a_read_only_root(new_container: NewContainer) -> None:
     port = steady_port()
     node = new_container(variables(port), options=["--read-only", "--tmpfs", "/tmp", *published(port)])
     node.wait_for(SERVES)
-    produce(port, "orders", ["one"])
-    assert consume(port, "orders", 1) == ["one"]
+    produce(at(port), "orders", ["one"])
+    assert consume(at(port), "orders", 1) == ["one"]
     assert node.run("pykbroker", "health").stdout == "node 1 serves\n"
 
 
@@ -239,8 +195,8 @@ def test_roles_of_their_own_on_a_network(new_container: NewContainer, network: s
     )
     controller.wait_for(SERVES)
     broker.wait_for("Transitioning from RECOVERY to RUNNING")
-    produce(port, "orders", ["one", "two"])
-    assert consume(port, "orders", 2) == ["one", "two"]
+    produce(at(port), "orders", ["one", "two"])
+    assert consume(at(port), "orders", 2) == ["one", "two"]
     assert controller.health()["broker"] is None
     assert (broker.health()["leader_id"], broker.health()["is_controller"]) == (1, False)
 
@@ -422,8 +378,8 @@ def test_scripts_of_testcontainers_modules(
     copied = node.run("sh", "-c", 'printf %s "$0" > /tmp/start.new; mv /tmp/start.new /tmp/start.sh', written)
     assert copied.stderr == ""
     node.wait_for(line)
-    produce(port, "orders", ["one", "two"])
-    assert consume(port, "orders", 2) == ["one", "two"]
+    produce(at(port), "orders", ["one", "two"])
+    assert consume(at(port), "orders", 2) == ["one", "two"]
     log = node.log()
     assert [log.count(each) for each in LINES] == [1, 1, 1]
 

@@ -1,4 +1,5 @@
-"""Kafka in the tests of others: `Broker`, one node in this process, and `Cluster`, several; fixtures for pytest.
+"""Kafka in the tests of others: `Broker`, one node in this process, and `Cluster`, several; fixtures for pytest;
+`PykbrokerContainer`, the image, for testcontainers.
 
 `from pykbroker.testing import Broker, Cluster`. Nothing is imported before it is asked for.
 """
@@ -11,8 +12,9 @@ if TYPE_CHECKING:
     from pykbroker.testing.cluster import Cluster
     from pykbroker.testing.embedded import Broker
     from pykbroker.testing.network import CLIENTS
+    from pykbroker.testing.pykbroker_container import PykbrokerContainer
 
-__all__ = ["CLIENTS", "Broker", "Cluster"]
+__all__ = ["CLIENTS", "Broker", "Cluster", "PykbrokerContainer"]
 
 
 def __getattr__(name: str) -> Any:
@@ -28,4 +30,15 @@ def __getattr__(name: str) -> Any:
         from pykbroker.testing.network import CLIENTS
 
         return CLIENTS
+    if name == "PykbrokerContainer":
+        try:
+            from pykbroker.testing.pykbroker_container import PykbrokerContainer
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in ("testcontainers", "docker"):
+                raise
+            raise ImportError(
+                "PykbrokerContainer needs testcontainers: pip install 'pykbroker[testcontainers]'"
+            ) from error
+
+        return PykbrokerContainer
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
