@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from pykbroker.admin.asked_cluster import AskedCluster
 from pykbroker.admin.failure import check
+
+if TYPE_CHECKING:
+    from pykbroker.admin.asked_cluster import AskedCluster
 
 
 class ResourceKind(IntEnum):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from pykbroker.admin.asked_cluster import AskedCluster
 from pykbroker.admin.failure import AskFailed, check, failed
+
+if TYPE_CHECKING:
+    from pykbroker.admin.asked_cluster import AskedCluster
 
 
 class ReplicaName(NamedTuple):
