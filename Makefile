@@ -3,6 +3,7 @@
 #   make lint         ruff, mypy, import-linter, ...    make test-long   the long runs
 #   make bench        pykbroker beside Apache Kafka     make generate    messages from wire/schemas
 #   make image        the container image                make base-image  its base, where none can be pulled
+#   make up           three nodes with Docker Compose    make down        and their end; their volumes stay
 #   make sim SEED=7   one simulated run of the cluster, told
 #   make pipeline     events through Spark, from a node of its own to pictures
 PYTHON ?= python3
@@ -12,7 +13,7 @@ PYTEST_ARGS ?=
 PIPELINE_ARGS ?=
 BENCH_ARGS ?=
 
-.PHONY: install run image base-image test unit compat sim sim-long faults test-long test-env system pipeline lint bench generate schemas clean
+.PHONY: install run image base-image up down test unit compat sim sim-long faults test-long test-env system pipeline lint bench generate schemas clean
 .DEFAULT_GOAL := install
 
 # --- the environment: made again only when pyproject.toml changes, or what is compiled -------------------------------
@@ -77,6 +78,17 @@ image: install
 # Where no base can be pulled: `make base-image`, then `make image BASE=pykbroker-base`. Root on Debian.
 base-image:
 	@bash docker/base-image.sh pykbroker-base
+
+# make up CLUSTER=single: docker/compose.single.yaml instead of docker/compose.yaml. `make down COMPOSE_ARGS=-v` removes the
+# volumes. PYKBROKER_IMAGE names another image; without one the target builds pykbroker:latest where it is not there.
+CLUSTER ?=
+COMPOSE_ARGS ?=
+up:
+	@docker image inspect $${PYKBROKER_IMAGE:-pykbroker:latest} >/dev/null 2>&1 || $(MAKE) --no-print-directory image
+	@bash docker/cluster.sh up "$(CLUSTER)" $(COMPOSE_ARGS)
+
+down:
+	@bash docker/cluster.sh down "$(CLUSTER)" $(COMPOSE_ARGS)
 
 # --- tests: both always run; pytest's closing line is the last thing printed ----------------------------------------
 

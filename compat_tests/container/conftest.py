@@ -12,6 +12,7 @@ import pytest
 
 from compat_tests import needs
 from compat_tests.container.containers import Container, docker, fresh_name, settings
+from compat_tests.container.projects import Project
 
 BASE = "pykbroker-base"
 IMAGE = "pykbroker:under-test"
@@ -90,3 +91,35 @@ def network(image: str, used: ExitStack) -> str:
     docker("network", "create", name)
     used.callback(docker, "network", "rm", name)
     return name
+
+
+class Projects:
+    """`new_project("compose.yaml")`: a project that is not up yet."""
+
+    def __init__(self, image: str) -> None:
+        self._image = image
+        self.made: list[Project] = []
+
+    def __call__(self, file: str) -> Project:
+        self.made.append(Project(self._image, file))
+        return self.made[-1]
+
+
+@pytest.fixture(scope="module")
+def new_project(image: str) -> Iterator[Projects]:
+    """Projects that are gone with the module."""
+    projects = Projects(image)
+    yield projects
+    for project in projects.made:
+        project.close()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """A failure shows the ends of the nodes' logs."""
+    outcome = yield
+    report = outcome.get_result()  # type: ignore[attr-defined]
+    projects = getattr(item, "funcargs", {}).get("new_project")
+    if report.failed and isinstance(projects, Projects):
+        for project in projects.made:
+            report.sections.append((f"the nodes of {project.path.name}", project.tails()))

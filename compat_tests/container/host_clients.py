@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections.abc import Sequence
 
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from compat_tests.clients import wait_until
@@ -68,3 +69,89 @@ def _consumer(bootstrap: str, group: str) -> Consumer:
     return Consumer(
         {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest", "log_level": 0}
     )
+
+
+class Traffic:
+    """An idempotent producer and a consumer group at work while the test changes the cluster beneath them.
+
+    Values are 0, 1, 2 and so on. Each thread ends with the `with` block.
+    """
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._producing, self._consuming = threading.Event(), threading.Event()
+        self._sent = 0
+        self._failures: list[str] = []
+        self._read: set[int] = set()
+        self._threads = (threading.Thread(target=self._produce), threading.Thread(target=self._consume))
+
+    def __enter__(self) -> Traffic:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._producing.set()
+        self._consuming.set()
+        for thread in self._threads:
+            thread.join()
+
+    def goes_on(self) -> None:
+        """Wait until a record was read that was sent after this call."""
+        before = self._sent
+        wait_until(lambda: max(self._read, default=-1) > before, "clients go on", timeout_s=PATIENCE_S)
+
+    def finish(self) -> int:
+        """End the producer, wait until the group has read everything; returns how many records were sent."""
+        self._producing.set()
+        self._threads[0].join()
+        assert self._failures == []
+        wait_until(lambda: len(self._read) == self._sent, "everything was read", timeout_s=PATIENCE_S)
+        assert self._read == set(range(self._sent))
+        return self._sent
+
+    def _produce(self) -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "enable.idempotence": True,
+                "message.timeout.ms": int(PATIENCE_S * 1000),
+                "log_level": 0,
+            }
+        )
+        while not self._producing.wait(0.02):
+            producer.produce(self._topic, str(self._sent), on_delivery=self._delivered)
+            self._sent += 1
+            producer.poll(0)
+        left = producer.flush(PATIENCE_S)
+        if left:
+            self._failures.append(f"{left} records were not acknowledged")
+
+    def _delivered(self, error: object, message: object) -> None:
+        if error is not None:
+            self._failures.append(str(error))
+
+    def _consume(self) -> None:
+        consumer = _consumer(self._bootstrap, uuid.uuid4().hex)
+        try:
+            consumer.subscribe([self._topic])
+            while not self._consuming.is_set():
+                message = consumer.poll(0.2)
+                if message is not None and message.error() is None:
+                    self._read.add(int(message.value()))
+        finally:
+            consumer.close()
+
+
+def records_in(bootstrap: str, topic: str) -> int:
+    """How many records the partitions of a topic hold, control records and repeats included."""
+    consumer = _consumer(bootstrap, uuid.uuid4().hex)
+    try:
+        found = 0
+        for number in consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions:
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=PATIENCE_S)
+            found += high - low
+        return found
+    finally:
+        consumer.close()

@@ -15,6 +15,7 @@ want go golang
 want node nodejs
 want npm npm
 want dockerd docker.io
+want docker-compose docker-compose
 want iptables iptables
 want debootstrap debootstrap
 python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || missing+=(python3-venv)

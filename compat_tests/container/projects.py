@@ -1,0 +1,151 @@
+"""Compose projects of docker/: each with a name and ports of its own, and gone with its test.
+
+PYKBROKER_COMPOSE names another program than docker-compose: a build of Compose v2.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic, PartitionMetadata
+
+from compat_tests import needs
+from compat_tests.clients import wait_until
+from compat_tests.container.containers import PATIENCE_S, docker, fresh_name
+from compat_tests.container.host_clients import at
+from compat_tests.ports import steady_port
+
+FOLDER = needs.ROOT / "docker"
+_LABEL = "com.docker.compose"
+
+
+class Project:
+    """A file of docker/ with an image. `close` takes everything away that has the project's label."""
+
+    def __init__(self, image: str, file: str) -> None:
+        self.name = fresh_name()
+        self.image = image
+        self.path = FOLDER / file
+        #: by the number of the broker: PYKBROKER_PORT_1, …
+        self.ports: dict[int, int] = {}
+        while len(self.ports) < 4:
+            port = steady_port()
+            if port not in self.ports.values():
+                self.ports[len(self.ports) + 1] = port
+
+    @property
+    def variables(self) -> dict[str, str]:
+        ports = {f"PYKBROKER_PORT_{number}": str(port) for number, port in self.ports.items()}
+        return {**os.environ, **ports, "PYKBROKER_IMAGE": self.image, "COMPOSE_PROJECT_NAME": self.name}
+
+    def bootstrap(self, *numbers: int) -> str:
+        """Where clients of the host find these brokers."""
+        return at(*(self.ports[number] for number in numbers or (1, 2, 3)))
+
+    def compose(self, *words: str, stdin: str | None = None) -> str:
+        """Run `docker-compose -f FILE WORDS`; returns what it printed."""
+        program = needs.program(os.environ.get("PYKBROKER_COMPOSE", "docker-compose"))
+        done = subprocess.run(
+            [program, "-f", str(self.path), *words],
+            input=stdin or "",
+            env=self.variables,
+            capture_output=True,
+            text=True,
+            timeout=2 * PATIENCE_S,
+            check=False,
+        )
+        assert done.returncode == 0, f"{' '.join(words)}: {done.stderr or done.stdout}"
+        return done.stdout
+
+    def run_in(self, service: str, *words: str, stdin: str | None = None) -> str:
+        """A command in the container of a service."""
+        return self.compose("exec", "-T", service, *words, stdin=stdin)
+
+    def containers(self) -> dict[str, str]:
+        """Service -> container id, of those that run."""
+        return {service: found for service, (found, state) in self._all().items() if state == "running"}
+
+    def _all(self) -> dict[str, tuple[str, str]]:
+        form = f'{{{{.Label "{_LABEL}.service"}}}} {{{{.ID}}}} {{{{.State}}}}'
+        listed = docker("ps", "-a", "--filter", f"label={_LABEL}.project={self.name}", "--format", form).stdout
+        rows = (line.split() for line in listed.splitlines())
+        return {service: (found, state) for service, found, state in rows}
+
+    def serves(self, *services: str) -> None:
+        """Wait until each node says of itself that it serves."""
+        for service in services:
+            wait_until(lambda service=service: self._healthy(service), f"{service} serves", timeout_s=PATIENCE_S)
+
+    def _healthy(self, service: str) -> bool:
+        found = self.containers().get(service)
+        return found is not None and docker("exec", found, "pykbroker", "health", check=False).returncode == 0
+
+    def tails(self) -> str:
+        """The ends of the containers' logs."""
+        texts = []
+        for service, (found, state) in self._all().items():
+            said = docker("logs", "--tail", "60", found, check=False)
+            texts.append(f"-- {service} ({state})\n{said.stdout}{said.stderr}")
+        return "\n".join(texts)
+
+    def down(self, *words: str) -> None:
+        self.compose("down", *words)
+        assert self._all() == {}
+
+    def close(self) -> None:
+        """Through the engine, whatever state the project is in."""
+        label = f"label={_LABEL}.project={self.name}"
+        for found in docker("ps", "-aq", "--filter", label, check=False).stdout.split():
+            docker("rm", "-fv", found, check=False)
+        for kind in ("network", "volume"):
+            for found in docker(kind, "ls", "-q", "--filter", label, check=False).stdout.split():
+                docker(kind, "rm", found, check=False)
+
+    # -- what a client of the host sees
+
+    def seen_by(self, *numbers: int) -> ClusterMetadata | None:
+        """The cluster as the first of these brokers that answers has it."""
+        try:
+            return self._admin(*numbers).list_topics(timeout=5)
+        except KafkaException:
+            return None
+
+    def has_brokers(self, ids: Mapping[int, int]) -> None:
+        """Wait until the cluster has exactly these brokers: id -> number of its published port."""
+        wanted = {broker: ("localhost", self.ports[number]) for broker, number in ids.items()}
+
+        def has() -> bool:
+            found = self.seen_by(*ids.values())
+            brokers = {} if found is None else found.brokers
+            return {number: (broker.host, broker.port) for number, broker in brokers.items()} == wanted
+
+        wait_until(has, f"the brokers are {wanted}", timeout_s=PATIENCE_S)
+
+    def create_topic(self, partitions: int = 3) -> str:
+        """A topic with the cluster's replication factor and min.insync.replicas."""
+        name = fresh_name()
+        admin = self._admin()
+        admin.create_topics([NewTopic(name, partitions)])[name].result(PATIENCE_S)
+        return name
+
+    def partitions(self, topic: str, *numbers: int) -> dict[int, PartitionMetadata]:
+        found = self.seen_by(*numbers)
+        return {} if found is None or topic not in found.topics else found.topics[topic].partitions
+
+    def in_sync(self, topic: str, *ids: int) -> None:
+        """Wait until every partition is led, and has exactly these replicas, all in its ISR."""
+        wanted = set(ids)
+
+        def whole() -> bool:
+            found = self.partitions(topic).values()
+            return bool(found) and all(
+                set(part.replicas) == set(part.isrs) == wanted and part.leader in wanted for part in found
+            )
+
+        wait_until(whole, f"{topic} is in sync on {wanted}", timeout_s=PATIENCE_S)
+
+    def _admin(self, *numbers: int) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap(*numbers), "log_level": 0})

@@ -1,0 +1,132 @@
+"""The other Compose files of docker/, the script behind `make up`, and what Compose v2 says of all of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from compat_tests.built import go_program
+from compat_tests.clients import wait_until
+from compat_tests.container.conftest import Projects
+from compat_tests.container.containers import PATIENCE_S
+from compat_tests.container.host_clients import Traffic, consume, produce, records_in, topics_at
+from compat_tests.container.projects import FOLDER, Project
+
+#: The engine may have to make a base image first.
+pytestmark = pytest.mark.timeout(900)
+
+BROKERS = {11: 1, 12: 2, 13: 3}
+INSIDE = "broker-1:19092,broker-2:19092,broker-3:19092"
+
+
+def active_controller(cluster: Project) -> str:
+    """The service of the node that leads the quorum."""
+
+    def asked() -> str | None:
+        said = cluster.run_in("broker-1", "kafka-metadata-quorum", "--bootstrap-server", INSIDE, "describe", "--status")
+        fields = dict(line.split(":", 1) for line in said.splitlines())
+        leader = int(fields["LeaderId"])
+        return f"controller-{leader}" if leader > 0 else None
+
+    found: str = wait_until(asked, "the quorum has a leader", timeout_s=PATIENCE_S)
+    return found
+
+
+def test_isolated_controllers(new_project: Projects) -> None:
+    cluster = new_project("compose.isolated.yaml")
+    cluster.compose("up", "-d")
+    cluster.has_brokers(BROKERS)
+    cluster.serves("controller-1", "controller-2", "controller-3")
+    topic = cluster.create_topic()
+    cluster.in_sync(topic, 11, 12, 13)
+    with Traffic(cluster.bootstrap(), topic) as traffic:
+        traffic.goes_on()
+        gone = active_controller(cluster)
+        cluster.compose("kill", "-s", "KILL", gone)
+        # Another one decides.
+        more = cluster.create_topic()
+        cluster.in_sync(more, 11, 12, 13)
+        assert active_controller(cluster) != gone
+        traffic.goes_on()
+        cluster.compose("up", "-d")
+        cluster.serves(gone)
+        sent = traffic.finish()
+    assert records_in(cluster.bootstrap(), topic) == sent
+    cluster.run_in(
+        "broker-1", "kafka-console-producer", "--bootstrap-server", INSIDE, "--topic", more, stdin="one\ntwo\n"
+    )
+    assert sorted(consume(cluster.bootstrap(3), more, 2)) == ["one", "two"]
+    cluster.down("-v")
+
+
+def script(project: Project, *words: str) -> subprocess.CompletedProcess[str]:
+    """What `make up` and `make down` run."""
+    return subprocess.run(
+        [str(FOLDER / "cluster.sh"), *words],
+        env={**project.variables, "PYKBROKER_TOPICS": "orders:2:1"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=2 * PATIENCE_S,
+        check=False,
+    )
+
+
+def test_one_node_by_the_script(new_project: Projects) -> None:
+    node = new_project("compose.single.yaml")
+    up = script(node, "up", "single")
+    assert up.returncode == 0, up.stderr
+    assert up.stdout.splitlines()[-1] == f"cluster: serves at {node.bootstrap(1)}"
+    # It said so when the node served: nothing here waits.
+    assert topics_at(node.bootstrap(1)) == {"orders": 2}
+    produce(node.bootstrap(1), "orders", ["one", "two"])
+    assert sorted(consume(node.bootstrap(1), "orders", 2)) == ["one", "two"]
+    down = script(node, "down", "single")
+    assert down.returncode == 0, down.stderr
+    assert node.containers() == {}
+    assert script(node, "up", "single").returncode == 0
+    assert sorted(consume(node.bootstrap(1), "orders", 2)) == ["one", "two"]
+
+
+def test_the_script_names_the_files_that_are_there(new_project: Projects) -> None:
+    said = script(new_project("compose.single.yaml"), "up", "double")
+    assert said.returncode == 1
+    assert "there is no docker/compose.double.yaml" in said.stderr
+    assert "compose.isolated.yaml" in said.stderr
+
+
+# -- one file, two programs
+
+FILES = sorted(path.name for path in FOLDER.glob("compose*.yaml"))
+
+
+@pytest.fixture(scope="module")
+def compose_v2() -> Path:
+    """A program around the library that Compose v2 reads its files with: schema, profiles, variables."""
+    return go_program(Path(__file__).with_name("compose_v2"))
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_both_versions_of_compose_read_the_file(new_project: Projects, compose_v2: Path, file: str) -> None:
+    project = new_project(file)
+    read = subprocess.run(
+        [str(compose_v2), str(project.path)], env=project.variables, capture_output=True, text=True, check=False
+    )
+    assert (read.returncode, read.stderr) == (0, "")
+    services = json.loads(read.stdout)["services"]
+    assert set(services) == set(project.compose("--profile", "four", "config", "--services").split())
+    published = sorted(
+        (port["host_ip"], int(port["published"]), port["target"])
+        for service in services.values()
+        for port in service.get("ports") or ()
+    )
+    assert published == sorted(("127.0.0.1", port, 9092) for port in list(project.ports.values())[: len(published)])
+    for service in services.values():
+        assert service["image"] == project.image
+        assert service["stop_grace_period"] == "1m0s"
+        assert service["healthcheck"]["test"] == ["CMD", "pykbroker", "health"]
+        (volume,) = service["volumes"]
+        assert (volume["type"], volume["target"]) == ("volume", "/var/lib/kafka/data")
