@@ -13,9 +13,11 @@ import pytest
 from compat_tests import needs
 from compat_tests.container.containers import Container, docker, fresh_name, settings
 from compat_tests.container.projects import Project
+from compat_tests.oracle.kafka import kafka_libs
 
 BASE = "pykbroker-base"
 IMAGE = "pykbroker:under-test"
+APACHE_KAFKA = "pykbroker-apache-kafka:under-test"
 NewContainer = Callable[..., Container]
 
 
@@ -39,6 +41,13 @@ def image(base: str, against: str) -> str:
         return given
     _script("build.sh", base, IMAGE)
     return IMAGE
+
+
+@pytest.fixture(scope="session")
+def apache_kafka_image(base: str) -> str:
+    """Apache Kafka's jars and Debian's Java on the same base, as `make apache-kafka-image` builds it."""
+    _script("apache-kafka.sh", base, APACHE_KAFKA, str(kafka_libs()))
+    return APACHE_KAFKA
 
 
 def _script(name: str, *words: str) -> None:

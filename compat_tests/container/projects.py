@@ -28,6 +28,8 @@ class Project:
     def __init__(self, image: str, file: str) -> None:
         self.name = fresh_name()
         self.image = image
+        #: further variables that the file reads
+        self.more: dict[str, str] = {}
         self.path = FOLDER / file
         #: by the number of the broker: PYKBROKER_PORT_1, …
         self.ports: dict[int, int] = {}
@@ -39,7 +41,13 @@ class Project:
     @property
     def variables(self) -> dict[str, str]:
         ports = {f"PYKBROKER_PORT_{number}": str(port) for number, port in self.ports.items()}
-        return {**os.environ, **ports, "PYKBROKER_IMAGE": self.image, "COMPOSE_PROJECT_NAME": self.name}
+        return {
+            **os.environ,
+            **ports,
+            **self.more,
+            "PYKBROKER_IMAGE": self.image,
+            "COMPOSE_PROJECT_NAME": self.name,
+        }
 
     def bootstrap(self, *numbers: int) -> str:
         """Where clients of the host find these brokers."""
@@ -126,9 +134,16 @@ class Project:
 
     def create_topic(self, partitions: int = 3) -> str:
         """A topic with the cluster's replication factor and min.insync.replicas."""
-        name = fresh_name()
+        return self._create(NewTopic(fresh_name(), partitions))
+
+    def create_topic_on(self, *ids: int) -> str:
+        """A topic of one partition with a replica on each of these brokers."""
+        return self._create(NewTopic(fresh_name(), 1, replica_assignment=[list(ids)]))
+
+    def _create(self, topic: NewTopic) -> str:
+        name: str = topic.topic
         admin = self._admin()
-        admin.create_topics([NewTopic(name, partitions)])[name].result(PATIENCE_S)
+        admin.create_topics([topic])[name].result(PATIENCE_S)
         return name
 
     def partitions(self, topic: str, *numbers: int) -> dict[int, PartitionMetadata]:
