@@ -48,6 +48,16 @@ def go(least: tuple[int, int]) -> str:
     return path
 
 
+def node(least: int) -> str:
+    """Node of at least this major version."""
+    path = program("node")
+    said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60).stdout
+    found = re.match(r"v(\d+)\.", said)
+    if found is None or int(found[1]) < least:
+        pytest.skip(f"Node {least} or newer is missing: this machine says {said.strip()!r}")
+    return path
+
+
 def python_package(name: str) -> None:
     if importlib.util.find_spec(name) is None:
         pytest.skip(f"the Python package {name} is missing: pip install -e '.[test]'")

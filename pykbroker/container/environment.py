@@ -63,8 +63,9 @@ SECRETS: Final = frozenset(
 _JAAS: Final = "java.security.auth.login.config"
 _ZOOKEEPER: Final = "zookeeper."
 _OWN: Final = "pykbroker."
-#: Compose files give these an empty value where the images' scripts take them away.
-_UNSET_WHEN_BLANK: Final = frozenset({"advertised.listeners", "listeners"})
+#: Compose files give these an empty value where the images' scripts take them away. Testcontainers for .NET ends the
+#: advertised ones with a comma: Apache Kafka took it until its lists refused empty entries (KIP-1161).
+_LISTENERS: Final = frozenset({"advertised.listeners", "listeners"})
 
 
 @dataclass(slots=True, frozen=True)
@@ -125,7 +126,11 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
                 protection.append(variable)
             elif not is_known(key):
                 unknown.append(variable)
-            elif text.strip() or key not in _UNSET_WHEN_BLANK:
+            elif key in _LISTENERS:
+                entries = ",".join(filter(None, map(str.strip, text.split(","))))
+                if entries:
+                    properties[key] = entries
+            else:
                 properties[key] = text
     cluster_id = variables.get("CLUSTER_ID", "").strip() or variables.get("KAFKA_KRAFT_CLUSTER_ID", "").strip()
     return Environment(

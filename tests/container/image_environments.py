@@ -24,6 +24,24 @@ _KRAFT = {
     "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
 }
 
+#: The comma at the end is the module's.
+_TC_DOTNET = {
+    "CLUSTER_ID": "4L6g3nShT-eMCtK--X86sw",
+    "KAFKA_LISTENERS": "PLAINTEXT://:9092,BROKER://:9093,CONTROLLER://:9094",
+    "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://localhost:32768,BROKER://172.17.0.2:9093,",
+    "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "KAFKA_INTER_BROKER_LISTENER_NAME": "BROKER",
+    "KAFKA_BROKER_ID": "1",
+    "KAFKA_NODE_ID": "1",
+    "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@localhost:9094",
+    "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
+    "KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS": "1",
+    "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR": "1",
+    "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
+    "KAFKA_LOG_FLUSH_INTERVAL_MESSAGES": "9223372036854775807",
+    "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+}
+
 #: What each means: (broker listeners by name, port of the controller's listener or None)
 ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {
     "nothing": {},
@@ -47,6 +65,12 @@ ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {
         "KAFKA_LOG_FLUSH_INTERVAL_MESSAGES": "9223372036854775807",
         "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR": "1",
         "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
+    },
+    "testcontainers-dotnet, ZooKeeper mode": {**_TC_DOTNET, "KAFKA_ZOOKEEPER_CONNECT": "localhost:2181"},
+    "testcontainers-dotnet, KRaft": {
+        **_TC_DOTNET,
+        "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+        "KAFKA_PROCESS_ROLES": "broker,controller",
     },
     "compose, one node": {
         **_KRAFT,

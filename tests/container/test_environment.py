@@ -56,7 +56,7 @@ def test_every_variable_has_one_meaning_or_none(given_variables: dict[str, str])
         if not variable.startswith("KAFKA_"):
             assert variable not in named
         elif variable not in named and variable not in NOT_PROPERTIES | SECRETS:
-            blank = not text.strip() and key in ("listeners", "advertised.listeners")
+            blank = not text.replace(",", "").strip() and key in ("listeners", "advertised.listeners")
             assert blank or key in found.properties
     assert found.properties.keys() <= {
         OWN_KEYS.get(variable, property_name(variable)) for variable in given_variables if variable.startswith("KAFKA_")
@@ -67,6 +67,15 @@ def test_a_variable_without_cfg_wins() -> None:
     both = {"KAFKA_CFG_NUM_PARTITIONS": "2", "KAFKA_NUM_PARTITIONS": "3"}
     assert read_environment(both).properties == {"num.partitions": "3"}
     assert read_environment({"KAFKA_CFG_NUM_PARTITIONS": "2"}).properties == {"num.partitions": "2"}
+
+
+@pytest.mark.parametrize("variable", ["KAFKA_LISTENERS", "KAFKA_CFG_ADVERTISED_LISTENERS"])
+def test_empty_entries_of_listeners_are_dropped(variable: str) -> None:
+    key = property_name(variable)
+    assert read_environment({variable: "A://a:1, B://b:2,"}).properties == {key: "A://a:1,B://b:2"}
+    assert read_environment({variable: " , "}).properties == {}
+    # No other key is a concern of this.
+    assert read_environment({"KAFKA_LOG_DIRS": "/a,"}).properties == {"log.dirs": "/a,"}
 
 
 def test_what_kubernetes_injects_describes_no_node() -> None:

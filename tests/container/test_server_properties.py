@@ -46,6 +46,16 @@ def test_a_node_can_start_with_it(name: str) -> None:
             {"PLAINTEXT": ("localhost", 32768), "BROKER": ("172.17.0.2", 9092)},
         ),
         (
+            "testcontainers-dotnet, ZooKeeper mode",
+            {"PLAINTEXT": ("", 9092), "BROKER": ("", 9093)},
+            {"PLAINTEXT": ("localhost", 32768), "BROKER": ("172.17.0.2", 9093)},
+        ),
+        (
+            "testcontainers-dotnet, KRaft",
+            {"PLAINTEXT": ("", 9092), "BROKER": ("", 9093)},
+            {"PLAINTEXT": ("localhost", 32768), "BROKER": ("172.17.0.2", 9093)},
+        ),
+        (
             "compose, a broker beside controllers",
             {"PLAINTEXT": ("0.0.0.0", 19092), "PLAINTEXT_HOST": ("0.0.0.0", 29092)},
             {"PLAINTEXT": ("kafka-1", 19092), "PLAINTEXT_HOST": ("localhost", 29092)},

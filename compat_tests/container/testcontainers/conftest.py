@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
 from compat_tests import needs
 from compat_tests.container.containers import docker, fresh_name
 
+OutputOf = Callable[[Sequence[str]], str]
 #: No image can be pulled, Ryuk's neither: what the modules start, the tests remove. Where tests run in a container the
 #: modules would look for the address of its host with the help of another image.
 ENVIRONMENT = {
@@ -25,6 +27,12 @@ def tagged(image: str) -> Iterator[str]:
     yield from named(image, "8.3.0")
 
 
+@pytest.fixture
+def tagged_7(image: str) -> Iterator[str]:
+    """With a tag from the time of ZooKeeper, for modules that choose by it."""
+    yield from named(image, "7.9.0")
+
+
 def named(image: str, tag: str) -> Iterator[str]:
     """One more name for the image. Containers of that name are removed with it."""
     name = f"{fresh_name()}:{tag}"
@@ -34,14 +42,28 @@ def named(image: str, tag: str) -> Iterator[str]:
     finally:
         listed = docker("ps", "-a", "--no-trunc", "--format", "{{.ID}} {{.Image}}").stdout.split("\n")
         for container in (line.split()[0] for line in listed if line.endswith(f" {name}")):
-            docker("rm", "-fv", container)
+            docker("rm", "-fv", container, check=False)  # its module may be about to remove it
         docker("rmi", name)
 
 
 @pytest.fixture(scope="session")
-def environment() -> dict[str, str]:
-    """For programs that use a module."""
-    return {**os.environ, **ENVIRONMENT}
+def output_of() -> OutputOf:
+    """`output_of(["node", "program.js"])`: what a program says that uses a module."""
+
+    def run(command: Sequence[str]) -> str:
+        done = subprocess.run(
+            command,
+            env={**os.environ, **ENVIRONMENT},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+        return done.stdout
+
+    return run
 
 
 @pytest.fixture(scope="session")

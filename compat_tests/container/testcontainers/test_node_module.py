@@ -1,0 +1,34 @@
+"""Testcontainers for Node: its Kafka module."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from compat_tests import needs
+from compat_tests.built import npm_packages
+from compat_tests.container.testcontainers.conftest import OutputOf
+
+pytestmark = pytest.mark.timeout(900)
+
+HERE = Path(__file__).parent / "node"
+
+
+def records(output_of: OutputOf, *words: str) -> list[str]:
+    node = needs.node(20)
+    packages = ["env", f"NODE_PATH={npm_packages(HERE)}", "KAFKAJS_NO_PARTITIONER_WARNING=1"]
+    found: list[str] = json.loads(output_of([*packages, node, os.fspath(HERE / "modules.js"), *words]))
+    return found
+
+
+@pytest.mark.parametrize("mode", ["default", "zookeeper"])
+def test_node_module(mode: str, tagged: str, output_of: OutputOf) -> None:
+    assert records(output_of, tagged, mode, "one", "two", "three") == ["one", "two", "three"]
+
+
+def test_node_module_with_a_tag_from_before_kraft(tagged_7: str, output_of: OutputOf) -> None:
+    """The module starts a ZooKeeper beside the broker and waits for the ports of both."""
+    assert records(output_of, tagged_7, "default", "one", "two", "three") == ["one", "two", "three"]
