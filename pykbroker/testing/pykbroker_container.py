@@ -67,10 +67,9 @@ def variables(config: Mapping[str, object]) -> dict[str, str]:
 class PykbrokerContainer(DockerContainer):
     """A single combined node in a container.
 
-    image: `make image` builds `pykbroker:latest`; Apache Kafka's own image does as well. config: Kafka's configuration
-    keys. kwargs: what DockerContainer takes (name, volumes, network, network_aliases, ...). ConfigError for a key that
-    the container itself decides: listeners, roles, node.id. Its other methods are DockerContainer's (`with_env`,
-    `with_network`, `exec`, `get_logs`).
+    image: `make image` builds `pykbroker:latest`. config: Kafka's configuration keys. kwargs: what DockerContainer has
+    (name, volumes, network, network_aliases, ...). ConfigError for a key that the container itself decides: listeners,
+    roles, node.id. Its other methods are DockerContainer's (`with_env`, `with_network`, `exec`, `get_logs`).
     """
 
     def __init__(self, image: str = IMAGE, config: Mapping[str, object] | None = None, **kwargs: Any) -> None:

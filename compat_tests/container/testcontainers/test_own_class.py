@@ -70,10 +70,15 @@ def test_what_keeps_it_from_starting(tagged: str, used: ExitStack) -> None:
     with pytest.raises(RuntimeError, match=r"the container ended before it served(.|\n)*Invalid value a week"):
         wrong.start(PATIENCE_S)
     assert docker("inspect", name, check=False).returncode
+    silent = new_one(tagged, used, name=name).with_command(["sleep", "600"])
+    with pytest.raises(TimeoutError, match="the container does not serve after 1 s; its log:"):
+        silent.start(1)
+    assert docker("inspect", name, check=False).returncode
     # The caller's own condition holds after ours.
     never = new_one(tagged, used, name=name).waiting_for(LogMessageWaitStrategy("never").with_startup_timeout(1))
     with pytest.raises(TimeoutError, match="never"):
         never.start(PATIENCE_S)
     assert docker("inspect", name, check=False).returncode
-    with pytest.raises(DockerException), new_one(f"{tagged}-that-is-not-there", used):
+    # Its registry is a port of this machine that refuses: nothing leaves it.
+    with pytest.raises(DockerException, match="localhost:1"), new_one("localhost:1/pykbroker:none", used):
         pass
