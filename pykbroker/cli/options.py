@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from pykbroker.config.kinds import ConfigError
@@ -20,9 +21,9 @@ class Settings:
     has_file: bool
 
 
-def default_data_dir() -> str:
+def default_data_dir(name: str = "pykbroker") -> str:
     base = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
-    return os.path.join(base, "pykbroker")
+    return os.path.join(base, name)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,10 +44,15 @@ def read(options: argparse.Namespace, data_dir: str, port: int | None) -> Settin
             raise ConfigError("--port goes with the development profile; with a properties file set `listeners`")
     else:
         properties.update(development_profile(data_dir, 9092 if port is None else port))
-    for assignment in options.set:
-        key, equals, value = assignment.partition("=")
-        if not equals:
-            raise ConfigError(f"--set takes KEY=VALUE, not {assignment!r}")
-        properties[key.strip()] = value.strip()
+    properties.update(assignments(options.set))
     refuse(properties)
     return Settings(load(properties), has_file)
+
+
+def assignments(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The keys and values of --set. Raises ConfigError."""
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(f"--set takes KEY=VALUE, not {text!r}")
+        yield key.strip(), value.strip()

@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 
-from pykbroker.cli.options import add_arguments, default_data_dir, read
+from pykbroker.cli.options import add_arguments, assignments, default_data_dir, read
 from pykbroker.cli.status_line import StatusLine
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import Config
@@ -37,6 +37,24 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="format log directories that are absent or empty, also with a properties file",
     )
     parser.add_argument(
+        "--brokers",
+        type=int,
+        metavar="N",
+        help="run a cluster of N brokers, each a process of its own, on --port and the ports behind it",
+    )
+    parser.add_argument(
+        "--controllers",
+        type=int,
+        default=0,
+        metavar="N",
+        help="with --brokers: N controllers of their own (default: one or three of the brokers are controllers too)",
+    )
+    parser.add_argument(
+        "--until-stdin-ends",
+        action="store_true",
+        help="stop also when standard input ends, as it does with the program that holds its other end",
+    )
+    parser.add_argument(
         "--log-level",
         default="INFO",
         type=str.upper,
@@ -48,12 +66,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     status = StatusLine(sys.stderr) if sys.stderr.isatty() else None
     log_to(status or logging.StreamHandler(sys.stderr), options.log_level)
+
+    def in_directory(directory: str) -> int:
+        if options.brokers is not None or options.controllers:
+            return _run_cluster(options, directory)
+        return _run(options, directory, status)
+
     if options.ephemeral:
         import tempfile
 
         with tempfile.TemporaryDirectory(prefix="pykbroker-") as directory:
-            return _run(options, directory, status)
-    return _run(options, options.data_dir or default_data_dir(), status)
+            return in_directory(directory)
+    return in_directory(
+        options.data_dir or default_data_dir("pykbroker" if options.brokers is None else "pykbroker-cluster")
+    )
 
 
 def log_to(handler: logging.Handler, level: str) -> None:
@@ -74,16 +100,41 @@ def _run(options: argparse.Namespace, data_dir: str, status: StatusLine | None) 
             file=sys.stderr,
         )
         return 1
-    return run_node(chosen.config, may_format=options.format or not chosen.has_file, status=status)
+    return run_node(
+        chosen.config,
+        may_format=options.format or not chosen.has_file,
+        status=status,
+        until_stdin_ends=options.until_stdin_ends,
+    )
 
 
-def run_node(config: Config, *, may_format: bool, status: StatusLine | None = None) -> int:
+def _run_cluster(options: argparse.Namespace, tree: str) -> int:
+    from pykbroker.local_cluster.supervisor import Wanted, run
+
+    try:
+        if options.brokers is None:
+            raise ConfigError("--controllers goes with --brokers")
+        if options.properties is not None:
+            raise ConfigError("--brokers goes without a properties file; --set sets a key for all nodes")
+        given = dict(assignments(options.set))
+    except ConfigError as error:
+        print(f"pykbroker: {error}", file=sys.stderr)
+        return 1
+    port = 9092 if options.port is None else options.port
+    return run(Wanted(options.brokers, options.controllers, port, tree, given, options.log_level))
+
+
+def run_node(
+    config: Config, *, may_format: bool, status: StatusLine | None = None, until_stdin_ends: bool = False
+) -> int:
     """Run a node in this process until a signal or a failure ends it; returns the exit status."""
     _raise_file_limit()
     loop = _new_loop()
     asyncio.set_event_loop(loop)
     try:
-        return loop.run_until_complete(_serve(loop, config, may_format=may_format, status=status))
+        return loop.run_until_complete(
+            _serve(loop, config, may_format=may_format, status=status, until_stdin_ends=until_stdin_ends)
+        )
     finally:
         loop.close()
 
@@ -108,7 +159,12 @@ def _raise_file_limit() -> None:
 
 
 async def _serve(
-    loop: asyncio.AbstractEventLoop, config: Config, *, may_format: bool, status: StatusLine | None
+    loop: asyncio.AbstractEventLoop,
+    config: Config,
+    *,
+    may_format: bool,
+    status: StatusLine | None,
+    until_stdin_ends: bool,
 ) -> int:
     from pykbroker.net import connection
     from pykbroker.node.node import Node
@@ -135,6 +191,8 @@ async def _serve(
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, asked_to_stop, number)
+    if until_stdin_ends:
+        loop.add_reader(sys.stdin.fileno(), _read_stdin, loop, stop)
     node.on_fatal(stop.set)
     starting, stopping = asyncio.ensure_future(node.start()), asyncio.ensure_future(stop.wait())
     if status is not None:
@@ -160,3 +218,10 @@ async def _serve(
     await node.stop()
     runtime.close()
     return 1 if failed else 0
+
+
+def _read_stdin(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    """What comes is of no meaning, but its end."""
+    if not os.read(sys.stdin.fileno(), 4096):
+        loop.remove_reader(sys.stdin.fileno())
+        stop.set()

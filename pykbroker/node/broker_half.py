@@ -28,6 +28,7 @@ from pykbroker.node_to_controller.controller_channel import Channel
 from pykbroker.node_to_controller.isr_changes import IsrChanges
 from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
 from pykbroker.node_to_controller.producer_ids import ProducerIds
+from pykbroker.node_to_controller.quorum_watch import QuorumWatch
 from pykbroker.quorum.channel import BrokerChannels
 from pykbroker.replica.fetch_sessions import FetchSessions
 from pykbroker.replica.fetching.manager import FetcherManager
@@ -227,7 +228,21 @@ class BrokerHalf:
         """A controlled shutdown: the controller moves leaderships away and lets this broker go."""
         # As long as Apache Kafka waits. The lifecycle itself gives up when no controller answers it.
         granted = self.lifecycle.begin_controlled_shutdown(self._serve_no_more)
-        await asyncio.wait({granted}, timeout=_LONGEST_SHUTDOWN_SECONDS)
+        watch = self._watch_quorum() if self._lost is not None else None
+        try:
+            await asyncio.wait({granted}, timeout=_LONGEST_SHUTDOWN_SECONDS)
+        finally:
+            if watch is not None:
+                watch.close()
+
+    def _watch_quorum(self) -> QuorumWatch:
+        shared = self._shared
+        return QuorumWatch(
+            shared.runtime,
+            shared.config.node_id,
+            lambda: shared.quorum.voters,
+            lambda: self.lifecycle.go_without_leave("most voters refuse connections, so no controller can come"),
+        )
 
     def _serve_no_more(self) -> None:
         """A client that asked now would be told of a cluster without this node, and some clients take it for good that

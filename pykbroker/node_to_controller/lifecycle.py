@@ -153,6 +153,14 @@ class BrokerLifecycle:
             self.stop()
         return self.shutdown_granted
 
+    def go_without_leave(self, reason: str) -> None:
+        """End a controlled shutdown that no controller will answer."""
+        if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            logger.warning(
+                "[BrokerLifecycleManager id=%d] Stopping without the controller's leave: %s.", self.node_id, reason
+            )
+            self.stop()
+
     def stop(self) -> None:
         """Say nothing any more. The session runs out by itself."""
         if self.state is BrokerState.SHUTTING_DOWN:
@@ -319,13 +327,10 @@ class BrokerLifecycle:
         self._shutdown_timer = self._runtime.loop.call_later(self._session_ms / 1000, self._no_controller)
 
     def _no_controller(self) -> None:
-        logger.warning(
-            "[BrokerLifecycleManager id=%d] Stopping without the controller's leave: no controller has answered for %d "
-            "ms (broker.session.timeout.ms), so the session of this broker is over.",
-            self.node_id,
-            self._session_ms,
+        self.go_without_leave(
+            f"no controller has answered for {self._session_ms} ms (broker.session.timeout.ms), so the session of this "
+            "broker is over"
         )
-        self.stop()
 
     def _registration_timed_out(self) -> None:
         self._registration_timer = None

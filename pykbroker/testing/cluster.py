@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Self
 
-from pykbroker.config.kinds import ConfigError
+from pykbroker.config.cluster_profile import check_own_keys, replicated_profile
 from pykbroker.config.load import Config, load
 from pykbroker.config.protection import refuse
 from pykbroker.metadata.image import EMPTY_IMAGE, MetadataImage
@@ -33,44 +33,17 @@ from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
 from pykbroker_wire.primitives import random_uuid, uuid_to_str
 
-#: What the cluster decides for its nodes, and no caller may.
-_OWN_KEYS = frozenset(
-    (
-        "advertised.listeners",
-        "broker.id",
-        "controller.listener.names",
-        "controller.quorum.auto.join.enable",
-        "controller.quorum.bootstrap.servers",
-        "controller.quorum.voters",
-        "inter.broker.listener.name",
-        "listener.security.protocol.map",
-        "listeners",
-        "log.dir",
-        "log.dirs",
-        "metadata.log.dir",
-        "node.id",
-        "process.roles",
-    )
-)
 _POLL_SECONDS = 0.02
 _PATIENCE_SECONDS = 60.0
 
 
 def cluster_profile(nodes: int) -> dict[str, str]:
-    """What the nodes of a cluster run with, besides addresses: topics survive the loss of a node, and a node that is
-    lost is missed within a few seconds."""
-    replicas, least = str(min(3, nodes)), str(2 if nodes > 2 else 1)
+    """What the nodes run with, besides addresses: topics survive the loss of a node, a node that is lost is missed
+    within a few seconds, and internal topics are small."""
     return {
-        "default.replication.factor": replicas,
-        "min.insync.replicas": least,
-        "offsets.topic.replication.factor": replicas,
+        **replicated_profile(nodes),
         "offsets.topic.num.partitions": "6",
-        "transaction.state.log.replication.factor": replicas,
-        "transaction.state.log.min.isr": least,
         "transaction.state.log.num.partitions": "6",
-        "share.coordinator.state.topic.replication.factor": replicas,
-        "share.coordinator.state.topic.min.isr": least,
-        "group.initial.rebalance.delay.ms": "0",
         "broker.heartbeat.interval.ms": "500",
         "broker.session.timeout.ms": "3000",
         "controller.quorum.election.timeout.ms": "200",
@@ -103,11 +76,15 @@ class Cluster(WithBlock):
         unknown = set(node_properties or {}) - set(self.nodes)
         if unknown:
             raise ValueError(f"there is no node {min(unknown)}")
+
+        def texts(given: Mapping[str, object]) -> dict[str, str]:
+            return check_own_keys({key: as_text(value) for key, value in given.items()})
+
         self._properties = {
             number: {
                 **cluster_profile(nodes),
-                **_checked(properties or {}),
-                **_checked((node_properties or {}).get(number, {})),
+                **texts(properties or {}),
+                **texts((node_properties or {}).get(number, {})),
             }
             for number in self.nodes
         }
@@ -382,10 +359,3 @@ class Cluster(WithBlock):
 
     def _end_block(self) -> None:
         self.close()
-
-
-def _checked(properties: Mapping[str, object]) -> dict[str, str]:
-    for key in properties:
-        if key in _OWN_KEYS:
-            raise ConfigError(f"{key} is decided by the cluster, and cannot be set for its nodes")
-    return {key: as_text(value) for key, value in properties.items()}

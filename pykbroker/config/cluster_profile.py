@@ -1,0 +1,53 @@
+"""What the nodes of a cluster on one machine run with, and what may not be set for them.
+
+Shared by the cluster in a process (`pykbroker.testing.Cluster`) and the one of processes (`pykbroker start --brokers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pykbroker.config.kinds import ConfigError
+
+#: What the cluster decides for its nodes, and no caller may.
+OWN_KEYS = frozenset(
+    (
+        "advertised.listeners",
+        "broker.id",
+        "controller.listener.names",
+        "controller.quorum.auto.join.enable",
+        "controller.quorum.bootstrap.servers",
+        "controller.quorum.voters",
+        "inter.broker.listener.name",
+        "listener.security.protocol.map",
+        "listeners",
+        "log.dir",
+        "log.dirs",
+        "metadata.log.dir",
+        "node.id",
+        "process.roles",
+    )
+)
+
+
+def replicated_profile(brokers: int) -> dict[str, str]:
+    """Topics, the internal ones too, survive the loss of a broker where there are three; groups start at once."""
+    replicas, least = str(min(3, brokers)), str(2 if brokers > 2 else 1)
+    return {
+        "default.replication.factor": replicas,
+        "min.insync.replicas": least,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": least,
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": least,
+        "group.initial.rebalance.delay.ms": "0",
+    }
+
+
+def check_own_keys(properties: Mapping[str, str]) -> dict[str, str]:
+    """The same properties. Raises ConfigError for one that the cluster itself decides."""
+    for key in properties:
+        if key in OWN_KEYS:
+            raise ConfigError(f"{key} is decided by the cluster, and cannot be set for its nodes")
+    return dict(properties)

@@ -1,0 +1,89 @@
+"""When no controller can come any more: most voters refuse connections."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pykbroker.node_to_controller.quorum_watch import EVERY_SECONDS, FIRST_SECONDS, QuorumWatch
+from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
+from tests.simulation.world import World
+
+
+class Ports:
+    """A runtime where the ports in `refusing` refuse and all others are silent."""
+
+    def __init__(self) -> None:
+        self.loop = World(1).loop
+        self.refusing: set[int] = set()
+        self.asked: list[int] = []
+
+    def connect(self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = self.loop.create_future()
+        self.asked.append(port)
+        if port in self.refusing:
+            future.set_exception(ConnectionRefusedError("refused"))
+        return future
+
+
+def voters(*numbers: int) -> VoterSet:
+    return VoterSet.of(VoterNode(ReplicaKey(number), (Endpoint("C", "localhost", number),)) for number in numbers)
+
+
+def watched(ports: Ports, of: VoterSet, node_id: int, seconds: float) -> tuple[bool, float]:
+    """Whether the watch says that no controller can come, and when it or the time was over."""
+
+    async def wait() -> tuple[bool, float]:
+        said = asyncio.Event()
+        watch = QuorumWatch(ports, node_id, lambda: of, said.set)  # type: ignore[arg-type]
+        try:
+            await asyncio.wait_for(said.wait(), seconds)
+        except TimeoutError:
+            return False, ports.loop.time()
+        finally:
+            watch.close()
+        return True, ports.loop.time()
+
+    return ports.loop.run_until_complete(wait())
+
+
+@pytest.mark.parametrize(
+    ("of", "node_id", "refusing", "is_gone"),
+    [
+        ((1, 2, 3), 3, {1, 2}, True),
+        # This voter and another one elect a leader.
+        ((1, 2, 3), 3, {1}, False),
+        # A broker without a vote: two voters are a majority, one is not.
+        ((1, 2, 3), 9, {1}, False),
+        ((1, 2, 3), 9, {1, 3}, True),
+        ((1,), 9, {1}, True),
+        ((1,), 1, set(), False),
+        ((1, 2, 3, 4), 1, {3, 4}, True),
+        # Not known yet, or not to be known.
+        ((), 9, set(), False),
+    ],
+)
+def test_a_majority_that_refuses(of: tuple[int, ...], node_id: int, refusing: set[int], is_gone: bool) -> None:
+    ports = Ports()
+    ports.refusing = refusing
+    said, _ = watched(ports, voters(*of), node_id, 20.0)
+    assert said is is_gone
+    assert node_id not in ports.asked
+
+
+def test_it_asks_again_until_they_refuse() -> None:
+    ports = Ports()
+    ports.loop.call_later(5.0, ports.refusing.update, {1, 2})
+    said, when = watched(ports, voters(1, 2, 3), 3, 20.0)
+    assert said
+    # The round that ran then had a second for each silent voter.
+    assert 5.0 < when <= 6.0 + 2 * EVERY_SECONDS
+
+
+def test_a_controller_that_answers_at_once_is_not_probed() -> None:
+    ports = Ports()
+    assert watched(ports, voters(1, 2, 3), 3, FIRST_SECONDS / 2) == (False, FIRST_SECONDS / 2)
+    assert ports.asked == []
