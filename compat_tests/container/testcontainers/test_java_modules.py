@@ -17,7 +17,7 @@ HERE = Path(__file__).parent / "java"
 
 
 def test_java_modules(tagged: str, output_of: OutputOf, tmp_path: Path) -> None:
-    """KafkaContainer, ConfluentKafkaContainer, and the deprecated one in both modes."""
+    """KafkaContainer, with one more listener too, ConfluentKafkaContainer, and the deprecated one in both modes."""
     command = java_command(
         "org.junit.platform.console.ConsoleLauncher",
         # Testcontainers writes a file into the home of its user.
@@ -26,4 +26,4 @@ def test_java_modules(tagged: str, output_of: OutputOf, tmp_path: Path) -> None:
     )
     options = ["--select-class", "StockModulesTest", "--disable-banner", "--disable-ansi-colors"]
     said = output_of([*command, "execute", *options])
-    assert re.findall(r"\[ +(\d+) tests (successful|failed) +\]", said) == [("4", "successful"), ("0", "failed")], said
+    assert re.findall(r"\[ +(\d+) tests (successful|failed) +\]", said) == [("5", "successful"), ("0", "failed")], said

@@ -12,6 +12,7 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.testcontainers.containers.Network;
 import org.testcontainers.kafka.ConfluentKafkaContainer;
 import org.testcontainers.kafka.KafkaContainer;
 import org.testcontainers.utility.DockerImageName;
@@ -28,6 +29,19 @@ class StockModulesTest {
         try (KafkaContainer kafka = new KafkaContainer(IMAGE.asCompatibleSubstituteFor("apache/kafka"))) {
             kafka.withStartupTimeout(PATIENCE).start();
             assertEquals(VALUES, throughTopic(kafka.getBootstrapServers()));
+        }
+    }
+
+    /** A listener for other containers, under an alias of this one. */
+    @Test
+    void kafkaContainerWithListener() throws Exception {
+        try (Network network = Network.newNetwork();
+                KafkaContainer kafka = new KafkaContainer(IMAGE.asCompatibleSubstituteFor("apache/kafka"))) {
+            kafka.withListener("broker:19092").withNetwork(network).withStartupTimeout(PATIENCE).start();
+            assertEquals(VALUES, throughTopic(kafka.getBootstrapServers()));
+            var asked = kafka.execInContainer(
+                    "kafka-get-offsets", "--bootstrap-server", "broker:19092", "--topic", "orders");
+            assertEquals("orders:0:3\n", asked.getStdout(), asked.getStderr());
         }
     }
 
