@@ -20,6 +20,7 @@ LONGEST_FIRST = (
     "on_disk",
     "exactly_once",
     "mixed_cluster",
+    "container",
     "differential",
     "kafka_tools",
     "three_nodes",
