@@ -268,6 +268,7 @@ class _Reading:
             if self._timeout_ms is not None:
                 left_ms = self._timeout_ms - (time.monotonic() - begin) * 1000
                 wait_ms = max(0, min(wait_ms, int(left_ms) + 1))
+            self._join_again()
             found: dict[Any, list[Any]] = self._consumer.poll(timeout_ms=wait_ms, max_records=most)
             if found:
                 return found
@@ -276,3 +277,10 @@ class _Reading:
                 print("org.apache.kafka.common.errors.TimeoutException", file=sys.stderr)
                 return None
         return None
+
+    def _join_again(self) -> None:
+        """kafka-python 3.0.12 forgets a join that the topic's metadata caused and that the end of a poll left on its
+        way: nothing asks for its result any more, heartbeats stay off, and no partition ever comes."""
+        coordinator = self._consumer._coordinator
+        if coordinator is not None and coordinator.rejoining:
+            coordinator.request_rejoin()
