@@ -1,8 +1,8 @@
 """docs/benchmarks.md and the rows of the README, from stored runs: `python -m bench.report [--check] [FILE]`.
 
-The page has two parts, one node and three nodes, each from one run under bench/results/ that has every row of the part:
-FILE, or else the newest. No figure is put together by hand. In the README stand, of each part, the rows that are named
-here and the part's worst. With --check nothing is written and a stale page is an error, for `make lint`.
+The page has parts, each from one run under bench/results/ that has every row of the part: FILE, or else the newest. No
+figure is put together by hand. In the README stand, of one node and of three nodes, the rows that are named here and
+the part's worst. With --check nothing is written and a stale page is an error, for `make lint`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 README = ROOT / "README.md"
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
-ONE_NODE, THREE_NODES = "one node", "three nodes"
-PARTS = (ONE_NODE, THREE_NODES)
+ONE_NODE, THREE_NODES, OVER_CORES = "one node", "three nodes", "over cores"
+PARTS = (ONE_NODE, THREE_NODES, OVER_CORES)
 
 #: What stands in the README whatever it says; the worst row of the part is added.
 CHOSEN = {
@@ -50,6 +50,10 @@ REMARKS = {
         "cores of one machine: in the rows of acks=all six nodes and a client, in all others the three nodes of one "
         "side and their clients. The pauses of a kill are the median of all kills, and the worst where that is said."
     ),
+    OVER_CORES: (
+        "\n\nOne Apache Kafka node, which runs on all cores, beside the processes of `pykbroker start --brokers`, each "
+        "on one. The brokers of both sides and the client share the cores of the machine."
+    ),
 }
 
 Row = dict[str, Any]
@@ -58,7 +62,7 @@ Run = dict[str, Any]
 
 def part_of(title: str) -> str:
     """The part of the page in which a measurement stands."""
-    return THREE_NODES if title.startswith(f"{THREE_NODES}, ") else ONE_NODE
+    return next((part for part in (THREE_NODES, OVER_CORES) if title.startswith(f"{part}, ")), ONE_NODE)
 
 
 def whole_parts(run: Run) -> list[str]:
@@ -167,7 +171,7 @@ def readme_rows(chosen: Chosen) -> str:
     """What stands between the markers of the README."""
     if not chosen:
         return "No whole run is stored yet."
-    return "\n\n".join(_readme_part(chosen[part][0], part) for part in PARTS if part in chosen)
+    return "\n\n".join(_readme_part(chosen[part][0], part) for part in CHOSEN if part in chosen)
 
 
 def _readme_part(run: Run, part: str) -> str:
@@ -194,7 +198,7 @@ def main(arguments: list[str]) -> int:
     files = [Path(argument) for argument in arguments if argument != "--check"]
     given = {part: path for path in files for part in whole_parts(read(path))}
     if files and not given:
-        print(f"{files[0]} is no whole run of one node, and none of three", file=sys.stderr)
+        print(f"{files[0]} is no whole run of any part", file=sys.stderr)
         return 1
     paths = {part: given.get(part) or newest_whole(part) for part in PARTS}
     chosen = {part: (read(path), path.name) for part, path in paths.items() if path is not None}

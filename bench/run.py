@@ -45,12 +45,14 @@ from bench.returning import RETURNING  # noqa: E402
 from bench.servers import BEFORE, KAFKA_VERSION, ROOT, ApacheKafka, Pykbroker, Server, checkout  # noqa: E402
 from bench.slow_device import slow_device  # noqa: E402
 from bench.spark import SPARK  # noqa: E402
+from bench.spreading import SPREADING  # noqa: E402
 from bench.starting import STARTING  # noqa: E402
 from bench.transactions import TRANSACTIONS  # noqa: E402
 
 KNOWN = [
     *(*MEASUREMENTS, *GROUPS, *TRANSACTIONS, *RETURNING, *STARTING, *DURABILITY, *READING, *COMPACTION, *SPARK),
     *(*REPLICATION, *FOOTPRINT, *PAUSES),
+    *SPREADING,
 ]
 
 #: side -> figure -> the value of each round

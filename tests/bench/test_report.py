@@ -25,7 +25,7 @@ def row(measurement: str, kafka: list[float], ours: list[float], *, more_is_bett
     }
 
 
-ONE, THREE = report.PARTS
+ONE, THREE = report.ONE_NODE, report.THREE_NODES
 
 
 def a_run(*rows: report.Row, whole: bool | list[str] = True) -> report.Run:
