@@ -33,6 +33,7 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent / part) for part in ("", "wire", "log", "raft")]
 
 from bench.compaction import COMPACTION  # noqa: E402
+from bench.containers import CONTAINERS  # noqa: E402
 from bench.durability import DURABILITY  # noqa: E402
 from bench.footprint import FOOTPRINT  # noqa: E402
 from bench.groups import GROUPS  # noqa: E402
@@ -52,7 +53,7 @@ from bench.transactions import TRANSACTIONS  # noqa: E402
 KNOWN = [
     *(*MEASUREMENTS, *GROUPS, *TRANSACTIONS, *RETURNING, *STARTING, *DURABILITY, *READING, *COMPACTION, *SPARK),
     *(*REPLICATION, *FOOTPRINT, *PAUSES),
-    *SPREADING,
+    *(*SPREADING, *CONTAINERS),
 ]
 
 #: side -> figure -> the value of each round
