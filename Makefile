@@ -13,7 +13,7 @@ PYTEST_ARGS ?=
 PIPELINE_ARGS ?=
 BENCH_ARGS ?=
 
-.PHONY: install run image base-image apache-kafka-image up down test unit compat sim sim-long faults test-long test-env system pipeline lint bench generate schemas clean
+.PHONY: install run image base-image apache-kafka-image spark-image up down test unit compat sim sim-long faults test-long test-env system pipeline lint bench generate schemas clean
 .DEFAULT_GOAL := install
 
 # --- the environment: made again only when pyproject.toml changes, or what is compiled -------------------------------
@@ -83,14 +83,18 @@ base-image:
 apache-kafka-image: system
 	@bash docker/apache-kafka.sh $(BASE) pykbroker-apache-kafka:latest
 
+# Spark with the pipeline, and Prometheus, for `make up CLUSTER=spark`.
+spark-image: system $(VENV)/.pipeline
+	@PYTHON=$(BIN)/python bash docker/spark.sh $(BASE) pykbroker-spark:latest pykbroker-prometheus:latest
+
 # make up CLUSTER=single: docker/compose.single.yaml instead of docker/compose.yaml. `make down COMPOSE_ARGS=-v` removes the
 # volumes. PYKBROKER_IMAGE names another image; without one the target builds pykbroker:latest where it is not there.
 CLUSTER ?=
 COMPOSE_ARGS ?=
 up:
 	@docker image inspect $${PYKBROKER_IMAGE:-pykbroker:latest} >/dev/null 2>&1 || $(MAKE) --no-print-directory image
-	@[ "$(CLUSTER)" != mixed ] || docker image inspect $${PYKBROKER_APACHE_KAFKA_IMAGE:-pykbroker-apache-kafka:latest} \
-	    >/dev/null 2>&1 || $(MAKE) --no-print-directory apache-kafka-image
+	@case "$(CLUSTER)" in mixed) more=apache-kafka ;; spark) more=spark ;; *) exit 0 ;; esac; \
+	    docker image inspect pykbroker-$$more:latest >/dev/null 2>&1 || $(MAKE) --no-print-directory $$more-image
 	@bash docker/cluster.sh up "$(CLUSTER)" $(COMPOSE_ARGS)
 
 down:

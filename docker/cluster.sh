@@ -25,9 +25,11 @@ fi
 
 "${compose[@]}" up -d "$@"
 containers=$("${compose[@]}" ps -q)
+# What is no node has no health check: it is not waited for.
+health='{{if .State.Health}}{{.State.Health.Status}}{{else}}healthy{{end}}'
 deadline=$((SECONDS + 120))
 for container in $containers; do
-    until [ "$(docker inspect -f '{{.State.Health.Status}}' "$container")" = healthy ]; do
+    until [ "$(docker inspect -f "$health" "$container")" = healthy ]; do
         if [ $SECONDS -ge $deadline ]; then
             docker inspect -f 'cluster: {{.Name}} is {{.State.Status}} and {{.State.Health.Status}}:' "$container" >&2
             docker logs --tail 5 "$container" >&2
@@ -36,7 +38,8 @@ for container in $containers; do
         sleep 0.2
     done
 done
-ports='{{range .NetworkSettings.Ports}}{{range .}}{{.HostPort}}{{"\n"}}{{end}}{{end}}'
+ports='{{range $port, $at := .NetworkSettings.Ports}}{{if eq (print $port) "9092/tcp"}}{{range $at}}{{.HostPort}}{{"\n"}}'
+ports+='{{end}}{{end}}{{end}}'
 # shellcheck disable=SC2086 # ids have no spaces
 docker inspect -f "$ports" $containers | grep . | sort -un |
     sed "s/^/${PYKBROKER_HOST:-localhost}:/" | paste -sd, | sed 's/^/cluster: serves at /'

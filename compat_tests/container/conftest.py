@@ -50,6 +50,19 @@ def apache_kafka_image(base: str) -> str:
     return APACHE_KAFKA
 
 
+@pytest.fixture(scope="session")
+def spark_images(base: str) -> dict[str, str]:
+    """Spark with the pipeline, and Prometheus, as `make spark-image` builds them: variables of compose.spark.yaml."""
+    needs.python_package("pyspark")
+    needs.program("mvn")
+    images = {
+        "PYKBROKER_SPARK_IMAGE": "pykbroker-spark:under-test",
+        "PYKBROKER_PROMETHEUS_IMAGE": "pykbroker-prometheus:under-test",
+    }
+    _script("spark.sh", base, *images.values())
+    return images
+
+
 def _script(name: str, *words: str) -> None:
     path = needs.ROOT / "docker" / name
     done = subprocess.run(
@@ -57,7 +70,7 @@ def _script(name: str, *words: str) -> None:
         env={**os.environ, "PYTHON": sys.executable},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"

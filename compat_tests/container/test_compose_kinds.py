@@ -118,17 +118,16 @@ def test_both_versions_of_compose_read_the_file(new_project: Projects, compose_v
     assert (read.returncode, read.stderr) == (0, "")
     services = json.loads(read.stdout)["services"]
     assert set(services) == set(project.compose("--profile", "four", "config", "--services").split())
+    nodes = [service for service in services.values() if "KAFKA_NODE_ID" in (service.get("environment") or {})]
     published = sorted(
-        (port["host_ip"], int(port["published"]), port["target"])
-        for service in services.values()
-        for port in service.get("ports") or ()
+        (port["host_ip"], int(port["published"]), port["target"]) for node in nodes for port in node.get("ports") or ()
     )
     assert published == sorted(("127.0.0.1", port, 9092) for port in list(project.ports.values())[: len(published)])
-    for service in services.values():
-        assert service["stop_grace_period"] == "1m0s"
-        (volume,) = service["volumes"]
+    for node in nodes:
+        assert node["stop_grace_period"] == "1m0s"
+        (volume,) = node["volumes"]
         assert (volume["type"], volume["target"]) == ("volume", "/var/lib/kafka/data")
-        if service["image"] == project.image:
-            assert service["healthcheck"]["test"] == ["CMD", "pykbroker", "health"]
+        if node["image"] == project.image:
+            assert node["healthcheck"]["test"] == ["CMD", "pykbroker", "health"]
         else:
-            assert service["image"] == "pykbroker-apache-kafka:latest"
+            assert node["image"] == "pykbroker-apache-kafka:latest"

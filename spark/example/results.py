@@ -132,6 +132,11 @@ def dead_letters(bootstrap: str) -> list[DeadLetter]:
     return letters
 
 
+def windows(bootstrap: str) -> set[Window]:
+    """All that were written, those of the closing records too."""
+    return _upserted(bootstrap, "event-windows", _window)[0]
+
+
 def _window(value: dict[str, Any]) -> Window:
     return Window(
         _parse_time(value["start"]),

@@ -27,7 +27,7 @@ def create(bootstrap: str, partitions: int) -> list[str]:
     """Makes those that are missing, and says which were there. `partitions` is of the raw ones, the others have one."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 1})
     new = [
-        NewTopic(name, partitions if name in ("clicks", "orders") else 1, 1, config=dict(config))
+        NewTopic(name, partitions if name in ("clicks", "orders") else 1, -1, config=dict(config))
         for name, config in TOPICS.items()
     ]
     there = []

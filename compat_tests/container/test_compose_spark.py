@@ -1,0 +1,74 @@
+"""docker/compose.spark.yaml: the pipeline of spark/ on a Spark master and two workers, its cluster, and Prometheus."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from compat_tests.clients import wait_until
+from compat_tests.container.conftest import Projects
+from compat_tests.container.host_clients import topics_at
+from compat_tests.ports import steady_port
+from example import results
+from example.expected import compute
+from example.generator import Workload, generate
+from example.records import Times
+
+#: The engine may have to make images first; a driver and two executors compile five queries.
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.long(amount="a day of a shop on a Spark of two workers")]
+
+PATIENCE_S = 900.0
+USERS = 100
+#: As docker/spark/pipeline.toml has it.
+TIMES = Times(slack_s=3600)
+
+
+def asked(port: int, path: str) -> Any:
+    """The JSON at a published port, or None as long as nothing serves there."""
+    try:
+        with urllib.request.urlopen(f"http://localhost:{port}{path}", timeout=10) as answer:
+            return json.load(answer)
+    except OSError:
+        return None
+
+
+def test_the_pipeline_on_two_workers(new_project: Projects, spark_images: dict[str, str]) -> None:
+    project = new_project("compose.spark.yaml")
+    master, prometheus = steady_port(), steady_port()
+    project.more |= spark_images | {
+        "PYKBROKER_USERS": str(USERS),
+        "PYKBROKER_PORT_SPARK": str(master),
+        "PYKBROKER_PORT_PROMETHEUS": str(prometheus),
+    }
+    project.compose("up", "-d")
+    project.has_brokers({1: 1, 2: 2, 3: 3})
+    bootstrap = project.bootstrap()
+
+    def workers() -> bool:
+        said = asked(master, "/json/")
+        return said is not None and (
+            [worker["state"] for worker in said["workers"] if worker["coresused"] > 0] == ["ALIVE", "ALIVE"]
+            and [app["state"] for app in said["activeapps"]] == ["RUNNING"]
+        )
+
+    wait_until(workers, "two workers run the pipeline", timeout_s=PATIENCE_S)
+    answer = compute(list(generate(Workload(1, USERS))), TIMES)
+    wait_until(lambda: "dead-letters" in topics_at(bootstrap), "the feed made the topics", timeout_s=PATIENCE_S)
+
+    def came_out() -> bool:
+        reasons = Counter({letter.place: letter.reason for letter in results.dead_letters(bootstrap)}.values())
+        # The records that close the day's windows make windows of their own.
+        return reasons == answer.by_reason and answer.windows <= results.windows(bootstrap)
+
+    wait_until(came_out, "dead letters and windows are those that plain Python computes", timeout_s=PATIENCE_S)
+
+    def scraped() -> bool:
+        said = asked(prometheus, "/api/v1/targets")
+        return said is not None and [target["health"] for target in said["data"]["activeTargets"]] == ["up"] * 4
+
+    wait_until(scraped, "Prometheus reads master, workers and driver", timeout_s=PATIENCE_S)
+    project.down("-v")

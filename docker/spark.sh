@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# docker/spark.sh BASE SPARK_TAG PROMETHEUS_TAG: the images of docker/compose.spark.yaml. PYTHON names a Python that has pip
+# and pyspark; Maven resolves the connector of the same version.
+set -eu
+cd "$(dirname "$0")/.."
+base=$1
+python=${PYTHON:-python3}
+context=build/spark/image
+
+pyspark=$("$python" -c 'import os, pyspark; print(os.path.dirname(pyspark.__file__))')
+version=$("$python" -c 'import pyspark; print(pyspark.__version__)')
+wanted=$(docker run --rm --network none "$base" python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+rm -rf "$context"
+mkdir -p "$context"
+
+jars=build/spark/jars-$version
+if [ ! -d "$jars" ]; then
+    mvn -q -B -f docker/spark/pom.xml "-Dspark.version=$version" dependency:copy-dependencies \
+        "-DoutputDirectory=$PWD/$jars.new"
+    mv "$jars.new" "$jars"
+fi
+wheels=build/spark/wheels-$wanted
+if [ ! -d "$wheels" ]; then
+    machine=$(uname -m)
+    # Versions are those of the Python that the pipeline's tests run with.
+    mapfile -t pinned < <("$python" -m pip freeze | grep -iE '^(py4j|confluent-kafka|kafka-python)==')
+    "$python" -m pip download -q -d "$wheels.new" --no-deps --only-binary :all: --python-version "$wanted" \
+        --implementation cp --abi "cp${wanted/./}" --abi abi3 --abi none --platform "manylinux_2_28_$machine" \
+        --platform "manylinux_2_17_$machine" --platform "manylinux2014_$machine" --platform any "${pinned[@]}"
+    mv "$wheels.new" "$wheels"
+fi
+cp -r docker/spark/Dockerfile docker/spark/metrics.properties docker/spark/pipeline.toml spark "$context/"
+mv "$context/spark" "$context/pipeline"
+cp -rl "$jars" "$context/jars"
+cp -rl "$wheels" "$context/wheels"
+cp -rl "$pyspark" "$context/pyspark" 2>/dev/null || cp -r "$pyspark" "$context/pyspark"
+# Without BuildKit, which older daemons lack.
+DOCKER_BUILDKIT=0 docker build -q --build-arg "BASE=$base" -t "$2" "$context" >/dev/null
+DOCKER_BUILDKIT=0 docker build -q --build-arg "BASE=$base" -t "$3" docker/prometheus >/dev/null
+echo "image: $2 and $3 on $base"
