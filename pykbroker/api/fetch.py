@@ -476,8 +476,13 @@ class _Fetch:
         for key, entry, data in results:
             if session is not None:
                 has_records = bool(data.records)
-                has_news = has_records or data.diverging_epoch is not _NO_DIVERGENCE or data.preferred_read_replica >= 0
-                tell = entry.worth_telling(data.error_code, has_news, data.high_watermark, data.log_start_offset)
+                tell = entry.worth_telling(
+                    data.error_code,
+                    has_records or data.preferred_read_replica >= 0,
+                    data.high_watermark,
+                    data.log_start_offset,
+                    diverges=data.diverging_epoch is not _NO_DIVERGENCE,
+                )
                 if has_records:
                     moved.append(key)
                 if not tell and not self.full:

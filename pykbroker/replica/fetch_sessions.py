@@ -68,9 +68,11 @@ class SessionPartition:
         #: the leader epoch in which a follower's offset was found to be right; -1: not looked at since it changed
         self.verified_epoch = -1
 
-    def worth_telling(self, error: int, has_news: bool, high_watermark: int, log_start_offset: int) -> bool:
-        """Whether an incremental answer mentions this partition; remembers what it says if so. `has_news`: records, a
-        diverging epoch, or another replica to read from."""
+    def worth_telling(
+        self, error: int, has_news: bool, high_watermark: int, log_start_offset: int, *, diverges: bool = False
+    ) -> bool:
+        """Whether an incremental answer mentions this partition; remembers what it says if so. `has_news`: records, or
+        another replica to read from. `diverges`: the answer names a diverging epoch."""
         changed = has_news
         if self.sent_high_watermark != high_watermark:
             self.sent_high_watermark = high_watermark
@@ -78,8 +80,9 @@ class SessionPartition:
         if self.sent_log_start_offset != log_start_offset:
             self.sent_log_start_offset = log_start_offset
             changed = True
-        if error:
-            # An error is repeated until it is gone, and its end is told once.
+        if error or diverges:
+            # An error is repeated until it is gone, and its end is told once. A follower whose log diverges takes no
+            # high watermark over before it has truncated: it is told again.
             self.sent_high_watermark = -1
             changed = True
         return changed

@@ -343,6 +343,21 @@ def test_a_followers_session_tells_it_of_the_high_watermark(half: Half) -> None:
     assert only(found).high_watermark == 1
 
 
+def test_a_follower_that_has_truncated_is_told_the_high_watermark_once_more(half: Half) -> None:
+    """It takes none over from the answer that says where its log diverges. Nothing else may change for long."""
+    partition = half.world.create("t", replicas=(1, 2))
+    write(partition, 2)
+    half.world.change(partition, leader=1, isr=[1])
+    assert partition.high_watermark == 2
+    begun = by_follower((topic_id("t"), [asks(offset=3, last_fetched_epoch=0)]), session_epoch=0)
+    answer = half.ask(fetch, begun)
+    assert (only(answer).diverging_epoch.end_offset, only(answer).high_watermark) == (2, 2)
+    truncated = (topic_id("t"), [asks(offset=2, last_fetched_epoch=0)])
+    told = half.ask(fetch, by_follower(truncated, session_id=answer.session_id, session_epoch=1))
+    assert (only(told).diverging_epoch.epoch, only(told).high_watermark) == (-1, 2)
+    assert sizes(half.ask(fetch, by_follower(session_id=answer.session_id, session_epoch=2))) == {}
+
+
 def test_a_followers_session_in_which_nothing_happens_keeps_it_in_the_isr(half: Half) -> None:
     """Each fetch proves anew that it has all there is, also of partitions that neither side mentions."""
     partition = half.world.create("t", replicas=(1, 2))

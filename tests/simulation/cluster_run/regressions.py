@@ -9,6 +9,7 @@ REGRESSIONS: dict[int, str] = {
     26: "a leader commits and resigns in one event: its followers know of more than a leader was seen to commit",
     29: "a partition is moved away from a node and back",
     49: "a leader that follows takes over a lower high watermark, and answers consumers",
+    99: "a follower truncates, and its leader has told it the high watermark with the diverging epoch",
     110: "a transaction's offset whose marker is on its way when an offset that need not be stable is fetched",
     120: "a controller that was paused finds, as it appends, that it leads no longer, and takes what it appended",
     127: "a vote that was not durable yet when its node died, and another one in the same epoch afterwards",
