@@ -110,6 +110,7 @@ SAME_MODULE = {
     "features": "what is supported, the controller's decision to change it, and the tool",
     "fetching": "how a follower copies its leader's log: a partition's, and the metadata log",
     "format": "the command, and what it does",
+    "generate": "the command, and the room of what it prints",
     "group": "the configuration of groups, and the groups",
     "log_dirs": "the directories of a log, and the tool",
     "metadata": "the API, and the room that it tells of",

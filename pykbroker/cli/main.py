@@ -18,6 +18,7 @@ COMMANDS = {
     "storage": "kafka-storage: info, format, version-mapping, feature-dependencies, random-uuid",
     "dump-log": "print or verify the files of a log directory",
     "health": "ask a running node whether it serves",
+    "generate": "print a manifest for Kubernetes, a Compose file or a unit for systemd",
     "in-container": "what the scripts of the container image run",
     "random-uuid": "print a new cluster id or directory id",
     "version": "print the version",

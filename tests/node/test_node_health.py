@@ -6,9 +6,11 @@ import json
 import socket
 import stat
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
+from pykbroker.cli.main import main
 from pykbroker.node.node_health import NodeHealth
 from pykbroker.node_to_controller.lifecycle import BrokerState
 from pykbroker.runtime.unix_sockets import bind_unix
@@ -59,6 +61,30 @@ def test_a_node_answers_on_its_health_socket(tmp_path: Path) -> None:
         assert f"the socket {path} cannot be bound: another process answers there" in second.stderr
         assert process.interrupt() == 0
     assert not path.exists()
+
+
+def test_a_node_that_does_not_serve_is_alive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A probe that kills a node for having no quorum would keep the quorum away."""
+    path = tmp_path / "health.sock"
+    starting = NodeHealth(node_id=1, broker=BrokerState.STARTING, active=False, leader_id=None, is_controller=True)
+    words = ["health", "--socket", str(path)]
+    assert main([*words, "--alive"]) == 1
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+
+        def answer_twice() -> None:
+            for _ in range(2):
+                connection, _ = listening.accept()
+                with connection:
+                    connection.sendall(starting.line())
+
+        node = Thread(target=answer_twice, daemon=True)
+        node.start()
+        assert [main(words), main([*words, "--alive"])] == [1, 0]
+        node.join(60)
+    said = capsys.readouterr().out.splitlines()
+    assert said == ["node 1 does not serve: the broker is STARTING; no leader of the quorum is known"] * 2
 
 
 @pytest.mark.slow

@@ -1,0 +1,86 @@
+"""Compose files: what docker/compose.yaml says, for any number of brokers."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pykbroker.config.kinds import ConfigError
+from pykbroker.config.load import load
+from pykbroker.config.protection import refuse
+from pykbroker.container.server_properties import server_properties
+from pykbroker.generate.compose import ComposeCluster, compose
+from tests.container.image_environments import DEFAULTS
+
+SHIPPED = Path(__file__).parents[2] / "docker" / "compose.yaml"
+
+
+def services(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(text)["services"]
+    return found
+
+
+def environment(cluster: ComposeCluster, number: int) -> dict[str, str]:
+    given = services(compose(cluster))[f"node-{number}"]["environment"]
+    return {name: str(text) for name, text in given.items()}
+
+
+def test_three_brokers_are_those_of_the_file_in_docker() -> None:
+    shipped = services(re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", SHIPPED.read_text(encoding="utf-8")))
+    del shipped["node-4"]
+    ours = services(compose(ComposeCluster(image="pykbroker:latest")))
+    for nodes in (shipped, ours):
+        for node in nodes.values():
+            del node["environment"]["CLUSTER_ID"]
+            node["environment"].pop("KAFKA_CREATE_TOPICS", None)
+    assert ours == shipped
+
+
+@pytest.mark.parametrize(("brokers", "voters"), [(1, 1), (2, 1), (3, 3), (5, 3)])
+def test_the_image_makes_a_node_of_each_environment(brokers: int, voters: int) -> None:
+    cluster = ComposeCluster(image="i", brokers=brokers, port=29092, host="machine.example", bind="0.0.0.0")
+    assert sorted(services(compose(cluster))) == [f"node-{number}" for number in range(1, brokers + 1)]
+    ids = set()
+    for number in range(1, brokers + 1):
+        composed = server_properties(
+            environment(cluster, number), mounted=None, defaults=DEFAULTS, hostname=f"node-{number}"
+        )
+        assert composed.warnings == ()
+        refuse(composed.properties)
+        config = load(composed.properties)
+        ids.add(composed.cluster_id)
+        assert (config.node_id, config.is_broker, config.is_controller) == (number, True, number <= voters)
+        assert sorted(config.voters) == list(range(1, voters + 1))
+        advertised = {point.listener_name: (point.host, point.port) for point in config.listeners.advertised_broker}
+        port = 29091 + number
+        assert advertised == {"PLAINTEXT": (f"node-{number}", 19092), "HOST": ("machine.example", port)}
+        node = services(compose(cluster))[f"node-{number}"]
+        assert node["ports"] == [f"0.0.0.0:{port}:9092"]
+        assert config.int("offsets.topic.replication.factor") == min(3, brokers)
+    assert len(ids) == 1
+    volumes = yaml.safe_load(compose(cluster))["volumes"]
+    assert sorted(volumes) == [f"data-{number}" for number in range(1, brokers + 1)]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"brokers": 0},
+        {"brokers": 100},
+        {"port": 0},
+        {"port": 65534},
+        {"host": "a b"},
+        {"host": ""},
+        {"bind": "all"},
+        {"image": "a: b"},
+        {"cluster_id": "-"},
+    ],
+)
+def test_a_value_that_cannot_stand_there_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError) as refused:
+        ComposeCluster(**{"image": "i", **wrong})
+    assert "\n" not in str(refused.value)

@@ -1,0 +1,87 @@
+"""The unit: what systemd reads, and that `pykbroker start` takes its command."""
+
+from __future__ import annotations
+
+import argparse
+import configparser
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykbroker.cli import start
+from pykbroker.cli.health import USUAL_SOCKETS
+from pykbroker.cli.options import assignments
+from pykbroker.config.kinds import ConfigError
+from pykbroker.config.load import find_key
+from pykbroker.generate.systemd import SystemdUnit, systemd
+
+
+def service(unit: SystemdUnit) -> dict[str, str]:
+    parser = configparser.ConfigParser(delimiters=("=",), comment_prefixes=("#",), interpolation=None, strict=True)
+    parser.optionxform = str  # type: ignore[assignment, method-assign]  # keys have capitals
+    parser.read_string(systemd(unit))
+    assert parser.sections() == ["Unit", "Service", "Install"]
+    return dict(parser["Service"])
+
+
+def test_start_takes_the_command() -> None:
+    found = service(SystemdUnit(program="/opt/pykbroker/bin/pykbroker", properties="/etc/k.properties"))
+    program, verb, *words = shlex.split(found["ExecStart"])
+    assert (program, verb) == ("/opt/pykbroker/bin/pykbroker", "start")
+    parser = argparse.ArgumentParser()
+    start.arguments(parser)
+    options = parser.parse_args(words)
+    assert options.properties == "/etc/k.properties"
+    ((key, path),) = assignments(options.set)
+    assert find_key(key) is not None
+    assert path in USUAL_SOCKETS, "`pykbroker health` finds it"
+    assert path.startswith(f"/run/{found['RuntimeDirectory']}/")
+
+
+def test_how_it_runs_and_ends() -> None:
+    found = service(SystemdUnit(program="/bin/pykbroker", user="kafka"))
+    assert (found["Type"], found["Restart"], found["User"]) == ("exec", "on-failure", "kafka")
+    assert (found["KillSignal"], found["KillMode"], found["TimeoutStopSec"]) == ("SIGTERM", "mixed", "60")
+    assert int(found["LimitNOFILE"]) >= 100_000
+    assert (found["ProtectSystem"], found["NoNewPrivileges"]) == ("strict", "yes")
+
+
+def test_the_node_may_write_to_its_data() -> None:
+    assert service(SystemdUnit(program="/p"))["StateDirectory"] == "pykbroker"
+    found = service(SystemdUnit(program="/p", data=("/var/lib/a/b", "/disk1", "/disk2/kafka", "/var/lib/c")))
+    assert (found["StateDirectory"], found["ReadWritePaths"]) == ("a/b c", "/disk1 /disk2/kafka")
+    elsewhere = service(SystemdUnit(program="/p", data=("/disk1",)))
+    assert "StateDirectory" not in elsewhere
+    assert elsewhere["ReadWritePaths"] == "/disk1"
+
+
+def test_systemd_has_no_complaint_where_it_is_installed(tmp_path: Path) -> None:
+    unit = tmp_path / "pykbroker-of-a-test.service"
+    unit.write_text(systemd(SystemdUnit(program="/bin/sh", data=("/var/lib/pykbroker", "/tmp"))))
+    assert unit.read_text().endswith("WantedBy=multi-user.target\n")
+    if shutil.which("systemd-analyze") is not None:
+        said = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
+        assert [line for line in said.stderr.splitlines() if unit.stem in line] == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"program": "pykbroker"},
+        {"program": "/a b"},
+        {"properties": "/etc/%n"},
+        {"properties": "/etc/../x"},
+        {"data": ("/a$b",)},
+        {"data": ("/",)},
+        {"user": "a\nb"},
+        {"user": "%u"},
+    ],
+)
+def test_a_value_that_cannot_stand_there_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError) as refused:
+        SystemdUnit(**{"program": "/p", **wrong})
+    assert "\n" not in str(refused.value)
