@@ -47,7 +47,7 @@ def cluster(project: Project) -> Iterator[Project]:
     project.has_brokers(THREE)
     yield project
     if "node-4" in project.containers():  # of a test that failed
-        project.compose("--profile", "four", "rm", "-sf", "node-4")
+        project.compose("--profile", "four", "rm", "-sfv", "node-4")
 
 
 def moved(cluster: Project, topic: str, replicas: dict[int, list[int]]) -> None:
@@ -124,7 +124,7 @@ def test_a_fourth_broker_comes_and_goes(cluster: Project) -> None:
         # Drained: what it has goes to the three others, __consumer_offsets never was on it.
         moved(cluster, topic, {number: [1, 2, 3] for number in range(3)})
         cluster.in_sync(topic, 1, 2, 3)
-        cluster.compose("--profile", "four", "rm", "-sf", "node-4")
+        cluster.compose("--profile", "four", "rm", "-sfv", "node-4")
         cluster.has_brokers(THREE)
         gone = cluster.run_in("node-1", "kafka-cluster", "unregister", "--bootstrap-server", INSIDE, "--id", "4")
         assert gone == "Broker 4 is no longer registered.\n"
