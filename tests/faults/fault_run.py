@@ -147,7 +147,10 @@ def _load(trio: FaultedTrio) -> Load:
     load = Load(trio, (), pause_s=0.05)
     for topic, (_, writers) in TOPICS.items():
         load.write(topic, writers)
-    load.consume(trio.keys_by_coordinator(GROUP, "member")[2], "one", {"socket.timeout.ms": "6000"})
+    # librdkafka waits for the answer to JoinGroup as long as a member may be away from poll, however silent the
+    # coordinator is: five minutes by default.
+    member = {"socket.timeout.ms": "6000", "max.poll.interval.ms": "10000"}
+    load.consume(trio.keys_by_coordinator(GROUP, "member")[2], "one", member)
     load.transact(trio.keys_by_coordinator(TRANSACTION, "writer")[3], "transacted", {"socket.timeout.ms": 2_500})
     return load
 
