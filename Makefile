@@ -45,6 +45,14 @@ $(VENV)/.pipeline: pyproject.toml $(COMPILED) | $(BIN)/python
 	$(BIN)/python -m pip install -q -e '.[pipeline]'
 	@touch $@ $(VENV)/.install
 
+# Frameworks that want other versions of clients than the tests do: compat_tests/frameworks.
+FRAMEWORKS := .venv-frameworks
+FRAMEWORKS_WANTED := compat_tests/frameworks/requirements.txt
+$(FRAMEWORKS)/.made: pyproject.toml $(COMPILED) $(FRAMEWORKS_WANTED) | $(BIN)/python
+	$(PYTHON) -m venv $(FRAMEWORKS)
+	$(FRAMEWORKS)/bin/python -m pip install -q -e . -r $(FRAMEWORKS_WANTED)
+	@touch $@
+
 install: $(VENV)/.install
 
 # What the compat tests need beside Python; a test whose part is still missing afterwards skips and names it.
@@ -53,6 +61,8 @@ system:
 
 test-env: system
 	@$(MAKE) --no-print-directory $(VENV)/.test
+	@$(MAKE) --no-print-directory $(FRAMEWORKS)/.made \
+	    || echo "test-env: the frameworks cannot be installed; the test that wants them skips"
 
 # --- running --------------------------------------------------------------------------------------------------------
 
@@ -129,6 +139,7 @@ sim: $(VENV)/.test
 	@PYTHONPATH=.:wire:log:raft $(BIN)/python -m tests.simulation.cluster_run $(SEED) $(SIM_ARGS)
 
 # 10,000 seeds on all cores; goes on where an interrupted run was, and keeps the results in docs/simulation.jsonl.
+# make sim-long SIM_LONG_ARGS=--go-on: also through changes of the code; only what has not run, or has failed.
 SIM_LONG_ARGS ?=
 sim-long: $(VENV)/.test
 	@PYTHONPATH=.:wire:log:raft $(BIN)/python -m tests.simulation.cluster_run.long $(SIM_LONG_ARGS)
@@ -136,8 +147,9 @@ sim-long: $(VENV)/.test
 # 1,000 faults on three real processes, in rounds of 20; goes on where an interrupted run was, and keeps the results in
 # docs/fault-runs.jsonl. One round, told: python -m tests.faults.fault_run --seed 7.
 FAULT_ROUNDS ?= 50
+FAULT_ARGS ?=
 faults: $(VENV)/.test
-	@PYTHONPATH=.:wire:log:raft $(BIN)/python -m tests.faults.fault_run --rounds $(FAULT_ROUNDS)
+	@PYTHONPATH=.:wire:log:raft $(BIN)/python -m tests.faults.fault_run --rounds $(FAULT_ROUNDS) $(FAULT_ARGS)
 
 # Goes on where an interrupted run was, and keeps the results in docs/long-runs.md.
 test-long: test-env
@@ -160,6 +172,8 @@ lint: $(VENV)/.lint
 	check $(BIN)/python wire/generate --check; \
 	check $(BIN)/python -m pykbroker.config.reference --check; \
 	check $(BIN)/python -m pykbroker.api.reference --check; \
+	check $(BIN)/python -m pykbroker.cli.reference --check; \
+	check env PYTHONPATH=.:wire:log:raft $(BIN)/python -m compat_tests.differential.docs --check; \
 	check $(BIN)/python -m bench.report --check; \
 	check $(BIN)/python -m tests.long_runs --check; \
 	check env PYTHONPATH=.:wire:log:raft $(BIN)/python -m tests.simulation.cluster_run.long --check; \
@@ -170,6 +184,8 @@ generate: $(VENV)/.install
 	$(BIN)/python wire/generate
 	$(BIN)/python -m pykbroker.config.reference
 	$(BIN)/python -m pykbroker.api.reference
+	$(BIN)/python -m pykbroker.cli.reference
+	PYTHONPATH=.:wire:log:raft $(BIN)/python -m compat_tests.differential.docs
 	$(BIN)/python -m bench.report
 
 # make schemas KAFKA=4.4.0: wire/schemas again, from the jars of that release that hold message definitions.
@@ -178,4 +194,4 @@ schemas: system $(VENV)/.install
 	$(BIN)/python wire/generate schemas --kafka $(KAFKA)
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist
+	rm -rf $(VENV) $(FRAMEWORKS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist

@@ -23,7 +23,7 @@ _IDLE_SECONDS = 3.0
 
 
 def variables(port: int) -> Mapping[str, str]:
-    """Of a node of both roles that clients of this machine reach at `port`."""
+    """The environment of a node of both roles that clients of this machine reach at `port`."""
     return {
         "CLUSTER_ID": "MkU3OEVBNTcwNTJENDM2Qg",
         "KAFKA_NODE_ID": "1",

@@ -1,4 +1,4 @@
-"""A coordinator that takes over a million committed offsets while producers go on: how long, and who notices.
+"""A coordinator that takes over a million committed offsets while producers go on: how long, and what producers notice.
 
     .venv/bin/python bench/loading.py [--offsets 1000000] [--groups 1000] [--only pykbroker]
 

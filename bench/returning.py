@@ -2,7 +2,7 @@
 
 Each of the logs holds five batches of an idempotent producer, as applications leave them. After the start a new topic
 is made, and one request after the other goes to it until every one of the 2,000 partitions says where it ends: they are
-asked few at a time, so that asking is no load. Apache Kafka answers nobody before it has recovered all of its logs;
+asked few at a time, so that asking is no load. Apache Kafka answers no client before it has recovered all its logs;
 "every partition serves" counts from the start of the process for both.
 """
 

@@ -34,6 +34,14 @@ def docker_daemon() -> None:
         pytest.skip(f"the Docker daemon does not run ({reason}): system.sh starts it where it runs as root")
 
 
+def frameworks() -> str:
+    """The Python with FastStream, Quix Streams and Faust, or a skip."""
+    python = ROOT / ".venv-frameworks" / "bin" / "python"
+    if not (python.parent.parent / ".made").exists():
+        pytest.skip("the environment of the frameworks is missing: `make test-env` makes it")
+    return str(python)
+
+
 def java() -> str:
     return program("java")
 

@@ -20,6 +20,8 @@ from typing import Any
 
 import pytest
 
+from pykbroker import generated_page
+
 ROOT = Path(__file__).resolve().parents[1]
 NOTES = ROOT / "docs" / "long-runs.jsonl"
 PAGE = ROOT / "docs" / "long-runs.md"
@@ -130,16 +132,5 @@ def page(notes: list[Note]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main(arguments: list[str]) -> int:
-    wanted = page(read_notes())
-    if arguments == ["--check"]:
-        if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != wanted:
-            print("docs/long-runs.md is stale: run python -m tests.long_runs", file=sys.stderr)
-            return 1
-        return 0
-    PAGE.write_text(wanted, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(generated_page.main(PAGE, lambda: page(read_notes()), "tests.long_runs", sys.argv[1:]))

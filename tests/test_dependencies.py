@@ -31,7 +31,12 @@ BY_NAME = {"pytest-timeout", "pytest-xdist", "pytest-asyncio", "kio"}
 
 
 def names(requirements: list[str]) -> set[str]:
-    return {re.split(r"[^A-Za-z0-9._-]", requirement)[0].lower() for requirement in requirements}
+    return {normal(re.split(r"[^A-Za-z0-9._-]", requirement)[0]) for requirement in requirements}
+
+
+def normal(distribution: str) -> str:
+    """One spelling of a name (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
 def imports(folders: list[Path]) -> set[str]:
@@ -54,7 +59,7 @@ def imports(folders: list[Path]) -> set[str]:
 def distributions(imported: set[str]) -> set[str]:
     known = packages_distributions()
     return {
-        distribution.lower()
+        normal(distribution)
         for name in imported
         for distribution in known.get(name.partition(".")[0], [name.partition(".")[0]])
     } - OWN

@@ -101,8 +101,8 @@ SAME_CLASS = {
 SAME_MODULE = {
     "__main__": "the program, and the entry of Apache Kafka's tools",
     "alter_partition": "the API, and the controller's decision",
-    "cluster": "nodes in one process, for tests, and the tool",
-    "configs": "of resources: changed by the controller, read by a coordinator, asked for, and the tool",
+    "cluster": "nodes in one process, for tests, the tool, and the command",
+    "configs": "of resources: changed by the controller, read by a coordinator, asked for, the tool, and the command",
     "coordination": "keys, and their texts",
     "describe_quorum": "the API, and the quorum's answer",
     "delete_records": "the API, and the tool",
@@ -112,10 +112,14 @@ SAME_MODULE = {
     "format": "the command, and what it does",
     "generate": "the command, and the room of what it prints",
     "group": "the configuration of groups, and the groups",
+    "groups": "what is asked of them, and the command",
+    "load": "of the configuration, and the load of `bench`",
     "log_dirs": "the directories of a log, and the tool",
+    "logs": "the logs of a node, and the command",
     "metadata": "the API, and the room that it tells of",
     "missing": "records that are gone: found in log/, told by the node",
     "node": "the room, and its class",
+    "produce": "the API, and the command",
     "producer_ids": "blocks of ids: given by the controller, used by a broker",
     "records": "records of each kind of log, and the record of a batch",
     "reference": "a page of docs/, generated from the room's table",
@@ -128,8 +132,10 @@ SAME_MODULE = {
     "shard": "one for each kind of coordinator",
     "states": "a table of states and their transitions",
     "storage": "the room, its keys, and their texts",
-    "transactions": "what a client asks, and the tool",
-    "topics": "the controller's topics, what of them a coordinator follows, what a client asks, and the tool",
+    "transactions": "what a client asks, the tool, and the command",
+    "quorum": "the room, and the command",
+    "tls": "the room, and the command",
+    "topics": "the controller's topics, what of them a coordinator follows, what is asked, the tool, and the command",
 }
 
 

@@ -99,8 +99,10 @@ def test_b8_apache_kafkas_broker_listener_negotiates_and_answers(
 
 
 def test_b8_apache_kafkas_controller_listener_negotiates_and_answers(
-    apache_kafka: ApacheKafka, new_loop: Callable[[], asyncio.AbstractEventLoop]
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
+    """A node of its own: for minutes it counts the asking replica as an observer of its quorum."""
+
     async def scenario(connection: BrokerConnection) -> None:
         describe = DescribeQuorumRequest(
             topics=[RequestTopicData(topic_name=rpc.TOPIC, partitions=[RequestPartitionData()])]
@@ -129,4 +131,5 @@ def test_b8_apache_kafkas_controller_listener_negotiates_and_answers(
         assert fetched.error_code == ErrorCode.NONE
         assert sum(batch.record_count for _, batch in iter_batches(fetched.records)) > 0
 
-    play(new_loop, apache_kafka.controller_port, scenario)
+    with ApacheKafka() as kafka:
+        play(new_loop, kafka.controller_port, scenario)

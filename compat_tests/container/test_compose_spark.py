@@ -68,7 +68,7 @@ def test_the_pipeline_on_two_workers(new_project: Projects, spark_images: dict[s
 
     def scraped() -> bool:
         said = asked(prometheus, "/api/v1/targets")
-        return said is not None and [target["health"] for target in said["data"]["activeTargets"]] == ["up"] * 4
+        return said is not None and [target["health"] for target in said["data"]["activeTargets"]] == ["up"] * 7
 
-    wait_until(scraped, "Prometheus reads master, workers and driver", timeout_s=PATIENCE_S)
+    wait_until(scraped, "Prometheus reads nodes, master, workers and driver", timeout_s=PATIENCE_S)
     project.down("-v")

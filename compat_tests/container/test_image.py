@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+import urllib.request
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from compat_tests.container.conftest import NewContainer
 from compat_tests.container.containers import SERVES, Container, docker
@@ -147,6 +149,21 @@ def test_health(new_container: NewContainer) -> None:
     assert (asked.returncode, asked.stdout) == (1, "")
     docker("kill", "-s", "CONT", node.name)
     assert node.run("pykbroker", "health").stdout == "node 1 serves\n"
+
+
+def test_prometheus_and_the_command_line(new_container: NewContainer) -> None:
+    port = steady_port()
+    metrics = variables(port, KAFKA_PYKBROKER_METRICS_LISTENER="0.0.0.0:9404")
+    scraped = steady_port()
+    node = new_container(metrics, options=[*published(port), "-p", f"127.0.0.1:{scraped}:9404"])
+    node.wait_for(SERVES)
+    with urllib.request.urlopen(f"http://127.0.0.1:{scraped}/metrics", timeout=60) as answer:
+        families = {family.name: family for family in text_string_to_metric_families(answer.read().decode())}
+    assert families["kafka_controller_kafkacontroller_activecontrollercount"].samples[0].value == 1
+    inside = ("-b", "localhost:19092")
+    node.run("pykbroker", "topics", "create", "orders", *inside)
+    produce(at(port), "orders", ["one"])
+    assert node.run("pykbroker", "topics", "list", *inside).stdout.splitlines()[1].split()[0] == "orders"
 
 
 def test_a_read_only_root(new_container: NewContainer) -> None:

@@ -1,22 +1,20 @@
-"""docs/differential.md from masks.py and the scripts: `python compat_tests/differential/docs.py`."""
+"""docs/differential.md from masks.py and the scripts: `python -m compat_tests.differential.docs`."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "wire"), str(ROOT / "log"), str(ROOT / "raft")]
+from compat_tests.differential.masks import LIMIT, MASKS, OWN_ANYWHERE, OWN_VALUES, STORED_MASKS, LeftOut
+from compat_tests.differential.scripts import ONE_STOPPED, SCRIPTS, THREE_NODES
+from compat_tests.oracle.kafka import KAFKA
+from compat_tests.three_nodes.printed import DIFFERENCES
+from pykbroker import generated_page
 
-from compat_tests.differential.masks import LIMIT, MASKS, OWN_ANYWHERE, OWN_VALUES, STORED_MASKS, LeftOut  # noqa: E402
-from compat_tests.differential.scripts import ONE_STOPPED, SCRIPTS, THREE_NODES  # noqa: E402
-from compat_tests.oracle.kafka import KAFKA  # noqa: E402
-from compat_tests.three_nodes.printed import DIFFERENCES  # noqa: E402
-
-PAGE = ROOT / "docs" / "differential.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "differential.md"
 HEAD = f"""# Compared with Apache Kafka, field by field
 
-Written by `python compat_tests/differential/docs.py`; do not edit.
+Written by `python -m compat_tests.differential.docs`; do not edit.
 
 `compat_tests/differential` sends the same requests, good and bad ones and every version of every API that a broker
 listener serves, to Apache Kafka {KAFKA} and to pykbroker, both fresh, with the same server.properties and the same
@@ -82,4 +80,4 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page())
+    sys.exit(generated_page.main(PAGE, page, "compat_tests.differential.docs", sys.argv[1:]))

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from compat_tests.differential import docs, masks, nodes
+from compat_tests.differential import masks, nodes
 from compat_tests.differential.compare import compare, run
 from compat_tests.differential.scripts import KIND_OF, LONG, SCRIPTS
 from compat_tests.differential.session import Step
@@ -76,7 +76,3 @@ def test_masks_are_few_and_have_reasons() -> None:
     for mask in masks.MASKS:
         assert mask.reason
         assert not mask.field.rpartition(".")[2].endswith("error_code")
-
-
-def test_the_page_is_fresh() -> None:
-    assert docs.PAGE.read_text() == docs.page(), "run: python compat_tests/differential/docs.py"

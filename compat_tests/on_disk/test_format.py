@@ -51,6 +51,9 @@ FORMATS = [
         controller__listener__names="OTHER,CONTROLLER",
         listener__security__protocol__map="PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,OTHER:PLAINTEXT",
     ),
+    case('--standalone --add-scram SCRAM-SHA-512=[name=admin,iterations=8192,salt="N3E=",saltedpassword="YCE="]'),
+    case('-s -S SCRAM-SHA-256=[name=a,salt=N3E,password=b,] -S SCRAM-SHA-256=[password=c=d,salt=N3E=,name="e"]'),
+    case("-s --release-version 3.5-IV2 --add-scram SCRAM-SHA-256=[name=a,salt=N3E=,password=b,iterations=16384]"),
     case(f"--initial-controllers {VOTERS}"),
     case("--initial-controllers 7@other:1234:MvDxzVmcRsaTz33bUuRU6A"),
     case("--no-initial-controllers"),
@@ -77,6 +80,23 @@ REFUSED = [
     case("--standalone --feature no.such.feature=1"),
     case("--standalone --feature group.version"),
     case("--standalone --feature group.version=x"),
+    case("-s --release-version 3.5-IV1 --add-scram SCRAM-SHA-256=[name=a,password=b]"),
+    *(
+        case(f"--standalone --add-scram {credential}")
+        for credential in (
+            "SCRAM-SHA-1=[name=a,password=b]",
+            "SCRAM-SHA-256=name=a,password=b]",
+            "SCRAM-SHA-256=[name=a,password=b",
+            "SCRAM-SHA-256=[password=b]",
+            "SCRAM-SHA-256=[name=a]",
+            "SCRAM-SHA-256=[name=a,saltedpassword=YCE=]",
+            "SCRAM-SHA-256=[name=a,password=b,salt=!]",
+            "SCRAM-SHA-256=[name=a,password=b,iterations=4095]",
+            "SCRAM-SHA-256=[name=a,password=b,iterations=16385]",
+            "SCRAM-SHA-512=[name=a,password=b,iterations=x]",
+            "SCRAM-SHA-256=[name=a,password=b,zz=c,more=d]",
+        )
+    ),
     *(
         case(f"--initial-controllers {voters}")
         for voters in (

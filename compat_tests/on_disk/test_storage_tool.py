@@ -219,17 +219,6 @@ def test_both_tools_say_the_same(number: int, outcomes: Outcomes) -> None:
             assert described(our_folder) == described(their_folder)
 
 
-def test_scram_is_refused_with_one_line(tmp_path: Path) -> None:
-    place = Place(tmp_path / "place", {})
-    line = [*place.line("--standalone"), "--add-scram", "SCRAM-SHA-256=[name=a,password=b]"]
-    refused = RUN["pykbroker"]([line])[0]
-    assert refused.status == 1
-    assert refused.said.splitlines() == [
-        "--add-scram: this version serves no SCRAM, and does not format a cluster that relies on it"
-    ]
-    assert not place.folders[0].exists()
-
-
 @pytest.mark.parametrize(("by", "starts"), [("pykbroker", "kafka"), ("kafka", "pykbroker")])
 def test_what_one_tool_formats_the_other_system_starts(by: Owner, starts: Owner) -> None:
     """Also with an id of the cluster that is no UUID, which both tools take."""

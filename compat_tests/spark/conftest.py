@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def suite_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     needs.java()
     needs.python_package("pyspark")
     from compat_tests.spark.session import make_session
@@ -22,3 +22,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = make_session("compat-tests", tmp_path_factory.mktemp("warehouse"))
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def spark(suite_session: SparkSession) -> SparkSession:
+    """The session that tests use, unless their module has one of its own."""
+    return suite_session

@@ -16,7 +16,6 @@ pytestmark = pytest.mark.slow
 #: What a controller of Apache Kafka serves and one of pykbroker does not: security brings it.
 OF_SECURITY = {
     ApiKey.ALTER_CLIENT_QUOTAS,
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
     ApiKey.CREATE_DELEGATION_TOKEN,
     ApiKey.RENEW_DELEGATION_TOKEN,
     ApiKey.EXPIRE_DELEGATION_TOKEN,

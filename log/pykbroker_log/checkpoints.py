@@ -1,7 +1,7 @@
 """The small text files of a log directory, as bytes: Apache Kafka's, to the byte.
 
 Pure: `encode_*` gives what to write, `decode_*` raises `MalformedFile` for anything that no version of Kafka
-wrote. Who reads decides what a malformed file means; most can be rebuilt, and none stops the node.
+wrote. The reader decides what a malformed file means; most can be rebuilt, and none stops the node.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Transactions as compaction meets them: whose records go because they were aborted, and whose markers nobody needs.
+"""Transactions as compaction meets them: whose records go because they were aborted, and whose markers no reader needs.
 
 Responsible for that verdict while batches pass in the order of their offsets. Not responsible for when a marker that
-nobody needs may go (its delete horizon), nor for what is written.
+no reader needs may go (its delete horizon), nor for what is written.
 
 Invariants:
 * Batches of an aborted transaction lie between its first offset and its marker. What an index says beyond its marker
-  is believed of nobody.
+  is not believed.
 * A marker is needed as long as a batch of its transaction was met before it.
 """
 

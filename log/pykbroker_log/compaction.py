@@ -265,7 +265,7 @@ class _Cleaner:
             cleaned.seal()
             cleaned.fsync()
             cleaned.fsync_indexes()
-            # The names too: of a name that a crash takes from among the four, nobody would know that it was there.
+            # The names too: when a crash takes one of the four, the next start does not know that it was there.
             self._disk.fsync_dir(cleaning.folder)
         except BaseException:
             cleaned.remove()

@@ -2,7 +2,7 @@
 
 Responsible for the order in which deletion happens: out of the log, the log's start durable, the name taken away
 (`.deleted`), `file.delete.delay.ms`, the file. Not responsible for which segments go (retention.py), nor for when
-somebody looks (the caller; `delete_files` takes long for large files and is for a thread).
+files are deleted (the caller; `delete_files` takes long for large files and is for a thread).
 
 Invariants:
 * Names go oldest first, and only where a crash cannot bring a segment back among those that stay. Power loss may undo
@@ -38,7 +38,7 @@ class Deletion:
         self._disk = disk
         #: no longer part of the log, still under their own names
         self.retired: tuple[Retired, ...] = ()
-        #: what the log start is known to be after a crash; None where nobody keeps a checkpoint of it
+        #: what the log start is known to be after a crash; None where no checkpoint of it is kept
         self.durable_start_offset: int | None = None
         # (when, path) of the files that only wait for their time.
         self._doomed: tuple[tuple[int, str], ...] = ()
@@ -54,7 +54,7 @@ class Deletion:
     def take_names(self, side: SideFiles, due_ms: int, *, one_by_one: bool) -> None:
         """Close and rename the retired segments that may go, with their producer snapshots. Raises OSError.
 
-        `one_by_one`: all of them, and durably one after the other, which takes an fsync each. Also where nobody else
+        `one_by_one`: all of them, and durably one after the other, which takes an fsync each. Also where no checkpoint
         says where the log starts (the metadata log): or the power could take a name and bring back the one before.
         """
         while self.retired and (one_by_one or self._may_go()):

@@ -101,8 +101,8 @@ class Fsyncs(Protocol):
         ...
 
     def ended(self) -> Sequence[File] | None:
-        """For whoever found it readable. None: the batch goes on. Otherwise it is over, and all but these files are
-        durable or were closed; these were not tried. Raises the OSError of one that failed, when all have ended."""
+        """Called once `fileno()` is readable. None: the batch goes on. Otherwise it is over, and all but these files
+        are durable or were closed; these were not tried. Raises the OSError of one that failed, when all have ended."""
         ...
 
     def close(self) -> None: ...
@@ -168,7 +168,7 @@ def read_file(disk: Disk, path: str) -> bytes:
 
 
 def write_new(disk: Disk, path: str, data: Buffer, *, sync: bool = True) -> None:
-    """Write a whole file that nobody reads yet. The name is not durable before the caller's `fsync_dir`."""
+    """Write a whole file that has no readers yet. The name is not durable before the caller's `fsync_dir`."""
     file = disk.open(path, create=True)
     try:
         if file.size():
@@ -189,7 +189,7 @@ def write_atomic(disk: Disk, path: str, data: Buffer, *, suffix: str = ".tmp") -
 
 
 def sync_path(disk: Disk, path: str) -> None:
-    """Fsync a file that nobody holds open."""
+    """Fsync a file that is not open."""
     try:
         file = disk.open(path)
     except FileNotFoundError:

@@ -1,8 +1,8 @@
 """How much of a log is durable, and the passes that make more of it durable.
 
 A pass (`Flush`) has three steps: `PartitionLog.begin_flush` collects what has to be fsynced, on the thread that
-appends; `sync` does it, for the passes of many logs at once and on any thread, or whoever can fsync open files
-otherwise does (`only_files`); `LogFiles.end_flush` lets it count.
+appends; `sync` does it, for the passes of many logs at once and on any thread, or a caller that can fsync open
+files otherwise does (`only_files`); `LogFiles.end_flush` lets it count.
 Responsible for: the recovery point, what a pass covers, the order of its calls. Not responsible for when a log is
 flushed, or on which thread (the caller).
 
@@ -14,7 +14,7 @@ State and invariants:
 * First what is to be covered is noted, then the files that hold it: what is appended beside it is fsynced too, and not
   counted.
 * A file that its owner closes under a pass is left out. It was retired, replaced or cut off: nothing in it is promised
-  any more, or the one who closed it has made it durable.
+  any more, or the code that closed it has made it durable.
 * After any other error nothing of the pass counts and no fsync is tried again: the kernel has forgotten what it could
   not write, and would report success.
 * Two passes of one log do not overlap, or the later one would count on names that the earlier one has yet to fsync.
@@ -43,12 +43,12 @@ class Flush:
         self.generation = generation
         #: everything before it is durable when the pass is over
         self.end_offset = end_offset
-        #: files that nobody holds open, and folders in which names have changed
+        #: files that the log does not hold open, and folders in which names have changed
         self.paths = paths
         self.folders = folders
         #: files that the log holds open
         self.files = files
-        #: its folder was gone: deleted, or somebody took it away
+        #: its folder was gone: deleted by the broker, or by another program
         self.missing: OSError | None = None
 
 

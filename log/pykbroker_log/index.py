@@ -8,7 +8,7 @@ Invariants:
   be complete on disk; one write per few hundred entries replaces one per entry.
 * The file is never stored to through a map: on a full disk that would be a SIGBUS, where `pwritev` is an error.
 * Entries of zeros at the end are not entries: Apache Kafka preallocates the index of its active segment, and after
-  a crash nobody has trimmed it.
+  a crash it is untrimmed.
 """
 
 from __future__ import annotations

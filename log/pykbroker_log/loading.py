@@ -171,7 +171,7 @@ class Loader:
             epochs = self._rebuild_epochs(LeaderEpochs() if epochs_lost else epochs, start)
         self._drop_stray_snapshots(log_end_offset)
         if log_end_offset == local_start:
-            # Nothing is left: whoever comes next may begin with any sequence number, as in Apache Kafka.
+            # Nothing is left: the next producer may begin with any sequence number, as in Apache Kafka.
             self.producers.clear(local_start)
         self._catch_up_producers(log_end_offset)
         return Loaded(
@@ -541,7 +541,7 @@ class Loader:
 
 
 def set_aside(disk: Disk, path: str, now_ms: int, why: str) -> None:
-    """Keep a malformed file for who wants to look at it, out of the way of the start."""
+    """Keep a malformed file for an administrator to look at, out of the way of the start."""
     target = f"{path}.corrupt-{now_ms}"
     logger.warning("%s is malformed (%s): rebuilding it, the old one is now %s", path, why, target)
     disk.rename(path, target)

@@ -16,7 +16,7 @@ MAX_INT64 = (1 << 63) - 1
 
 
 class AppendOrigin(enum.Enum):
-    """Who appends; decides how much is checked."""
+    """The kind of appender; decides how much is checked."""
 
     CLIENT = "client"  # everything
     COORDINATOR = "coordinator"  # control batches allowed, no sequence numbers

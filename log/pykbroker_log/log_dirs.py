@@ -105,7 +105,7 @@ class LogDir:
         # The folders of copies that are to take the place of a log in another directory. Never of a partition that is
         # in `_folders`, so that the checkpoints have one entry for each.
         self._futures: dict[TopicPartition, str] = {}
-        # Folders that a crash left and nobody has opened since.
+        # Folders that a crash left and that were not opened since.
         self._unrecovered: set[TopicPartition] = set()
         # Deleted folders whose files are still there.
         self._doomed: list[str] = []
@@ -117,7 +117,7 @@ class LogDir:
 
     @classmethod
     def open(cls, disk: Disk, path: str, directory_id: bytes, now_ms: int) -> LogDir:
-        """Lock the directory and read what the last run left. Raises StorageError; OSError if somebody else has
+        """Lock the directory and read what the last run left. Raises StorageError; OSError if another broker has
         the lock."""
         log_dir = cls(disk, path, directory_id, disk.lock(f"{path}/{names.LOCK}"))
         try:
@@ -131,7 +131,7 @@ class LogDir:
 
     @classmethod
     def out_of_order(cls, disk: Disk, path: str) -> LogDir:
-        """A directory that could not be opened: offline from the start, and nobody knows what is in it."""
+        """A directory that could not be opened: offline from the start, and it is not known what is in it."""
         log_dir = cls(disk, path, ZERO_UUID, None)
         log_dir.offline = True
         return log_dir
@@ -408,8 +408,8 @@ class LogDir:
         return list(self._futures)
 
     def future_path(self, topic: str, partition: int, unique: bytes) -> str:
-        """The folder of the partition's copy. Nobody makes it here: who writes the copy does. `unique`: 16 bytes that
-        no other copy's name has."""
+        """The folder of the partition's copy. The worker that writes the copy makes it. `unique`: 16 bytes that no
+        other copy's name has."""
         key = (topic, partition)
         if key not in self._futures:
             self._futures[key] = names.marked_dir(topic, partition, unique.hex(), names.FUTURE_DIR)
@@ -438,7 +438,7 @@ class LogDir:
         self._unrecovered.add(key)
 
     def release_future(self, topic: str, partition: int) -> str:
-        """The copy is given up. Returns its folder's name, for `doom` as soon as nobody writes to it."""
+        """The copy is given up. Returns its folder's name, for `doom` as soon as no worker writes to it."""
         name = self._futures.pop((topic, partition))
         self._forget((topic, partition))
         return name
@@ -575,7 +575,7 @@ class LogDir:
                 at, data = self._contents[name]
                 try:
                     if self._lock is not None and not self.disk.exists(f"{self.path}/{names.LOCK}"):
-                        # Unmounted under us: the files that are open still take writes, and nobody would notice.
+                        # Unmounted under us: open files still take writes, and the broker would not notice.
                         raise FileNotFoundError(errno.ENOENT, "the log directory has gone", self.path)
                     write_atomic(self.disk, f"{self.path}/{name}", data, suffix=f".{generation}.tmp")
                 except OSError as error:

@@ -225,7 +225,7 @@ class LogFiles:
         return Flush(self.generation, end_offset, paths, folders, files)
 
     def end_flush(self, flush: Flush) -> None:
-        """What it covers is durable. Raises StorageError when somebody has taken the log's folder away."""
+        """What it covers is durable. Raises StorageError when the log's folder was gone."""
         if flush.missing is not None and not self.is_closed:
             raise self.flush_failed(flush.missing) from flush.missing
         self.flushing.end(flush)

@@ -5,7 +5,7 @@ them. Not responsible for: the calls on files as a whole (disk.py: `read_file`, 
 
 Invariants:
 * What was synced is kept apart from what was only written, so that power can fail between any two calls.
-* A write that fails has written half; nobody comes to rely on a failed write having done nothing.
+* A write that fails has written half; no caller comes to rely on a failed write having done nothing.
 """
 
 from __future__ import annotations
@@ -489,7 +489,7 @@ class MemoryFile:
         try:
             self._disk._check("pwritev", self._path)
         except OSError:
-            # Half of it reaches the file, so that nobody comes to rely on a failed write having done nothing.
+            # Half of it reaches the file, so that no caller comes to rely on a failed write having done nothing.
             if len(data) > 1:
                 self._disk._store(self._node, self._path, data[: len(data) // 2], offset)
             raise

@@ -2,7 +2,7 @@
 
 Responsible for: append as leader and as follower, read, truncate, let old segments go, and keeping producers and epochs
 in step with the bytes. Not responsible for what a valid batch is (validate.py), the files and what of them is durable
-(log_files.py), when a segment is full (rolling.py), who may read how far (the caller passes the upper bound), when to
+(log_files.py), when a segment is full (rolling.py), up to where to read (the caller passes the bound), when to
 flush or to retire (the caller asks and decides), nor for moving the high watermark.
 
 Invariants:

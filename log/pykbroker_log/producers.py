@@ -384,7 +384,7 @@ class ProducerStates:
     # -- snapshots
 
     def remember(self, batches: Mapping[int, list[BatchMetadata]]) -> None:
-        """What somebody else has read in this log of the last batches of some producers, after the load of a
+        """Take over what the recovery has read in this log of the last batches of some producers, after the load of a
         snapshot, which has one of each."""
         for producer_id, kept in batches.items():
             entry = self.entries.get(producer_id)

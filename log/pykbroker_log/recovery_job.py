@@ -4,7 +4,7 @@ Responsible for how much there is to check, and for checking it and making the r
 checks themselves (loading.py), nor for when and in which process (pykbroker/storage/recovery.py).
 
 Invariants:
-* Nobody else has the logs open. What it is told (recovery point, log start) is what the checkpoints say.
+* No other process has the logs open. What it is told (recovery point, log start) is what the checkpoints say.
 * Being killed at any moment costs the work done so far: what is above the recovery point is checked again.
 * When it is over, each log up to its end is durable with its indexes, epochs and producer snapshot; it may then be
   opened as after a clean stop.

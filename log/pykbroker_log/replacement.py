@@ -16,7 +16,7 @@ Invariants:
 * What is cleaned is durable before it is read, and so are the markers that decide it: no record goes for the sake of
   one that the power may take.
 * A replacement takes the place of exactly the segments it was made from, none of which has changed.
-* Whoever cuts the log calls `abandon` before: no `.swap` brings back what was cut off.
+* A truncation calls `abandon` before it cuts the log: no `.swap` brings back what was cut off.
 """
 
 from __future__ import annotations

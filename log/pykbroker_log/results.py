@@ -65,7 +65,7 @@ class ReadResult:
         self.aborted: list[AbortedTxn] = []
 
     def joined(self) -> bytes:
-        """The batches, for who reads them itself and asked for no regions."""
+        """The batches, for a caller that reads them itself and asked for no regions."""
         if len(self.slices) == 1 and isinstance(self.slices[0], bytes):
             return self.slices[0]
         assert not self.slices, "regions are for sockets"

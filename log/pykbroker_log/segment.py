@@ -4,10 +4,10 @@ Responsible for positions and offsets within the segment. Not responsible for wh
 (partition_log.py), nor for what a scan after a crash takes for a batch (scan.py).
 
 Invariants:
-* `size` is what has been written and may be read; bytes behind it belong to nobody (a write that failed).
+* `size` is what has been written and may be read; bytes behind it belong to no batch (a write that failed).
 * Batches lie back to back in the order of their offsets; `next_offset` follows the last one.
 * An index entry points at a batch that starts below `size`.
-* A segment that nobody has asked anything has no file open and no index: `file` and the indexes are made on first use.
+* A segment that was not used yet has no file open and no index: `file` and the indexes are made on first use.
 """
 
 from __future__ import annotations
@@ -365,7 +365,7 @@ class Segment:
             yield at, make(fields)
 
     def _headers(self, layout: Struct, position: int, end: int) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-        """(position, end, fields) of the batches: `walk` for who needs less of a header (_SPAN)."""
+        """(position, end, fields) of the batches: `walk` for callers that need less of a header (_SPAN)."""
         chunk = b""
         chunk_start = position
         step = _WALK_BYTES

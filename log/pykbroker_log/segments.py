@@ -183,7 +183,7 @@ class Segments(list[Segment]):
     def aborted(
         self, offset: int, segment: Segment, end: int, next_offset: int, log_end_offset: int
     ) -> list[AbortedTxn]:
-        """The aborted transactions that a reader must know of who got the bytes from `offset` on up to the position
+        """The aborted transactions that a reader must know of when it got the bytes from `offset` on up to the position
         `end` of this segment, where `next_offset` begins.
 
         Perhaps a few too many: as in Apache Kafka, the index says where the bytes end.

@@ -1,6 +1,6 @@
-"""What logs have written is sent to the device before the kernel has too much of it: then appends wait for no one.
+"""What logs have written is sent to the device before the kernel has too much of it: then appends do not wait.
 
-A kernel lets dirty pages pile up for half a minute or a tenth of the memory, and makes whoever writes next wait while
+A kernel lets dirty pages pile up for half a minute or a tenth of the memory, and makes the next writer wait while
 it catches up. Responsible for which stretches of a log are due. Not responsible for when one looks, or on which thread
 the device is asked (upkeep.py in the node), nor for durability: nothing here is a promise (flushing.py).
 """

@@ -1,4 +1,4 @@
-"""A leader's look at the batch that somebody wants to append: facts about the append, or a verdict.
+"""A leader's look at a batch before the append: facts about the append, or a verdict.
 
 Responsible for Apache Kafka 4.3.1's verdicts, in its order: one whole batch of magic 2; base offset 0; the size limit
 of the topic; CRC; counts; control flag and sequence; then codec and each record: structure, offset delta, key,
@@ -6,7 +6,7 @@ timestamp. And for what Kafka changes in an accepted batch: base offset and lead
 max timestamp (new CRC), the codec where the topic wants another, and the inner offsets of compressed batches that are
 not consecutive.
 
-Not responsible for producer ids, sequences and transactions (`producers.py`), nor for who may write here.
+Not responsible for producer ids, sequences and transactions (`producers.py`), nor for which client may write here.
 
 Invariants: whatever the bytes, the result is a `Validated` or a `KafkaError`; a batch is decompressed chunk by chunk
 and never beyond `decompression_limit_bytes`; when an error is raised the caller's bytes are as they were.

@@ -1,11 +1,11 @@
 """Transactional batches whose transaction is being verified with its coordinator, before they are appended (KIP-890).
 
-A transaction must not begin in a log that its coordinator does not know to take part: nobody would ever end it. So the
+A transaction must not begin in a log that its coordinator does not know to take part: it would never end. So the
 leader asks the coordinator first, and a guard stands for the question: the batch is appended only with the guard that
 is still the current one. A marker that arrives meanwhile drops the guard, and with it the right to append.
 
 Responsible for the guards and for the lowest sequence number that was seen with them. Not responsible for asking, nor
-for who has an open transaction already (producers.py).
+for which producer has an open transaction already (producers.py).
 
 Invariants: at most one guard per producer id; a guard that was dropped never becomes current again.
 """

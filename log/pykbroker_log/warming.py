@@ -1,4 +1,4 @@
-"""What opening a log reads, brought into memory by a thread beforehand, so that who opens it waits for no device.
+"""What opening a log reads, brought into memory by a thread beforehand, so that the open waits for no device.
 
 Not responsible for opening (loading.py). Nothing depends on it: what is not in memory is read when it is needed.
 """
@@ -24,7 +24,7 @@ def is_cold(disk: Disk, path: str) -> bool:
     except ColdRead:
         return True
     except OSError:
-        pass  # who opens the log finds out what that means
+        pass  # the open finds out what that means
     return False
 
 

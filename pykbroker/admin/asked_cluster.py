@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 from pykbroker.admin.asked_node import Asked, AskedNode, ClientLoop, R
-from pykbroker.admin.failure import AskFailed, check, failed, timed_out
+from pykbroker.admin.failure import AskFailed, Unreachable, check, failed, timed_out
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.primitives import TopLevel
 
@@ -55,6 +55,9 @@ class ClusterSettings:
     #: default.api.timeout.ms and request.timeout.ms
     timeout_ms: int = 60_000
     request_timeout_ms: int = 30_000
+    #: while no address takes a connection: go on until `timeout_ms` is over, with a WARN per address on standard error
+    #: as Apache Kafka's tools do; otherwise each address is tried once
+    patient: bool = True
 
 
 class AskedCluster:
@@ -220,12 +223,13 @@ class AskedCluster:
         return self._connection(self._nodes[node].address)
 
     def _any(self) -> AskedNode:
-        """The first address of the bootstrap list that can be reached; asked for until the time is over."""
+        """The first address of the bootstrap list that can be reached. Raises AskFailed, Unreachable."""
         if self._first is not None:
             return self._first
         addresses = [address.strip() for address in self._settings.bootstrap.split(",") if address.strip()]
         deadline = time.monotonic() + self._settings.timeout_ms / 1000
         while True:
+            reasons = []
             for address in addresses:
                 connection = self._connection(address)
                 try:
@@ -233,10 +237,14 @@ class AskedCluster:
                 except AskFailed as error:
                     if error.code != ErrorCode.NETWORK_EXCEPTION:
                         raise
-                    self._warn(address)
+                    reasons.append(str(error))
+                    if self._settings.patient:
+                        self._warn(address)
                 else:
                     self._first = connection
                     return connection
+            if not self._settings.patient:
+                raise Unreachable(reasons)
             if time.monotonic() >= deadline:
                 raise timed_out("Timed out waiting for a node assignment.")
             time.sleep(_PAUSE_SECONDS)

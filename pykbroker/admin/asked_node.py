@@ -10,6 +10,8 @@ response class; `_Question` and `_Reading` are those for messages that are not k
 from __future__ import annotations
 
 import logging
+import os
+import re
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
@@ -151,11 +153,17 @@ class AskedNode:
         except (SaslAuthenticationFailedError, AuthorizationError) as error:
             raise AskFailed(str(error), "org.apache.kafka.common.errors.SaslAuthenticationException") from None
         except (KafkaTimeoutError, RequestTimedOutError) as error:
-            raise timed_out(str(error)) from None
+            raise timed_out(f"{self.address} does not answer: {_reason(error)}") from None
         except DecodeError as error:
             raise no_connection(f"{self.address} sent an answer that cannot be read: {error}") from None
         except (PythonClientError, OSError) as error:
-            raise no_connection(f"{self.address} cannot be reached: {error}") from None
+            raise no_connection(f"{self.address} cannot be reached: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    """A failed connection in words: kafka-python says the name of its class, and of the system the number alone."""
+    text = re.sub(r"^(\[Err(or|no) \d+\] )?(\w+Error: )?", "", str(error))
+    return re.sub(r"\b(\d+) E[A-Z]+\b", lambda found: os.strerror(int(found[1])), text)
 
 
 def version_for(api_key: int, ranges: Mapping[int, tuple[int, int]], least: int = 0, most: int | None = None) -> int:

@@ -27,7 +27,9 @@ def read_properties(path: str) -> dict[str, str]:
     return parse_bytes(Path(path).read_bytes())
 
 
-def settings_of(properties: Mapping[str, str], bootstrap: str, *, of_controllers: bool = False) -> ClusterSettings:
+def settings_of(
+    properties: Mapping[str, str], bootstrap: str, *, of_controllers: bool = False, patient: bool = True
+) -> ClusterSettings:
     """How a cluster is reached. Raises NotServed and ConfigError."""
     client = security_of(properties)
     client["client_id"] = properties.get("client.id", "pykbroker-admin")
@@ -37,6 +39,7 @@ def settings_of(properties: Mapping[str, str], bootstrap: str, *, of_controllers
         of_controllers=of_controllers,
         timeout_ms=_number(properties, "default.api.timeout.ms", 60_000),
         request_timeout_ms=_number(properties, "request.timeout.ms", 30_000),
+        patient=patient,
     )
 
 
@@ -86,7 +89,10 @@ def python_settings(
 
 def _read(key: str, text: str, default: Any) -> Any:
     if key == "acks":
-        return {"all": -1, "-1": -1, "0": 0, "1": 1}.get(text, text)
+        acks = {"all": -1, "-1": -1, "0": 0, "1": 1}
+        if text not in acks:
+            raise ConfigError(f"Invalid value {text} for configuration acks: String must be one of: {', '.join(acks)}")
+        return acks[text]
     if isinstance(default, bool):
         return text.strip().lower() == "true"
     if isinstance(default, int | float) or key.endswith((".bytes", ".ms")):

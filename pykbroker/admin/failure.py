@@ -5,6 +5,7 @@ Responsible for the name and the text of each failure; people's scripts look for
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from pykbroker_wire.errors import ErrorCode
@@ -55,6 +56,13 @@ class AskFailed(Exception):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class Unreachable(AskFailed):
+    """No address of a cluster takes a connection. `str()` is one line with each address and its reason."""
+
+    def __init__(self, reasons: Iterable[str]) -> None:
+        super().__init__("; ".join(reasons), _PACKAGE + "TimeoutException")
 
 
 class NotServed(Exception):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from pykbroker.admin.asked_cluster import AskedCluster
 from pykbroker.admin.failure import check
 from pykbroker_wire.primitives import ZERO_UUID as _NO_DIRECTORY
 from pykbroker_wire.primitives import uuid_from_str, uuid_to_str
+
+_TIMEOUT_MS: Final = 30_000
 
 
 @dataclass(slots=True, frozen=True)
@@ -70,6 +74,22 @@ def described(cluster: AskedCluster) -> DescribedQuorum:
         tuple(map(replica, found.current_voters)),
         tuple(map(replica, found.observers)),
     )
+
+
+def add(cluster: AskedCluster, controller: int, directory_id: str, endpoints: Iterable[tuple[str, str, int]]) -> None:
+    """Make a controller a voter (KIP-853). `endpoints`: name of the listener, host and port of each. Raises AskFailed,
+    and ValueError for an id that is none."""
+    from pykbroker_wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
+
+    request = AddRaftVoterRequest(
+        cluster_id=None,
+        timeout_ms=_TIMEOUT_MS,
+        voter_id=controller,
+        voter_directory_id=uuid_from_str(directory_id),
+        listeners=[Listener(name=name, host=host, port=port) for name, host, port in endpoints],
+    )
+    answer = cluster.ask_controller(request, AddRaftVoterResponse)
+    check(answer.error_code, answer.error_message)
 
 
 def remove(cluster: AskedCluster, controller: int, directory_id: str) -> None:

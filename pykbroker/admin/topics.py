@@ -45,6 +45,22 @@ class DescribedTopic:
 
 
 @dataclass(slots=True, frozen=True)
+class TopicSummary:
+    """How a topic is, in numbers."""
+
+    name: str
+    id: str
+    is_internal: bool
+    partitions: int
+    #: the greatest of its partitions, which differ only while they are reassigned
+    replication_factor: int
+    #: partitions whose ISR lacks a replica
+    under_replicated: int
+    #: partitions that nothing can be written to
+    leaderless: int
+
+
+@dataclass(slots=True, frozen=True)
 class WantedTopic:
     """A topic to create. None: the cluster's default; `assignment`: the brokers of each partition."""
 
@@ -73,6 +89,27 @@ def listed(cluster: AskedCluster) -> list[ListedTopic]:
         ),
         key=lambda topic: topic.name,
     )
+
+
+def summaries(cluster: AskedCluster) -> list[TopicSummary]:
+    """Every topic, by name; internal ones too."""
+    from pykbroker_wire.messages.metadata import MetadataRequest, MetadataResponse
+
+    answer = cluster.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), MetadataResponse, least=1)
+    found = [
+        TopicSummary(
+            topic.name,
+            uuid_to_str(topic.topic_id),
+            topic.is_internal,
+            len(topic.partitions),
+            max((len(row.replica_nodes) for row in topic.partitions), default=0),
+            sum(len(row.isr_nodes) < len(row.replica_nodes) for row in topic.partitions),
+            sum(row.leader_id < 0 for row in topic.partitions),
+        )
+        for topic in answer.topics
+        if topic.name is not None
+    ]
+    return sorted(found, key=lambda topic: topic.name)
 
 
 def described(

@@ -148,6 +148,38 @@ def producers(
     return found
 
 
+@dataclass(slots=True, frozen=True)
+class HangingTransaction:
+    """One that is open in a partition, and that no coordinator will end."""
+
+    place: PartitionName
+    producer: ProducerInPartition
+
+
+def hanging(
+    cluster: AskedCluster, places: Iterable[PartitionName], quiet_since_ms: int, broker: int | None = None
+) -> list[HangingTransaction]:
+    """The hanging transactions among those whose producers wrote nothing since a time."""
+    return [
+        HangingTransaction(place, one)
+        for place, found in producers(cluster, places, broker).items()
+        if not isinstance(found, AskFailed)
+        for one in found
+        if one.started_at >= 0 and one.last_timestamp_ms < quiet_since_ms and _hangs(cluster, place, one)
+    ]
+
+
+def _hangs(cluster: AskedCluster, place: PartitionName, producer: ProducerInPartition) -> bool:
+    """Whether no coordinator has the partition in a transaction of this producer."""
+    for one in listed(cluster, producer_ids=[producer.producer_id]):
+        if one.producer_id == producer.producer_id:
+            try:
+                return place not in described(cluster, one.id).partitions
+            except AskFailed:
+                return True
+    return True
+
+
 def abort(
     cluster: AskedCluster, place: PartitionName, producer_id: int, producer_epoch: int, coordinator_epoch: int
 ) -> None:

@@ -57,6 +57,7 @@ TABLE: tuple[ServedApi, ...] = (
     ServedApi(ApiKey.OFFSET_DELETE, On.BROKER),
     ServedApi(ApiKey.DESCRIBE_CLIENT_QUOTAS, On.BROKER),
     ServedApi(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, On.BOTH),
+    ServedApi(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, On.BOTH, forward=True),
     ServedApi(ApiKey.VOTE, On.CONTROLLER),
     ServedApi(ApiKey.BEGIN_QUORUM_EPOCH, On.CONTROLLER),
     ServedApi(ApiKey.END_QUORUM_EPOCH, On.CONTROLLER),

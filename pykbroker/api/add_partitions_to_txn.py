@@ -1,7 +1,7 @@
 """AddPartitionsToTxn, versions 0-5. KIP-98; KIP-890 (version 4: many transactions, verify only, between brokers).
 
 Works: clients up to version 3 add partitions before they produce to them; brokers from version 4 on verify or add them
-for whoever produces (coordinator/transaction/verifier.py). One bad partition, and none of its transaction is added.
+for a producer (coordinator/transaction/verifier.py). One bad partition, and none of its transaction is added.
 Apache Kafka never answers an empty list of transactions; this broker answers it with an empty list.
 """
 
@@ -62,7 +62,7 @@ def _one(ctx: BrokerContext, asked: AddPartitionsToTxnTransaction) -> Later[AddP
         return then(
             ctx.services.transactions.verify_partitions(producer, partitions), lambda verdicts: _result(asked, verdicts)
         )
-    # Whoever asks like a broker does it for a client of transaction.version 2.
+    # A caller that asks like a broker does it for a client of transaction.version 2.
     added = ctx.services.transactions.add_partitions(producer, partitions, 0 if from_client else 2)
     return then(
         added,

@@ -19,7 +19,7 @@ from pykbroker_wire.messages.alter_replica_log_dirs import (
 
 
 def handle(ctx: BrokerContext, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
-    # Who names a replica twice means the last directory.
+    # A client that names a replica twice means the last directory.
     wanted = {
         (topic.name, index): directory.path
         for directory in request.dirs

@@ -7,10 +7,10 @@ unknown version is answered by the dispatcher, in version 0.
 
 from __future__ import annotations
 
-import re
-
 from pykbroker.metadata.features import SUPPORTED, finalized_features
-from pykbroker.serving.context import AnyContext, is_on_broker
+from pykbroker.security.client_software import is_software
+from pykbroker.serving.context import AnyContext
+from pykbroker.serving.services import BrokerServices, Services
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.api_versions import (
     ApiVersionsRequest,
@@ -19,29 +19,31 @@ from pykbroker_wire.messages.api_versions import (
     SupportedFeatureKey,
 )
 
-_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-
 
 def handle(ctx: AnyContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     if ctx.api_version >= 3:
-        if not (
-            _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
-        ):
+        if not is_software(request.client_software_name, request.client_software_version):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         ctx.peer.client_software_name = request.client_software_name
         ctx.peer.client_software_version = request.client_software_version
-    response = ApiVersionsResponse(api_keys=list(ctx.services.rows.advertised))
-    if ctx.api_version >= 3:
-        metadata = ctx.services.metadata
+    return answer(ctx.services, ctx.api_version)
+
+
+def answer(services: Services, version: int) -> ApiVersionsResponse:
+    """What this half serves, for a client that asks in `version`."""
+    response = ApiVersionsResponse(api_keys=list(services.rows.advertised))
+    if version >= 3:
+        metadata = services.metadata
         image = metadata.image
         response.supported_features = [
             SupportedFeatureKey(name=name, min_version=levels.min, max_version=levels.max)
             for name, levels in SUPPORTED.items()
             # KIP-1022: clients before v4 refuse a minimum of 0.
-            if ctx.api_version >= 4 or levels.min > 0
+            if version >= 4 or levels.min > 0
         ]
-        finalized = finalized_features(image, ctx.services.quorum.kraft_version)
-        response.finalized_features_epoch = image.offset if is_on_broker(ctx) else metadata.features_offset
+        finalized = finalized_features(image, services.quorum.kraft_version)
+        on_broker = isinstance(services, BrokerServices)
+        response.finalized_features_epoch = image.offset if on_broker else metadata.features_offset
         response.finalized_features = [
             FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
             for name, level in finalized.items()

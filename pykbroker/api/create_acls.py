@@ -1,12 +1,21 @@
-"""CreateAcls, versions 1-3. Answered as a node without an authorizer: SECURITY_DISABLED. ACLs come later."""
+"""CreateAcls, versions 1-3, on the active controller (KIP-140, KIP-290: pattern types).
+
+Without an authorizer the answer is SECURITY_DISABLED.
+"""
 
 from __future__ import annotations
 
+import asyncio
+
+from pykbroker.controller.acls import create_acls
+from pykbroker.controller.result import Verdict
 from pykbroker.net.connection import CloseConnection
-from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker.security.acl import Acl, PatternType, Permission
+from pykbroker.security.authorizer import CLUSTER_NAME, AllowAll, Operation, Resource
 from pykbroker.serving.context import ControllerContext
+from pykbroker.serving.on_controller import respond
 from pykbroker_wire.errors import ErrorCode
-from pykbroker_wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from pykbroker_wire.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
 UNKNOWN = 0
 
@@ -18,11 +27,56 @@ def check(request: CreateAclsRequest) -> None:
             raise CloseConnection("a CreateAcls request with an UNKNOWN element")
 
 
-def handle(ctx: ControllerContext, request: CreateAclsRequest) -> CreateAclsResponse:
+def handle(
+    ctx: ControllerContext, request: CreateAclsRequest
+) -> CreateAclsResponse | asyncio.Future[CreateAclsResponse]:
     if not ctx.authorize(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return refused(request, ctx.api_version, code, code.message)
-    return refused(request, ctx.api_version, ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+    if isinstance(ctx.services.authorizer, AllowAll):
+        return refused(request, ctx.api_version, ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+    if any(map(_is_no_acl, request.creations)):
+        # Kafka cannot make ACLs of them, and says no more.
+        return refused(request, ctx.api_version, ErrorCode.UNKNOWN_SERVER_ERROR)
+    acls = [
+        Acl(
+            acl.resource_type,
+            acl.resource_name,
+            acl.resource_pattern_type,
+            acl.principal,
+            acl.host,
+            acl.operation,
+            acl.permission_type,
+        )
+        for acl in request.creations
+    ]
+    return respond(
+        ctx,
+        ctx.services.controller.submit("CreateAcls", lambda state, now_ms: create_acls(state, acls)),
+        _answer,
+        lambda error: refused(request, ctx.api_version, error.code, error.message),
+    )
+
+
+def _is_no_acl(acl: AclCreation) -> bool:
+    """What filters alone may say."""
+    return (
+        acl.resource_type == Resource.ANY
+        or acl.resource_pattern_type in (PatternType.ANY, PatternType.MATCH)
+        or acl.operation == Operation.ANY
+        or acl.permission_type == Permission.ANY
+    )
+
+
+def _answer(verdicts: list[Verdict]) -> CreateAclsResponse:
+    return CreateAclsResponse(
+        results=[
+            AclCreationResult(error_code=verdict.code, error_message=verdict.message)
+            if verdict.failed
+            else AclCreationResult()
+            for verdict in verdicts
+        ]
+    )
 
 
 def refused(

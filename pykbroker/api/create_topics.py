@@ -24,11 +24,13 @@ def handle(ctx: ControllerContext, request: CreateTopicsRequest) -> asyncio.Futu
     counts = Counter(names)
     once = [name for name, count in counts.items() if count == 1]
     allowed = [name for name in once if name != METADATA_TOPIC]
-    if not ctx.authorize(Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME):
+    if not ctx.authorize(Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME, quiet=True):
         creatable = {name for name in allowed if ctx.authorize(Operation.CREATE, Resource.TOPIC, name)}
     else:
         creatable = set(allowed)
-    describable = {name for name in allowed if ctx.authorize(Operation.DESCRIBE_CONFIGS, Resource.TOPIC, name)}
+    describable = {
+        name for name in allowed if ctx.authorize(Operation.DESCRIBE_CONFIGS, Resource.TOPIC, name, quiet=True)
+    }
     wanted = CreateTopicsRequest(
         topics=[topic for topic in request.topics if topic.name in creatable],
         timeout_ms=request.timeout_ms,

@@ -1,28 +1,61 @@
-"""DeleteAcls, versions 1-3. Answered as a node without an authorizer: SECURITY_DISABLED. ACLs come later."""
+"""DeleteAcls, versions 1-3, on the active controller (KIP-140, KIP-290: pattern types).
+
+Without an authorizer the answer is SECURITY_DISABLED.
+"""
 
 from __future__ import annotations
 
-from pykbroker.net.connection import CloseConnection
-from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
-from pykbroker.serving.context import ControllerContext
-from pykbroker_wire.errors import ErrorCode
-from pykbroker_wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
+import asyncio
 
-UNKNOWN = 0
+from pykbroker.controller.acls import Removed, delete_acls
+from pykbroker.net.connection import CloseConnection
+from pykbroker.security.authorizer import CLUSTER_NAME, AllowAll, Operation, Resource
+from pykbroker.serving.acl_filters import acl_filter, has_unknown
+from pykbroker.serving.context import ControllerContext
+from pykbroker.serving.on_controller import respond
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.delete_acls import (
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
 
 
 def check(request: DeleteAclsRequest) -> None:
     """Kafka fails while it reads such a request: there is no answer."""
-    for acl in request.filters:
-        if UNKNOWN in (acl.resource_type_filter, acl.pattern_type_filter, acl.operation, acl.permission_type):
-            raise CloseConnection("a DeleteAcls request with an UNKNOWN element in its filter")
+    if any(map(has_unknown, request.filters)):
+        raise CloseConnection("a DeleteAcls request with an UNKNOWN element in its filter")
 
 
-def handle(ctx: ControllerContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
+def handle(
+    ctx: ControllerContext, request: DeleteAclsRequest
+) -> DeleteAclsResponse | asyncio.Future[DeleteAclsResponse]:
     if not ctx.authorize(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return refused(request, ctx.api_version, code, code.message)
-    return refused(request, ctx.api_version, ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+    if isinstance(ctx.services.authorizer, AllowAll):
+        return refused(request, ctx.api_version, ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+    filters = [acl_filter(wanted) for wanted in request.filters]
+    return respond(
+        ctx,
+        ctx.services.controller.submit("DeleteAcls", lambda state, now_ms: delete_acls(state, filters)),
+        _answer,
+        lambda error: refused(request, ctx.api_version, error.code, error.message),
+    )
+
+
+def _answer(removed: list[Removed]) -> DeleteAclsResponse:
+    return DeleteAclsResponse(
+        filter_results=[
+            DeleteAclsFilterResult(
+                error_code=one.verdict.code,
+                error_message=one.verdict.message,
+                matching_acls=[DeleteAclsMatchingAcl(error_message=None, **acl._asdict()) for acl in one.acls],
+            )
+            for one in removed
+        ]
+    )
 
 
 def refused(

@@ -35,7 +35,7 @@ def _answer(ctx: BrokerContext, request: DescribeTopicPartitionsRequest) -> Desc
             return _invalid(request)
     allowed, refused = [], []
     for name in names:
-        if ctx.authorize(Operation.DESCRIBE, Resource.TOPIC, name):
+        if ctx.authorize(Operation.DESCRIBE, Resource.TOPIC, name, quiet=fetch_all):
             allowed.append(name)
         elif not fetch_all:
             refused.append(

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials, version 0. KIP-554: true answers from the metadata; no API here sets them yet."""
+"""DescribeUserScramCredentials, version 0. KIP-554."""
 
 from __future__ import annotations
 

@@ -24,9 +24,9 @@ def handle(ctx: BrokerContext, request: InitProducerIdRequest) -> Later[InitProd
     if transactional_id is not None:
         if not may_write(ctx, transactional_id):
             return _error(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    elif not ctx.authorize(Operation.IDEMPOTENT_WRITE, Resource.CLUSTER, CLUSTER_NAME) and not any(
-        ctx.authorize(Operation.WRITE, Resource.TOPIC, name) for name in ctx.services.metadata.image.topics.by_name
-    ):
+    elif not ctx.authorize(
+        Operation.IDEMPOTENT_WRITE, Resource.CLUSTER, CLUSTER_NAME, quiet=True
+    ) and not ctx.authorize_some(Operation.WRITE, Resource.TOPIC):
         return _error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         return _error(ErrorCode.INVALID_REQUEST)

@@ -14,13 +14,13 @@ from pykbroker_wire.messages.list_groups import ListedGroup, ListGroupsRequest, 
 
 
 def handle(ctx: BrokerContext, request: ListGroupsRequest) -> Later[ListGroupsResponse]:
-    # Whoever may describe the cluster sees all groups; others see those that they may describe.
-    sees_all = ctx.authorize(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME)
+    # A client that may describe the cluster sees all groups; others see those that they may describe.
+    sees_all = ctx.authorize(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME, quiet=True)
 
     def respond(answer: tuple[ErrorCode, list[ListedGroup]]) -> ListGroupsResponse:
         code, found = answer
         if not sees_all:
-            found = [group for group in found if may(ctx, Operation.DESCRIBE, group.group_id)]
+            found = [group for group in found if may(ctx, Operation.DESCRIBE, group.group_id, quiet=True)]
         return ListGroupsResponse(error_code=code, groups=found)
 
     return then(ctx.services.groups.list_groups(request.states_filter, request.types_filter), respond)

@@ -1,6 +1,6 @@
 """ListTransactions, versions 0-2: what this node coordinates. KIP-664; KIP-994 (duration, 1); KIP-1152 (pattern, 2).
 
-Works: every filter. A state that nobody knows is told back, and the others filter as if it matched nothing. Only ids
+Works: every filter. An unknown state is told back, and the others filter as if it matched nothing. Only ids
 that the caller may describe are listed.
 """
 

@@ -78,7 +78,7 @@ def _all_topics(ctx: BrokerContext) -> list[MetadataResponseTopic]:
     return [
         _topic(ctx, view, topic)
         for name, topic in image.topics.by_name.items()
-        if ctx.authorize(Operation.DESCRIBE, Resource.TOPIC, name)
+        if ctx.authorize(Operation.DESCRIBE, Resource.TOPIC, name, quiet=True)
     ]
 
 
@@ -113,7 +113,7 @@ def _by_name(ctx: BrokerContext, names: list[str], allow_creation: bool) -> list
         elif topic is not None:
             found.append(_topic(ctx, view, topic))
         elif may_create and not (
-            ctx.authorize(Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME)
+            ctx.authorize(Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME, quiet=True)
             or ctx.authorize(Operation.CREATE, Resource.TOPIC, name)
         ):
             not_creatable.append(_missing(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))

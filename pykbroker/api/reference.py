@@ -11,6 +11,7 @@ import re
 import sys
 from pathlib import Path
 
+from pykbroker import generated_page
 from pykbroker.api import TABLE
 from pykbroker.serving.rows import On, ServedApi
 from pykbroker_wire.apis import APIS
@@ -71,19 +72,5 @@ def page() -> str:
     return _HEAD + table()
 
 
-def main(arguments: list[str]) -> int:
-    if arguments not in ([], ["--check"]):
-        print("usage: python -m pykbroker.api.reference [--check]", file=sys.stderr)
-        return 2
-    wanted = page()
-    if arguments:
-        if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != wanted:
-            print(f"docs/{PAGE.name} is stale: run python -m pykbroker.api.reference", file=sys.stderr)
-            return 1
-        return 0
-    PAGE.write_text(wanted, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(generated_page.main(PAGE, page, "pykbroker.api.reference", sys.argv[1:]))

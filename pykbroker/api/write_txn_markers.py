@@ -33,9 +33,8 @@ def handle(ctx: BrokerContext, request: WriteTxnMarkersRequest) -> Later[WriteTx
 
 
 def _write(ctx: BrokerContext, request: WriteTxnMarkersRequest) -> Later[WriteTxnMarkersResponse]:
-    allowed = any(
-        ctx.authorize(operation, Resource.CLUSTER, CLUSTER_NAME)
-        for operation in (Operation.ALTER, Operation.CLUSTER_ACTION)
+    allowed = ctx.authorize(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME, quiet=True) or ctx.authorize(
+        Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME
     )
     writer = ctx.services.markers
     asked: list[tuple[int, TopicPartition]] = []

@@ -1,129 +1,137 @@
-"""`pykbroker generate kubernetes|compose|systemd`: print what other programs start nodes with.
+"""`pykbroker generate kubernetes|compose|systemd|prometheus|completion`: print what other programs read.
 
 Responsible for the options and for where the text goes; what it says is generate/'s.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
-import sys
 import sysconfig
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
 
 from pykbroker import __version__
-from pykbroker.config.kinds import ConfigError
+from pykbroker.cli.command_group import CommandGroup
 
 _IMAGE = f"pykbroker:{__version__}"
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
-
-    kubernetes = kinds.add_parser("kubernetes", help="a StatefulSet, its Services, probes, disruption budget, volumes")
-    kubernetes.add_argument("--name", default="pykbroker", help="of the objects (default: pykbroker)")
-    kubernetes.add_argument("--namespace", help="of the objects (default: that of kubectl apply)")
-    kubernetes.add_argument("--replicas", type=int, default=3, help="brokers that are voters too: 1, 3 (default) or 5")
-    kubernetes.add_argument("--storage", default="10Gi", help="of each pod (default: 10Gi)")
-    kubernetes.add_argument("--storage-class", metavar="NAME", help="of the volumes (default: the default class)")
-    kubernetes.add_argument("--memory", default="512Mi", help="of each pod, page cache included (default: 512Mi)")
-    kubernetes.add_argument("--cpu", default="500m", help="what each pod asks for (default: 500m)")
-    _of_containers(kubernetes)
-    kubernetes.set_defaults(text=_kubernetes)
-
-    compose = kinds.add_parser("compose", help="a Compose file, for docker-compose 1.29 and Compose v2")
-    compose.add_argument("--brokers", type=int, default=3, help="three of them are voters too (default: 3)")
-    compose.add_argument("--port", type=int, default=9092, help="of the first broker on this machine (default: 9092)")
-    compose.add_argument("--host", default="localhost", help="this machine's name for clients (default: localhost)")
-    compose.add_argument(
-        "--bind", default="127.0.0.1", metavar="ADDRESS", help="where ports are published (default: 127.0.0.1)"
-    )
-    _of_containers(compose)
-    compose.set_defaults(text=_compose)
-
-    systemd = kinds.add_parser("systemd", help="a unit that runs one node with a properties file")
-    systemd.add_argument(
-        "--properties",
-        default="/etc/pykbroker/server.properties",
-        metavar="FILE",
-        help="of the node (default: /etc/pykbroker/server.properties)",
-    )
-    systemd.add_argument("--user", default="pykbroker", help="that the node runs as (default: pykbroker)")
-    systemd.add_argument(
-        "--data",
-        action="append",
-        metavar="DIRECTORY",
-        help="of log.dirs (may be repeated; default: /var/lib/pykbroker)",
-    )
-    systemd.add_argument("--program", metavar="FILE", help="pykbroker itself (default: the one that runs)")
-    systemd.set_defaults(text=_systemd)
-
-    for kind in (kubernetes, compose, systemd):
-        kind.add_argument("-o", "--output", metavar="FILE", help="write to FILE, and not to the standard output")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _of_containers(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--image", default=_IMAGE, help=f"of the nodes (default: {_IMAGE})")
-    parser.add_argument("--cluster-id", metavar="ID", help="of the cluster (default: the same in each run)")
+@click.group("generate", cls=CommandGroup)
+def command() -> None:
+    """Print what other programs read: manifests, units, Prometheus' configuration, completion scripts."""
 
 
-def run(options: argparse.Namespace) -> int:
-    try:
-        text: str = options.text(options)
-        if options.output is None:
-            sys.stdout.write(text)
-        else:
-            with open(options.output, "w", encoding="utf-8") as file:
-                file.write(text)
-    except ConfigError as error:
-        print(f"pykbroker: {error}", file=sys.stderr)
-        return 1
-    except OSError as error:
-        print(f"pykbroker: {options.output or 'standard output'}: {error.strerror}", file=sys.stderr)
-        return 1
-    return 0
+_to_file = click.option("-o", "--output", metavar="FILE", help="Write to FILE, and not to the standard output.")
 
 
-def _kubernetes(options: argparse.Namespace) -> str:
+def _of_containers(function: F) -> F:
+    image = click.option("--image", default=_IMAGE, help=f"Of the nodes (default: {_IMAGE}).")
+    cluster_id = click.option("--cluster-id", metavar="ID", help="Of the cluster (default: the same in each run).")
+    return image(cluster_id(function))
+
+
+def _write(text: str, output: str | None) -> None:
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        with open(output, "w", encoding="utf-8") as file:
+            file.write(text)
+
+
+@command.command("kubernetes", example="pykbroker generate kubernetes --namespace kafka | kubectl apply -f -")
+@click.option("--name", default="pykbroker", help="Of the objects (default: pykbroker).")
+@click.option("--namespace", help="Of the objects (default: that of kubectl apply).")
+@click.option("--replicas", type=int, default=3, help="Brokers that are voters too: 1, 3 (default) or 5.")
+@click.option("--storage", default="10Gi", help="Of each pod (default: 10Gi).")
+@click.option("--storage-class", metavar="NAME", help="Of the volumes (default: the default class).")
+@click.option("--memory", default="512Mi", help="Of each pod, page cache included (default: 512Mi).")
+@click.option("--cpu", default="500m", help="What each pod asks for (default: 500m).")
+@_of_containers
+@_to_file
+def kubernetes_manifest(output: str | None, **words: Any) -> None:
+    """Print a StatefulSet, its Services, probes, disruption budget, volumes."""
     from pykbroker.generate.kubernetes import KubernetesCluster, kubernetes
 
-    return kubernetes(
-        KubernetesCluster(
-            image=options.image,
-            name=options.name,
-            namespace=options.namespace,
-            replicas=options.replicas,
-            storage=options.storage,
-            cpu=options.cpu,
-            memory=options.memory,
-            storage_class=options.storage_class,
-            cluster_id=options.cluster_id,
-        )
-    )
+    _write(kubernetes(KubernetesCluster(**words)), output)
 
 
-def _compose(options: argparse.Namespace) -> str:
+@command.command("compose", example="pykbroker generate compose --brokers 5 --output compose.yaml")
+@click.option("--brokers", type=int, default=3, help="Three of them are voters too (default: 3).")
+@click.option("--port", type=int, default=9092, help="Of the first broker on this machine (default: 9092).")
+@click.option("--host", default="localhost", help="This machine's name for clients (default: localhost).")
+@click.option("--bind", default="127.0.0.1", metavar="ADDRESS", help="Where ports are published (default: 127.0.0.1).")
+@_of_containers
+@_to_file
+def compose_file(output: str | None, **words: Any) -> None:
+    """Print a Compose file, for docker-compose 1.29 and Compose v2."""
     from pykbroker.generate.compose import ComposeCluster, compose
 
-    return compose(
-        ComposeCluster(
-            image=options.image,
-            brokers=options.brokers,
-            port=options.port,
-            host=options.host,
-            bind=options.bind,
-            cluster_id=options.cluster_id,
-        )
-    )
+    _write(compose(ComposeCluster(**words)), output)
 
 
-def _systemd(options: argparse.Namespace) -> str:
+@command.command("systemd", example="pykbroker generate systemd > /etc/systemd/system/pykbroker.service")
+@click.option(
+    "--properties",
+    default="/etc/pykbroker/server.properties",
+    metavar="FILE",
+    help="Of the node (default: /etc/pykbroker/server.properties).",
+)
+@click.option("--user", default="pykbroker", help="That the node runs as (default: pykbroker).")
+@click.option(
+    "--data",
+    multiple=True,
+    default=("/var/lib/pykbroker",),
+    metavar="DIRECTORY",
+    help="Of log.dirs (may be repeated; default: /var/lib/pykbroker).",
+)
+@click.option("--program", metavar="FILE", help="The program itself (default: the one that runs).")
+@_to_file
+def systemd_unit(output: str | None, program: str | None, **words: Any) -> None:
+    """Print a unit that runs one node with a properties file."""
     from pykbroker.generate.systemd import SystemdUnit, systemd
 
-    return systemd(
-        SystemdUnit(
-            program=options.program or os.path.join(sysconfig.get_path("scripts"), "pykbroker"),
-            properties=options.properties,
-            user=options.user,
-            data=tuple(options.data or ("/var/lib/pykbroker",)),
-        )
-    )
+    chosen = program or os.path.join(sysconfig.get_path("scripts"), "pykbroker")
+    _write(systemd(SystemdUnit(program=chosen, **words)), output)
+
+
+@command.command("completion", example="pykbroker generate completion bash > /etc/bash_completion.d/pykbroker")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]), metavar="bash|zsh|fish")
+@_to_file
+def completion(shell: str, output: str | None) -> None:
+    """Print a script with which a shell completes commands, options, topics and groups.
+
+    Topics and groups come from the cluster that -b or PYKBROKER_BOOTSTRAP_SERVER names, or localhost:9092.
+    """
+    from click.shell_completion import get_completion_class
+
+    from pykbroker.cli.main import COMPLETE_VARIABLE, program
+
+    found = get_completion_class(shell)
+    assert found is not None
+    script = found(program(), {}, "pykbroker", COMPLETE_VARIABLE)
+    # Not `source()`: for bash it runs the one of this machine, which need not be the one that reads the script.
+    _write(script.source_template % script.source_vars(), output)
+
+
+@command.command("prometheus", example="pykbroker generate prometheus --target node-1 --target node-2 > prometheus.yml")
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    metavar="HOST[:PORT]",
+    help="A node's pykbroker.metrics.listener, with port 9404 if none is named (may be repeated).",
+)
+@click.option("--job", default="pykbroker", help="The value of the label `job` (default: pykbroker).")
+@click.option("--interval", "seconds", type=int, default=15, help="Seconds between two scrapes (default: 15).")
+@click.option("--rules", "wants_rules", is_flag=True, help="Print alerting rules, a file for `rule_files`.")
+@_to_file
+def prometheus_config(output: str | None, wants_rules: bool, **words: Any) -> None:
+    """Print how a Prometheus server reads the nodes' metrics."""
+    from pykbroker.generate.prometheus import PrometheusConfig, prometheus, rules
+
+    _write((rules if wants_rules else prometheus)(PrometheusConfig(**words)), output)

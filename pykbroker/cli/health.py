@@ -6,12 +6,14 @@ is answered is node/node_health.py's.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import socket
-import sys
 from collections.abc import Iterable
+
+import click
+
+from pykbroker.cli.command_group import Command
 
 #: of the container image: the first that has a directory which the node may write to (a read-only root has only the
 #: second)
@@ -19,33 +21,38 @@ USUAL_SOCKETS = ("/run/pykbroker/health.sock", f"/dev/shm/pykbroker-{os.getuid()
 _PATIENCE_SECONDS = 2.0
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--socket", metavar="PATH", help="the node's pykbroker.health.socket (default: those of the container image)"
-    )
-    parser.add_argument("-o", "--output", choices=("json",), help="print what the node answered")
-    parser.add_argument(
-        "--alive",
-        action="store_true",
-        help="exit status 0 when the node answers, whatever it says: no new start helps a node without a quorum",
-    )
+@click.command("health", cls=Command, example="pykbroker health")
+@click.option(
+    "--socket",
+    "path",
+    metavar="PATH",
+    help="The node's pykbroker.health.socket (default: those of the container image).",
+)
+@click.option("-o", "--output", type=click.Choice(["json"]), help="Print what the node answered.")
+@click.option(
+    "--alive",
+    is_flag=True,
+    help="Exit status 0 when the node answers, whatever it says: no new start helps a node without a quorum.",
+)
+def command(path: str | None, output: str | None, alive: bool) -> int:
+    """Ask a running node whether it serves.
 
-
-def run(options: argparse.Namespace) -> int:
-    paths = USUAL_SOCKETS if options.socket is None else (options.socket,)
+    The exit status is 0 when it does.
+    """
+    paths = USUAL_SOCKETS if path is None else (path,)
     try:
         line = ask(paths)
     except OSError as error:
-        print(f"pykbroker: no node answers at {' or '.join(paths)}: {error.strerror or error}", file=sys.stderr)
-        return 1
+        reason = error.strerror or error
+        raise click.ClickException(f"no node answers at {' or '.join(paths)}: {reason}") from error
     answer = json.loads(line)
-    if options.output == "json":
-        print(line.decode().strip())
+    if output == "json":
+        click.echo(line.decode().strip())
     elif answer["healthy"]:
-        print(f"node {answer['node_id']} serves")
+        click.echo(f"node {answer['node_id']} serves")
     else:
-        print(f"node {answer['node_id']} does not serve: {'; '.join(answer['problems'])}")
-    return 0 if answer["healthy"] or options.alive else 1
+        click.echo(f"node {answer['node_id']} does not serve: {'; '.join(answer['problems'])}")
+    return 0 if answer["healthy"] or alive else 1
 
 
 def ask(paths: Iterable[str]) -> bytes:

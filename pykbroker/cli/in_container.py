@@ -10,7 +10,6 @@ all, because each interpreter that starts costs as much as a node needs to be re
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
 import random
@@ -18,7 +17,13 @@ import socket
 import stat
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
+import click
+
+from pykbroker.cli.command_group import CommandGroup
 from pykbroker.cli.health import USUAL_SOCKETS
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import Config, load
@@ -36,45 +41,77 @@ _LEVELS = {"TRACE": "DEBUG", "WARN": "WARNING", "FATAL": "CRITICAL", "OFF": "CRI
 _MOST_ENTRIES = 1000
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    commands = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
-    for act, summary in (
-        (_configure, "write the properties file that the environment asks for"),
-        (_format, "format the data directories for CLUSTER_ID, and check those that are formatted"),
-        (_launch, "configure, format and run the node in this process"),
+@dataclass(frozen=True, slots=True)
+class ContainerOptions:
+    """The words of the command line."""
+
+    defaults: str
+    mounted: str | None
+    file: str
+    keep: bool
+
+
+def _options(function: Callable[..., int]) -> Callable[..., int]:
+    for option in (
+        click.option(
+            "--keep", is_flag=True, help="Take FILE as it is when it is there; its directories may be formatted."
+        ),
+        click.option("--file", required=True, metavar="FILE", help="The properties file of the node."),
+        click.option("--mounted", metavar="FILE", help="The user may have mounted this one."),
+        click.option("--defaults", required=True, metavar="FILE", help="What holds when nothing is given."),
     ):
-        command = commands.add_parser(act.__name__.removeprefix("_"), help=summary)
-        command.add_argument("--defaults", required=True, metavar="FILE", help="what holds when nothing is given")
-        command.add_argument("--mounted", metavar="FILE", help="somebody may have mounted this one")
-        command.add_argument("--file", required=True, metavar="FILE", help="the properties file of the node")
-        command.add_argument(
-            "--keep", action="store_true", help="take FILE as it is when it is there; its directories may be formatted"
-        )
-        command.set_defaults(act=act)
+        function = option(function)
+    return function
 
 
-def run(options: argparse.Namespace) -> int:
+@click.group("in-container", cls=CommandGroup)
+def command() -> None:
+    """Do what the scripts of the container image ask for."""
+
+
+_EXAMPLE = "pykbroker in-container {} --defaults defaults.properties --file server.properties"
+
+
+@command.command("configure", example=_EXAMPLE.format("configure"))
+@_options
+def configure(**words: Any) -> int:
+    """Write the properties file that the environment asks for."""
+    return _run(_configure, ContainerOptions(**words))
+
+
+@command.command("format", example=_EXAMPLE.format("format"))
+@_options
+def format_(**words: Any) -> int:
+    """Format the data directories for CLUSTER_ID, and check those that are formatted."""
+    return _run(_format, ContainerOptions(**words))
+
+
+@command.command("launch", example=_EXAMPLE.format("launch"))
+@_options
+def launch(**words: Any) -> int:
+    """Configure, format and run the node in this process."""
+    return _run(_launch, ContainerOptions(**words))
+
+
+def _run(act: Callable[[ContainerOptions], int], options: ContainerOptions) -> int:
     from pykbroker.cli.start import log_to
-    from pykbroker.storage.format import StorageFormatError
 
     level = os.environ.get("KAFKA_LOG4J_ROOT_LOGLEVEL", "").strip().upper() or "INFO"
     level = _LEVELS.get(level, level)
     log_to(logging.StreamHandler(sys.stdout), level if level in logging.getLevelNamesMapping() else "INFO")
     try:
-        status: int = options.act(options)
-    except (ConfigError, StorageFormatError, OSError, ValueError) as error:
-        print(f"pykbroker: {error}", file=sys.stderr, flush=True)
-        return 1
-    return status
+        return act(options)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
 
 
-def _configure(options: argparse.Namespace) -> int:
+def _configure(options: ContainerOptions) -> int:
     composed = _compose(options)
     load(composed.properties)  # what cannot start is said now
     return 0
 
 
-def _format(options: argparse.Namespace) -> int:
+def _format(options: ContainerOptions) -> int:
     config = _config(options)
     if os.environ.get("KAFKA_PROCESS_ROLES", "").strip():
         _check_directories(config)
@@ -82,7 +119,7 @@ def _format(options: argparse.Namespace) -> int:
     return 0
 
 
-def _launch(options: argparse.Namespace) -> int:
+def _launch(options: ContainerOptions) -> int:
     from pykbroker.cli.start import run_node
 
     config = _config(options)
@@ -101,7 +138,7 @@ def _launch(options: argparse.Namespace) -> int:
 # -- the properties file ----------------------------------------------------------------------------------------------
 
 
-def _config(options: argparse.Namespace) -> Config:
+def _config(options: ContainerOptions) -> Config:
     """Raises ConfigError, OSError."""
     if options.keep and os.path.exists(options.file):
         with open(options.file, "rb") as file:
@@ -111,7 +148,7 @@ def _config(options: argparse.Namespace) -> Config:
     return load(_compose(options).properties)
 
 
-def _compose(options: argparse.Namespace) -> ServerProperties:
+def _compose(options: ContainerOptions) -> ServerProperties:
     mounted = None
     if options.mounted is not None and os.path.exists(options.mounted):
         mounted = _read(options.mounted)
@@ -238,7 +275,7 @@ def _health_socket() -> str | None:
             there = os.lstat(directory)
         except OSError:
             continue
-        # In a directory that everybody may write to (/dev/shm has one) another user could have put this one there.
+        # In a directory that every user may write to (/dev/shm has one) another user could have put this one there.
         safe = stat.S_ISDIR(there.st_mode) and not there.st_mode & stat.S_IWOTH
         if safe and there.st_uid in (0, os.geteuid()) and os.access(directory, os.W_OK | os.X_OK):
             return path

@@ -3,15 +3,19 @@ file."""
 
 from __future__ import annotations
 
-import argparse
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
 
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import Config, development_profile, load
 from pykbroker.config.properties import parse
 from pykbroker.config.protection import refuse
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(slots=True)
@@ -26,27 +30,27 @@ def default_data_dir(name: str = "pykbroker") -> str:
     return os.path.join(base, name)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("properties", nargs="?", metavar="server.properties", help="Apache Kafka's configuration file")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="set one configuration key (may be repeated)"
-    )
+def properties_argument(function: F) -> F:
+    """The argument `properties` and the option `--set` of a command."""
+    chosen = click.option(
+        "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set one configuration key (may be repeated)."
+    )(function)
+    return click.argument("properties", required=False, metavar="[server.properties]")(chosen)
 
 
-def read(options: argparse.Namespace, data_dir: str, port: int | None) -> Settings:
+def read(properties_file: str | None, settings: Iterable[str], data_dir: str, port: int | None) -> Settings:
     """Raises ConfigError or OSError with a message for the user."""
     properties: dict[str, str] = {}
-    has_file = options.properties is not None
-    if has_file:
-        with open(options.properties, encoding="latin-1") as file:
+    if properties_file is not None:
+        with open(properties_file, encoding="latin-1") as file:
             properties.update(parse(file.read()))
         if port is not None:
             raise ConfigError("--port goes with the development profile; with a properties file set `listeners`")
     else:
         properties.update(development_profile(data_dir, 9092 if port is None else port))
-    properties.update(assignments(options.set))
+    properties.update(assignments(settings))
     refuse(properties)
-    return Settings(load(properties), has_file)
+    return Settings(load(properties), properties_file is not None)
 
 
 def assignments(texts: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
+import click
 
-from pykbroker_wire.primitives import random_uuid, uuid_to_str
-
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """None."""
+from pykbroker.cli.command_group import Command
 
 
-def run(options: argparse.Namespace) -> int:
+@click.command("random-uuid", cls=Command, example="pykbroker random-uuid")
+def command() -> None:
+    """Print a new cluster id or directory id."""
+    print_uuid()
+
+
+def print_uuid() -> None:
+    """As kafka-storage does."""
     import random
 
-    print(uuid_to_str(random_uuid(random.SystemRandom())))
-    return 0
+    from pykbroker_wire.primitives import random_uuid, uuid_to_str
+
+    click.echo(uuid_to_str(random_uuid(random.SystemRandom())))

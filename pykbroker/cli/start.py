@@ -6,64 +6,102 @@ does.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
 import logging
 import os
 import signal
 import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from pykbroker.cli.options import add_arguments, assignments, default_data_dir, read
+import click
+
+from pykbroker.cli import failures
+from pykbroker.cli.command_group import Command
+from pykbroker.cli.options import assignments, default_data_dir, properties_argument, read
 from pykbroker.cli.status_line import StatusLine
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import Config
 
+if TYPE_CHECKING:
+    from pykbroker.testing.faults_server import FaultsServer
+
 logger = logging.getLogger("pykbroker")
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    add_arguments(parser)
-    parser.add_argument("--data-dir", metavar="DIR", help="where the data is (default: $XDG_DATA_HOME/pykbroker)")
-    parser.add_argument(
-        "--port", type=int, metavar="N", help="port of the client listener; 0 takes a free one (default: 9092)"
-    )
-    parser.add_argument(
-        "--ephemeral", action="store_true", help="keep the data in a temporary directory and remove it at the end"
-    )
-    parser.add_argument(
-        "--format",
-        action="store_true",
-        help="format log directories that are absent or empty, also with a properties file",
-    )
-    parser.add_argument(
-        "--brokers",
-        type=int,
-        metavar="N",
-        help="run a cluster of N brokers, each a process of its own, on --port and the ports behind it",
-    )
-    parser.add_argument(
-        "--controllers",
-        type=int,
-        default=0,
-        metavar="N",
-        help="with --brokers: N controllers of their own (default: one or three of the brokers are controllers too)",
-    )
-    parser.add_argument(
-        "--until-stdin-ends",
-        action="store_true",
-        help="stop also when standard input ends, as it does with the program that holds its other end",
-    )
-    parser.add_argument(
-        "--log-level",
-        default="INFO",
-        type=str.upper,
-        choices=("DEBUG", "INFO", "WARNING", "ERROR"),
-        help="the least important lines in the log (default: INFO)",
-    )
+@dataclass(frozen=True, slots=True)
+class StartOptions:
+    """The words of the command line."""
+
+    properties: str | None
+    settings: tuple[str, ...]
+    data_dir: str | None
+    port: int | None
+    ephemeral: bool
+    may_format: bool
+    brokers: int | None
+    controllers: int
+    until_stdin_ends: bool
+    faults: str | None
+    faults_host: tuple[str, ...]
+    log_level: str
 
 
-def run(options: argparse.Namespace) -> int:
+@click.command("start", cls=Command, example="pykbroker start\npykbroker start --brokers 3 --ephemeral")
+@properties_argument
+@click.option("--data-dir", metavar="DIR", help="Where the data is (default: $XDG_DATA_HOME/pykbroker).")
+@click.option("--port", type=int, metavar="N", help="Port of the client listener; 0 takes a free one (default: 9092).")
+@click.option("--ephemeral", is_flag=True, help="Keep the data in a temporary directory and remove it at the end.")
+@click.option(
+    "--format",
+    "may_format",
+    is_flag=True,
+    help="Format log directories that are absent or empty, also with a properties file.",
+)
+@click.option(
+    "--brokers",
+    type=int,
+    metavar="N",
+    help="Run a cluster of N brokers, each a process of its own, on --port and the ports behind it.",
+)
+@click.option(
+    "--controllers",
+    type=int,
+    default=0,
+    metavar="N",
+    help="With --brokers: N controllers of their own (default: one or three of the brokers are controllers too).",
+)
+@click.option(
+    "--until-stdin-ends",
+    is_flag=True,
+    help="Stop also when standard input ends, as it does with the program that holds its other end.",
+)
+@click.option(
+    "--faults",
+    metavar="HOST:PORT",
+    help="For tests: take fault rules over HTTP there, on a loopback address (docs/testing.md).",
+)
+@click.option(
+    "--faults-host",
+    multiple=True,
+    metavar="NAME",
+    help="Let other machines reach --faults under this name (may be repeated).",
+)
+@click.option(
+    "--log-level",
+    default="INFO",
+    type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
+    metavar="LEVEL",
+    help="The least important lines in the log: DEBUG, INFO (default), WARNING or ERROR.",
+)
+def command(**words: Any) -> int:
+    """Run a node, or a cluster of nodes; no argument is needed.
+
+    Without a properties file the development profile holds: a broker and controller on localhost. One line on standard
+    output says the address when clients are served. Ctrl-C stops it.
+    """
+    options = StartOptions(**words)
     status = StatusLine(sys.stderr) if sys.stderr.isatty() else None
     log_to(status or logging.StreamHandler(sys.stderr), options.log_level)
 
@@ -87,56 +125,71 @@ def log_to(handler: logging.Handler, level: str) -> None:
     logging.basicConfig(level=level, handlers=[handler], format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)")
 
 
-def _run(options: argparse.Namespace, data_dir: str, status: StatusLine | None) -> int:
-    try:
-        chosen = read(options, data_dir, options.port)
-    except (ConfigError, OSError) as error:
-        print(f"pykbroker: {error}", file=sys.stderr)
-        return 1
+def _run(options: StartOptions, data_dir: str, status: StatusLine | None) -> int:
+    """Raises ConfigError, OSError."""
+    chosen = read(options.properties, options.settings, data_dir, options.port)
     if chosen.has_file and (options.data_dir or options.ephemeral):
         option = "--data-dir" if options.data_dir else "--ephemeral"
-        print(
-            f"pykbroker: {option} goes with the development profile; with a properties file set `log.dirs`",
-            file=sys.stderr,
-        )
-        return 1
+        raise ConfigError(f"{option} goes with the development profile; with a properties file set `log.dirs`")
+    faults = _faults_server(options, chosen.config)
     return run_node(
         chosen.config,
-        may_format=options.format or not chosen.has_file,
+        may_format=options.may_format or not chosen.has_file,
         status=status,
         until_stdin_ends=options.until_stdin_ends,
+        faults=faults,
     )
 
 
-def _run_cluster(options: argparse.Namespace, tree: str) -> int:
+def _faults_server(options: StartOptions, config: Config) -> FaultsServer | None:
+    """Raises ConfigError."""
+    if options.faults is None:
+        if options.faults_host:
+            raise ConfigError("--faults-host goes with --faults")
+        return None
+    from pykbroker.testing.faults_server import FaultsServer
+
+    return FaultsServer(options.faults, config, options.faults_host)
+
+
+def _run_cluster(options: StartOptions, tree: str) -> int:
+    """Raises ConfigError."""
     from pykbroker.local_cluster.supervisor import Wanted, run
 
-    try:
-        if options.brokers is None:
-            raise ConfigError("--controllers goes with --brokers")
-        if options.properties is not None:
-            raise ConfigError("--brokers goes without a properties file; --set sets a key for all nodes")
-        given = dict(assignments(options.set))
-    except ConfigError as error:
-        print(f"pykbroker: {error}", file=sys.stderr)
-        return 1
+    if options.brokers is None:
+        raise ConfigError("--controllers goes with --brokers")
+    if options.properties is not None:
+        raise ConfigError("--brokers goes without a properties file; --set sets a key for all nodes")
+    if options.faults is not None or options.faults_host:
+        raise ConfigError("--faults goes with one node; in tests pykbroker.testing.Cluster has fault rules")
+    given = dict(assignments(options.settings))
     port = 9092 if options.port is None else options.port
     return run(Wanted(options.brokers, options.controllers, port, tree, given, options.log_level))
 
 
 def run_node(
-    config: Config, *, may_format: bool, status: StatusLine | None = None, until_stdin_ends: bool = False
+    config: Config,
+    *,
+    may_format: bool,
+    status: StatusLine | None = None,
+    until_stdin_ends: bool = False,
+    faults: FaultsServer | None = None,
 ) -> int:
-    """Run a node in this process until a signal or a failure ends it; returns the exit status."""
+    """Run a node in this process until a signal or a failure ends it; returns the exit status. `faults`: not started.
+    Raises OSError when its address cannot be taken."""
+    if faults is not None:
+        faults.start()
     _raise_file_limit()
     loop = _new_loop()
     asyncio.set_event_loop(loop)
     try:
         return loop.run_until_complete(
-            _serve(loop, config, may_format=may_format, status=status, until_stdin_ends=until_stdin_ends)
+            _serve(loop, config, may_format=may_format, status=status, until_stdin_ends=until_stdin_ends, faults=faults)
         )
     finally:
         loop.close()
+        if faults is not None:
+            faults.close()
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
@@ -165,17 +218,21 @@ async def _serve(
     may_format: bool,
     status: StatusLine | None,
     until_stdin_ends: bool,
+    faults: FaultsServer | None,
 ) -> int:
     from pykbroker.net import connection
     from pykbroker.node.node import Node
     from pykbroker.node.shared import StartError
     from pykbroker.runtime import OsRuntime
+    from pykbroker.serving.dispatch import Dispatcher
 
     # Set by tests: see pykbroker/net/connection.py.
     connection.POISON_RECEIVED = bool(os.environ.get("PYKBROKER_POISON_RECEIVED"))
     stop = asyncio.Event()
     runtime = OsRuntime(loop)
-    node = Node(config, runtime, may_format=may_format)
+    # Nothing of the testing kit is in the way of a request unless --faults asks for it.
+    make_dispatcher = Dispatcher if faults is None else faults.make_dispatcher
+    node = Node(config, runtime, may_format=may_format, make_dispatcher=make_dispatcher)
     # What the imports made lives as long as the process: no collection needs to look at it again. Before anything
     # runs, because this one takes some time.
     gc.collect()
@@ -186,7 +243,7 @@ async def _serve(
 
     def asked_to_stop(number: int) -> None:
         stop.set()
-        # Whoever asks twice does not want to wait for a controlled shutdown.
+        # An operator who asks twice does not want to wait for a controlled shutdown.
         loop.remove_signal_handler(number)
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -206,7 +263,7 @@ async def _serve(
     except (StartError, OSError, asyncio.CancelledError) as error:
         interrupted = isinstance(error, asyncio.CancelledError)
         if not interrupted:
-            print(f"pykbroker: {error}", file=sys.stderr)
+            failures.say(failures.said_of(error) or str(error))
         await node.stop()
         runtime.close()
         return 0 if interrupted else 1

@@ -1,81 +1,93 @@
 """`pykbroker storage`: Apache Kafka's `kafka-storage`, with its options, its text and its exit codes.
 
-What it says goes to standard output, and the reason of a failure to standard error, as there. Not here: `--add-scram`,
-which is refused. Words that no command knows are refused by argparse, in its own text.
+What it says goes to standard output, and the reason of a failure to standard error, as there. Words that no command
+knows are refused in click's own text, with kafka-storage's exit status.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from pykbroker.cli import random_uuid
-from pykbroker.cli.feature_words import name_and_level
-from pykbroker.cli.format import add_format_options
+import click
+
+from pykbroker.cli import failures
+from pykbroker.cli.command_group import Command, CommandGroup
+from pykbroker.cli.format_options import FormatOptions, format_options, name_and_level
 from pykbroker.cli.options import read
+from pykbroker.cli.random_uuid import print_uuid
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import Config
 
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    commands = parser.add_subparsers(dest="action", metavar="COMMAND", required=True)
-    info = commands.add_parser("info", help="what the log directories of this node are formatted for")
-    _add_config(info)
-    info.set_defaults(act=_info)
-    _add_format(commands.add_parser("format", help="format the log directories of this node"))
-    mapping = commands.add_parser("version-mapping", help="the features with which a cluster of a release begins")
-    mapping.add_argument("-r", "--release-version", metavar="VERSION", help="the release (default: the newest)")
-    mapping.set_defaults(act=_version_mapping)
-    dependencies = commands.add_parser("feature-dependencies", help="what levels of features need")
-    dependencies.add_argument(
-        "-f", "--feature", action="append", required=True, metavar="NAME=LEVEL", help="may be repeated"
-    )
-    dependencies.set_defaults(act=_feature_dependencies)
-    commands.add_parser("random-uuid", help="print a new id").set_defaults(act=random_uuid.run)
+if TYPE_CHECKING:
+    from pykbroker_wire.stored.metadata import UserScramCredentialRecord
 
 
-def _add_config(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-c", "--config", required=True, metavar="FILE", help="server.properties")
+class StorageCommand(Command):
+    """A command that takes the beginning of an option for the option, and whose failures are said without a prefix."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        known = [name for parameter in self.get_params(ctx) for name in parameter.opts if name.startswith("--")]
+        return super().parse_args(ctx, [_whole(word, known) for word in args])
 
-def _add_format(parser: argparse.ArgumentParser) -> None:
-    _add_config(parser)
-    parser.add_argument("-t", "--cluster-id", required=True, metavar="ID", help="the cluster id")
-    parser.add_argument("-S", "--add-scram", action="append", metavar="CREDENTIAL", help="refused in this version")
-    add_format_options(parser)
-    parser.set_defaults(act=_format)
+    def invoke(self, ctx: click.Context) -> Any:
+        from pykbroker.storage.format import StorageFormatError
 
-
-def run(options: argparse.Namespace) -> int:
-    from pykbroker.storage.format import StorageFormatError
-
-    try:
-        status: int = options.act(options)
-    except FileNotFoundError as error:
-        print(error.filename or error, file=sys.stderr)
+        try:
+            return super().invoke(ctx)
+        except FileNotFoundError as error:
+            print(error.filename or error, file=sys.stderr)
+        except (ConfigError, StorageFormatError, OSError, ValueError) as error:
+            print(failures.said_of(error) or error, file=sys.stderr)
         return 1
-    except (ConfigError, StorageFormatError, OSError, ValueError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    return status
 
 
-def _config(options: argparse.Namespace) -> Config:
-    options.properties, options.set = options.config, []
-    return read(options, "", None).config
+def _whole(word: str, known: list[str]) -> str:
+    name, equals, value = word.partition("=")
+    begun = [one for one in known if one.startswith(name)] if name.startswith("--") and len(name) > 2 else []
+    return begun[0] + equals + value if len(begun) == 1 else word
+
+
+class StorageCommands(CommandGroup):
+    """Without a verb they end as kafka-storage does."""
+
+    command_class = StorageCommand
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and not ctx.resilient_parsing:
+            raise click.UsageError(f"A command is missing: {', '.join(self.commands)}.", ctx)
+        return super().parse_args(ctx, args)
+
+
+@click.group("storage", cls=StorageCommands)
+def command() -> None:
+    """Do what Apache Kafka's kafka-storage does, with its options."""
+
+
+_config_option: Callable[[Callable[..., int]], Callable[..., int]] = click.option(
+    "-c", "--config", "config_file", required=True, metavar="FILE", help="server.properties"
+)
+
+
+def _config(path: str) -> Config:
+    return read(path, (), "", None).config
 
 
 # -- info -------------------------------------------------------------------------------------------------------------
 
 
-def _info(options: argparse.Namespace) -> int:
+@command.command("info", example="pykbroker storage info -c server.properties")
+@_config_option
+def info(config_file: str) -> int:
+    """Say what the log directories of this node are formatted for."""
     from pykbroker.storage.format import directories_of
     from pykbroker.storage.meta_properties import look_into
     from pykbroker_log.os_disk.disk import OsDisk
 
-    found = look_into(OsDisk(), directories_of(_config(options)))
+    found = look_into(OsDisk(), directories_of(_config(config_file)))
     _block("Found log director", "y:", "ies:", found.directories)
     if found.metadata is not None:
         properties = ", ".join(f"{name}={value}" for name, value in found.metadata.to_properties().items())
@@ -95,70 +107,70 @@ def _block(title: str, one: str, several: str, lines: list[str]) -> None:
 # -- format -----------------------------------------------------------------------------------------------------------
 
 
-def _format(options: argparse.Namespace) -> int:
-    from pykbroker.metadata.features import METADATA_VERSION, chosen_levels, metadata_version_name
+@command.command(
+    "format", example="pykbroker storage format -c server.properties -t MkU3OEVBNTcwNTJENDM2Qk --standalone"
+)
+@_config_option
+@click.option("-t", "--cluster-id", required=True, metavar="ID", help="The cluster id.")
+@format_options
+def format_(config_file: str, cluster_id: str, chosen: FormatOptions) -> int:
+    """Format the log directories of this node."""
+    from pykbroker.metadata.features import METADATA_VERSION, metadata_version_name
     from pykbroker.storage.format import format_directories
-    from pykbroker.storage.initial_voters import parse_voters
     from pykbroker_log.os_disk.disk import OsDisk
 
-    if options.add_scram:
-        raise ConfigError("--add-scram: this version serves no SCRAM, and does not format a cluster that relies on it")
-    config = _config(options)
-    _check_voters(options, config)
-    voters = None if options.initial_controllers is None else parse_voters(options.initial_controllers, config)
-    levels = chosen_levels(
-        options.release_version, dict(map(name_and_level, options.feature)), dynamic_quorum=not config.voters
-    )
+    config = _config(config_file)
+    _check_voters(chosen, config)
+    voters = chosen.voters(config)
+    levels = chosen.levels(config)
+    credentials = chosen.credentials(levels)
     formatted = format_directories(
         OsDisk(),
         config,
-        options.cluster_id,
+        cluster_id,
         random.SystemRandom(),
         now_ms=time.time_ns() // 1_000_000,
-        ignore_formatted=options.ignore_formatted,
+        ignore_formatted=chosen.ignore_formatted,
         levels=levels,
-        standalone=options.standalone,
+        credentials=credentials,
+        standalone=chosen.standalone,
         initial_voters=voters,
         unreadable=lambda path: print(f"I/O error trying to read log directory {path}. Ignoring..."),
     )
-    print(_bootstrap(levels) if formatted else "All of the log directories are already formatted.")
+    print(_bootstrap(levels, credentials) if formatted else "All of the log directories are already formatted.")
     release = metadata_version_name(levels[METADATA_VERSION])
     for path in formatted:
         kind = "data"
         if path == config.metadata_log_dir:
             kind = "metadata"
-            if voters is not None or options.standalone:
+            if voters is not None or chosen.standalone:
                 kind = "dynamic metadata"
-            if options.standalone or (voters is not None and voters.get(config.node_id) is not None):
+            if chosen.standalone or (voters is not None and voters.get(config.node_id) is not None):
                 kind = "dynamic metadata voter"
         print(f"Formatting {kind} directory {path} with {METADATA_VERSION} {release}.")
     return 0
 
 
-def _check_voters(options: argparse.Namespace, config: Config) -> None:
+def _check_voters(chosen: FormatOptions, config: Config) -> None:
     """Raises ConfigError."""
-    if config.voters and (options.standalone or options.initial_controllers is not None):
-        raise ConfigError(
-            "You cannot specify controller.quorum.voters and format the node with --initial-controllers or "
-            "--standalone. If you want to use dynamic quorum, please remove controller.quorum.voters and specify "
-            "controller.quorum.bootstrap.servers instead."
-        )
-    if options.standalone and not config.is_controller:
-        raise ConfigError("You can only use --standalone on a controller.")
-    chosen = options.standalone or options.no_initial_controllers or options.initial_controllers is not None
-    if config.is_controller and not config.voters and not chosen:
+    chosen.check(config)
+    named = chosen.standalone or chosen.no_initial_controllers or chosen.initial_controllers is not None
+    if config.is_controller and not config.voters and not named:
         raise ConfigError(
             "Because controller.quorum.voters is not set on this controller, you must specify one of the following: "
             "--standalone, --initial-controllers, or --no-initial-controllers."
         )
 
 
-def _bootstrap(levels: dict[str, int]) -> str:
-    """What the first controller will write, in the words of Apache Kafka."""
-    records = ", ".join(
-        f"ApiMessageAndVersion(FeatureLevelRecord(name='{name}', featureLevel={level}) at version 0)"
-        for name, level in levels.items()
-    )
+def _bootstrap(levels: dict[str, int], credentials: list[UserScramCredentialRecord]) -> str:
+    """What the first controller will write, in the words of Apache Kafka; it prints the keys of users too."""
+    written = [f"FeatureLevelRecord(name='{name}', featureLevel={level})" for name, level in levels.items()]
+    written += [
+        f"UserScramCredentialRecord(name='{one.name}', mechanism={one.mechanism}, salt=[hidden], storedKey=[hidden], "
+        f"serverKey=[hidden], iterations={one.iterations})"
+        for one in credentials
+    ]
+    records = ", ".join(f"ApiMessageAndVersion({record} at version 0)" for record in written)
     first = next(iter(levels.values()))
     return (
         f"Bootstrap metadata: BootstrapMetadata(records=[{records}], metadataVersionLevel={first}, "
@@ -169,19 +181,25 @@ def _bootstrap(levels: dict[str, int]) -> str:
 # -- features ---------------------------------------------------------------------------------------------------------
 
 
-def _version_mapping(options: argparse.Namespace) -> int:
+@command.command("version-mapping", example="pykbroker storage version-mapping -r 4.0")
+@click.option("-r", "--release-version", metavar="VERSION", help="The release (default: the newest).")
+def version_mapping_(release_version: str | None) -> int:
+    """Print the features with which a cluster of a release begins."""
     from pykbroker.metadata.features import METADATA_VERSION, version_mapping
 
-    name, levels = version_mapping(options.release_version)
+    name, levels = version_mapping(release_version)
     for feature, level in levels.items():
         print(f"{feature}={level}" + (f" ({name})" if feature == METADATA_VERSION else ""))
     return 0
 
 
-def _feature_dependencies(options: argparse.Namespace) -> int:
+@command.command("feature-dependencies", example="pykbroker storage feature-dependencies -f group.version=1")
+@click.option("-f", "--feature", multiple=True, required=True, metavar="NAME=LEVEL", help="May be repeated.")
+def feature_dependencies(feature: tuple[str, ...]) -> int:
+    """Print what levels of features need."""
     from pykbroker.metadata.features import dependency_lines
 
-    for text in options.feature:
+    for text in feature:
         name, equals, given = (part.strip() for part in text.partition("="))
         if not equals:
             raise ValueError(
@@ -193,3 +211,9 @@ def _feature_dependencies(options: argparse.Namespace) -> int:
             raise ValueError(f"Invalid version format: {given} for feature {name}") from error
         print(*dependency_lines(name, level), sep="\n")
     return 0
+
+
+@command.command("random-uuid", example="pykbroker storage random-uuid")
+def random_uuid() -> None:
+    """Print a new cluster id or directory id."""
+    print_uuid()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
+import click
 
 from pykbroker import __version__
+from pykbroker.cli.command_group import Command
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """None."""
-
-
-def run(options: argparse.Namespace) -> int:
-    print(__version__)
-    return 0
+@click.command("version", cls=Command, example="pykbroker version")
+def command() -> None:
+    """Print the version."""
+    click.echo(__version__)

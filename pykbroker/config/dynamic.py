@@ -1,7 +1,7 @@
 """Broker configuration that changes while the broker runs: for one broker, or as the default of the whole cluster.
 
 Responsible for the order of the layers and for what may be altered. The layers themselves come from the metadata log
-(the caller hands them in as text); what a change sets in motion is the business of whoever reads the new Config.
+(the caller hands them in as text); what a change sets in motion is the business of the parts that read the new Config.
 """
 
 from __future__ import annotations

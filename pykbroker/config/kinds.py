@@ -67,7 +67,7 @@ _DOUBLE: Final = r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+
 
 
 class Password(str):
-    """A secret: an ordinary str to whoever uses it, hidden wherever it is printed with repr."""
+    """A secret: an ordinary str to the code that uses it, hidden wherever it is printed with repr."""
 
     __slots__ = ()
 
@@ -266,6 +266,20 @@ class HostsAndPorts(Check):
 
     def __str__(self) -> str:
         return "non-empty list"
+
+
+class HostAndPort(Check):
+    """host:port."""
+
+    __slots__ = ()
+
+    def check(self, name: str, value: Value) -> None:
+        found = parse_host_port(value) if isinstance(value, str) else None
+        if value is not None and (found is None or found[1] > 65535):
+            raise invalid(name, value, 'It should be in the form "{host}:{port}"')
+
+    def __str__(self) -> str:
+        return "host:port"
 
 
 class ThrottledReplicas(Check):

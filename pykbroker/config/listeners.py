@@ -1,7 +1,7 @@
 """Listeners: from the texts of `listeners`, `advertised.listeners` and their relatives to end points.
 
-Responsible for Apache Kafka's rules about them (names, protocols, ports, who is a controller's). Not for sockets: an
-end point is a value. An empty host means all interfaces; whoever advertises one resolves it first.
+Responsible for Apache Kafka's rules about them (names, protocols, ports, which are a controller's). Not for sockets: an
+end point is a value. An empty host means all interfaces; the node that advertises one resolves it first.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Final
 from pykbroker.config.kinds import ConfigError
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SERVED_PROTOCOL: Final = "PLAINTEXT"
-"""The one that connections speak in this version."""
+PLAINTEXT: Final = "PLAINTEXT"
+SERVED_PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT")
+"""Those that accepted connections speak in this version; PLAINTEXT alone on the listeners of controllers."""
 _LISTENER: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 
 

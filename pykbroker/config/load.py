@@ -20,10 +20,13 @@ from pykbroker.config import checks
 from pykbroker.config.key_table import DYNAMIC_ONLY_KEYS, STATIC_KEYS, broker_synonyms
 from pykbroker.config.kinds import ConfigError, Key, Required, Value, parse_voter
 from pykbroker.config.listeners import Listeners
+from pykbroker.config.nearest import did_you_mean
 
 LISTENER_PREFIX: Final = re.compile(r"listener\.name\.[^.]*\.(.+)")
 # What starts with these is handed to a plug-in and is no typing error.
 _PLUGIN_PREFIXES: Final = ("rlmm.config.", "rsm.config.", "config.providers.", "metrics.context.", "metrics.jmx.")
+#: Handed to the authorizer that is named (authorization.py).
+_AUTHORIZER_KEYS: Final = ("super.users", "allow.everyone.if.no.acl.found")
 _UNIT_MS: Final = {"minutes": 60_000, "hours": 3_600_000}
 # A key per SASL mechanism, besides the plain one: listener.name.<listener>.<mechanism>.<key>
 _PER_MECHANISM: Final = (
@@ -75,8 +78,11 @@ class Config:
             key = find_key(name)
             if key is not None and name not in DYNAMIC_ONLY_KEYS:
                 values[name] = key.parse(text)
-            elif not name.startswith(_PLUGIN_PREFIXES):
-                warnings.append(f"Configuration {name} is not known and has no effect")
+            elif not name.startswith(_PLUGIN_PREFIXES) and not (
+                name in _AUTHORIZER_KEYS and with_ids.get("authorizer.class.name", "").strip()
+            ):
+                meant = did_you_mean(name, STATIC_KEYS)
+                warnings.append(f"Configuration {name} is not known and has no effect{meant}")
         object.__setattr__(self, "_raw", with_ids)
         object.__setattr__(self, "_values", values)
         object.__setattr__(self, "warnings", tuple(warnings))
@@ -207,6 +213,11 @@ class Config:
 
 def load(properties: Mapping[str, str]) -> Config:
     """A Config that may start, or ConfigError naming the key, the value and what is allowed."""
+    if "zookeeper.connect" in properties and "process.roles" not in properties:
+        raise ConfigError(
+            "This is a properties file of the ZooKeeper era (zookeeper.connect, no process.roles): Kafka 4 does not "
+            "run it. Write a new one with process.roles, node.id, listeners, controller.listener.names and log.dirs"
+        )
     config = Config(properties)
     for key in STATIC_KEYS.values():
         if key.required:

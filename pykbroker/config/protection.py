@@ -18,9 +18,12 @@ from typing import Final, NamedTuple
 from pykbroker.config.dynamic import DynamicConfigs, loggable
 from pykbroker.config.key_table import STATIC_KEYS
 from pykbroker.config.kinds import ConfigError, Required, Value, format_value
-from pykbroker.config.listeners import SERVED_PROTOCOL, security_protocol_map
+from pykbroker.config.listeners import PLAINTEXT, SERVED_PROTOCOLS, security_protocol_map
 from pykbroker.config.load import Config
 
+_AUTHORIZER: Final = "authorizer.class.name"
+#: The one class that is served (security/standard_authorizer.py).
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _PROTOCOL_MAP: Final = "listener.security.protocol.map"
 _LISTENER_KEY: Final = re.compile(
     r"listener\.name\.(.+?)\.((?:ssl|sasl)\..+|connections\.max\.reauth\.ms|principal\.builder\.class)"
@@ -51,6 +54,34 @@ class GivenSettings:
     listeners: Mapping[str, tuple[str, str]]
     #: `listener.name.<listener>.` counts for any listener: a change is judged by a node that does not know them all
     every_listener: bool
+    #: keys that are to change while the node runs: what is served from the start on is not always served then
+    changed: Collection[str]
+
+
+#: What brokers speak with each other.
+_BETWEEN_BROKERS: Final = (PLAINTEXT, "SSL")
+#: Which listeners there are, and how they are secured.
+_ABOUT_LISTENERS: Final = frozenset(
+    {
+        "listeners",
+        "advertised.listeners",
+        "controller.listener.names",
+        "inter.broker.listener.name",
+        "security.inter.broker.protocol",
+        _PROTOCOL_MAP,
+    }
+)
+#: Keys of a SASL listener that act with its prefix, from a properties file.
+_SERVED_SASL: Final = frozenset(
+    {"sasl.enabled.mechanisms", "sasl.jaas.config", "sasl.server.max.receive.size", "connections.max.reauth.ms"}
+)
+#: What another program would do in the authentication of a SASL listener.
+_SASL_CLASSES: Final = (
+    "sasl.server.callback.handler.class",
+    "sasl.client.callback.handler.class",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+)
 
 
 @dataclass(slots=True, frozen=True)
@@ -92,23 +123,50 @@ def _list(texts: Mapping[str, str], key: str) -> tuple[str, ...]:
     return value if isinstance(value, tuple) else ()
 
 
-def _secured_listeners(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
-    texts = settings.texts
-    protocols = security_protocol_map(
+def _protocols(texts: Mapping[str, str]) -> dict[str, str]:
+    return security_protocol_map(
         str(_value(texts, _PROTOCOL_MAP)),
         explicit=_PROTOCOL_MAP in texts,
         controller_names=_list(texts, "controller.listener.names"),
         listeners=_list(texts, "listeners"),
     )
+
+
+def _served_listeners(settings: GivenSettings) -> Mapping[str, Collection[str]]:
+    """The listeners on which more than PLAINTEXT is served, and what: those of brokers; SASL where only clients are."""
+    texts = settings.texts
+    controllers = {name.upper() for name in _list(texts, "controller.listener.names")}
+    opened = {entry.partition("://")[0].upper() for entry in _list(texts, "listeners")}
+    between_brokers = texts.get("inter.broker.listener.name") or _value(texts, "security.inter.broker.protocol")
+    served: dict[str, Collection[str]] = dict.fromkeys(opened - controllers, SERVED_PROTOCOLS)
+    if str(between_brokers).upper() in served:
+        served[str(between_brokers).upper()] = _BETWEEN_BROKERS
+    return served
+
+
+def _between_brokers(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
+    key = "security.inter.broker.protocol"
+    value = str(_value(settings.texts, key))
+    if value not in _BETWEEN_BROKERS or (value != PLAINTEXT and key in settings.changed):
+        yield key, value, "SASL between brokers" if value not in _BETWEEN_BROKERS else "TLS that begins later"
+
+
+def _secured_listeners(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
+    texts = settings.texts
+    protocols = _protocols(texts)
+    served = _served_listeners(settings)
     for name, (key, value) in settings.listeners.items():
-        protocol = protocols.get(name, SERVED_PROTOCOL)
-        if protocol != SERVED_PROTOCOL:
-            if _PROTOCOL_MAP in texts:
-                key, value = _PROTOCOL_MAP, f"{name}:{protocol}"
-            yield key, value, f"{protocol} on listener {name}"
+        protocol = protocols.get(name, PLAINTEXT)
+        is_changed = not _ABOUT_LISTENERS.isdisjoint(settings.changed)
+        if protocol == PLAINTEXT or (protocol in served.get(name, ()) and not is_changed):
+            continue
+        if _PROTOCOL_MAP in texts:
+            key, value = _PROTOCOL_MAP, f"{name}:{protocol}"
+        yield key, value, f"{protocol} on listener {name}"
 
 
 def _listener_keys(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
+    protocols = _protocols(settings.texts)
     for key, text in settings.texts.items():
         match = _LISTENER_KEY.fullmatch(key)
         if match is None:
@@ -117,6 +175,8 @@ def _listener_keys(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
         name = next((name for name in settings.listeners if f"{match[1].upper()}.".startswith(f"{name}.")), None)
         if name is None and not settings.every_listener:
             continue
+        if key not in settings.changed and _is_served(match, name, protocols.get(name or "", PLAINTEXT)):
+            continue
         base = STATIC_KEYS.get(match[2])
         if not match[2].startswith(("ssl.", "sasl.")) and base is not None and base.parse(text) == base.default:
             continue
@@ -124,16 +184,52 @@ def _listener_keys(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
         yield key, text, f"{what} on listener {name or match[1].upper()}"
 
 
+def _is_served(match: re.Match[str], listener: str | None, protocol: str) -> bool:
+    """Whether a key with the prefix of a listener acts, from the start on."""
+    if protocol == "SSL":
+        return match[2].startswith("ssl.")
+    # A JAAS line is of one mechanism; Apache Kafka passes over one without it.
+    is_whole = match[2] != "sasl.jaas.config" or match[1].upper() != listener
+    return protocol == "SASL_PLAINTEXT" and match[2] in _SERVED_SASL and is_whole
+
+
+def _sasl_classes(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
+    if settings.every_listener or _uses_sasl(settings):
+        for key in _SASL_CLASSES:
+            if settings.texts.get(key):
+                yield key, settings.texts[key], "authentication by other programs"
+
+
+def _late_sasl(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
+    """Authentication is as the properties file says it: nothing else comes into effect."""
+    if _uses_sasl(settings):
+        for key in sorted(settings.changed):
+            if key.startswith("sasl.") and key not in _SASL_CLASSES:
+                yield key, settings.texts[key], "authentication that the properties file does not name"
+
+
+def _uses_sasl(settings: GivenSettings) -> bool:
+    protocols = _protocols(settings.texts)
+    return any(protocols.get(name, PLAINTEXT).startswith("SASL_") for name in settings.listeners)
+
+
 _NO_TIERS: Final = "remote storage"
 
 TABLE: Final[tuple[ProtectionRow, ...]] = (
     ProtectionRow(
         ("listeners", "advertised.listeners", "controller.listener.names", _PROTOCOL_MAP),
-        "the protocol of a listener in use, of the broker or the controller, is not PLAINTEXT",
-        "TLS and SASL",
+        "the protocol of a listener in use is not PLAINTEXT, nor SSL on a broker's, nor SASL_PLAINTEXT where only "
+        "clients are",
+        "TLS of controllers, SASL between nodes, and SASL_SSL",
         _secured_listeners,
     ),
-    _set("security.inter.broker.protocol", "TLS and SASL between brokers", harmless=(SERVED_PROTOCOL,)),
+    ProtectionRow(
+        ("security.inter.broker.protocol",),
+        "it is not PLAINTEXT, nor SSL from the start on",
+        "SASL between brokers",
+        _between_brokers,
+    ),
+    ProtectionRow(_SASL_CLASSES, "a SASL listener is in use", "authentication by other programs", _sasl_classes),
     ProtectionRow(
         (
             "listener.name.<listener>.ssl.*",
@@ -141,11 +237,13 @@ TABLE: Final[tuple[ProtectionRow, ...]] = (
             "listener.name.<listener>[.<mechanism>].connections.max.reauth.ms",
             "listener.name.<listener>.principal.builder.class",
         ),
-        "the listener is in use",
+        "the listener is in use, except for `ssl.*` of one that is SSL, and for `sasl.enabled.mechanisms`, "
+        "`<mechanism>.sasl.jaas.config`, `sasl.server.max.receive.size` and `connections.max.reauth.ms` of one that is "
+        "SASL_PLAINTEXT, from the start on",
         "TLS and authentication",
         _listener_keys,
     ),
-    _set("authorizer.class.name", "authorization"),
+    _set(_AUTHORIZER, "authorization by this class", harmless=(None, "", STANDARD_AUTHORIZER)),
     _set("principal.builder.class", "principal builders", harmless=(_value({}, "principal.builder.class"),)),
     _set("create.topic.policy.class.name", "policies for new topics", role="controller"),
     _set("alter.config.policy.class.name", "policies for configuration", role="controller"),
@@ -175,9 +273,14 @@ def one_line(found: Collection[BrokenPromise]) -> str:
 
 
 def promises(
-    texts: Mapping[str, str], *, also_in_use: Collection[str] = (), every_listener: bool = False
+    texts: Mapping[str, str],
+    *,
+    also_in_use: Collection[str] = (),
+    every_listener: bool = False,
+    changed: Collection[str] = (),
 ) -> list[BrokenPromise]:
-    """What these settings promise and this version does not give. ConfigError for a text that is no value."""
+    """What these settings promise and this version does not give. `changed`: the keys that are set while the node runs.
+    ConfigError for a text that is no value."""
     listeners = {name.upper(): (_PROTOCOL_MAP, name) for name in also_in_use}
     inter_broker = texts.get("inter.broker.listener.name")
     if inter_broker:
@@ -187,30 +290,41 @@ def promises(
     for key in ("advertised.listeners", "listeners"):
         for entry in _list(texts, key):
             listeners[entry.partition("://")[0].upper()] = (key, entry)
-    settings = GivenSettings(texts, listeners, every_listener)
-    return [BrokenPromise(*each) for row in TABLE for each in row.found(settings)]
+    settings = GivenSettings(texts, listeners, every_listener, changed)
+    rules = [*(row.found for row in TABLE), _late_sasl]
+    return [BrokenPromise(*each) for found in rules for each in found(settings)]
 
 
 def promises_of_change(config: Config, changed: Mapping[str, str], registered: Collection[str]) -> list[BrokenPromise]:
     """What AlterConfigs of a broker would add. `registered`: the listeners that the brokers concerned have."""
     also_in_use = registered if _PROTOCOL_MAP in changed else ()
     try:
-        return promises({**config.overrides(), **changed}, also_in_use=also_in_use, every_listener=True)
+        texts = {**config.overrides(), **changed}
+        found = promises(texts, also_in_use=also_in_use, every_listener=True, changed=changed)
     except ConfigError:
-        return []  # a text that is no value: the ordinary checks say so
+        found = []  # a text that is no value: the ordinary checks say so
+    return [*found, *_late_authorizer(config, changed)]
 
 
 def promises_of_layers(config: Config, dynamic: DynamicConfigs) -> list[BrokenPromise]:
     """What the metadata log has for this broker. Each setting is also judged alone: another one may be malformed."""
     static = config.overrides()
     layers = {**dynamic.cluster, **dynamic.broker}
-    found: dict[BrokenPromise, None] = {}
+    found: dict[BrokenPromise, None] = dict.fromkeys(_late_authorizer(config, layers))
     for changed in (layers, *({name: text} for name, text in layers.items())):
         try:
-            found.update(dict.fromkeys(promises({**static, **changed})))
+            found.update(dict.fromkeys(promises({**static, **changed}, changed=changed)))
         except ConfigError:
             continue  # LiveConfig leaves the malformed one out, and says so
     return list(found)
+
+
+def _late_authorizer(config: Config, changed: Mapping[str, str]) -> list[BrokenPromise]:
+    """An authorizer that is named anywhere but in the properties file of a node does not come into effect."""
+    wanted = changed.get(_AUTHORIZER, "").strip()
+    if wanted != STANDARD_AUTHORIZER or config.optional_str(_AUTHORIZER):
+        return []
+    return [BrokenPromise(_AUTHORIZER, wanted, "an authorizer that the properties file does not name")]
 
 
 def promises_of_topic(name: str, overrides: Mapping[str, str | None]) -> list[BrokenPromise]:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from pykbroker import generated_page
 from pykbroker.config import acting, protection
 from pykbroker.config.key_table import (
     BROKER_KEYS,
@@ -119,7 +120,8 @@ def _table(keys: Iterable[Key], fallbacks: dict[str, list[str]] | None) -> list[
 def _acts(key: Key) -> str:
     refused = key.name in (protection.TOPIC_TABLE if key.dynamic == PER_TOPIC else protection.KEYS)
     if key.acts:
-        return "yes; PLAINTEXT only" if refused else "yes"
+        served = "StandardAuthorizer" if key.name == "authorizer.class.name" else "PLAINTEXT"
+        return f"yes; {served} only" if refused else "yes"
     return "refused" if refused else "no"
 
 
@@ -142,19 +144,5 @@ def _allowed(key: Key) -> str:
     return allowed.replace("|", "\\|")
 
 
-def main(arguments: list[str]) -> int:
-    if arguments not in ([], ["--check"]):
-        print("usage: python -m pykbroker.config.reference [--check]", file=sys.stderr)
-        return 2
-    wanted = page()
-    if arguments:
-        if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != wanted:
-            print(f"{PAGE.name} is stale: run python -m pykbroker.config.reference", file=sys.stderr)
-            return 1
-        return 0
-    PAGE.write_text(wanted, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(generated_page.main(PAGE, page, "pykbroker.config.reference", sys.argv[1:]))

@@ -1,7 +1,7 @@
 """What a container's properties lack: listeners, a place for data, and a controller where none is configured.
 
 Properties without process.roles are a node's from before KRaft (KAFKA_ZOOKEEPER_CONNECT, KAFKA_BROKER_ID), or a few
-keys that somebody set: such a node gets a controller of its own and is a cluster of one.
+keys that the user set: such a node gets a controller of its own and is a cluster of one.
 """
 
 from __future__ import annotations

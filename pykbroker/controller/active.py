@@ -165,6 +165,7 @@ class ActiveController:
             # What is larger than a batch (a broker with very many partitions goes) is whole at every step of the way.
             for first in range(0, len(result.records), MAX_RECORDS_PER_BATCH):
                 self._append(result.records[first : first + MAX_RECORDS_PER_BATCH])
+            result.appended()
         except KafkaError as error:
             future.set_exception(error)
             return future
@@ -207,7 +208,7 @@ class ActiveController:
         self._last_append_ms = self._now_ms()
 
     def _run(self, name: str, operation: Callable[[ControllerState, int], Result[Any]]) -> asyncio.Future[Any]:
-        """An operation of the controller's own; nobody waits for its answer."""
+        """An operation of the controller's own; no client waits for its answer."""
         future = self.submit(name, operation)
         future.add_done_callback(lambda done: None if done.cancelled() else done.exception())
         return future

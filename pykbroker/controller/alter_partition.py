@@ -93,7 +93,7 @@ def _problem(
     isr: Sequence[Replica],
 ) -> ErrorCode | None:
     if data.leader_epoch > partition.leader_epoch or data.partition_epoch > partition.partition_epoch:
-        # The leader knows more than we do: somebody else is the controller by now.
+        # The leader knows more than we do: another node is the controller by now.
         return ErrorCode.NOT_CONTROLLER
     if data.leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH

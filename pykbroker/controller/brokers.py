@@ -1,7 +1,7 @@
 """Brokers and controllers as members of the cluster: registration, heartbeats, fencing, controlled shutdown.
 
 A broker's epoch is the offset at which its registration was appended. A new incarnation of a broker starts fenced, and
-its partitions get new leaders and epochs at once, so that nobody mistakes it for the one before.
+its partitions get new leaders and epochs at once, so that no node mistakes it for the one before.
 """
 
 from __future__ import annotations
@@ -201,19 +201,24 @@ def heartbeat(
                 records.extend(_unfence_records(state, broker))
             case BrokerControlState.CONTROLLED_SHUTDOWN:
                 records.extend(_controlled_shutdown_records(state, broker))
-    state.heartbeats.touch(broker_id, after.is_fenced, request.current_metadata_offset)
-    if after is BrokerControlState.SHUTDOWN_NOW:
-        # The process is about to end, and leads nothing any more: its next start may register at once. In Apache Kafka
-        # the session runs out by itself, and a broker that is quickly back is refused for up to 9 s.
-        state.sessions.end(session)
     if state.metadata_version >= DIRECTORIES_FROM:
         records.extend(_directory_records(state, broker, request))
     in_shutdown = after is BrokerControlState.CONTROLLED_SHUTDOWN
-    if in_shutdown:
-        # Kafka: where the batch ends that moves the last leadership, or where the log ends when there is none.
-        state.heartbeats.begin_shutdown(broker_id, max(next_offset + len(records) - 1, 0))
+
+    def appended() -> None:
+        state.heartbeats.touch(broker_id, after.is_fenced, request.current_metadata_offset)
+        if after is BrokerControlState.SHUTDOWN_NOW:
+            # The process is about to end, and leads nothing any more: its next start may register at once. In Apache
+            # Kafka the session runs out by itself, and a broker that is quickly back is refused for up to 9 s.
+            state.sessions.end(session)
+        if in_shutdown:
+            # Kafka: where the batch ends that moves the last leadership, or where the log ends when there is none.
+            state.heartbeats.begin_shutdown(broker_id, max(next_offset + len(records) - 1, 0))
+
     return Result(
-        HeartbeatReply(caught_up, after.is_fenced, in_shutdown, after is BrokerControlState.SHUTDOWN_NOW), records
+        HeartbeatReply(caught_up, after.is_fenced, in_shutdown, after is BrokerControlState.SHUTDOWN_NOW),
+        records,
+        appended,
     )
 
 

@@ -154,7 +154,7 @@ class Heartbeats:
             case _:
                 if has_leaderships:
                     return BrokerControlState.CONTROLLED_SHUTDOWN
-                # Everybody who serves must know that the leaderships moved before the old leader goes away.
+                # Every broker that serves must know that the leaderships moved before the old leader goes away.
                 lowest = self.lowest_active_offset()
                 if lowest is None or broker.shutdown_offset <= lowest:
                     return BrokerControlState.SHUTDOWN_NOW

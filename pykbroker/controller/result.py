@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
@@ -40,10 +41,15 @@ def verdict_of(error: KafkaError) -> Verdict:
 
 @dataclass(slots=True)
 class Result(Generic[T]):
-    """`records` become batches of at most MAX_RECORDS_PER_BATCH; none means that the operation was a read."""
+    """`records` become batches of at most MAX_RECORDS_PER_BATCH; none means that the operation was a read.
+
+    `appended`: what changes beside the records, in memory alone. Called when all of them are in the log, and not when
+    the log refuses them (its disk is full).
+    """
 
     response: T
     records: list[TopLevel] = field(default_factory=list)
+    appended: Callable[[], None] = lambda: None
 
 
 class TooManyRecords(KafkaError):

@@ -6,7 +6,7 @@ only thing that changes the image is `replay`. Time and randomness come in from 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from random import Random
 from typing import NamedTuple
 
@@ -29,6 +29,7 @@ from pykbroker.metadata.image import (
 )
 from pykbroker.metadata.replay import Change, MetadataReplay
 from pykbroker.net.from_config import EARLY_FENCING
+from pykbroker.security.acl import Acl
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.primitives import TopLevel
 from pykbroker_wire.stored.metadata import (
@@ -64,6 +65,8 @@ class ControllerState:
         self.registration_offsets: dict[int, int] = {}
         #: normalised name -> names of topics that would share metric names with it
         self.collisions: dict[str, set[str]] = {}
+        # Made when the first ACL is to be created.
+        self._existing_acls: set[Acl] | None = None
         # Without what an open metadata transaction has changed; `image` has that too.
         self._whole: MetadataImage = EMPTY_IMAGE
         self._unfinished: tuple[tuple[Sequence[TopLevel], int, int], ...] = ()
@@ -121,6 +124,7 @@ class ControllerState:
     def _show(self, image: MetadataImage) -> None:
         """Another image, not by one delta from the last."""
         self.image = image
+        self._existing_acls = None
         self.collisions = {}
         for name in image.topics.by_name:
             self._add_name(name)
@@ -158,6 +162,12 @@ class ControllerState:
         for topic_delta in delta.topics_changed.values():
             if topic_delta.created:
                 self._add_name(topic_delta.name)
+        if self._existing_acls is not None:
+            for acl_id, acl in delta.acls_changed.items():
+                if (before := delta.image.acls.get(acl_id)) is not None:
+                    self._existing_acls.discard(before)
+                if acl is not None:
+                    self._existing_acls.add(acl)
         self.image = self._whole = change.image
 
     def _add_name(self, name: str) -> None:
@@ -191,6 +201,13 @@ class ControllerState:
             self.heartbeats.register(broker_id, broker.fenced)
 
     # Questions.
+
+    @property
+    def existing_acls(self) -> Set[Acl]:
+        """The ACLs without their ids."""
+        if self._existing_acls is None:
+            self._existing_acls = set(self.image.acls.values())
+        return self._existing_acls
 
     @property
     def metadata_version(self) -> int:

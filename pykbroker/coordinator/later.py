@@ -103,10 +103,10 @@ def judged(future: asyncio.Future[T], answer: Callable[[T], U], refuse: Callable
 
 
 def settle(answer: asyncio.Future[T], act: Callable[[], Later[T]]) -> None:
-    """What `act` returns or raises is the answer, now or later. It is called also when nobody waits any more."""
+    """What `act` returns or raises is the answer, now or later. It is called also when no caller waits any more."""
     try:
         found = act()
-    except Exception as error:  # noqa: BLE001  # a closed connection, for one: whoever waits gets it
+    except Exception as error:  # noqa: BLE001  # a closed connection, for one: the waiting caller gets it
         if not answer.done():
             answer.set_exception(error)
         return

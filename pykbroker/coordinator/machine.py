@@ -1,6 +1,6 @@
 """The machine that runs pure coordinator state over partitions of an internal topic: groups and transactions.
 
-Responsible for: one shard per partition led by this node (host.py), loaded before anybody asks it (loading.py);
+Responsible for: one shard per partition led by this node (host.py), loaded before a request asks it (loading.py);
 running operations; append, replay, answer at commit; timers and markers as inputs; every way in which a request can
 end. Not responsible for what operations decide (the shard), nor for finding the partition.
 
@@ -13,8 +13,9 @@ may yet commit); leadership lost (NOT_COORDINATOR, the state is dropped and the 
 A new leader epoch with the same leader is none of these: the log is the same, so the shard stays and only notes the
 epoch. Work that was begun in an earlier epoch of this leadership goes on (`has_led_since`).
 
-Grouping: operations submitted with `barrier=False` whose records nobody needs to see (offset commits) are collected
-for the rest of the loop turn, or for `linger_ms`, and written as one batch. Any other operation writes them first.
+Grouping: operations submitted with `barrier=False` whose records no other operation needs to see (offset commits) are
+collected for the rest of the loop turn, or for `linger_ms`, and written as one batch. Any other operation writes them
+first.
 
 Transactions: a Result with `transaction` is one batch of that producer, and its records are replayed as undecided.
 `end_transaction` writes the producer's marker and tells the shard in the same call; its answer leaves at commit, and
@@ -230,7 +231,7 @@ class CoordinatorRuntime(Generic[S]):
         return sorted(index for index, host in self._hosts.items() if host.ready or host.load is not None)
 
     def input_all(self, operation: Callable[[S, int], Result]) -> None:
-        """Something happened that concerns every shard and that nobody waits for."""
+        """Something happened that concerns every shard; no request waits for its outcome."""
         for host in list(self._hosts.values()):
             if host.ready and self._write_collected(host):
                 self._carry_out(host, operation(host.shard, self._runtime.now_ms()))
@@ -369,7 +370,7 @@ class CoordinatorRuntime(Generic[S]):
                 self._write_collected(host)
 
     def _write_collected(self, host: Host[S]) -> bool:
-        """False: a disk that failed was the end of the host. Everybody who waited there is answered already."""
+        """False: a disk that failed was the end of the host. Every request that waited there is answered already."""
         collected, host.collected = host.collected, []
         host.collected_bytes = 0
         if collected:

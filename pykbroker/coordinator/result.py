@@ -25,7 +25,7 @@ TimerKey = tuple[str, ...]
 
 
 class CoordinatorRecord(NamedTuple):
-    """A record of the internal topic, as messages; a value that nobody looks into as bytes. No value: a tombstone."""
+    """A record of the internal topic, as messages; a value that no code looks into as bytes. No value: a tombstone."""
 
     key: TopLevel
     value: TopLevel | bytes | None

@@ -1,10 +1,10 @@
 """Reading a partition's log into its shard, in turns, while the loop serves others.
 
 Responsible for the order of loads, for how long each turn is, for records to inputs of the shard, and for a log that
-cannot be read. Not responsible for who leads what (runtime.py), nor for what records mean (the shard).
+cannot be read. Not responsible for which node leads what (runtime.py), nor for what records mean (the shard).
 
 Invariants: one host at a time, in the order of their elections, except that a request at a host that is not ready runs
-a turn of that one; a host is ready when its shard has seen the log to its end and nobody else could write to it
+a turn of that one; a host is ready when its shard has seen the log to its end and no other node could write to it
 meanwhile.
 """
 
@@ -137,7 +137,7 @@ class Loading(Generic[S]):
             self._log_success(host)
             self._finished(host)
         except (KafkaError, StorageError, ValueError, OverflowError, DecodeError) as error:
-            # Whatever is wrong stays wrong until somebody repairs it: answer, and wait for the next election.
+            # What is wrong stays wrong until an administrator repairs it: answer, and wait for the next election.
             host.silence()
             logger.error("%r: cannot be loaded: %s", host.partition, error)
         except Exception:
@@ -147,7 +147,7 @@ class Loading(Generic[S]):
 
     def _read(self, host: Host[S], done: asyncio.Future[ReadResult]) -> None:
         if not done.cancelled():
-            # An error is the load's to meet; where that is over, nobody's.
+            # The load handles an error; after the load nothing does.
             done.exception()
             host.reading = None
             self._schedule()

@@ -67,7 +67,7 @@ class Timers:
         self._fire(key, armed.event)
 
     def close(self) -> None:
-        """Nothing fires any more, and whoever it would have been told to is let go: they refer to each other."""
+        """Fire nothing any more, and let go of the owner of `fire`: the two refer to each other."""
         self.clear()
         self._fire = lambda key, event: None
 

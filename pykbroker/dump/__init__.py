@@ -1,4 +1,4 @@
-"""What `pykbroker dump-log` says of the files of a log directory: bytes in, lines out.
+"""What `pykbroker logs` says of the files of a log directory: bytes in, lines out.
 
 `log_files` and `index_files` say of a file what Apache Kafka's DumpLogSegments says of it; `decoders` turns records of
 Apache Kafka's own topics into its JSON; `verify` checks whole directories.

@@ -1,4 +1,4 @@
-"""`dump-log --verify`: whether log directories, partition folders and single files are what they should be.
+"""`pykbroker logs verify`: whether log directories, partition folders and single files are what they should be.
 
 Responsible for everything that a reader could trip over: checksums, offsets and leader epochs of batches, what indexes,
 producer snapshots and checkpoints say of the log beside them. Nothing is changed, and a directory in use may be looked

@@ -149,7 +149,7 @@ def _environment(cluster: KubernetesCluster) -> str:
         "KAFKA_LOG_DIRS": "/var/lib/kafka/data/node",
         **replication_variables(cluster.replicas),
     }
-    # Of the profile this one is for a developer's machine: pods of a consumer group start one after the other, and
+    # The profile has this variable for a developer's machine. Pods of a consumer group start one after the other, and
     # Apache Kafka's default lets them join in one rebalance.
     del variables["KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS"]
     return "".join(f'            - {{name: {name}, value: "{text}"}}\n' for name, text in variables.items())
@@ -174,7 +174,7 @@ spec:
     metadata:
       labels: {_labels(cluster)}
     spec:
-      # Of a Service that is named kafka Kubernetes makes variables such as KAFKA_PORT, which look like configuration.
+      # Kubernetes makes variables such as KAFKA_PORT for a Service that is named kafka. They look like configuration.
       enableServiceLinks: false
       automountServiceAccountToken: false
       # A controlled shutdown moves leaders and closes logs.

@@ -198,7 +198,7 @@ def _alter(cluster: AskedCluster, found: list[Entity], wanted: dict[str, str], u
         }
         kind = _kind(last)
         name = last.name or ""
-        # A node that is not there is known to no one: Apache Kafka's tool waits a minute for it.
+        # A node that is not there is known to no broker: Apache Kafka's tool waits a minute for it.
         configs.alter(cluster, (kind, name), changes)
     if last.name:
         print(f"Completed updating config for {last.word} {last.name}.")

@@ -262,13 +262,15 @@ class _Reading:
         most = _AT_ONCE
         if self._limit is not None and self._limit >= 0:
             most = min(most, self._limit - self.count)
+        from pykbroker.piping.topic_reader import join_again
+
         begin = time.monotonic()
         while self._signal is None:
             wait_ms = _POLL_MS
             if self._timeout_ms is not None:
                 left_ms = self._timeout_ms - (time.monotonic() - begin) * 1000
                 wait_ms = max(0, min(wait_ms, int(left_ms) + 1))
-            self._join_again()
+            join_again(self._consumer)
             found: dict[Any, list[Any]] = self._consumer.poll(timeout_ms=wait_ms, max_records=most)
             if found:
                 return found
@@ -277,10 +279,3 @@ class _Reading:
                 print("org.apache.kafka.common.errors.TimeoutException", file=sys.stderr)
                 return None
         return None
-
-    def _join_again(self) -> None:
-        """kafka-python 3.0.12 forgets a join that the topic's metadata caused and that the end of a poll left on its
-        way: nothing asks for its result any more, heartbeats stay off, and no partition ever comes."""
-        coordinator = self._consumer._coordinator
-        if coordinator is not None and coordinator.rejoining:
-            coordinator.request_rejoin()

@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pykbroker.admin.failure import AskFailed
-from pykbroker.kafka_tools import group_tables
-from pykbroker.kafka_tools.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, opened, said_of
-from pykbroker.kafka_tools.reset_plan import (
+from pykbroker.admin.reset_plan import (
     UNKNOWN_TOPIC,
     BadReset,
     milliseconds_of_datetime,
     milliseconds_of_duration,
     rows_of_file,
     scope,
-    within,
 )
+from pykbroker.kafka_tools import group_tables
+from pykbroker.kafka_tools.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, opened, said_of
 from pykbroker.kafka_tools.tool_options import Accepted, Given, OptionError, Options
 
 if TYPE_CHECKING:
@@ -244,30 +243,22 @@ def _say_state(group: GroupDescription) -> None:
 
 
 def _offset_rows(cluster: AskedCluster, group: GroupDescription) -> list[group_tables.OffsetRow]:
-    from pykbroker.admin import groups
-    from pykbroker.admin import log_offsets as offsets
+    from pykbroker.admin.group_lag import positions
 
-    known = groups.committed(cluster, group.id)
-    owners = {partition: member for member in group.members for partition in member.assignment}
-    partitions = sorted({*known, *owners})
-    ends = offsets.found(cluster, dict.fromkeys(partitions, offsets.LATEST))
-    rows = []
-    for place in sorted(partitions, key=lambda place: (place not in owners, place)):
-        end, committed, owner = ends.get(place), known.get(place), owners.get(place)
-        rows.append(
-            group_tables.OffsetRow(
-                group=group.id,
-                topic=place[0],
-                partition=place[1],
-                offset=committed.offset if committed is not None else None,
-                end=end.offset if isinstance(end, offsets.TimedOffset) else None,
-                leader_epoch=committed.leader_epoch if committed is not None else None,
-                consumer=owner.id if owner is not None else group_tables.MISSING,
-                host=owner.host if owner is not None else group_tables.MISSING,
-                client=owner.client_id if owner is not None else group_tables.MISSING,
-            )
+    return [
+        group_tables.OffsetRow(
+            group=group.id,
+            topic=one.topic,
+            partition=one.partition,
+            offset=one.committed.offset if one.committed is not None else None,
+            end=one.end,
+            leader_epoch=one.committed.leader_epoch if one.committed is not None else None,
+            consumer=one.owner.id if one.owner is not None else group_tables.MISSING,
+            host=one.owner.host if one.owner is not None else group_tables.MISSING,
+            client=one.owner.client_id if one.owner is not None else group_tables.MISSING,
         )
-    return rows
+        for one in positions(cluster, group)
+    ]
 
 
 # -- delete -----------------------------------------------------------------------------------------------------------
@@ -362,7 +353,9 @@ def _plan(
     """The new offset of each partition of a group."""
     chosen = scope(given.texts("topic"), _existing(cluster)) if given.has("topic") else []
     if given.has("from-file"):
-        return _within_ends(cluster, _of_file(given.text("from-file") or "", wanted).get(group, {}))
+        from pykbroker.admin.reset_targets import within_ends
+
+        return within_ends(cluster, _of_file(given.text("from-file") or "", wanted).get(group, {}), _say_bound)
     if given.has("all-topics"):
         places = sorted(known)
     elif given.has("topic"):
@@ -382,69 +375,36 @@ def _of_file(path: str, groups: list[str]) -> dict[str, dict[PartitionName, int]
 def _targets(
     cluster: AskedCluster, given: Given, places: list[PartitionName], known: dict[PartitionName, KnownOffset]
 ) -> dict[PartitionName, int]:
-    from pykbroker.admin import log_offsets as offsets
+    from pykbroker.admin import log_offsets, reset_targets
 
     if given.has("to-earliest"):
-        return _ends(cluster, places, offsets.EARLIEST)
+        return reset_targets.ends(cluster, places, log_offsets.EARLIEST)
     if given.has("to-latest"):
-        return _ends(cluster, places, offsets.LATEST)
+        return reset_targets.ends(cluster, places, log_offsets.LATEST)
     if given.has("to-offset"):
         at = given.number("to-offset") or 0
-        return _within_ends(cluster, dict.fromkeys(places, at))
+        return reset_targets.within_ends(cluster, dict.fromkeys(places, at), _say_bound)
     if given.has("shift-by"):
-        missing = next((place for place in places if place not in known), None)
-        if missing is not None:
-            raise BadReset(f"Cannot shift offset for partition {missing[0]}-{missing[1]} since there is no current "
-                           "committed offset")  # fmt: skip
-        by = given.number("shift-by") or 0
-        return _within_ends(cluster, {place: known[place].offset + by for place in places})
+        return reset_targets.shifted(cluster, places, known, given.number("shift-by") or 0, _say_bound)
     if given.has("to-current"):
-        rest = _ends(cluster, [place for place in places if place not in known], offsets.LATEST)
-        return {place: known[place].offset if place in known else rest[place] for place in places}
+        return reset_targets.current(cluster, places, known)
     if given.has("to-datetime"):
-        return _at_time(cluster, places, milliseconds_of_datetime(given.text("to-datetime") or ""))
-    import time
+        time_ms = milliseconds_of_datetime(given.text("to-datetime") or "")
+    else:
+        import time
 
-    now_ms = int(time.time() * 1000)
-    return _at_time(cluster, places, now_ms - milliseconds_of_duration(given.text("by-duration") or ""))
-
-
-def _ends(cluster: AskedCluster, places: Sequence[PartitionName], which: int) -> dict[PartitionName, int]:
-    from pykbroker.admin import log_offsets as offsets
-
-    told = offsets.found(cluster, dict.fromkeys(places, which))
-    outcome = {}
-    for place, at in told.items():
-        if isinstance(at, AskFailed):
-            raise at
-        outcome[place] = at.offset
-    return outcome
+        time_ms = int(time.time() * 1000) - milliseconds_of_duration(given.text("by-duration") or "")
+    return reset_targets.at_time(cluster, places, time_ms, _say_later)
 
 
-def _at_time(cluster: AskedCluster, places: Sequence[PartitionName], timestamp: int) -> dict[PartitionName, int]:
-    """Behind the last record's time is the end."""
-    from pykbroker.admin import log_offsets as offsets
-
-    found = _ends(cluster, places, timestamp)
-    late = _ends(cluster, [place for place, at in found.items() if at < 0], offsets.LATEST)
-    for topic, number in late:
-        print(f"\nWarn: Partition {number} from topic {topic} is empty. Falling back to latest known offset.")
-    return found | late
+def _say_later(place: PartitionName) -> None:
+    print(f"\nWarn: Partition {place[1]} from topic {place[0]} is empty. Falling back to latest known offset.")
 
 
-def _within_ends(cluster: AskedCluster, wanted: dict[PartitionName, int]) -> dict[PartitionName, int]:
-    from pykbroker.admin import log_offsets as offsets
-
-    first = _ends(cluster, list(wanted), offsets.EARLIEST)
-    last = _ends(cluster, list(wanted), offsets.LATEST)
-    outcome = {}
-    for place, at in wanted.items():
-        outcome[place] = within(at, first[place], last[place])
-        if outcome[place] != at:
-            end, which = ("latest", "higher") if at > outcome[place] else ("earliest", "lower")
-            print(
-                f"WARN New offset ({at}) is {which} than {end} offset for topic partition {place[0]}-{place[1]}. "
-                f"Value will be set to {outcome[place]}",
-                file=sys.stderr,
-            )
-    return outcome
+def _say_bound(place: PartitionName, wanted: int, given: int) -> None:
+    end, which = ("latest", "higher") if wanted > given else ("earliest", "lower")
+    print(
+        f"WARN New offset ({wanted}) is {which} than {end} offset for topic partition {place[0]}-{place[1]}. "
+        f"Value will be set to {given}",
+        file=sys.stderr,
+    )

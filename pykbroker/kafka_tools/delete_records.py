@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from pykbroker.admin.failure import AskFailed
-from pykbroker.kafka_tools.json_input import partitions_of, read_json, repeated
+from pykbroker.admin.json_input import partitions_of, read_json, repeated
 from pykbroker.kafka_tools.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, opened, said_of
 from pykbroker.kafka_tools.tool_options import Accepted, Options
 

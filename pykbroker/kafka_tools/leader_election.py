@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from pykbroker.admin.failure import AskFailed
-from pykbroker.kafka_tools.json_input import partitions_of, read_json, repeated
+from pykbroker.admin.json_input import partitions_of, read_json, repeated
 from pykbroker.kafka_tools.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, reached, said_of
 from pykbroker.kafka_tools.tool_options import Accepted, Given, OptionError, Options
 

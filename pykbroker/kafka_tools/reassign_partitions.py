@@ -4,19 +4,16 @@ replicas between the directories of a broker; throttle them."""
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pykbroker.admin.configs import ConfigChange, ResourceKind
 from pykbroker.admin.failure import AskFailed
+from pykbroker.admin.reassign_plan import as_json, brokers_of, proposed, topics_to_move, wanted_moves
+from pykbroker.admin.reassign_throttles import throttled
 from pykbroker.admin.replicas_on_disk import ReplicaName, ReplicaPlace
 from pykbroker.kafka_tools.reach import BAD_START, BOOTSTRAP, COMMAND_CONFIG, opened, said_of
-from pykbroker.kafka_tools.reassign_plan import as_json, brokers_of, proposed, topics_to_move, wanted_moves
-from pykbroker.kafka_tools.reassign_throttles import throttled
 from pykbroker.kafka_tools.tool_options import Accepted, Given, OptionError, Options
-from pykbroker_wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from pykbroker.admin.asked_cluster import AskedCluster, PartitionName
@@ -24,7 +21,6 @@ if TYPE_CHECKING:
 
 _ACTIONS: Final = ("generate", "execute", "verify", "cancel", "list")
 _FILE: Final = "reassignment-json-file"
-_ASK_AGAIN_SECONDS: Final = 0.1
 #: action -> what it needs, and what may stand beside it
 _NEEDS: Final = {
     "verify": ((_FILE,), ("preserve-throttles",)),
@@ -36,9 +32,6 @@ _NEEDS: Final = {
     "cancel": ((_FILE,), ("preserve-throttles", "timeout")),
     "list": ((), ()),
 }
-_RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
-_DIRECTORY_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
-_TOPIC_THROTTLES: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 
 OPTIONS = Options(
     "This tool helps to move topic partitions between replicas.",
@@ -107,28 +100,18 @@ def _check(given: Given) -> str:
 def _generate(cluster: AskedCluster, given: Given) -> None:
     from random import Random
 
-    from pykbroker.admin import topics
+    from pykbroker.admin import moving
 
     names = topics_to_move(_text(given, "topics-to-move-json-file"))
     brokers = brokers_of(given.text("broker-list") or "")
-    current = {
-        (topic.name, row.number): row.replicas for topic in topics.described(cluster, names) for row in topic.partitions
-    }
-    nodes = {node.id: node.rack for node in cluster.nodes()}
-    _check_brokers(brokers, nodes)
-    racks = {broker: None if given.has("disable-rack-aware") else nodes[broker] for broker in brokers}
-    known = [rack is not None for rack in racks.values()]
-    if any(known) and not all(known):
-        raise ValueError(
-            "Not all brokers have rack information. Add --disable-rack-aware in command line to make replica "
-            "assignment without rack information."
-        )
-    print(f"Current partition replica assignment\n{_current_json(cluster, current, nodes)}\n")
+    current = moving.assignment_of(cluster, names)
+    racks = moving.racks_of(cluster, brokers, disregarded=given.has("disable-rack-aware"))
+    print(f"Current partition replica assignment\n{moving.current_json(cluster, current)}\n")
     print(f"Proposed partition reassignment configuration\n{as_json(proposed(current, racks, Random()))}")
 
 
 def _execute(cluster: AskedCluster, given: Given) -> None:
-    from pykbroker.admin import reassignments
+    from pykbroker.admin import moving, reassignments
 
     wanted = wanted_moves(_text(given, _FILE))
     under_way = reassignments.ongoing(cluster)
@@ -138,11 +121,11 @@ def _execute(cluster: AskedCluster, given: Given) -> None:
             "create a new partition assignment in addition to the existing one. The --additional flag can also be "
             "used to change the throttle by resubmitting the current reassignment."
         )
-    known = _broker_ids(cluster)
-    _check_brokers([broker for replicas in wanted.replicas.values() for broker in replicas], known)
-    current = _current(cluster, wanted.replicas)
+    known = {node.id for node in cluster.nodes()}
+    moving.check_brokers([broker for replicas in wanted.replicas.values() for broker in replicas], known)
+    current = moving.current(cluster, wanted.replicas)
     print(
-        f"Current partition replica assignment\n\n{_current_json(cluster, current, known)}\n\n"
+        f"Current partition replica assignment\n\n{moving.current_json(cluster, current)}\n\n"
         "Save this to use as the --reassignment-json-file option during rollback"
     )
     rate, directory_rate = given.integer("throttle"), given.integer("replica-alter-log-dirs-throttle")
@@ -152,16 +135,10 @@ def _execute(cluster: AskedCluster, given: Given) -> None:
             "removed."
         )
     if rate >= 0:
-        limits = throttled(under_way, wanted.replicas, current)
-        for name in sorted(limits.leaders):
-            replicas = (limits.leaders[name], limits.followers[name])
-            _set(cluster, ResourceKind.TOPIC, name, dict(zip(_TOPIC_THROTTLES, replicas, strict=True)))
-        for broker in limits.brokers:
-            _set(cluster, ResourceKind.BROKER, str(broker), dict.fromkeys(_RATES, str(rate)))
+        moving.throttle(cluster, throttled(under_way, wanted.replicas, current), rate)
         print(f"The inter-broker throttle limit was set to {rate} B/s")
     if directory_rate >= 0:
-        for broker in sorted({replica.broker for replica in wanted.directories}):
-            _set(cluster, ResourceKind.BROKER, str(broker), {_DIRECTORY_RATE: str(directory_rate)})
+        moving.throttle_directories(cluster, [replica.broker for replica in wanted.directories], directory_rate)
         print(f"The replica-alter-dir throttle limit was set to {directory_rate} B/s")
     failures = reassignments.alter(
         cluster, wanted.replicas, may_change_replication_factor=not given.has("disallow-replication-factor-change")
@@ -175,33 +152,22 @@ def _execute(cluster: AskedCluster, given: Given) -> None:
 
 def _move_directories(cluster: AskedCluster, wanted: Mapping[ReplicaName, str], timeout_ms: int) -> None:
     """Begin these moves; a replica that is still on its way to its broker is asked for again until the timeout."""
-    from pykbroker.admin import replicas_on_disk
+    from pykbroker.admin import moving
 
-    until = time.monotonic() + timeout_ms / 1000
-    left = dict(wanted)
-    while left:
-        failures = replicas_on_disk.move(cluster, left)
-        for replica in sorted(failures):
-            if failures[replica].code != ErrorCode.REPLICA_NOT_AVAILABLE:
-                raise ValueError(f"Failed to alter dir for {replica}")
-        for replica in sorted(left.keys() - failures.keys()):
-            print(
-                f"Successfully started moving log directory to {left.pop(replica)} for replica "
-                f"{replica.topic}-{replica.partition} with broker {replica.broker} "
-            )
-        if left and time.monotonic() >= until:
-            named = ",".join(map(str, sorted(left)))
-            raise ValueError(f"Timed out before log directory move{_s(left)} could be started for: {named}")
-        if left:
-            time.sleep(_ASK_AGAIN_SECONDS)
+    for replica, directory in moving.directory_moves(cluster, wanted, timeout_ms):
+        print(
+            f"Successfully started moving log directory to {directory} for replica "
+            f"{replica.topic}-{replica.partition} with broker {replica.broker} "
+        )
 
 
 def _verify(cluster: AskedCluster, given: Given) -> None:
-    from pykbroker.admin import reassignments, replicas_on_disk
+    from pykbroker.admin import moving, reassignments, replicas_on_disk
 
     wanted = wanted_moves(_text(given, _FILE))
     under_way = reassignments.ongoing(cluster)
-    for line in verified_lines(wanted.replicas, _current(cluster, wanted.replicas, missing_is_error=False), under_way):
+    now = moving.current(cluster, wanted.replicas, missing_is_error=False)
+    for line in verified_lines(wanted.replicas, now, under_way):
         print(line)
     places = replicas_on_disk.places(cluster, wanted.directories)
     print("\n".join(directory_lines(wanted.directories, places)))
@@ -310,60 +276,15 @@ def _text(given: Given, option: str) -> str:
     return Path(given.text(option) or "").read_text(encoding="utf-8")
 
 
-def _broker_ids(cluster: AskedCluster) -> set[int]:
-    return {node.id for node in cluster.nodes()}
-
-
-def _check_brokers(wanted: Sequence[int], known: Container[int]) -> None:
-    unknown = next((broker for broker in wanted if broker not in known), None)
-    if unknown is not None:
-        raise ValueError(f"Unknown broker id {unknown}")
-
-
-def _current(
-    cluster: AskedCluster, places: Mapping[PartitionName, object], *, missing_is_error: bool = True
-) -> dict[PartitionName, tuple[int, ...]]:
-    from pykbroker.admin import topics
-
-    existing = {topic.name for topic in topics.listed(cluster)}
-    names = {name for name, _ in places if missing_is_error or name in existing}
-    found = {
-        (topic.name, row.number): row.replicas for topic in topics.described(cluster, names) for row in topic.partitions
-    }
-    missing = [f"{topic}-{number}" for topic, number in sorted(places) if (topic, number) not in found]
-    if missing and missing_is_error:
-        raise ValueError(f"Unable to find partition: {', '.join(missing)}")
-    return {place: found[place] for place in places if place in found}
-
-
-def _current_json(cluster: AskedCluster, current: Mapping[PartitionName, Sequence[int]], alive: Container[int]) -> str:
-    """The assignment of now, with the directories of brokers that are there."""
-    from pykbroker.admin import replicas_on_disk
-
-    held = [ReplicaName(*place, broker) for place, replicas in current.items() for broker in replicas]
-    places = replicas_on_disk.places(cluster, [replica for replica in held if replica.broker in alive])
-    return as_json(current, {replica: place.current for replica, place in places.items()})
-
-
 def _clear_throttles(cluster: AskedCluster, wanted: Mapping[PartitionName, Sequence[int]]) -> None:
-    brokers = sorted(_broker_ids(cluster) | {broker for replicas in wanted.values() for broker in replicas})
+    from pykbroker.admin import moving
+
+    brokers = moving.throttled_brokers(cluster, wanted)
     print(f"Clearing broker-level throttles on broker{_s(brokers)} {_joined(brokers)}")
-    for broker in brokers:
-        _set(cluster, ResourceKind.BROKER, str(broker), dict.fromkeys((*_RATES, _DIRECTORY_RATE)))
+    moving.clear_broker_throttles(cluster, brokers)
     names = sorted({name for name, _ in wanted})
     print(f"Clearing topic-level throttles on topic{_s(names)} {','.join(names)}")
-    for name in names:
-        _set(cluster, ResourceKind.TOPIC, name, dict.fromkeys(_TOPIC_THROTTLES))
-
-
-def _set(cluster: AskedCluster, kind: ResourceKind, name: str, values: Mapping[str, str | None]) -> None:
-    """Set the configurations of a resource; None takes a value away."""
-    from pykbroker.admin import configs
-
-    changes = {
-        key: (ConfigChange.DELETE if value is None else ConfigChange.SET, value) for key, value in values.items()
-    }
-    configs.alter(cluster, (kind, name), changes)
+    moving.clear_topic_throttles(cluster, names)
 
 
 def _names(places: Mapping[PartitionName, object]) -> str:

@@ -230,39 +230,18 @@ def _find_hanging(cluster: AskedCluster, options: argparse.Namespace) -> int:
     ]
     now_ms = int(time.time() * 1000)
     most_ms = options.max_transaction_timeout * 60_000
-    candidates = [
-        (place, one)
-        for place, found in transactions.producers(cluster, places, options.broker_id).items()
-        if not isinstance(found, AskFailed)
-        for one in found
-        if one.started_at >= 0 and now_ms - one.last_timestamp_ms > most_ms
-    ]
     rows = [
         [
-            place[0],
-            str(place[1]),
-            str(one.producer_id),
-            str(one.producer_epoch),
-            str(one.coordinator_epoch),
-            str(one.started_at),
-            str(one.last_timestamp_ms),
-            str((now_ms - one.last_timestamp_ms) // 60_000),
+            hanging.place[0],
+            str(hanging.place[1]),
+            str(hanging.producer.producer_id),
+            str(hanging.producer.producer_epoch),
+            str(hanging.producer.coordinator_epoch),
+            str(hanging.producer.started_at),
+            str(hanging.producer.last_timestamp_ms),
+            str((now_ms - hanging.producer.last_timestamp_ms) // 60_000),
         ]
-        for place, one in candidates
-        if _hangs(cluster, place, one)
+        for hanging in transactions.hanging(cluster, places, now_ms - most_ms, options.broker_id)
     ]
     print(table([_HANGING, *rows]), end="")
     return 0
-
-
-def _hangs(cluster: AskedCluster, place: PartitionName, producer: ProducerInPartition) -> bool:
-    """Whether no coordinator has the partition in a transaction of this producer."""
-    from pykbroker.admin import transactions
-
-    for one in transactions.listed(cluster, producer_ids=[producer.producer_id]):
-        if one.producer_id == producer.producer_id:
-            try:
-                return place not in transactions.described(cluster, one.id).partitions
-            except AskFailed:
-                return True
-    return True

@@ -125,7 +125,7 @@ def run(wanted: Wanted) -> int:
 
 
 class Supervisor:
-    """Of one cluster whose tree is there."""
+    """Keeps the nodes of one cluster running. `prepare` has made its tree."""
 
     def __init__(self, layout: Layout, ports: Mapping[int, int], wanted: Wanted) -> None:
         self._layout = layout
@@ -210,7 +210,7 @@ class Supervisor:
     # -- all of them --------------------------------------------------------------------------------------------------
 
     async def _until_ready(self, kept: list[asyncio.Task[None]]) -> None:
-        """Or until somebody asks to stop. Raises what a node that failed raises."""
+        """Or until the user asks to stop. Raises what a node that failed raises."""
         waiting = [asyncio.create_task(event.wait()) for event in (self._all_ready, self._stop)]
         await asyncio.wait([*waiting, *kept], return_when=asyncio.FIRST_COMPLETED)
         for either in waiting:

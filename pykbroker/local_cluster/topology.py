@@ -64,7 +64,8 @@ class Layout:
         )
 
     def stop_order(self) -> list[list[Member]]:
-        """Who stops together: first what is only a broker, which needs a controller to be let go; then the voters."""
+        """The members that stop together: first those that are only brokers, which need a controller to be let go; then
+        the voters."""
         voters = [member for member in self.members if member.controller_port is not None]
         return [[member for member in self.members if member not in voters], voters]
 

@@ -26,6 +26,7 @@ from pykbroker.metadata.image import (
     TopicsImage,
     VersionRange,
 )
+from pykbroker.security.acl import Acl
 from pykbroker_wire.stored.metadata import (
     AbortTransactionRecord,
     AccessControlEntryRecord,
@@ -136,14 +137,14 @@ class MetadataDelta:
         self.features_changed: dict[str, int | None] = {}
         self.client_quotas_changed: dict[im.QuotaEntity, dict[str, float | None]] = {}
         self.producer_ids_next: int | None = None
-        self.acls_changed: dict[bytes, im.AclImage | None] = {}
+        self.acls_changed: dict[bytes, Acl | None] = {}
         self.scram_changed: dict[tuple[int, str], im.ScramCredential | None] = {}
         self.delegation_tokens_changed: dict[str, im.DelegationTokenImage | None] = {}
         self._names: dict[str, bytes | None] = {}
 
     @classmethod
     def of_everything(cls, image: MetadataImage) -> MetadataDelta:
-        """What turns the empty image into this one, for somebody who comes late."""
+        """What turns the empty image into this one, for a publisher that comes late."""
         delta = cls(im.EMPTY_IMAGE)
         for topic in image.topics.by_id.values():
             delta.topics_changed[topic.id] = TopicDelta(topic.name, topic.id, None, dict(topic.partitions))
@@ -431,7 +432,7 @@ class MetadataDelta:
         self.producer_ids_next = record.next_producer_id
 
     def _acl(self, record: AccessControlEntryRecord) -> None:
-        self.acls_changed[record.id] = im.AclImage(
+        self.acls_changed[record.id] = Acl(
             record.resource_type,
             record.resource_name,
             record.pattern_type,

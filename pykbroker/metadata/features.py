@@ -53,6 +53,9 @@ KEPT: Final[dict[str, VersionRange]] = {name: VersionRange(0, 1) for name in (SH
 REGISTERED: Final[dict[str, VersionRange]] = SUPPORTED | KEPT
 
 #: metadata.version from which on a new cluster begins with a level of a feature; the position is the level.
+#: metadata.version of 3.5-IV2: credentials of SCRAM users
+SCRAM_FROM: Final = 11
+
 _DEFAULT_FROM: Final = {
     KRAFT_VERSION: (7, 21),
     TRANSACTION_VERSION: (7, 24, 24),

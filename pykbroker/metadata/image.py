@@ -1,7 +1,7 @@
 """What the cluster looks like at one offset of the metadata log: topics, partitions, brokers, configs, features.
 
 Everything here is immutable and may be kept for as long as a reader likes; a new image shares all it can with the one
-before it (`delta.py` builds it). Not responsible for how records change it, nor for who is told.
+before it (`delta.py` builds it). Not responsible for how records change it, nor for which publisher is told.
 
 Invariants: `topics.by_name` and `topics.by_id` hold the same TopicImage objects; a mapping is never changed after the
 image that holds it was made; an empty config resource is absent, not an empty mapping.
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from pykbroker.security.acl import Acl
 from pykbroker_wire.primitives import ZERO_UUID
 
 #: Topic id of `__cluster_metadata`: AAAAAAAAAAAAAAAAAAAAAQ.
@@ -184,20 +185,15 @@ class FeaturesImage:
 
 
 class ScramCredential(NamedTuple):
+    """What is kept of a password. Its text shows none of it."""
+
     salt: bytes
     stored_key: bytes
     server_key: bytes
     iterations: int
 
-
-class AclImage(NamedTuple):
-    resource_type: int
-    resource_name: str
-    pattern_type: int
-    principal: str
-    host: str
-    operation: int
-    permission_type: int
+    def __repr__(self) -> str:
+        return "ScramCredential([hidden])"
 
 
 class DelegationTokenImage(NamedTuple):
@@ -228,7 +224,7 @@ class MetadataImage:
     client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=lambda: _EMPTY)
     #: First id that was not handed out yet; -1 when no block was.
     producer_ids_next: int = -1
-    acls: Mapping[bytes, AclImage] = field(default_factory=lambda: _EMPTY)
+    acls: Mapping[bytes, Acl] = field(default_factory=lambda: _EMPTY)
     #: mechanism (1 SCRAM-SHA-256, 2 SCRAM-SHA-512) and user name
     scram: Mapping[tuple[int, str], ScramCredential] = field(default_factory=lambda: _EMPTY)
     delegation_tokens: Mapping[str, DelegationTokenImage] = field(default_factory=lambda: _EMPTY)

@@ -126,16 +126,7 @@ def image_records(image: MetadataImage) -> Iterator[TopLevel]:
     if image.producer_ids_next >= 0:
         yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.producer_ids_next)
     for acl_id, acl in image.acls.items():
-        yield AccessControlEntryRecord(
-            id=acl_id,
-            resource_type=acl.resource_type,
-            resource_name=acl.resource_name,
-            pattern_type=acl.pattern_type,
-            principal=acl.principal,
-            host=acl.host,
-            operation=acl.operation,
-            permission_type=acl.permission_type,
-        )
+        yield AccessControlEntryRecord(id=acl_id, **acl._asdict())
     for (mechanism, name), credential in image.scram.items():
         yield UserScramCredentialRecord(
             name=name,

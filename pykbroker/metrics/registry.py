@@ -1,6 +1,6 @@
 """Counters and gauges under Apache Kafka's own names.
 
-Responsible for names and numbers. Not responsible for exporting them (a later room) nor for deciding what is counted.
+Responsible for names and numbers. Not responsible for exporting them (exposition.py) nor for deciding what is counted.
 A counter is an object whose `value` is added to in place: the hot path never looks a name up.
 Names are Kafka's MBean names, e.g. `kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec`; a rate counts events
 since the start.
@@ -8,7 +8,12 @@ since the start.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+#: By the property `name`: a topic may be called PerSec, too.
+_RATE = re.compile(r"[^,]*,name=[^,]*PerSec(,|$)")
 
 
 class Counter:
@@ -19,6 +24,14 @@ class Counter:
     def __init__(self, name: str) -> None:
         self.name = name
         self.value = 0
+
+
+class Sample(NamedTuple):
+    """`counts`: the number only grows while the node lives."""
+
+    name: str
+    value: float
+    counts: bool
 
 
 class Metrics:
@@ -56,3 +69,8 @@ class Metrics:
         for family in self._families:
             values.update(family())
         return dict(sorted(values.items()))
+
+    def samples(self) -> Iterator[Sample]:
+        """As `snapshot`, with what is a counter. Kafka's rates (`PerSec`) count what has happened since the start."""
+        for name, value in self.snapshot().items():
+            yield Sample(name, value, name in self._counters or _RATE.match(name) is not None)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pykbroker.net.connection import Connection
 
 UNBOUNDED = 2**31 - 1
-#: Who waits for a moment when the rate allows one more asks again then, and not more often than this.
+#: A wait for the moment when the rate allows one more connection is not shorter than this.
 _SHORTEST_WAIT_SECONDS = 0.001
 
 

@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from pykbroker import __version__
 from pykbroker.net.connection_state import MADE, ConnectionState, End, StatefulConnection
@@ -34,6 +34,9 @@ from pykbroker_wire.apis import APIS, ApiKey
 from pykbroker_wire.headers import decode_response, encode_request
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pykbroker_wire.primitives import DecodeError, EncodeError, TopLevel
+
+if TYPE_CHECKING:
+    from pykbroker.net.tls_client import TlsClient
 
 logger = logging.getLogger(__name__)
 
@@ -48,14 +51,16 @@ class Disconnected(ConnectionError):
 
 
 @dataclass(slots=True, frozen=True)
-class SetupTimeout:
-    """How long a connection may take until it is ready: the first time, and at most after failures; and how long this
-    node waits before it connects again (Apache Kafka's values between nodes)."""
+class ConnectionSetup:
+    """How long a connection may take until it is ready: the first time, and at most after failures; how long this
+    node waits before it connects again (Apache Kafka's values between nodes); and whether it speaks TLS."""
 
     first_ms: int = 10_000
     greatest_ms: int = 30_000
     reconnect_ms: int = 50
     greatest_reconnect_ms: int = 500
+    #: None: PLAINTEXT
+    tls: TlsClient | None = None
 
 
 class _Request:
@@ -97,6 +102,7 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
         "_loop",
         "_ready",
         "_receive_buffer_bytes",
+        "_speaks_tls",
         "_transport",
         "_unanswered",
         "_versions",
@@ -111,8 +117,12 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
         client_id: str,
         ready: Callable[[], object],
         receive_buffer_bytes: int = -1,
+        *,
+        speaks_tls: bool = False,
     ) -> None:
+        """`speaks_tls`: its transport is a TLS layer, which says when the connection is secured."""
         super().__init__(MADE)
+        self._speaks_tls = speaks_tls
         self._receive_buffer_bytes = receive_buffer_bytes
         self._loop = loop
         self.address = address
@@ -145,8 +155,25 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
             sock = transport.get_extra_info("socket")
             if sock is not None:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
-        self.become(ConnectionState.NEGOTIATING)
-        self._ask_for_versions(APIS[ApiKey.API_VERSIONS].max_version)
+        if self._speaks_tls:
+            self.become(ConnectionState.HANDSHAKING)
+        else:
+            self._negotiate()
+
+    def secured(self, certificate: bytes | None) -> None:
+        """TLS is agreed on, with a peer that is what its certificate says."""
+        if self.end is None:
+            self._negotiate()
+
+    def insecure(self, reason: str) -> None:
+        """There is no TLS with this peer, or no more."""
+        self.close(reason)
+
+    def pause_writing(self) -> None:
+        """Requests between nodes are few and small: what is written waits in the transport."""
+
+    def resume_writing(self) -> None:
+        """See `pause_writing`."""
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._finish(End(str(exc) if exc is not None else "the peer closed it", by_peer=True))
@@ -255,6 +282,10 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
 
     # -- states -------------------------------------------------------------------------------------------------------
 
+    def _negotiate(self) -> None:
+        self.become(ConnectionState.NEGOTIATING)
+        self._ask_for_versions(APIS[ApiKey.API_VERSIONS].max_version)
+
     def _ask_for_versions(self, version: int) -> None:
         asked = ApiVersionsRequest(client_software_name="pykbroker", client_software_version=__version__)
         # Without a timeout of its own: the connection is given up when its setup takes too long.
@@ -308,7 +339,7 @@ class BrokerConnection:
         host: str,
         port: int,
         client_id: str,
-        setup: SetupTimeout | None = None,
+        setup: ConnectionSetup | None = None,
         *,
         receive_buffer_bytes: int = -1,
         watch: PeerWatch | None = None,
@@ -321,7 +352,7 @@ class BrokerConnection:
         self._address = f"{host}:{port}"
         self._runtime = runtime
         self._client_id = client_id
-        self._setup = setup or SetupTimeout()
+        self._setup = setup or ConnectionSetup()
         self._connection: ClientConnection | None = None
         self._attempt: asyncio.Future[tuple[asyncio.BaseTransport, asyncio.BaseProtocol]] | None = None
         self._setup_timer: asyncio.TimerHandle | None = None
@@ -379,7 +410,12 @@ class BrokerConnection:
     def _connect(self) -> ClientConnection:
         loop, setup = self._runtime.loop, self._setup
         connection = self._connection = ClientConnection(
-            loop, self._address, self._client_id, self._ready, self._receive_buffer_bytes
+            loop,
+            self._address,
+            self._client_id,
+            self._ready,
+            self._receive_buffer_bytes,
+            speaks_tls=setup.tls is not None,
         )
         connection.when_ended(self._ended)
         self._was_ready = False
@@ -388,7 +424,8 @@ class BrokerConnection:
         self._setup_timer = loop.call_later(
             timeout_ms / 1000, connection.close, f"the connection was not ready within {timeout_ms} ms"
         )
-        self._attempt = self._runtime.connect(lambda: connection, self.host, self.port)
+        protocol = connection if setup.tls is None else setup.tls.layer(connection, self.host)
+        self._attempt = self._runtime.connect(lambda: protocol, self.host, self.port)
         self._attempt.add_done_callback(lambda attempt: self._tried(connection, attempt))
         return connection
 

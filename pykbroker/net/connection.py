@@ -6,9 +6,10 @@ take to arrive), and for giving every failure of a connection one log line and o
 Not responsible for what a request means: `dispatch` is handed down by the listener's owner.
 
 Invariants
-* A frame is a view of receive memory and is valid only during `dispatch`; whoever keeps it longer copies it.
+* A frame is a view of receive memory and is valid only during `dispatch`; code that keeps it longer copies it.
 * Memory grows with the bytes received, never with the length a client declares.
-* Only a connection that is READY dispatches (connection_state.py).
+* Only a connection that is READY dispatches (connection_state.py). On a listener that authenticates, the frames of
+  one that is not go to sasl_connection.py.
 * While a bound is exceeded nothing more is read or dispatched; what was received stays in this connection's buffer.
 
 Connections share the listener's receive buffer: between two turns of the loop only a connection in the middle of a
@@ -48,17 +49,13 @@ KEEP_BUFFER_BYTES = 2 * 1024 * 1024
 DRAIN_SECONDS = 5.0
 
 
-#: Tests set this: a request's bytes are overwritten after its dispatch, so that whoever kept a view of them is found
-#: out.
+#: Tests set this: a request's bytes are overwritten after its dispatch, so that code that kept a view is found out.
 POISON_RECEIVED = False
 
 
 class CloseConnection(Exception):
     """The connection ends here; the text says why, once, in the log."""
 
-
-#: Read once for each frame.
-_READY = ConnectionState.READY
 
 #: What will be there when an answer is.
 FutureAnswer: TypeAlias = "asyncio.Future[Any] | Promise"
@@ -87,6 +84,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
     __slots__ = (
         "_dispatch",
         "_flush_scheduled",
+        "_frame_bytes",
         "_frame_started",
         "_muted",
         "_own_filled",
@@ -112,7 +110,9 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
     def __init__(self, listener: Listener) -> None:
         super().__init__(ACCEPTED)
         self.listener = listener
+        #: where frames go, and how large one may be
         self._dispatch = listener.dispatch
+        self._frame_bytes = listener.limits.frame_bytes
         self.transport: asyncio.Transport | None = None
         self.connection_number: int | None = next(_numbers)
         self.session: PeerSession = ANONYMOUS
@@ -165,11 +165,43 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         )
         self.transport.set_write_buffer_limits(high=limits.unsent_bytes)
         # Before `admit`, which may mute the connection and unmute it at once.
-        self.become(ConnectionState.READY)
+        self._frame_started = self.last_active
+        if self.listener.tls is None:
+            self._take_frames()
+        else:
+            self.become(ConnectionState.HANDSHAKING)
         refused = self.listener.admit(self)
         if refused:
             self.close(f"refused: {refused}")
             self.transport.abort()
+
+    def secured(self, certificate: bytes | None) -> None:
+        """TLS is agreed on, and the client has proved this certificate (DER), or shown none."""
+        tls = self.listener.tls
+        assert tls is not None
+        try:
+            self.session = tls.session_of(certificate)
+        except ValueError as error:
+            self.close(f"the client has no principal: {error}")
+        else:
+            self._take_frames()
+
+    def insecure(self, reason: str) -> None:
+        """There is no TLS with this client, or no more."""
+        self.close(reason)
+
+    def _take_frames(self) -> None:
+        """Requests may come; where the listener wants to know from which user, its authentication comes first."""
+        authentication = self.listener.authentication
+        if authentication is None:
+            self.become(ConnectionState.READY)
+        else:
+            authentication.begin(self)
+
+    def frames_go_to(self, dispatch: Dispatch, frame_bytes: int) -> None:
+        """The frames that follow go there, and may have up to so many bytes."""
+        self._dispatch = dispatch
+        self._frame_bytes = frame_bytes
 
     def connection_lost(self, exc: BaseException | None) -> None:
         if self.end is None:
@@ -194,7 +226,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         return view[self._own_filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self.state is not _READY:
+        if self.end is not None:
             return
         self.last_active = self.listener.loop.time()
         if self._own_view is None:
@@ -207,7 +239,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool | None:
         # The client sends no more; what is answered already still leaves, as the transport flushes before it closes.
-        if self._own_filled and self.state is _READY and not self._reading_paused:
+        if self._own_filled and self.end is None and not self._reading_paused:
             logger.info("Connection from %s: closed by the client in the middle of a request", self)
         return None
 
@@ -229,13 +261,12 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
     def _consume(self, view: memoryview, end: int) -> None:
         """Dispatch every whole frame in view[:end] and keep the rest."""
         position = 0
-        limits = self.listener.limits
         out: list[bytes | bytearray | memoryview] = []
         out_bytes = 0
         replies = self._replies
         try:
             while end - position >= 4:
-                if self.state is not _READY:
+                if self.end is not None:
                     # Another part has closed the connection meanwhile.
                     return
                 if self._writing_paused or self._muted or (replies and self._is_behind()):
@@ -243,10 +274,8 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
                     self._pause_reading()
                     break
                 (size,) = _SIZE.unpack_from(view, position)
-                if size <= 0 or size > limits.frame_bytes:
-                    raise CloseConnection(
-                        f"invalid request size {size}, allowed is 1 to {limits.frame_bytes} (socket.request.max.bytes)"
-                    )
+                if size <= 0 or size > self._frame_bytes:
+                    raise CloseConnection(self._invalid_size(size))
                 stop = position + 4 + size
                 if stop > end:
                     break
@@ -287,6 +316,13 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
             if len(self._own_view) > KEEP_BUFFER_BYTES:
                 self._release_buffer()
 
+    def _invalid_size(self, size: int) -> str:
+        is_authenticating = self.state is ConnectionState.AUTHENTICATING
+        key = "sasl.server.max.receive.size" if is_authenticating else "socket.request.max.bytes"
+        line = f"invalid request size {size}, allowed is 1 to {self._frame_bytes} ({key})"
+        # The head of a record of TLS: handshake, version 3.x.
+        return f"{line}; the client speaks TLS, which this listener does not" if size >> 16 == 0x1603 else line
+
     def _keep(self, view: memoryview, position: int, end: int) -> None:
         """Move the unfinished tail to the front of a buffer of this connection's own."""
         rest = end - position
@@ -308,7 +344,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         filled = self._own_filled
         (size,) = _SIZE.unpack_from(old, 0) if filled >= 4 else (0,)
         capacity = len(old) * 2
-        if 0 < size <= self.listener.limits.frame_bytes:
+        if 0 < size <= self._frame_bytes:
             capacity = min(max(capacity, 8192), max(size + 4, len(old) + 1))
         self._own_view = memoryview(bytearray(capacity))
         self._own_view[:filled] = old[:filled]
@@ -329,6 +365,11 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
                 self.transport.abort()
             return
         limits = self.listener.limits
+        if self.state is ConnectionState.HANDSHAKING:
+            # One that waits for its admission is not late.
+            if not self._reading_paused and now - self._frame_started > limits.frame_seconds:
+                self.close(f"the TLS handshake was not done within {limits.frame_seconds:g} s")
+            return
         if self._own_filled and not self._reading_paused:
             if now - self._frame_started > limits.frame_seconds:
                 self.close(f"a request did not arrive within {limits.frame_seconds:g} s")
@@ -346,7 +387,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
 
     def _finished(self, future: FutureAnswer) -> None:
         entry = self._pending.pop(future, None)
-        if entry is None or self.state is not _READY:
+        if entry is None or self.end is not None:
             if not future.cancelled():
                 future.exception()
             return
@@ -373,7 +414,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
 
     def _flush(self) -> None:
         self._flush_scheduled = False
-        if self.state is not _READY:
+        if self.end is not None:
             return
         out: list[bytes | bytearray | memoryview] = []
         self._replies.take(out)
@@ -383,7 +424,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
 
     def _write(self, out: list[bytes | bytearray | memoryview]) -> None:
         transport = self.transport
-        if transport is None or not out or self.state is not _READY:
+        if transport is None or not out or self.end is not None:
             return
         if self._sender is not None and self._sender.is_waiting:
             self._send(transport, out)
@@ -419,7 +460,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         sender = self._sender
         assert sender is not None
         self.last_active = self.listener.loop.time()
-        if self.state is not _READY:
+        if self.end is not None:
             if not sender.is_waiting and self.transport is not None:
                 self.transport.close()
         elif self._writing_paused and sender.unsent_bytes <= self.listener.limits.unsent_bytes:
@@ -435,19 +476,13 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
     # -- flow control and end -----------------------------------------------------------------------------------------
 
     def _pause_reading(self) -> None:
-        if not self._reading_paused and self.transport is not None and self.state is _READY:
+        if not self._reading_paused and self.transport is not None and self.end is None:
             self._reading_paused = True
             self.transport.pause_reading()
 
     def _resume(self) -> None:
         """Go on with what was received, then with reading, once every bound allows it."""
-        if (
-            not self._reading_paused
-            or self._writing_paused
-            or self._muted
-            or self.state is not _READY
-            or self._is_behind()
-        ):
+        if not self._reading_paused or self._writing_paused or self._muted or self.end is not None or self._is_behind():
             return
         self._stalled = False
         # A request that was not read could not arrive.
@@ -456,7 +491,7 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
             filled = self._own_filled
             self._own_filled = 0
             self._consume(self._own_view, filled)
-        if not self._stalled and self._reading_paused and self.state is _READY and self.transport is not None:
+        if not self._stalled and self._reading_paused and self.end is None and self.transport is not None:
             self._reading_paused = False
             self.transport.resume_reading()
 

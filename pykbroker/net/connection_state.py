@@ -1,7 +1,7 @@
 """The life of a connection as a table: which state may follow which, and why a connection ended.
 
 Responsible for both kinds: connections that a listener accepted, and connections that this node makes. Knows no
-sockets and no bytes. The handshakes of TLS and SASL get their states between CONNECTING and READY.
+sockets and no bytes.
 
 Invariants
 * A transition that is not in the table raises.
@@ -24,8 +24,13 @@ class ConnectionState(Enum):
 
     #: There is no transport yet.
     CONNECTING = "connecting"
+    #: TLS is being agreed on: nothing that came has been given to the connection.
+    HANDSHAKING = "handshaking"
     #: The peer has been asked which versions it serves (only connections that this node makes).
     NEGOTIATING = "negotiating"
+    #: The client of a SASL listener proves which user it is, first or again; no request of it is dispatched.
+    #: Of a connection that this node makes: this node proves it to the peer.
+    AUTHENTICATING = "authenticating"
     #: Requests are dispatched, or sent.
     READY = "ready"
     #: The connection has ended for a reason; what was answered before may still leave.
@@ -38,14 +43,29 @@ Transitions: TypeAlias = Mapping[ConnectionState, frozenset[ConnectionState]]
 
 #: Connections that a listener accepted.
 ACCEPTED: Transitions = {
-    ConnectionState.CONNECTING: frozenset({ConnectionState.READY, ConnectionState.CLOSING}),
-    ConnectionState.READY: frozenset({ConnectionState.CLOSING}),
+    ConnectionState.CONNECTING: frozenset(
+        {
+            ConnectionState.HANDSHAKING,
+            ConnectionState.AUTHENTICATING,
+            ConnectionState.READY,
+            ConnectionState.CLOSING,
+        }
+    ),
+    ConnectionState.HANDSHAKING: frozenset(
+        {ConnectionState.AUTHENTICATING, ConnectionState.READY, ConnectionState.CLOSING}
+    ),
+    ConnectionState.AUTHENTICATING: frozenset({ConnectionState.READY, ConnectionState.CLOSING}),
+    # Authentication again: KIP-368.
+    ConnectionState.READY: frozenset({ConnectionState.AUTHENTICATING, ConnectionState.CLOSING}),
     ConnectionState.CLOSING: frozenset({ConnectionState.CLOSED}),
     ConnectionState.CLOSED: frozenset(),
 }
 #: Connections that this node makes.
 MADE: Transitions = {
-    ConnectionState.CONNECTING: frozenset({ConnectionState.NEGOTIATING, ConnectionState.CLOSING}),
+    ConnectionState.CONNECTING: frozenset(
+        {ConnectionState.HANDSHAKING, ConnectionState.NEGOTIATING, ConnectionState.CLOSING}
+    ),
+    ConnectionState.HANDSHAKING: frozenset({ConnectionState.NEGOTIATING, ConnectionState.CLOSING}),
     ConnectionState.NEGOTIATING: frozenset({ConnectionState.READY, ConnectionState.CLOSING}),
     ConnectionState.READY: frozenset({ConnectionState.CLOSING}),
     ConnectionState.CLOSING: frozenset({ConnectionState.CLOSED}),

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pykbroker.config.listeners import EndPoint
 from pykbroker.config.load import Config
 from pykbroker.net.admission import AdmissionLimits
-from pykbroker.net.client import SetupTimeout
+from pykbroker.net.client import ConnectionSetup
 from pykbroker.net.listener import Limits
 from pykbroker.runtime import addresses_of
 
@@ -29,9 +29,9 @@ def limits_of(config: Config) -> Limits:
     )
 
 
-def setup_timeout(config: Config) -> SetupTimeout:
+def setup_timeout(config: Config) -> ConnectionSetup:
     """Of the connections that this node makes."""
-    return SetupTimeout(
+    return ConnectionSetup(
         config.int("socket.connection.setup.timeout.ms"), config.int("socket.connection.setup.timeout.max.ms")
     )
 

@@ -12,17 +12,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pykbroker.config.kinds import ConfigError
-from pykbroker.config.listeners import SERVED_PROTOCOL
+from pykbroker.config.listeners import SERVED_PROTOCOLS
 from pykbroker.net.admission import Admission, AdmissionLimits
 from pykbroker.net.connection import Connection, Dispatch
 from pykbroker.runtime.cold_reads import ColdReads
 
 if TYPE_CHECKING:
+    from pykbroker.net.handshakes import Handshakes
+    from pykbroker.net.sasl_connection import ListenerAuthentication
     from pykbroker.runtime import ListeningSocket, Runtime
+    from pykbroker.security.tls.tls_server import TlsServer
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +51,7 @@ class WaitingMemory:
     """Bytes of requests that have not wholly arrived, over all connections (queued.max.request.bytes; -1: no bound).
 
     Over the bound a connection that needs more is muted, unless all others that hold memory are: one always goes on, or
-    nobody ever would. If that one's client stalls, the deadline of its request ends it and the next goes on.
+    none ever would. If that one's client stalls, the deadline of its request ends it and the next goes on.
     """
 
     def __init__(self, limit: int) -> None:
@@ -87,16 +91,19 @@ class Listener:
         name: str,
         limits: Limits,
         *,
-        security_protocol: str = SERVED_PROTOCOL,
+        security_protocol: str = "PLAINTEXT",
+        tls: TlsServer | None = None,
+        handshakes: Handshakes | None = None,
         admission: Admission | None = None,
         memory: WaitingMemory | None = None,
         cold_reads: ColdReads | None = None,
     ) -> None:
-        """`admission`, `memory` and `cold_reads` are shared by the listeners of one server; without the first two
-        nothing is bounded. ConfigError for a protocol that connections do not speak: nobody may take a plain socket for
-        a secured one."""
-        if security_protocol != SERVED_PROTOCOL:
+        """`admission`, `memory`, `cold_reads` and `handshakes` are shared by the listeners of one server; without the
+        first two nothing is bounded. ConfigError for a protocol that connections do not speak: no client may take a
+        plain socket for a secured one."""
+        if security_protocol not in SERVED_PROTOCOLS or (tls is not None) != (security_protocol == "SSL"):
             raise ConfigError(f"listener {name}: {security_protocol} is not served")
+        self.tls = tls
         self.runtime = runtime
         self.loop = runtime.loop
         self.name = name
@@ -110,13 +117,24 @@ class Listener:
         self.connections: dict[Connection, None] = {}
         self.port = 0
         self._dispatch: Dispatch | None = None
+        #: None where clients are not asked which user they are
+        self.authentication: ListenerAuthentication | None = None
         self._socket: ListeningSocket | None = None
         self._tidy_timer: asyncio.TimerHandle | None = None
+        self._make_protocol: Callable[[], asyncio.BaseProtocol] = self._make_connection
+        if tls is not None:
+            from pykbroker.net.handshakes import Handshakes
+            from pykbroker.net.tls_layer import TlsLayer
+
+            shared = handshakes if handshakes is not None else Handshakes(runtime)
+            self._make_protocol = lambda: TlsLayer(
+                self.loop, self._make_connection(), tls.context, shared, self.receive_view
+            )
 
     async def bind(self, host: str, port: int, backlog: int) -> None:
         """Take the port, so that it can be advertised. Raises OSError."""
         try:
-            self._socket = await self.runtime.listen(self._make_connection, host, port, backlog)
+            self._socket = await self.runtime.listen(self._make_protocol, host, port, backlog)
         except OSError as error:
             reason = error.strerror or str(error)
             raise OSError(
@@ -130,15 +148,19 @@ class Listener:
         assert self._dispatch is not None, f"listener {self.name} does not serve yet"
         return self._dispatch
 
-    def answer_with(self, dispatch: Dispatch) -> None:
-        """Every request goes to `dispatch`. Once."""
+    def answer_with(self, dispatch: Dispatch, authentication: ListenerAuthentication | None = None) -> None:
+        """Every request goes to `dispatch`, after `authentication`. Once. RuntimeError for a SASL listener without
+        authentication, and for another with one."""
         if self._dispatch is not None:
             raise RuntimeError(f"listener {self.name} has its dispatcher already")
+        if self.security_protocol.startswith("SASL_") != (authentication is not None):
+            raise RuntimeError(f"listener {self.name}: {self.security_protocol} and its authentication do not agree")
         self._dispatch = dispatch
+        self.authentication = authentication
 
-    async def serve(self, dispatch: Dispatch) -> None:
+    async def serve(self, dispatch: Dispatch, authentication: ListenerAuthentication | None = None) -> None:
         """Accept connections, those that have waited since `bind` too; `dispatch` gets their requests."""
-        self.answer_with(dispatch)
+        self.answer_with(dispatch, authentication)
         assert self._socket is not None
         await self._socket.serve()
         self._schedule_tidy()

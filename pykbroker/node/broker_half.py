@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from pykbroker.api import rows
 from pykbroker.config.load import Config
@@ -19,9 +20,10 @@ from pykbroker.coordinator.transaction.service import TransactionService
 from pykbroker.coordinator.transaction.verifier import Verifier
 from pykbroker.metadata.features import not_served
 from pykbroker.metadata.loader import MetadataLoader
-from pykbroker.net.from_config import EARLY_FENCING, setup_timeout
+from pykbroker.net.from_config import EARLY_FENCING
 from pykbroker.net.lost_peers import LostPeers
 from pykbroker.node.parts import StartedParts
+from pykbroker.node.ports import answers_versions
 from pykbroker.node.shared import SharedServer
 from pykbroker.node_to_controller.assignments import Assignments
 from pykbroker.node_to_controller.controller_channel import Channel
@@ -35,10 +37,12 @@ from pykbroker.replica.fetching.manager import FetcherManager
 from pykbroker.replica.isr_updates import FAILED_UPDATES
 from pykbroker.replica.quota import ReplicationQuotas
 from pykbroker.replica.table import ReplicaTable
+from pykbroker.security.peer_session import ANONYMOUS
 from pykbroker.serving.cluster_view import ClusterViews
-from pykbroker.serving.dispatch import Dispatcher
+from pykbroker.serving.dispatch import Dispatcher, MakeDispatcher
 from pykbroker.serving.forwarding import forward
 from pykbroker.serving.initial_topics import InitialTopics
+from pykbroker.serving.peers import LocalPeer
 from pykbroker.serving.rows import On
 from pykbroker.serving.services import BrokerServices
 from pykbroker.storage.cleaner import LogCleaner
@@ -55,7 +59,11 @@ class BrokerHalf:
     """`start` once, when everything before it runs; `shut_down` asks to be let go before the parts are closed."""
 
     def __init__(
-        self, shared: SharedServer, channel: Callable[[str], Channel], on_failure: Callable[[BaseException], None]
+        self,
+        shared: SharedServer,
+        channel: Callable[[str], Channel],
+        on_failure: Callable[[BaseException], None],
+        make_dispatcher: MakeDispatcher,
     ) -> None:
         """`channel` makes one for a purpose. `on_failure`: the broker cannot go on, and the node with it."""
         config, runtime, loader, live = shared.config, shared.runtime, shared.loader, shared.live
@@ -63,6 +71,7 @@ class BrokerHalf:
         data_dirs = [log_dir for log_dir in shared.log_dirs if log_dir.path in config.log_dirs]
         self._shared = shared
         self._on_failure = on_failure
+        self._make_dispatcher = make_dispatcher
         self.lifecycle = lifecycle = BrokerLifecycle(
             runtime=runtime,
             config=config,
@@ -118,7 +127,7 @@ class BrokerHalf:
             replicas,
             to_broker,
             lambda: lifecycle.broker_epoch,
-            setup_timeout(config),
+            shared.setup_between_brokers,
             shared.metrics,
             self._lost,
         )
@@ -129,7 +138,7 @@ class BrokerHalf:
             runtime,
             to_broker,
             f"broker-{node_id}",
-            setup_timeout(config),
+            shared.setup_between_brokers,
             self._lost,
         )
         markers = MarkerWriter(runtime, replicas, groups.coordinator, config.int("request.timeout.ms"))
@@ -144,6 +153,7 @@ class BrokerHalf:
             quorum=shared.quorum,
             metadata=loader,
             metrics=shared.metrics,
+            authorizer=shared.authorizer,
             replicas=replicas,
             groups=groups,
             transactions=transactions,
@@ -163,7 +173,7 @@ class BrokerHalf:
         """Register, follow the metadata, open the logs, become unfenced; when it returns, clients are served."""
         shared, services, lifecycle = self._shared, self.services, self.lifecycle
         replicas, live = services.replicas, shared.live
-        dispatcher = Dispatcher(services, forward)
+        dispatcher = self._make_dispatcher(services, forward)
         # These act as soon as the metadata says so, and everything below asks the lease for the broker's epoch.
         parts.add("broker lifecycle", lifecycle.stop)
         parts.add("producer ids", services.producer_ids.close)
@@ -216,13 +226,22 @@ class BrokerHalf:
         cleaner.start()
         services.transactions.start()
         await lifecycle.ready_to_unfence()
-        await shared.ports.serve(shared.config.listeners.broker, dispatcher, parts)
+        # Long ago, in truth: the image has this broker's registration. early.start.listeners opens no listener sooner.
+        await shared.acls_loaded()
+        versions = answers_versions(services)
+        await shared.ports.serve(shared.config.listeners.broker, dispatcher, versions, parts)
         topics = InitialTopics(services)
         parts.add("initial topics", topics.close)
         await topics.start()
         # Last: what waits for this line connects.
         lifecycle.announce_running()
         replicas.logs.opener.serve()
+
+    def call(self, request: Any) -> Any:
+        """Handle a request of this process: a response, or a future or promise of one."""
+        point = self._shared.config.listeners.broker[0]
+        peer = LocalPeer(ANONYMOUS, point.listener_name, point.security_protocol)
+        return Dispatcher(self.services).call(peer, request)
 
     async def shut_down(self) -> None:
         """A controlled shutdown: the controller moves leaderships away and lets this broker go."""

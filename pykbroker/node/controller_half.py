@@ -10,12 +10,15 @@ from functools import partial
 from typing import Any
 
 from pykbroker.api import rows
+from pykbroker.config.authorization import starts_early
+from pykbroker.config.listeners import EndPoint
 from pykbroker.controller import controller_metrics
 from pykbroker.controller.active import ActiveController
 from pykbroker.controller.early_fencing import EarlyFencing
 from pykbroker.net.from_config import EARLY_FENCING
 from pykbroker.net.probe import PortProbe
 from pykbroker.node.parts import StartedParts
+from pykbroker.node.ports import answers_versions
 from pykbroker.node.shared import SharedServer
 from pykbroker.node_to_controller.controller_channel import Channel
 from pykbroker.node_to_controller.controller_lifecycle import ControllerRegistration
@@ -58,11 +61,13 @@ class ControllerHalf:
             quorum=shared.quorum,
             metadata=shared.loader,
             metrics=shared.metrics,
+            authorizer=shared.authorizer,
             controller=self._controller,
             early_fencing=self._early_fencing,
             rows=rows(On.CONTROLLER, shared.metrics),
         )
         self._dispatcher = Dispatcher(self.services)
+        self._versions = answers_versions(self.services)
         name = config.listeners.controller_names[0]
         self._own_peer = LocalPeer(ANONYMOUS, name, config.listeners.protocols[name])
 
@@ -75,12 +80,28 @@ class ControllerHalf:
             self._early_fencing.start()
 
     async def serve(self, parts: StartedParts) -> None:
-        """Let brokers, controllers and clients in.
+        """Let brokers, controllers and clients in; by listeners that early.start.listeners leaves out, when the ACLs
+        are loaded.
 
         The listeners close after the broker half and before the controller: what this node's broker still asks, and
         the brokers that this controller lets go meanwhile, find it.
         """
-        await self._shared.ports.serve(self._shared.config.listeners.controller, self._dispatcher, parts)
+        shared = self._shared
+        points = shared.config.listeners.controller
+        early = tuple(point for point in points if starts_early(shared.config, point.listener_name))
+        await shared.ports.serve(early, self._dispatcher, self._versions, parts)
+        late = tuple(point for point in points if point not in early)
+        if late:
+            opening = shared.runtime.loop.create_task(self._serve_late(late, parts), name="late controller listeners")
+
+            def give_up() -> None:
+                opening.cancel()
+
+            parts.add("late controller listeners", give_up)
+
+    async def _serve_late(self, points: tuple[EndPoint, ...], parts: StartedParts) -> None:
+        await self._shared.acls_loaded()
+        await self._shared.ports.serve(points, self._dispatcher, self._versions, parts)
 
     def call(self, request: Any) -> Any:
         """Handle a request of the broker half in the same process: a response, or a future of one."""

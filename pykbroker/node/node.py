@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Any
 
 from pykbroker.config import checks, protection, silent
 from pykbroker.config.load import Config
@@ -29,6 +30,7 @@ from pykbroker.node.shared import Ending, SharedServer, StartError
 from pykbroker.node_to_controller.controller_channel import ControllerChannel
 from pykbroker.node_to_controller.lifecycle import BrokerState
 from pykbroker.runtime import Runtime
+from pykbroker.serving.dispatch import Dispatcher, MakeDispatcher
 from pykbroker.serving.services import BrokerServices
 
 logger = logging.getLogger(__name__)
@@ -40,15 +42,23 @@ _LONGEST_START_MS = 10**12
 class Node:
     """One process of a cluster."""
 
-    def __init__(self, config: Config, runtime: Runtime, *, may_format: bool = False) -> None:
+    def __init__(
+        self,
+        config: Config,
+        runtime: Runtime,
+        *,
+        may_format: bool = False,
+        make_dispatcher: MakeDispatcher = Dispatcher,
+    ) -> None:
         """ConfigError for a configuration that promises protection which is not given, or names a class that is not
-        there."""
+        there. `make_dispatcher`: of the broker half's listeners."""
         protection.refuse(config.overrides())
         checks.require_replica_selector(config)
         self.config = config
         self.runtime = runtime
         self.fatal: BaseException | None = None
         self.shared = SharedServer(config, runtime, may_format=may_format, on_failure=self._fail, ending=self._ending)
+        self._make_dispatcher = make_dispatcher
         self._parts = StartedParts()
         self._controller: ControllerHalf | None = None
         self._broker: BrokerHalf | None = None
@@ -86,6 +96,10 @@ class Node:
     def services(self) -> BrokerServices:
         """The parts of the broker half."""
         return self.broker.services
+
+    def call(self, request: Any) -> Any:
+        """Handle a request of this process to the broker half: a response, or a future or promise of one."""
+        return self.broker.call(request)
 
     def recovery_progress(self) -> tuple[int, int, int] | None:
         """(bytes checked, bytes to check, logs left) while logs of an unclean stop are recovered."""
@@ -155,6 +169,7 @@ class Node:
         for warning in (*config.warnings, *silent.warnings(config)):
             logger.warning("%s", warning)
         await self._open_health_socket()
+        await self._open_metrics_listener()
         await shared.start(parts)
         controller = self._controller = ControllerHalf(shared) if config.is_controller else None
         if controller is not None:
@@ -165,7 +180,7 @@ class Node:
             await controller.serve(parts)
             controller.register(self._channel_to_controller("registration"), parts)
         if config.is_broker:
-            self._broker = BrokerHalf(shared, self._channel_to_controller, self._fail)
+            self._broker = BrokerHalf(shared, self._channel_to_controller, self._fail, self._make_dispatcher)
             await self._broker.start(parts)
             # The line that tools wait for since before KRaft.
             logger.info("[KafkaServer id=%d] started", config.node_id)
@@ -177,6 +192,14 @@ class Node:
             socket = HealthSocket(self.runtime, path, self.health)
             self._parts.add("health socket", socket.close)
             await socket.open()
+
+    async def _open_metrics_listener(self) -> None:
+        address = self.config.optional_str("pykbroker.metrics.listener")
+        if address:
+            # It needs h11, which a node without it never loads.
+            from pykbroker.node.metrics_listener import open_metrics_listener
+
+            self._parts.add("metrics listener", await open_metrics_listener(self.runtime, address, self.metrics))
 
     def _channel_to_controller(self, purpose: str) -> ControllerChannel:
         """One for each purpose, under Apache Kafka's names: they share no connection."""

@@ -6,7 +6,9 @@ advertised. Not responsible for what is answered (serving/).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from pykbroker.config.listeners import SECURITY_PROTOCOLS, EndPoint
 from pykbroker.config.live import LiveConfig
@@ -15,20 +17,54 @@ from pykbroker.metadata.image import Endpoint
 from pykbroker.net.admission import Admission
 from pykbroker.net.connection import Dispatch
 from pykbroker.net.from_config import admission_limits, limits_of
+from pykbroker.net.handshakes import Handshakes
 from pykbroker.net.listener import Listener, WaitingMemory
 from pykbroker.node.parts import StartedParts
 from pykbroker.runtime import Runtime
 from pykbroker.runtime.cold_reads import ColdReads
+from pykbroker.serving.services import Services
+from pykbroker_wire.messages.api_versions import ApiVersionsResponse
+
+if TYPE_CHECKING:
+    from pykbroker.net.sasl_connection import ListenerAuthentication
+    from pykbroker.security.tls.tls_server import TlsServer
+
+
+#: The answer to ApiVersions in a version.
+AnswerVersions = Callable[[int], ApiVersionsResponse]
+#: Listener name, and what answers its clients' ApiVersions -> how they prove which user they are, None if they do not.
+Authentication = Callable[[str, AnswerVersions], "ListenerAuthentication | None"]
+
+
+def answers_versions(services: Services) -> AnswerVersions:
+    """What answers ApiVersions of clients that are not authenticated: as to all others, loaded with the first."""
+
+    def answer(version: int) -> ApiVersionsResponse:
+        from pykbroker.api import api_versions
+
+        return api_versions.answer(services, version)
+
+    return answer
+
+
+def without_sasl(listener: str, versions: AnswerVersions) -> None:
+    """The `Authentication` of a node without SASL listeners."""
 
 
 class Ports:
     """The listeners of both halves."""
 
-    def __init__(self, runtime: Runtime, live: LiveConfig, cold_reads: ColdReads) -> None:
+    def __init__(
+        self, runtime: Runtime, live: LiveConfig, cold_reads: ColdReads, authentication: Authentication
+    ) -> None:
+        """Reads the key stores of TLS listeners: ConfigError for one that cannot be used."""
+        self._authentication = authentication
         self._runtime = runtime
         self._live = live
         self._cold_reads = cold_reads
         self._listeners: list[Listener] = []
+        self._tls = _tls_servers(live.static)
+        self._handshakes = Handshakes(runtime)
 
     async def bind(self, parts: StartedParts) -> None:
         """Take every port. Raises OSError."""
@@ -45,6 +81,8 @@ class Ports:
                     point.listener_name,
                     limits,
                     security_protocol=point.security_protocol,
+                    tls=self._tls.get(point.listener_name),
+                    handshakes=self._handshakes,
                     admission=admission,
                     memory=memory,
                     cold_reads=self._cold_reads,
@@ -53,11 +91,15 @@ class Ports:
                 await listener.bind(point.host, point.port, config.int("socket.listen.backlog.size"))
                 self._listeners.append(listener)
 
-    async def serve(self, points: tuple[EndPoint, ...], dispatch: Dispatch, parts: StartedParts) -> None:
-        """Let clients in at `points`. On the stack a second time: a half that stops takes no more requests."""
+    async def serve(
+        self, points: tuple[EndPoint, ...], dispatch: Dispatch, versions: AnswerVersions, parts: StartedParts
+    ) -> None:
+        """Let clients in at `points`. On the stack a second time: a half that stops takes no more requests.
+
+        `versions` answers ApiVersions of clients that are not authenticated."""
         for listener in self._of(points):
             parts.add(f"listener {listener.name}", listener.close)
-            await listener.serve(dispatch)
+            await listener.serve(dispatch, self._authentication(listener.name, versions))
 
     def close(self, points: tuple[EndPoint, ...]) -> None:
         for listener in self._of(points):
@@ -99,6 +141,17 @@ class Ports:
                 host = hosts[listener.name] or "localhost"
                 return f"[{host}]:{listener.port}" if ":" in host else f"{host}:{listener.port}"
         return ",".join(f"{point.host}:{self.port_of(point)}" for point in listeners.controller)
+
+
+def _tls_servers(config: Config) -> dict[str, TlsServer]:
+    """By the names of the listeners that speak TLS."""
+    names = [point.listener_name for point in config.listeners.broker if point.security_protocol == "SSL"]
+    if not names:
+        return {}
+    # It needs cryptography, which a node without TLS never loads.
+    from pykbroker.security.tls.tls_server import tls_server
+
+    return {name: tls_server(config, name) for name in names}
 
 
 def _change_bounds(admission: Admission, points: tuple[EndPoint, ...], config: Config) -> None:

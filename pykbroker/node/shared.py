@@ -6,25 +6,33 @@ quorum, the metadata that it loads, the configuration in effect and the metrics.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
+from pykbroker.config.authorization import authorizer_settings
+from pykbroker.config.listeners import PLAINTEXT
 from pykbroker.config.live import LiveConfig
 from pykbroker.config.load import Config
+from pykbroker.metadata.acl_publisher import AclPublisher
 from pykbroker.metadata.config_watch import ConfigWatch
 from pykbroker.metadata.live_config import LiveConfigPublisher
 from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.metrics.registry import Metrics
+from pykbroker.net.client import ConnectionSetup
 from pykbroker.net.from_config import EARLY_FENCING, setup_timeout
 from pykbroker.net.lost_peers import LostPeers
 from pykbroker.node.parts import StartedParts
-from pykbroker.node.ports import Ports
+from pykbroker.node.ports import Authentication, Ports, without_sasl
 from pykbroker.node.quorum_settings import quorum_config
 from pykbroker.quorum.channel import SocketPeers
 from pykbroker.quorum.driver import QuorumDriver
 from pykbroker.runtime import Runtime
 from pykbroker.runtime.cold_reads import ColdReads
+from pykbroker.security.authorizer import AllowAll, Authorizer
+from pykbroker.security.standard_authorizer import StandardAuthorizer
 from pykbroker.storage.bare_directories import check_metadata
 from pykbroker.storage.directories import close
 from pykbroker.storage.format import (
@@ -53,6 +61,18 @@ class Ending(NamedTuple):
     broker_epoch: int
 
 
+def _setup_between_brokers(config: Config, runtime: Runtime) -> ConnectionSetup:
+    """Of the connections that this node makes to brokers. ConfigError for stores that cannot be used."""
+    setup = setup_timeout(config)
+    listeners = config.listeners
+    if not config.is_broker or listeners.protocols[listeners.inter_broker_name] == PLAINTEXT:
+        return setup
+    # It needs cryptography, which a node without TLS never loads.
+    from pykbroker.net.tls_client import TlsClient
+
+    return replace(setup, tls=TlsClient(runtime, config))
+
+
 class SharedServer:
     """`start` once; it puts on the stack what has to be closed."""
 
@@ -66,7 +86,7 @@ class SharedServer:
         ending: Callable[[], Ending],
     ) -> None:
         """`on_failure`: the metadata log is lost, and the node with it. `ending` is asked when the directories are
-        closed."""
+        closed. Raises ConfigError for a super user that is no principal."""
         self.config = config
         self.runtime = runtime
         self.live = LiveConfig(config)
@@ -76,8 +96,16 @@ class SharedServer:
         #: of this run of the node, for its registrations
         self.incarnation_id = random_uuid(runtime.random)
         self.space = DiskSpace(runtime)
-        self.ports = Ports(runtime, self.live, self.cold_reads)
+        self.ports = Ports(runtime, self.live, self.cold_reads, self._authentication(config))
+        self.setup_between_brokers = _setup_between_brokers(config, runtime)
         self.log_dirs: list[LogDir] = []
+        self.authorizer: Authorizer = AllowAll()
+        self._acls: StandardAuthorizer | None = None
+        settings = authorizer_settings(config)
+        if settings is not None:
+            self.authorizer = self._acls = StandardAuthorizer(
+                config.node_id, settings.super_users, allow_if_no_acl=settings.allow_if_no_acl
+            )
         self._may_format = may_format
         self._on_failure = on_failure
         self._ending = ending
@@ -131,7 +159,27 @@ class SharedServer:
         """Follow the quorum: from now on publishers are told what the metadata says."""
         self.loader.add_publisher(ConfigWatch(self.config, lambda line: self._on_failure(StartError(line))))
         self.loader.add_publisher(LiveConfigPublisher(self.live, self.config.node_id))
-        self.quorum.register(self.loader)
+        if self._acls is not None:
+            self.loader.add_publisher(AclPublisher(self._acls))
+        self.quorum.register(self.loader, None if self._acls is None else self._acls.complete_initial_load)
+
+    def acls_loaded(self) -> asyncio.Future[None]:
+        """Done when clients can be told whether they may: at once without an authorizer."""
+        loaded: asyncio.Future[None] = self.runtime.loop.create_future()
+        if self._acls is None:
+            loaded.set_result(None)
+        else:
+            self._acls.when_loaded(lambda: None if loaded.done() else loaded.set_result(None))
+        return loaded
+
+    def _authentication(self, config: Config) -> Authentication:
+        """ConfigError for a listener that could not authenticate its clients."""
+        if not any(point.security_protocol.startswith("SASL_") for point in config.listeners.all):
+            return without_sasl
+        # Not loaded by a node that does not need it: its start is short.
+        from pykbroker.node.sasl_listeners import SaslListeners
+
+        return SaslListeners(config, lambda: self.cluster_id, lambda: self.loader.image.scram).of
 
     # -- directories --------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from pykbroker.net.client import BrokerConnection, SetupTimeout
+from pykbroker.net.client import BrokerConnection, ConnectionSetup
 from pykbroker.quorum.channel import call_in_memory, failed
 from pykbroker.runtime import Runtime
 from pykbroker_raft.ready import Destination
@@ -60,7 +60,7 @@ class ControllerChannel:
         quorum: QuorumLeader,
         watch: LeaderWatch,
         client_id: str,
-        setup: SetupTimeout | None = None,
+        setup: ConnectionSetup | None = None,
         local: Callable[[Any], Any] | None = None,
     ) -> None:
         self._runtime = runtime

@@ -141,7 +141,7 @@ class BrokerLifecycle:
 
     def begin_controlled_shutdown(self, fenced: Callable[[], None] = lambda: None) -> asyncio.Future[None]:
         """Ask for leaderships to be moved away; done when the controller lets us go. `fenced`: called as soon as our
-        own metadata leaves this broker out; nobody may be told that."""
+        own metadata leaves this broker out; no client may be shown that."""
         if self.state is BrokerState.RUNNING:
             self._log("Beginning controlled shutdown.")
             self._fenced = fenced

@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from pykbroker.net.client import BrokerConnection, PeerWatch, SetupTimeout
+from pykbroker.net.client import BrokerConnection, ConnectionSetup, PeerWatch
 from pykbroker.net.versions import UnsupportedVersion
 from pykbroker.runtime import Runtime
 from pykbroker_raft.ready import Destination, Outgoing
@@ -111,7 +111,7 @@ class InMemoryPeers:
     def send(self, destination: Destination, request: Any, timeout_ms: int) -> asyncio.Future[Any]:
         call = self.nodes.get((destination.host, destination.port))
         if call is None:
-            error = ConnectionError(f"nobody listens on {destination.host}:{destination.port}")
+            error = ConnectionError(f"nothing listens on {destination.host}:{destination.port}")
             return failed(self._runtime.loop, error)
         return call_in_memory(self._runtime, call, request, timeout_ms)
 
@@ -120,7 +120,7 @@ class InMemoryPeers:
 
 
 class NoPeers:
-    """The quorum of one has nobody to talk to."""
+    """The quorum of one has no peer to talk to."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -136,7 +136,7 @@ class SocketPeers:
     """One connection to each node, opened when first needed."""
 
     def __init__(
-        self, runtime: Runtime, client_id: str, setup: SetupTimeout | None = None, watch: PeerWatch | None = None
+        self, runtime: Runtime, client_id: str, setup: ConnectionSetup | None = None, watch: PeerWatch | None = None
     ) -> None:
         self._setup = setup
         self._watch = watch
@@ -171,7 +171,7 @@ class BrokerChannels:
         runtime: Runtime,
         address: Callable[[int], tuple[str, int] | None],
         client_id: str,
-        setup: SetupTimeout | None = None,
+        setup: ConnectionSetup | None = None,
         watch: PeerWatch | None = None,
     ) -> None:
         self._runtime = runtime

@@ -237,7 +237,7 @@ class QuorumDriver:
             raise self.failed
 
     async def stop(self, timeout_ms: int = 1000) -> None:
-        """Hand leadership on if there is anybody to take it, write everything out, close."""
+        """Hand leadership on if there is a voter to take it, write everything out, close."""
         if self._started is None or self._stopped:
             return
         node, storage = self.node, self.storage
@@ -296,9 +296,9 @@ class QuorumDriver:
         self.node.raise_kraft_version(version, self._now(), validate_only=validate_only)
         self._work()
 
-    def register(self, listener: MetadataListener) -> None:
+    def register(self, listener: MetadataListener, up_to_date: Callable[[], None] | None = None) -> None:
         """Tell this listener everything that is committed, from the latest snapshot on, and then whatever comes."""
-        self._listeners.register(listener)
+        self._listeners.register(listener, up_to_date)
         self._runtime.loop.call_soon(self._tell)
 
     def unregister(self, listener: MetadataListener) -> None:
@@ -589,6 +589,8 @@ class QuorumDriver:
         self._listeners.bytes_since_snapshot = 0
         try:
             self._on_snapshot_due(self)
+        except StorageError as error:
+            self._fail(error)
         except Exception:
             logger.exception("No snapshot could be taken")
 

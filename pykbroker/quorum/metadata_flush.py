@@ -82,7 +82,7 @@ class MetadataFlush:
             self._under_way = False
             error = None if future.cancelled() else future.exception()
             if error is not None:
-                # What is in the page cache now is anybody's guess; a second fsync would lie.
+                # What is in the page cache now is not known; a second fsync would lie.
                 self._failed(error)
                 return
             wanted, self._wanted = self._wanted, False

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -69,6 +69,7 @@ class MetadataListeners:
         self._leader: LeaderChange | None = None
         self._telling = False
         self._again = False
+        self._once_told: list[Callable[[], None]] = []
         self._counted_offset = 0
         self.bytes_since_snapshot = 0
 
@@ -77,8 +78,11 @@ class MetadataListeners:
         latest = storage.latest_snapshot
         self._counted_offset = storage.log.log_start_offset if latest is None else latest.offset
 
-    def register(self, listener: MetadataListener) -> None:
+    def register(self, listener: MetadataListener, up_to_date: Callable[[], None] | None = None) -> None:
+        """`up_to_date`, once, as soon as something is known to be committed and every listener was told all of it."""
         self._registrations.append(_Registration(listener))
+        if up_to_date is not None:
+            self._once_told.append(up_to_date)
 
     def unregister(self, listener: MetadataListener) -> None:
         self._registrations = [known for known in self._registrations if known.listener is not listener]
@@ -124,6 +128,10 @@ class MetadataListeners:
                 for registration in list(self._registrations):
                     self._tell_commits(registration)
                     self._tell_leader(registration)
+            if self._once_told and self._high_watermark is not None:
+                callbacks, self._once_told = self._once_told, []
+                for callback in callbacks:
+                    callback()
         finally:
             self._telling = False
         self._count()
@@ -180,7 +188,7 @@ class MetadataListeners:
             return
         leader_id = change.leader_id
         if leader_id == self._node_id and (registration.next_offset or 0) <= change.start_offset:
-            # It leads, but this listener has not seen the state it takes over. Until then nobody leads.
+            # It leads, but this listener has not seen the state it takes over. Until then it is told of no leader.
             leader_id = None
         told = (leader_id, change.epoch)
         if registration.told_leader != told:
@@ -195,7 +203,7 @@ class MetadataListeners:
             logger.exception("Metadata listener %r failed in %s%r", registration.listener, method, args[:2])
 
     def _count(self) -> None:
-        """Add up what was committed since the last snapshot, and let go of what everybody has seen."""
+        """Add up what was committed since the last snapshot, and let go of what every listener has seen."""
         high_watermark = self._high_watermark
         if high_watermark is None or self._storage is None:
             return

@@ -48,7 +48,7 @@ class SnapshotWriting:
 
     def write(self, offset: int, epoch: int, values: Iterable[bytes]) -> asyncio.Future[None]:
         """Write a snapshot of everything up to and including `offset`. `values` is read on a thread: it must not
-        change."""
+        change. Raises StorageError when the log cannot be read."""
         done: asyncio.Future[None] = self._runtime.loop.create_future()
         node, storage = self._node, self._storage
         snapshot = OffsetAndEpoch(offset + 1, epoch)
@@ -59,11 +59,11 @@ class SnapshotWriting:
             raise ValueError(f"offset {offset} is not committed, the high watermark is {node.high_watermark}")
         if snapshot.offset < node.log.start_offset or node.log.epoch_at(offset) != epoch:
             raise ValueError(f"epoch {epoch} is not that of offset {offset} in the log")
-        self.is_under_way = True
         voters = node.history.sets.at(offset)
         kraft_version = node.history.versions.at(offset) or 0
         now_ms = self._runtime.now_ms()
         timestamp_ms = self._timestamp_at(offset)
+        self.is_under_way = True
 
         def write() -> int:
             return storage.write_snapshot(
@@ -85,8 +85,14 @@ class SnapshotWriting:
                     self._failed(error)
                 elif error is not None:
                     logger.error("The snapshot %s could not be written", snapshot, exc_info=error)
-                if not done.done():
-                    done.cancel() if error is None else done.set_exception(error)
+                if done.done():
+                    return
+                if error is None:
+                    done.cancel()
+                else:
+                    done.set_exception(error)
+                    # What has asked need not look: the failure is told of above.
+                    done.exception()
                 return
             self._written(snapshot, future.result())
             if not done.done():

@@ -142,6 +142,10 @@ class FetchSessions:
         self._sessions[session_id] = session
         return session
 
+    def peek(self, session_id: int) -> FetchSession | None:
+        """A session, without using it."""
+        return self._sessions.get(session_id)
+
     def close(self, session_id: int) -> None:
         self._sessions.pop(session_id, None)
 

@@ -130,7 +130,7 @@ class ParkedFetch:
         if error is not None:
             self.future.set_exception(error)
         elif isinstance(done.result(), int):
-            # Read a turn ago, or before the deadline: what came since then nobody has told.
+            # Read a turn ago, or before the deadline: no partition has told of what came since then.
             self._watch()
             self._complete(self._is_late)
         else:
@@ -141,6 +141,6 @@ class ParkedFetch:
         self._deadline.cancel()
         for partition in self._partitions:
             partition.fetch_waiters.pop(self, None)
-        # Who reads knows this object: without the circle it goes at once, and not with the next collection.
+        # The reader knows this object: without the circle it goes at once, and not with the next collection.
         self._read = _read_no_more
         self._partitions_of = None

@@ -1,4 +1,4 @@
-"""What all partitions of a node share: where they ask, and whom they tell.
+"""What all partitions of a node share: the parts that they ask and tell.
 
 Made once by table.py. Not responsible for anything itself.
 """

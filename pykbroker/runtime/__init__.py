@@ -55,7 +55,7 @@ class Runtime(Protocol):
         ...
 
     def keep(self) -> None:
-        """Much was made that will stay: whoever looks for garbage need not look at it. May be called often."""
+        """Much was made that will stay: the garbage collector need not look at it. May be called often."""
         ...
 
     def listen(
@@ -65,7 +65,7 @@ class Runtime(Protocol):
         ...
 
     def listen_at(self, factory: Callable[[], asyncio.BaseProtocol], path: str) -> asyncio.Future[ListeningSocket]:
-        """Bind a Unix socket that only this process's user may connect to; one that nobody answers any more is
+        """Bind a Unix socket that only this process's user may connect to; one that no process answers any more is
         replaced. Raises OSError."""
         ...
 

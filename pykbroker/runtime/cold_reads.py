@@ -1,7 +1,7 @@
 """Brings into memory what the loop must not wait for: on threads, so many at once, in turns.
 
 Responsible for the order and the number of loads under way. Not responsible for finding out what is cold (`ColdRead`,
-`Region.is_resident`), nor for reading it afterwards: whoever waits reads again, and has to get on even if memory is so
+`Region.is_resident`), nor for reading it afterwards: the caller reads again, and has to get on even if memory is so
 short that it is gone again by then.
 """
 
@@ -101,5 +101,5 @@ class _Retry(Generic[T]):
             self.future.set_result(self._operation(wait))
         except ColdRead as cold:
             self.after(cold)
-        except Exception as error:  # noqa: BLE001  # whoever waits gets it
+        except Exception as error:  # noqa: BLE001  # the waiting caller gets it
             self.future.set_exception(error)

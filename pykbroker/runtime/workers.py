@@ -13,7 +13,7 @@ A worker scans files through maps, where a file that is cut off or a device that
 dies of it, and its job fails with the OSError (EIO) that a read would have raised in the broker.
 
 Invariants:
-* A worker ends at the latest when the pipe to its parent breaks: nobody writes to a directory whose owner is gone.
+* A worker ends at the latest when the pipe to its parent breaks: no worker writes to a directory whose owner is gone.
 * It is no fork (locks, threads and event loops do not survive one) and does not import the parent's `__main__`.
 """
 
@@ -134,7 +134,7 @@ class Workers:
         try:
             self._loop.call_soon_threadsafe(callback, *args)
         except RuntimeError:
-            pass  # the loop is closed: nobody waits any more
+            pass  # the loop is closed: no caller waits any more
 
     def _take(self) -> _Worker:
         with self._lock:
@@ -228,7 +228,7 @@ class _Worker:
         return -self._process.wait()
 
     def kill(self) -> None:
-        """From any thread: who waits for it hears of it."""
+        """From any thread: the caller that waits for it hears of it."""
         self.usable = False
         self._process.kill()
 
@@ -310,7 +310,7 @@ def _tell(parent: IO[bytes], message: bytes) -> None:
     try:
         _send(parent, message)
     except BrokenPipeError:
-        # It was killed: nobody waits, and there is nothing to complain of.
+        # The parent was killed: no caller waits, and there is nothing to complain of.
         os._exit(0)
 
 

@@ -1,7 +1,7 @@
-"""Who may do what. Handlers ask here, as finely as Kafka asks; today everything is allowed.
+"""What a handler asks: may this client do this with that? And the answers that need no ACLs.
 
-Not responsible for storing ACLs (a later room) nor for finding out who the client is (net/).
-Source: KIP-11, KIP-430, KIP-504; numbers as in Apache Kafka's AclOperation and ResourceType.
+Not responsible for ACLs (acl.py, acl_index.py, standard_authorizer.py) nor for finding out which principal a client is
+(net/). Source: KIP-11, KIP-430, KIP-504, KIP-679; numbers as in Apache Kafka's AclOperation and ResourceType.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from typing import Protocol
 
 
 class Operation(IntEnum):
+    #: Of the number: the hash of an Enum is Python code, and decisions are looked up by it.
+    __hash__ = int.__hash__
+
     UNKNOWN = 0
     ANY = 1
     ALL = 2
@@ -30,6 +33,8 @@ class Operation(IntEnum):
 
 
 class Resource(IntEnum):
+    __hash__ = int.__hash__
+
     UNKNOWN = 0
     ANY = 1
     TOPIC = 2
@@ -76,21 +81,50 @@ SUPPORTED_OPERATIONS: dict[Resource, tuple[Operation, ...]] = {
 }
 
 
-class Authorizer(Protocol):
-    """`principal` is "Type:name", `host` the client's address."""
+class Asker(Protocol):
+    """The request for which a handler asks."""
 
-    def authorize(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool: ...
+    @property
+    def principal(self) -> str:
+        """ "Type:name"."""
+        ...
+
+    @property
+    def client_host(self) -> str: ...
+
+    @property
+    def api_key(self) -> int: ...
+
+
+class Authorizer(Protocol):
+    def authorize(self, asker: Asker, operation: Operation, resource: Resource, name: str, quiet: bool = False) -> bool:
+        """`quiet`: the answer only says what the client is shown; a refusal is nothing to report."""
+        ...
+
+    def authorize_some(self, asker: Asker, operation: Operation, resource: Resource) -> bool:
+        """Whether the operation is allowed on at least one resource of the type (KIP-679)."""
+        ...
+
+
+class AuthorizerNotReady(Exception):
+    """The ACLs are not loaded yet: only super users are answered."""
 
 
 class AllowAll:
     """Kafka without `authorizer.class.name`: everything is allowed."""
 
-    def authorize(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool:
+    def authorize(self, asker: Asker, operation: Operation, resource: Resource, name: str, quiet: bool = False) -> bool:
+        return True
+
+    def authorize_some(self, asker: Asker, operation: Operation, resource: Resource) -> bool:
         return True
 
 
 class DenyAll:
     """For tests: proves that every handler asks."""
 
-    def authorize(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool:
+    def authorize(self, asker: Asker, operation: Operation, resource: Resource, name: str, quiet: bool = False) -> bool:
+        return False
+
+    def authorize_some(self, asker: Asker, operation: Operation, resource: Resource) -> bool:
         return False

@@ -1,6 +1,6 @@
 """Topics that come into being by being asked for: a client's, and Kafka's own.
 
-Through CreateTopics on the controller's channel, like anybody else's. A topic whose creation is under way is not asked
+Through CreateTopics on the controller's channel, like any client's. A topic whose creation is under way is not asked
 for again. Not responsible for authorization.
 """
 

@@ -1,7 +1,7 @@
 """The cluster as clients of one listener see it: nodes with that listener, partitions with leaders that have it.
 
 Shared by Metadata, DescribeCluster and DescribeTopicPartitions. Pure: an image and a listener name in, values out; what
-was made of them once is kept for who asks next.
+was made of them once is kept for the next request.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ S_co = TypeVar("S_co", bound=Services, covariant=True)
 
 
 class Peer(Protocol):
-    """Who sent a request: a connection, or the client behind an Envelope (KIP-590)."""
+    """The sender of a request: a connection, or the client behind an Envelope (KIP-590)."""
 
     session: PeerSession
     client_host: str
@@ -86,18 +86,37 @@ class RequestContext(Generic[S_co]):
     def security_protocol(self) -> str:
         return self.peer.security_protocol
 
-    def authorize(self, operation: Operation, resource: Resource, name: str) -> bool:
-        """Ask the authorizer for this request's principal and address."""
-        peer = self.peer
-        return self.services.authorizer.authorize(peer.session.principal, peer.client_host, operation, resource, name)
+    def authorize(self, operation: Operation, resource: Resource, name: str, quiet: bool = False) -> bool:
+        """Ask the authorizer for this request's principal and address. `quiet`: see Authorizer."""
+        return self.services.authorizer.authorize(self, operation, resource, name, quiet)
+
+    def authorize_some(self, operation: Operation, resource: Resource) -> bool:
+        """Whether the operation is allowed on at least one resource of the type."""
+        return self.services.authorizer.authorize_some(self, operation, resource)
 
     def authorized_operations(self, resource: Resource, name: str) -> int:
         """The bit field of KIP-430: bit n stands for the operation with code n."""
         bits = 0
         for operation in SUPPORTED_OPERATIONS[resource]:
-            if self.authorize(operation, resource, name):
+            if self.authorize(operation, resource, name, quiet=True):
                 bits |= 1 << operation
         return bits
+
+
+class OwnRequestContext(RequestContext[S_co]):
+    """A request of this process to itself, which came over no connection: no ACL is asked.
+
+    A broker and a controller in one process are one party. What a client wants of the controller is inside an Envelope
+    (api/envelope.py) and has a context of its own, with the client's principal.
+    """
+
+    __slots__ = ()
+
+    def authorize(self, operation: Operation, resource: Resource, name: str, quiet: bool = False) -> bool:
+        return True
+
+    def authorize_some(self, operation: Operation, resource: Resource) -> bool:
+        return True
 
 
 #: Of an API that both halves serve.

@@ -17,9 +17,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from pykbroker.net.connection import CloseConnection, Connection, FutureAnswer
 from pykbroker.net.promise import Promise
-from pykbroker.serving.context import AnyContext, Peer, RequestContext
+from pykbroker.security.authorizer import AuthorizerNotReady
+from pykbroker.serving.context import AnyContext, OwnRequestContext, Peer, RequestContext
 from pykbroker.serving.rows import Row
-from pykbroker.serving.services import Services
+from pykbroker.serving.services import BrokerServices, Services
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.headers import RequestHeader, encode_response
@@ -32,6 +33,8 @@ S = TypeVar("S", bound=Services)
 #: Sends a request of a `forward` row to the active controller: (row, context, frame) -> the answer.
 Forward = Callable[[Row, RequestContext[S], memoryview], "asyncio.Future[Any]"]
 EncodedAnswer = list[bytes | bytearray | memoryview]
+#: Makes what the listeners of the broker half hand their frames to: `Dispatcher`, unless a test wants to watch.
+MakeDispatcher = Callable[[BrokerServices, "Forward[BrokerServices]"], "Dispatcher[BrokerServices]"]
 
 
 class Quotas(Protocol):
@@ -111,17 +114,19 @@ class Dispatcher(Generic[S]):
             return handle(ctx, *arguments)
         except CloseConnection:
             raise
+        except AuthorizerNotReady as error:
+            raise CloseConnection(f"a request too early: {error}") from None
         except Exception as error:
             logger.exception("%s request of version %d from %s failed", row.name, ctx.api_version, ctx.client_host)
             raise CloseConnection("internal error") from error
 
     def call(self, peer: Peer, request: Any) -> Any:
-        """Run a decoded request in the newest version, for channels in memory: a response or a future of one."""
+        """Run a decoded request of this process in the newest version: a response or a future of one."""
         row = self.rows.find(request.API_KEY)
         if row is None:
             raise CloseConnection(f"request with API key {request.API_KEY}, which is not served on this listener")
         return row.handle(
-            RequestContext(peer, self.services, row.key, row.max_version, 0, None, self._now_ms()), request
+            OwnRequestContext(peer, self.services, row.key, row.max_version, 0, None, self._now_ms()), request
         )
 
     def finish(self, row: Row, ctx: AnyContext, response: Any) -> EncodedAnswer | None:

@@ -1,4 +1,4 @@
-"""Requests that name many logs which nobody has used since the start: those are opened some a turn first.
+"""Requests that name many logs which no request has used since the start: those are opened some a turn first.
 
 Not responsible for the turns (storage/opening.py).
 """

@@ -6,8 +6,8 @@ from pykbroker.security.authorizer import Operation, Resource
 from pykbroker.serving.context import AnyContext
 
 
-def may(ctx: AnyContext, operation: Operation, group_id: str) -> bool:
-    return ctx.authorize(operation, Resource.GROUP, group_id)
+def may(ctx: AnyContext, operation: Operation, group_id: str, *, quiet: bool = False) -> bool:
+    return ctx.authorize(operation, Resource.GROUP, group_id, quiet)
 
 
 def may_read_topic(ctx: AnyContext, topic: str) -> bool:

@@ -193,7 +193,7 @@ class LogCleaner:
             timer.cancel()
 
     async def _compacted(self, visit: Callable[[LogHandle, PartitionLog, LogDir], None]) -> None:
-        """Visit every open compacted log that nobody works on, a few a turn. A directory that fails goes offline."""
+        """Visit every open compacted log that no thread works on, a few a turn. A directory that fails goes offline."""
         for count, handle in enumerate(list(self._logs), 1):
             log = handle.log
             if log is not None and log.config.compact and self._is_free(handle, log):
@@ -270,7 +270,7 @@ class LogCleaner:
         if log.recovery_point < end:
             self._logs.flusher.want(log)
         while not log.files.is_closed and log.recovery_point < min(end, log.log_end_offset):
-            # A round takes so long at least, and nobody waits for a cleaning.
+            # A round takes so long at least, and no request waits for a cleaning.
             await self._pause(_FLUSH_MS)
 
     # -- one cleaning -------------------------------------------------------------------------------------------------

@@ -157,7 +157,7 @@ class Directories:
     ) -> tuple[list[tuple[str, int, LogDir, LogDir]], list[tuple[str, int]]]:
         """Sort out what the last run has left: set strays aside, finish moves between directories, delete what was to
         be deleted. Returns the moves that go on (partition, from where, to where), and the partitions whose log is a
-        copy that nobody has recovered.
+        copy that is not recovered yet.
 
         `is_known`: of this node, by the metadata. `assigned`: the directory in which the metadata has a replica; a move
         tells it before it takes effect.
@@ -272,7 +272,7 @@ class Directories:
 def _replica(log_dir: LogDir, topic: str, index: int) -> ReplicaDescription:
     log = log_dir.logs.get((topic, index))
     if log is None:
-        # Nobody has opened it since the start.
+        # It has not been opened since the start.
         return ReplicaDescription(topic, index, log_dir.stored_bytes(topic, index), 0)
     return ReplicaDescription(topic, index, log.size_bytes, max(0, log.high_watermark - log.log_end_offset))
 

@@ -1,6 +1,6 @@
-"""Rounds of fsync: whoever wants a log durable waits for the next one, and all who wait for it share it.
+"""Rounds of fsync: a caller that wants a log durable waits for the next one, and all that wait for it share it.
 
-One lane per log directory for flushes that requests wait for, and one for those that nobody does (a segment that ended,
+One lane per log directory for flushes that requests wait for, and one for the others (a segment that ended,
 flush.ms), which may take long. While the round of a lane is under way the wants of others collect, and are the next
 round. Responsible for rounds, and for telling one place when a directory's disk fails. Not responsible for when a
 log is to be flushed (partition.py, upkeep.py) nor for what has to be fsynced (log/flushing.py).
@@ -9,8 +9,8 @@ Invariants:
 * A log is in one round at a time: a want that comes while it is in one is for the next, because what was appended last
   may have missed this one.
 * `then` runs on the loop when everything is durable that was in the log at the want. It never runs when that is not so:
-  the log was closed, or its directory failed, and those who waited are told by whoever does that.
-* What those who waited do with the news (answer requests) comes when the next round is under way: `then` may want a
+  the log was closed, or its directory failed, and the code that does that tells the callers that waited.
+* What these callers do with the news (answer requests) comes when the next round is under way: `then` may want a
   flush again, and returns what is to be told.
 * After a failed round the directory is offline. None of its files is fsynced again.
 """
@@ -69,7 +69,7 @@ class Flusher:
         self._time_ms = metrics.counter("kafka.log:type=LogFlushStats,name=LogFlushTotalTimeMs")
 
     def want(self, log: PartitionLog, then: Then | None = None) -> None:
-        """Make durable what the log holds now; `then` says that somebody waits."""
+        """Make durable what the log holds now; `then` says that a caller waits."""
         key = parent_of(log.path), then is not None
         lane = self._lanes.get(key)
         if lane is None:
@@ -90,10 +90,10 @@ class Flusher:
             try:
                 passes.append(_Pass(log, log.begin_flush(), then))
             except KafkaError:
-                # Closed: those who wait have been told.
+                # Closed: the callers that wait have been told.
                 continue
             except StorageError as error:
-                # It failed before, and has nobody told yet, perhaps.
+                # It failed before, and perhaps `failed` was not called yet.
                 self._failed(error)
         if not passes:
             return

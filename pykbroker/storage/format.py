@@ -2,7 +2,7 @@
 voters.
 
 What `kafka-storage format` writes, to the byte. Not responsible for what is in a formatted directory (log/, raft/), nor
-for who votes first (initial_voters.py).
+for the first voters (initial_voters.py).
 
 A directory is formatted by exactly one file, meta.properties, which is written last: a crash while formatting leaves a
 directory that is not formatted. A node never formats a directory that holds anything else: an unmounted disk must not
@@ -12,7 +12,7 @@ become a new cluster.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pykbroker.config.load import Config
@@ -28,7 +28,7 @@ from pykbroker_raft.metadata_storage import format_voters, read_bootstrap, write
 from pykbroker_raft.voters import VoterSet
 from pykbroker_wire.errors import DecodeError, KafkaError
 from pykbroker_wire.primitives import TopLevel, random_uuid, uuid_to_str
-from pykbroker_wire.stored.metadata import FeatureLevelRecord
+from pykbroker_wire.stored.metadata import FeatureLevelRecord, UserScramCredentialRecord
 
 
 class StorageFormatError(Exception):
@@ -64,6 +64,7 @@ def format_directories(
     now_ms: int,
     ignore_formatted: bool = False,
     levels: Mapping[str, int] = BOOTSTRAP_LEVELS,
+    credentials: Sequence[UserScramCredentialRecord] = (),
     standalone: bool = True,
     initial_voters: VoterSet | None = None,
     unreadable: Callable[[str], object] | None = None,
@@ -71,9 +72,9 @@ def format_directories(
     """Format what is not formatted yet; returns those paths, by name. Raises StorageFormatError or OSError.
 
     A directory that cannot be read is left out, and `unreadable` is told of it; without `unreadable` it is an error.
-    `levels` are the features that the cluster begins with. The first voters of a new quorum are `initial_voters`; else,
-    with `standalone`, a controller whose configuration names no voters. Otherwise the node knows of no voter until it
-    finds a quorum.
+    `levels` are the features that the cluster begins with, `credentials` its users. The first voters of a new quorum
+    are `initial_voters`; else, with `standalone`, a controller whose configuration names no voters. Otherwise the node
+    knows of no voter until it finds a quorum.
     """
     formatted: dict[str, MetaProperties] = {}
     broken: list[str] = []
@@ -103,7 +104,7 @@ def format_directories(
     for path in done:
         _make_durable(disk, path)
         directory_id = random_uuid(rng)
-        write_bootstrap(disk, path, _bootstrap(levels), now_ms)
+        write_bootstrap(disk, path, _bootstrap(levels, credentials), now_ms)
         if path == config.metadata_log_dir:
             voters = initial_voters
             own = None if voters is None else voters.get(config.node_id)
@@ -158,10 +159,12 @@ def _make_durable(disk: Disk, path: str) -> None:
         disk.fsync_dir(parent_of(directory))
 
 
-def _bootstrap(levels: Mapping[str, int]) -> Iterable[bytes]:
+def _bootstrap(levels: Mapping[str, int], credentials: Iterable[UserScramCredentialRecord]) -> Iterable[bytes]:
     """What the first controller of the new cluster will write."""
     for name, level in levels.items():
         yield encode_record(FeatureLevelRecord(name=name, feature_level=level), levels[METADATA_VERSION])
+    for credential in credentials:
+        yield encode_record(credential, levels[METADATA_VERSION])
 
 
 def read_format(disk: Disk, config: Config, rng: random.Random, *, now_ms: int) -> Formatted:
@@ -207,7 +210,7 @@ def read_format(disk: Disk, config: Config, rng: random.Random, *, now_ms: int) 
 
 
 def _checked(file: str, properties: Mapping[str, str], cluster_id: str, node_id: int) -> bytes | None:
-    """The directory id, if there is one yet. Raises StorageFormatError: the directory belongs to somebody else."""
+    """The directory id, if there is one yet. Raises StorageFormatError: the directory belongs to another node."""
     for key in ("cluster.id", "node.id"):
         if key not in properties:
             raise StorageFormatError(f"{file} has no {key}")

@@ -1,6 +1,6 @@
 """Apache Kafka's numbers of every log: size, segments, first and last offset.
 
-Nothing is kept for them: they are computed when somebody reads the metrics. A log that is not open yet has none.
+Nothing is kept for them: they are computed when a client reads the metrics. A log that is not open yet has none.
 """
 
 from __future__ import annotations

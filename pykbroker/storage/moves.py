@@ -8,7 +8,7 @@ the copying itself (log/copying.py), nor for choosing a directory (directories.p
 Invariants:
 * The log is never waited for and knows nothing of its copy before the last turn. Until then all is undone by deleting
   the copy's folder.
-* Nobody deletes a folder into which a worker may still write.
+* A folder is not deleted while a worker may still write into it.
 * Whatever was durable of the log is durable in the copy that takes its place.
 * A truncation of the log begins the copy anew: what was copied meanwhile may be of either past.
 """
@@ -78,7 +78,7 @@ class Move:
         self.target = target
         #: the copy's path
         self.folder = folder
-        #: nobody knows what is there
+        #: it is not known what is there
         self.must_look = must_look
         #: nothing was ever written there
         self.is_pristine = not must_look
@@ -95,7 +95,7 @@ class Move:
         #: a worker is writing the copy
         self.busy = False
         self.is_over = False
-        #: the name of the folder that is to be deleted when nobody writes to it
+        #: the name of the folder that is to be deleted when no worker writes to it
         self.doomed: str | None = None
         self.tries = 0
 
@@ -194,7 +194,7 @@ class Moves:
     def alter(self, topic: str, index: int, path: str) -> ErrorCode:
         """AlterReplicaLogDirs of one replica, checked in Apache Kafka's order."""
         if len(f"{topic}-{index}.{ZERO_UUID.hex()}{names.FUTURE_DIR}") > names.MAX_NAME:
-            # The name would be cut, and nobody could tell whose copy it is.
+            # The name would be cut, and no node could tell which partition's copy it is.
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         directories = self._directories
         target = directories.at(path)
@@ -224,7 +224,7 @@ class Moves:
         if source is None or source is target or move is not None:
             return ErrorCode.NONE
         if len(directories.online()) < len(list(directories)):
-            # As Apache Kafka: a copy of it may lie in the directory that nobody can look into.
+            # As Apache Kafka: a copy of it may lie in the directory that this node cannot read.
             return ErrorCode.KAFKA_STORAGE_ERROR
         self.begin(handle, source, target)
         return ErrorCode.NONE
@@ -287,7 +287,7 @@ class Moves:
                 self._assignments.opened(move.handle, move.source)
 
     async def close(self) -> None:
-        """No more copying; returns when nobody writes to a copy. The next start goes on with them."""
+        """No more copying; returns when no worker writes to a copy. The next start goes on with them."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -301,7 +301,7 @@ class Moves:
             self._waiting.remove(move)
 
     def _drop(self, move: Move) -> None:
-        """End it and delete the copy, as soon as nobody writes to it."""
+        """End it and delete the copy, as soon as no worker writes to it."""
         self._end(move)
         move.doomed = move.target.release_future(move.handle.topic, move.handle.index)
         if move.assigned is not None:
@@ -469,7 +469,7 @@ class Moves:
 
     def _stumbled(self, move: Move, error: BaseException) -> None:
         assert move.log is not None
-        # Nobody knows how far it got.
+        # It is not known how far the worker got.
         move.must_look = True
         move.tries += 1
         if isinstance(error, OSError):

@@ -1,4 +1,4 @@
-"""Logs that are opened before somebody needs each at once: some a turn of the loop.
+"""Logs that are opened before a request needs each at once: some a turn of the loop.
 
 Responsible for the order (those that a request waits for which names many, those of partitions that were just made, and
 once clients are served all others), for how many in a turn, and that a thread has read what opening needs. Not
@@ -6,8 +6,8 @@ responsible for opening itself (log_handle.py, logs.py), nor for logs that are t
 
 Invariants:
 * All requests together have OPENED_PER_TURN logs opened in a turn.
-* A log that is not open and may be opened is in one of the queues, unless opening it has failed: then whoever asks for
-  it tries again.
+* A log that is not open and may be opened is in one of the queues, unless opening it has failed: then the next request
+  for it tries again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 #: Logs that are opened in one turn of the loop for requests that ask for many: a few milliseconds. A request that asks
 #: for no more than so many opens them itself.
 OPENED_PER_TURN = 4
-#: Between two logs that are opened because nobody has asked for them: clients have asked for something else.
+#: Between two logs that are opened though no client has asked for them: clients have asked for something else.
 PAUSE_SECONDS = 0.001
 #: Of those that requests wait for: most may be open by now.
 _LOOKS_PER_TURN = 256
@@ -59,19 +59,19 @@ class Opener:
         self._go_on()
 
     def add(self, handle: LogHandle) -> None:
-        """Nobody waits for this log: it is one of the rest."""
+        """No request waits for this log: it is one of the rest."""
         self._rest.append(handle)
         if self._serves:
             self._go_on()
 
     def serve(self) -> None:
-        """Clients are served: open, one by one, the logs that none of them has asked for. Retention, cleaning and those
-        who count bytes want to see them all."""
+        """Clients are served: open, one by one, the logs that none of them has asked for. Retention, cleaning and
+        the counts of bytes need them all."""
         self._serves = True
         self._go_on()
 
     def when_open(self, wanted: Iterable[LogHandle]) -> asyncio.Future[None] | None:
-        """For a request that asks many partitions: their logs are opened, so that nobody else waits for all of them.
+        """For a request that asks many partitions: their logs are opened, so that no other one waits for all of them.
         None: there is nothing to wait for. Costs nothing once all logs are open."""
         if not (self._rest or self._new or self._wanted):
             return None
@@ -85,7 +85,7 @@ class Opener:
         return future
 
     def stop(self) -> None:
-        """The node stops: no log is opened any more that nobody needs at once."""
+        """The node stops: open no log any more unless a request needs it at once."""
         self._stopped = True
         for entry in self._wanted:
             if isinstance(entry, asyncio.Future):

@@ -46,7 +46,7 @@ SMALL_PER_JOB = 64
 #: If there are no more than so many logs in all, each small one is recovered where it is opened: that takes less than
 #: to start a worker. With more of them the loop would wait too often for what a file system does to its journal.
 DIRECT_LOGS = 16
-#: Folders that a thread looks at before anybody hears of the first.
+#: Folders that a thread looks at before it tells of the first.
 _LOOKS_AT_ONCE = 64
 #: "at least every two seconds"
 _TELL_SECONDS = 1.5

@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 from pykbroker.config.cluster_profile import check_own_keys, replicated_profile
 from pykbroker.config.load import Config, load
@@ -25,9 +25,11 @@ from pykbroker.metadata.image import EMPTY_IMAGE, MetadataImage
 from pykbroker.node.node import Node
 from pykbroker.storage.format import format_directories
 from pykbroker.testing.embedded import as_text
+from pykbroker.testing.inspection import Inspected
 from pykbroker.testing.killable import KillableRuntime
 from pykbroker.testing.network import HOST, Network
 from pykbroker.testing.node_thread import KillableNode
+from pykbroker.testing.watched import Watched
 from pykbroker.testing.with_block import WithBlock
 from pykbroker_log.os_disk.disk import OsDisk
 from pykbroker_raft.voters import Endpoint, ReplicaKey, VoterNode, VoterSet
@@ -52,12 +54,12 @@ def cluster_profile(nodes: int) -> dict[str, str]:
     }
 
 
-class Cluster(WithBlock):
+class Cluster(WithBlock, Watched, Inspected):
     """Nodes 1 to `nodes`, each broker and controller.
 
     nodes: how many. properties: Kafka's configuration keys of every node, over `cluster_profile`. node_properties:
     those of single nodes, by node id (`broker.rack`). The directories go with the cluster at the end; until then a node
-    that was stopped or killed may be started again, at the same address.
+    that was stopped or killed may be started again, at the same address. record: keep what clients ask, for `requests`.
 
     Methods may be called from any thread of the host, one at a time.
     """
@@ -67,8 +69,11 @@ class Cluster(WithBlock):
         nodes: int = 3,
         properties: Mapping[str, object] | None = None,
         node_properties: Mapping[int, Mapping[str, object]] | None = None,
+        *,
+        record: bool = False,
     ) -> None:
         """Raises ValueError for a node that is not there, ConfigError for a key that the cluster itself decides."""
+        super().__init__(record=record)
         if nodes < 1:
             raise ValueError(f"a cluster of {nodes} nodes")
         #: the ids of all nodes, whether they run or not
@@ -253,7 +258,9 @@ class Cluster(WithBlock):
             time.sleep(_POLL_SECONDS)
 
     def restore(self) -> None:
-        """Undo every fault: heal, resume, start what does not run, and wait until all is in sync."""
+        """Undo every fault: take the fault rules away, heal, resume, start what does not run, and wait until all is in
+        sync."""
+        self.faults.clear()
         self.heal()
         self.resume()
         self.start()
@@ -303,6 +310,15 @@ class Cluster(WithBlock):
         images = (node.loader.image for node in self._serving())
         return max(images, key=lambda image: image.offset, default=EMPTY_IMAGE)
 
+    def _ask(self, node: int, request: Any) -> Any:
+        return self._running[node].ask(request)
+
+    def _asked_nodes(self) -> tuple[int, ...]:
+        """A node that is paused answers nothing."""
+        return tuple(
+            number for number in self.running if self._running[number].node is not None and number not in self.paused
+        )
+
     def _network_changed(self) -> None:
         for number in self.running:
             self._running[number].network_changed()
@@ -349,7 +365,9 @@ class Cluster(WithBlock):
         runtime: Callable[[asyncio.AbstractEventLoop], KillableRuntime] = partial(
             KillableRuntime, node_id=number, network=self._network, max_open_files=files
         )
-        return KillableNode(self._configs[number], runtime, name=f"pykbroker-{number}")
+        return KillableNode(
+            self._configs[number], runtime, name=f"pykbroker-{number}", make_dispatcher=self._make_dispatcher
+        )
 
     def _end(self, number: int, end: Callable[[], None]) -> None:
         run = self._running.pop(number)

@@ -9,22 +9,26 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
-from typing import Self
+from typing import Any, Self
 
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import development_profile, load
 from pykbroker.config.protection import refuse
+from pykbroker.metadata.image import MetadataImage
 from pykbroker.node.node import Node
 from pykbroker.runtime import OsRuntime
+from pykbroker.testing.inspection import Inspected
 from pykbroker.testing.node_thread import NodeThread
+from pykbroker.testing.watched import Watched
 from pykbroker.testing.with_block import WithBlock
 
 
-class Broker(WithBlock):
+class Broker(WithBlock, Watched, Inspected):
     """A single combined node.
 
     config: Kafka's configuration keys, over the development profile. data_dir: kept at the end when given; otherwise a
-    temporary directory that is removed. port: 0 takes a free one, anew with every start.
+    temporary directory that is removed. port: 0 takes a free one, anew with every start. record: keep what clients ask,
+    for `requests`.
     """
 
     def __init__(
@@ -32,7 +36,10 @@ class Broker(WithBlock):
         config: Mapping[str, object] | None = None,
         data_dir: str | os.PathLike[str] | None = None,
         port: int = 0,
+        *,
+        record: bool = False,
     ) -> None:
+        super().__init__(record=record)
         self._overrides = {key: as_text(value) for key, value in (config or {}).items()}
         self._data_dir = None if data_dir is None else os.fspath(data_dir)
         self._port = port
@@ -56,6 +63,17 @@ class Broker(WithBlock):
         """The port of the client listener."""
         return int(self.bootstrap_servers.rpartition(":")[2])
 
+    def _ask(self, node: int, request: Any) -> Any:
+        if self._run is None:
+            raise RuntimeError("the broker is not running")
+        return self._run.ask(request)
+
+    def _asked_nodes(self) -> tuple[int, ...]:
+        return (self._node.config.node_id,)
+
+    def _image(self) -> MetadataImage:
+        return self._node.loader.image
+
     def metrics(self) -> dict[str, float]:
         """Kafka's metric names with their present numbers."""
         return self._node.metrics.snapshot()
@@ -75,7 +93,7 @@ class Broker(WithBlock):
             self._remove_temporary()
             raise
         self._failure = None
-        self._run = NodeThread(config, OsRuntime, may_format=True)
+        self._run = NodeThread(config, OsRuntime, may_format=True, make_dispatcher=self._make_dispatcher)
         try:
             self._run.wait_until_ready()
         except BaseException:

@@ -1,8 +1,8 @@
 """A world that can be cut off from a node: what `kill -9` and a network partition do to a process, done to one thread.
 
 Responsible for every socket and every file of one node, for closing them all at any moment, and for holding back the
-traffic with nodes that are apart. Not responsible for the node's thread and loop (node_thread.py), nor for who is apart
-(network.py).
+traffic with nodes that are apart. Not responsible for the node's thread and loop (node_thread.py), nor for which are
+apart (network.py).
 
 How a node dies: its sockets are shut down first, from another thread, so that its peers see the end of each connection
 and its ports refuse. Then its loop stops, and then its files are closed. What it writes between the first and the last

@@ -10,14 +10,17 @@ Invariant: when `stop` or `kill` returns, the thread is gone, and with it everyt
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import threading
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pykbroker.config.load import Config
+from pykbroker.net.promise import Promise
 from pykbroker.node.node import Node
 from pykbroker.runtime import OsRuntime
+from pykbroker.serving.dispatch import Dispatcher, MakeDispatcher
 from pykbroker.testing.killable import KillableRuntime, killable_loop
 
 R = TypeVar("R", bound=OsRuntime)
@@ -33,11 +36,13 @@ class NodeThread(Generic[R]):
         *,
         name: str = "pykbroker",
         may_format: bool = False,
+        make_dispatcher: MakeDispatcher = Dispatcher,
     ) -> None:
         """`make_runtime` is called on the thread. `may_format`: directories that are absent or empty."""
         self._config = config
         self._make_runtime = make_runtime
         self._may_format = may_format
+        self._make_dispatcher = make_dispatcher
         #: what kept the node from starting, or ended it without being asked
         self.failure: BaseException | None = None
         self._node: Node | None = None
@@ -70,6 +75,39 @@ class NodeThread(Generic[R]):
         if self._node is None and not self.runs:
             raise RuntimeError(f"node {self._config.node_id} was stopped before it served clients")
 
+    def ask(self, request: object, timeout_seconds: float = 60.0) -> Any:
+        """What the node's broker half answers to a request, in the newest version of its API, past its sockets.
+
+        RuntimeError if it does not serve, TimeoutError, or what the handler raised.
+        """
+        node = self._node
+        if node is None:
+            raise RuntimeError(f"node {self._config.node_id} does not serve")
+        answer: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+        def there(later: asyncio.Future[Any] | Promise) -> None:
+            if later.cancelled():
+                answer.cancel()
+            elif (error := later.exception()) is not None:
+                answer.set_exception(error)
+            else:
+                answer.set_result(later.result())
+
+        def call() -> None:
+            try:
+                result = node.call(request)
+            except Exception as error:  # noqa: BLE001  # raised again in the thread that waits for the answer
+                answer.set_exception(error)
+                return
+            if isinstance(result, asyncio.Future | Promise):
+                result.add_done_callback(there)
+            else:
+                answer.set_result(result)
+
+        if not self._on_loop(call):
+            raise RuntimeError(f"node {self._config.node_id} does not serve")
+        return answer.result(timeout_seconds)
+
     def begin_stop(self) -> None:
         """Ask for a controlled shutdown, or for the end of a start. `stop` waits for it."""
         if self._stop is not None:
@@ -99,7 +137,7 @@ class NodeThread(Generic[R]):
         runtime = self._runtime = self._make_runtime(self._loop)
         self._has_loop.set()
         try:
-            node = Node(self._config, runtime, may_format=self._may_format)
+            node = Node(self._config, runtime, may_format=self._may_format, make_dispatcher=self._make_dispatcher)
         except Exception as error:  # noqa: BLE001  # raised again in the thread that waits for the start
             self.failure = error
             runtime.close()
@@ -144,11 +182,12 @@ class KillableNode(NodeThread[KillableRuntime]):
         make_runtime: Callable[[asyncio.AbstractEventLoop], KillableRuntime],
         *,
         name: str = "pykbroker",
+        make_dispatcher: MakeDispatcher = Dispatcher,
     ) -> None:
         self._killed = False
         self._over = False
         self._go: threading.Event | None = None
-        super().__init__(config, make_runtime, name=name)
+        super().__init__(config, make_runtime, name=name, make_dispatcher=make_dispatcher)
 
     @property
     def is_paused(self) -> bool:

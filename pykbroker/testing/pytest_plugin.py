@@ -1,5 +1,5 @@
-"""pytest fixtures: `kafka_broker` (one node per session and per xdist worker), `kafka_cluster` (three nodes that a test
-may disturb) and `kafka_topics` (names that belong to one test).
+"""pytest fixtures: `kafka_broker` (one node per session and per xdist worker), `kafka_faults` (its fault rules),
+`kafka_cluster` (three nodes that a test may disturb) and `kafka_topics` (names that belong to one test).
 
 Nothing of pykbroker is imported until a fixture is used.
 """
@@ -14,6 +14,7 @@ import pytest
 if TYPE_CHECKING:
     from pykbroker.testing.cluster import Cluster
     from pykbroker.testing.embedded import Broker
+    from pykbroker.testing.faults.rule_set import Faults
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -32,6 +33,13 @@ def kafka_broker() -> Iterator[Broker]:
 
     with Broker() as broker:
         yield broker
+
+
+@pytest.fixture
+def kafka_faults(kafka_broker: Broker) -> Iterator[Faults]:
+    """The fault rules of `kafka_broker`; those that a test has set go with the test."""
+    yield kafka_broker.faults
+    kafka_broker.faults.clear()
 
 
 class _SharedCluster:

@@ -1,6 +1,6 @@
 """Elections: Vote (with KIP-996 pre-votes), both sides, and the timers of the roles that stand for election.
 
-Responsible for who gets a vote and for what an answer means. A vote is in the Ready before the reply that grants it
+Responsible for the grant of a vote and for what an answer means. A vote is in the Ready before the reply that grants it
 (R3): `roles` puts it there.
 """
 

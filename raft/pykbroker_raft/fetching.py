@@ -1,6 +1,6 @@
 """Fetch, the follower's side: it appends, cuts, and learns the high watermark.
 
-Responsible for when a follower or an observer asks whom, and for what it does with the answer. It fetches only when
+Responsible for when and where a follower or observer asks, and for what it does with the answer. It fetches only when
 everything that it has is fsynced, since a fetch is an acknowledgement.
 """
 

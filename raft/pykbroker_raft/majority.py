@@ -1,6 +1,6 @@
 """Majority arithmetic and what a leader knows of each replica.
 
-Responsible for the numbers: how many are enough, which offset a majority holds, who was heard of lately.
+Responsible for the numbers: how many are enough, which offset a majority holds, which replicas were heard of lately.
 Invariants: the offset of the local replica is its fsynced end; a committed offset never moves back (R4, R5) and only
 moves to an offset above the start of the leader's own epoch (R10).
 """
@@ -90,7 +90,7 @@ class QuorumReplicas:
         return self.voters.get(progress.key.id) is progress
 
     def update_voters(self, voters: VoterSet) -> None:
-        """Take over a new voter set: who joined keeps its progress as observer, who left keeps it as voter."""
+        """Take over a new voter set: a new voter keeps its progress as observer, a removed one keeps it as voter."""
         old, self.voters = self.voters, {}
         for voter in voters:
             progress = old.pop(voter.key.id, None)

@@ -30,7 +30,7 @@ class Now(NamedTuple):
 
 
 class Destination(NamedTuple):
-    """Whom a request is for. Bootstrap servers, whose ids are not known, count down from -2."""
+    """The replica that a request is for. Bootstrap servers, whose ids are not known, count down from -2."""
 
     id: int
     host: str
@@ -115,7 +115,7 @@ LogStep = Append | Truncate | SnapshotChunk
 
 @dataclass(slots=True)
 class LeaderChange:
-    """Who leads now. A leader's own listeners learn of it only once they have seen everything below `start_offset`."""
+    """The leader now. A leader's own listeners learn of it only once they have seen everything below `start_offset`."""
 
     leader_id: int | None
     epoch: int

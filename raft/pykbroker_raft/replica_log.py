@@ -69,7 +69,7 @@ class ReplicaLog:
         if must_flush:
             self._outbox.flush()
         else:
-            # Nobody counts an observer that stays one: it need not wait for the disk.
+            # No leader counts an observer that stays one: it need not wait for the disk.
             view.durable_offset = view.end_offset
         self._note_control(data)
 

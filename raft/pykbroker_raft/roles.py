@@ -168,7 +168,7 @@ class Roles:
         self._tell_leader()
 
     def become_unattached(self, epoch: int, now: Now, leader_id: int | None = None) -> None:
-        """A higher epoch was seen, or in this one nobody could be elected."""
+        """A higher epoch was seen, or in this one no voter could be elected."""
         old = self.state
         if isinstance(old, (Unattached, Prospective, Candidate)) and old.election_deadline_ms is not None:
             deadline = old.election_deadline_ms

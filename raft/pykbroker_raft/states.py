@@ -3,7 +3,7 @@
 A replica is a voter or an observer; an observer is Unattached or Follower and nothing else (that is Kafka's Observer).
 Prospective is a pre-candidate (KIP-996): it asks whether it would be elected before it raises the epoch, so that a
 replica that comes back from a partition does not disturb a healthy quorum. Resigned is a leader that has stepped
-down, or that has restarted: it leads no longer in its epoch and votes for nobody else in it.
+down, or that has restarted: it leads no longer in its epoch and votes for no other voter in it.
 
 Epochs never decrease, and a voter casts one vote in an epoch. A transition that is not in the table raises.
 """
@@ -39,7 +39,7 @@ TRANSITIONS: dict[Role, frozenset[Role]] = {
     Role.LEADER: frozenset({Role.UNATTACHED, Role.FOLLOWER, Role.RESIGNED}),
     # A higher epoch seen; the leader is silent; another leader, or more of its endpoints.
     Role.FOLLOWER: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.FOLLOWER}),
-    # A higher epoch seen, or nobody was elected in time; the only voter starts again; a leader of a higher epoch.
+    # A higher epoch seen, or no voter was elected in time; the only voter starts again; a leader of a higher epoch.
     Role.RESIGNED: frozenset({Role.UNATTACHED, Role.PROSPECTIVE, Role.FOLLOWER}),
 }
 

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, order=True)
 class ReplicaKey:
-    """A replica and the disk it speaks for. A zero directory id means that nobody said which."""
+    """A replica and the disk it speaks for. A zero directory id means that the disk is not known."""
 
     id: int
     directory_id: bytes = NO_DIRECTORY
@@ -90,7 +90,7 @@ class VoterSet:
         return len(self.voters)
 
     def __str__(self) -> str:
-        return ", ".join(f"{voter.key}" for voter in self.voters) or "nobody"
+        return ", ".join(f"{voter.key}" for voter in self.voters) or "none"
 
     def ids(self) -> tuple[int, ...]:
         return tuple(voter.key.id for voter in self.voters)

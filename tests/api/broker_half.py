@@ -11,7 +11,7 @@ from pykbroker.api import rows
 from pykbroker.metadata.image import BrokerImage, Endpoint
 from pykbroker.net.promise import Promise
 from pykbroker.replica.fetch_sessions import FetchSessions
-from pykbroker.security.authorizer import AllowAll, Operation, Resource
+from pykbroker.security.authorizer import AllowAll, Asker, Operation, Resource
 from pykbroker.security.peer_session import ANONYMOUS
 from pykbroker.serving.context import BrokerContext, RequestContext
 from pykbroker.serving.rows import On
@@ -19,13 +19,13 @@ from pykbroker.serving.services import BrokerServices
 from tests.replica.world import World
 
 
-class Denied:
+class Denied(AllowAll):
     """Everything but these (operation, resource, name)."""
 
     def __init__(self, *denied: tuple[Operation, Resource, str]) -> None:
         self.denied = denied
 
-    def authorize(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool:
+    def authorize(self, asker: Asker, operation: Operation, resource: Resource, name: str, quiet: bool = False) -> bool:
         return (operation, resource, name) not in self.denied
 
 

@@ -14,6 +14,7 @@ import pytest_asyncio
 from pykbroker.api import (
     alter_configs,
     alter_partition_reassignments,
+    alter_user_scram_credentials,
     create_acls,
     create_partitions,
     create_topics,
@@ -35,7 +36,7 @@ from pykbroker.api import (
 )
 from pykbroker.metadata.image import Endpoint
 from pykbroker.node_to_controller.lifecycle import BrokerLifecycle
-from pykbroker.security.authorizer import AllowAll, DenyAll, Operation, Resource
+from pykbroker.security.authorizer import AllowAll, Asker, DenyAll, Operation, Resource
 from pykbroker.security.peer_session import ANONYMOUS, PeerSession
 from pykbroker.serving import auto_create
 from pykbroker.serving.context import RequestContext
@@ -44,6 +45,7 @@ from pykbroker_wire.apis import APIS
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages import alter_configs as ac
 from pykbroker_wire.messages import alter_partition_reassignments as apr
+from pykbroker_wire.messages import alter_user_scram_credentials as aus
 from pykbroker_wire.messages import create_acls as ca
 from pykbroker_wire.messages import create_partitions as cp
 from pykbroker_wire.messages import create_topics as ct
@@ -397,6 +399,12 @@ DENIED: list[tuple[Any, Any, ErrorCode, str]] = [
     (update_features, uf.UpdateFeaturesRequest(), CLUSTER, ""),
     (describe_client_quotas, dq.DescribeClientQuotasRequest(), CLUSTER, ""),
     (describe_user_scram_credentials, ds.DescribeUserScramCredentialsRequest(), CLUSTER, ""),
+    (
+        alter_user_scram_credentials,
+        aus.AlterUserScramCredentialsRequest(deletions=[aus.ScramCredentialDeletion(name="u", mechanism=1)]),
+        CLUSTER,
+        "results",
+    ),
     (describe_acls, dea.DescribeAclsRequest(**FILTER), CLUSTER, ""),
     (create_acls, ca.CreateAclsRequest(creations=[ca.AclCreation(**ACL)]), CLUSTER, "results"),
     (delete_acls, da.DeleteAclsRequest(filters=[da.DeleteAclsFilter(**FILTER)]), CLUSTER, "filter_results"),
@@ -421,8 +429,10 @@ async def test_what_may_not_be_described_is_not_listed(node: Node) -> None:
     await node.create("secret")
     await node.create("open")
 
-    class Half:
-        def authorize(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool:
+    class Half(DenyAll):
+        def authorize(
+            self, asker: Asker, operation: Operation, resource: Resource, name: str, quiet: bool = False
+        ) -> bool:
             return name == "open"
 
     node.services.authorizer = Half()
@@ -453,6 +463,24 @@ async def test_no_authorizer_no_acls(node: Node) -> None:
     assert created.results[0].error_message
     deleted = await node.ask(delete_acls, da.DeleteAclsRequest(filters=[da.DeleteAclsFilter(**FILTER)]))
     assert [r.error_code for r in deleted.filter_results] == [ErrorCode.SECURITY_DISABLED]
+
+
+@pytest.mark.asyncio
+async def test_scram_credentials_are_written_told_and_removed(node: Node) -> None:
+    upsertion = aus.ScramCredentialUpsertion(
+        name="u", mechanism=2, iterations=8192, salt=b"salt", salted_password=b"salted"
+    )
+    altered = await node.ask(alter_user_scram_credentials, aus.AlterUserScramCredentialsRequest(upsertions=[upsertion]))
+    assert [(one.user, one.error_code, one.error_message) for one in altered.results] == [("u", 0, None)]
+    told = await node.ask(describe_user_scram_credentials, ds.DescribeUserScramCredentialsRequest(users=None))
+    assert [
+        (one.user, one.credential_infos[0].mechanism, one.credential_infos[0].iterations) for one in told.results
+    ] == [("u", 2, 8192)]
+    assert "salt" not in repr(node.world.loader.image.scram)
+    deletion = aus.ScramCredentialDeletion(name="u", mechanism=2)
+    altered = await node.ask(alter_user_scram_credentials, aus.AlterUserScramCredentialsRequest(deletions=[deletion]))
+    assert [one.error_code for one in altered.results] == [0]
+    assert not node.world.loader.image.scram
 
 
 @pytest.mark.asyncio

@@ -30,7 +30,7 @@ from pykbroker.config.load import load
 from pykbroker.coordinator.group.java import hash_map_order, java_hash, partition_for, topic_partition_hash
 from pykbroker.coordinator.group.service import OFFSETS_TOPIC, GroupService
 from pykbroker.metadata.image import BrokerImage, Endpoint, MetadataImage, PartitionImage, TopicImage, TopicsImage
-from pykbroker.security.authorizer import AllowAll, DenyAll, Operation, Resource
+from pykbroker.security.authorizer import AllowAll, Asker, DenyAll, Operation, Resource
 from pykbroker.security.peer_session import ANONYMOUS, PeerSession
 from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode
@@ -69,13 +69,13 @@ def topic(name: str, topic_id: bytes, partitions: int) -> TopicImage:
     return TopicImage(name, topic_id, dict.fromkeys(range(partitions), partition))
 
 
-class Only:
+class Only(AllowAll):
     """Everything but these (operation, resource, name)."""
 
     def __init__(self, *denied: tuple[Operation, Resource, str]) -> None:
         self.denied = denied
 
-    def authorize(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool:
+    def authorize(self, asker: Asker, operation: Operation, resource: Resource, name: str, quiet: bool = False) -> bool:
         return (operation, resource, name) not in self.denied
 
 

@@ -11,7 +11,7 @@ import pytest
 from pykbroker.api import produce
 from pykbroker.net.connection import CloseConnection
 from pykbroker.net.promise import Promise
-from pykbroker.security.authorizer import Operation, Resource
+from pykbroker.security.authorizer import AllowAll, Asker, Operation, Resource
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.api.broker_half import Denied, Half, through_bytes
@@ -168,8 +168,10 @@ def test_d3_topics_of_a_transaction_are_authorised_once(half: Half) -> None:
     half.world.create("t")
     asked: list[tuple[Operation, Resource, str]] = []
 
-    class Counting:
-        def authorize(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool:
+    class Counting(AllowAll):
+        def authorize(
+            self, asker: Asker, operation: Operation, resource: Resource, name: str, quiet: bool = False
+        ) -> bool:
             asked.append((operation, resource, name))
             return True
 

@@ -9,7 +9,7 @@ import pytest
 
 from pykbroker.api import txn_offset_commit
 from pykbroker.coordinator.group.transactional import refused
-from pykbroker.security.authorizer import Operation, Resource
+from pykbroker.security.authorizer import Asker, Operation, Resource
 from pykbroker.serving.context import RequestContext
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.txn_offset_commit import (
@@ -46,11 +46,11 @@ def ask(
     services = SimpleNamespace(
         metadata=SimpleNamespace(image=SimpleNamespace(topics=image)), groups=service, verifier=None
     )
-    authorizer = Denied(*denied)
+    authorizer, asker = Denied(*denied), cast(Asker, None)
     ctx = SimpleNamespace(
         services=services,
         api_version=version,
-        authorize=lambda operation, resource, name: authorizer.authorize("", "", operation, resource, name),
+        authorize=lambda *question: authorizer.authorize(asker, *question),
     )
     request = TxnOffsetCommitRequest(
         transactional_id="x",

@@ -231,7 +231,8 @@ def test_an_unknown_key_is_warned_about(tmp_path: Path) -> None:
     with Process(tmp_path / "log", "--ephemeral", "--port", "0", "--set", "num.partition=3") as process:
         process.ready()
         assert process.interrupt() == 0
-        assert "WARNING Configuration num.partition is not known and has no effect" in process.log.read_text()
+        said = "WARNING Configuration num.partition is not known and has no effect: did you mean num.partitions?"
+        assert said in process.log.read_text()
 
 
 def test_a_port_in_use(tmp_path: Path) -> None:

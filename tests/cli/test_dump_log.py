@@ -100,8 +100,9 @@ def test_g_a_file_that_is_cut_off_meanwhile_is_a_line_and_a_status(words: tuple[
         command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        while "position" not in process.stdout.readline():
-            pass
+        assert process.stderr is not None
+        while "position" not in (line := process.stdout.readline()):
+            assert line, process.stderr.read()
         # It has mapped the file, and a pipe does not hold what it has to say of it.
         os.truncate(path, 0)
         _, err = process.communicate(timeout=60)

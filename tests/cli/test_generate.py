@@ -47,6 +47,18 @@ def test_compose(capsys: pytest.CaptureFixture[str]) -> None:
     assert last["environment"]["CLUSTER_ID"] == "A" * 22
 
 
+def test_prometheus(capsys: pytest.CaptureFixture[str]) -> None:
+    assert generate("prometheus", "--target", "a", "--target", "b:1", "--job", "j", "--interval", "5") == 0
+    config = yaml.safe_load(capsys.readouterr().out)
+    assert config["global"]["scrape_interval"] == "5s"
+    (job,) = config["scrape_configs"]
+    assert (job["job_name"], job["static_configs"]) == ("j", [{"targets": ["a:9404", "b:1"]}])
+    assert generate("prometheus", "--target", "a", "--rules") == 0
+    assert yaml.safe_load(capsys.readouterr().out)["groups"][0]["rules"]
+    assert generate("prometheus") == 1
+    assert capsys.readouterr().err == "pykbroker: no node is named: give --target HOST:PORT for each\n"
+
+
 def test_systemd_to_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "pykbroker.service"
     options = ("--properties", "/etc/a", "--user", "kafka", "--data", "/d1", "--data", "/d2", "--program", "/opt/p")
@@ -67,6 +79,5 @@ def test_what_is_refused_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtu
     absent = tmp_path / "absent" / "file"
     assert generate("compose", "-o", str(absent)) == 1
     assert capsys.readouterr().err == f"pykbroker: {absent}: No such file or directory\n"
-    with pytest.raises(SystemExit):
-        generate("prometheus")
-    assert "invalid choice: 'prometheus'" in capsys.readouterr().err
+    assert generate("nomad") == 2
+    assert "No such command 'nomad'. " in capsys.readouterr().err

@@ -7,6 +7,12 @@ from pathlib import Path
 import pytest
 
 from pykbroker.cli.main import main
+from pykbroker.config.load import load
+from pykbroker.config.properties import parse
+from pykbroker.security.sasl.scram import SHA_256, salted_password, stored_keys
+from pykbroker.storage.format import bootstrap_records
+from pykbroker_log.os_disk.disk import OsDisk
+from pykbroker_wire.stored.metadata import UserScramCredentialRecord
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAg"
 
@@ -41,10 +47,29 @@ def test_format_and_info(config: str, tmp_path: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().out == "All of the log directories are already formatted.\n"
 
 
-def test_scram_is_refused(config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["storage", "format", "-c", config, "-t", CLUSTER_ID, "-s", "-S", "SCRAM-SHA-256=[name=a]"]) == 1
-    assert capsys.readouterr().err.startswith("--add-scram: this version serves no SCRAM")
+def test_users_that_the_cluster_begins_with(config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["storage", "format", "-c", config, "-t", CLUSTER_ID, "-s"]
+    assert main([*words, "-S", "SCRAM-SHA-256=[name=a]"]) == 1
+    assert capsys.readouterr().err == "You must supply one of 'password' or 'saltedpassword' to add-scram\n"
     assert not (tmp_path / "data").exists()
+    credentials = ("SCRAM-SHA-256=[name=alice,password=alice-secret]", "SCRAM-SHA-512=[name=bob,password=x]")
+    assert main([*words, "-S", credentials[0], "--add-scram", credentials[1]]) == 0
+    said = capsys.readouterr().out
+    assert "UserScramCredentialRecord(name='alice', mechanism=1, salt=[hidden], storedKey=[hidden]" in said
+    written = bootstrap_records(OsDisk(), load(parse(Path(config).read_text())))
+    assert written is not None
+    found = [one for one in written if isinstance(one, UserScramCredentialRecord)]
+    assert [(one.name, one.mechanism, one.iterations) for one in found] == [("alice", 1, 4096), ("bob", 2, 4096)]
+    alice = found[0]
+    salted = salted_password(SHA_256, "alice-secret", alice.salt, 4096)
+    keys = stored_keys(SHA_256, salted, alice.salt, 4096)
+    assert (alice.stored_key, alice.server_key) == (keys.stored_key, keys.server_key)
+    assert alice.salt != found[1].salt
+
+
+def test_the_other_format_takes_users_too(config: str, tmp_path: Path) -> None:
+    assert main(["format", config, "--add-scram", "SCRAM-SHA-256=[name=alice,password=alice-secret]"]) == 0
+    assert b"alice" in (tmp_path / "data" / "bootstrap.checkpoint").read_bytes()
 
 
 def test_features(capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,10 +84,24 @@ def test_features(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_words_that_are_not_known_end_as_kafka_storage_does() -> None:
-    for words in (["info"], ["nonsense"], ["random-uuid", "-x"]):
-        with pytest.raises(SystemExit) as ended:
-            main(["storage", *words])
-        assert ended.value.code == 1
-    with pytest.raises(SystemExit) as ended:
-        main(["random-uuid", "-x"])
-    assert ended.value.code == 2
+    for words in (["info"], ["nonsense"], ["random-uuid", "-x"], [], ["info", "-c", "a", "b"]):
+        assert main(["storage", *words]) == 1
+    assert main(["random-uuid", "-x"]) == 2
+
+
+def test_the_beginning_of_an_option_is_enough(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """As for kafka-storage; unless it is the beginning of two."""
+    assert main(["storage", "format", "--conf", config, f"--cluster={CLUSTER_ID}", "--stand", "--ig"]) == 0
+    assert "Formatting dynamic metadata voter directory" in capsys.readouterr().out
+    assert main(["storage", "version-mapping", "--release-v", "4.0-IV1"]) == 0
+    capsys.readouterr()
+    assert main(["storage", "format", "--c", config, "-t", CLUSTER_ID, "-s"]) == 1
+    assert capsys.readouterr().err.startswith("pykbroker: No such option '--c'.")
+
+
+def test_options_that_exclude_each_other(config: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for command in (["format", config], ["storage", "format", "-c", config]):
+        assert main([*command, "-t", CLUSTER_ID, "-s", "-N"]) in (1, 2)
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("pykbroker: --standalone does not go with --no-initial-controllers.")
+    assert not (tmp_path / "data").exists()

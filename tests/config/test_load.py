@@ -97,7 +97,9 @@ def test_overrides_give_another_config() -> None:
 
 def test_unknown_keys_are_warnings() -> None:
     config = load(DEVELOPMENT | {"num.partitoins": "3", "listener.name.plaintext.sasl.enabled.mechanisms": "PLAIN"})
-    assert config.warnings == ("Configuration num.partitoins is not known and has no effect",)
+    assert config.warnings == (
+        "Configuration num.partitoins is not known and has no effect: did you mean num.partitions?",
+    )
     assert config["listener.name.plaintext.sasl.enabled.mechanisms"] == ("PLAIN",)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pykbroker.controller.brokers import heartbeat
+from pykbroker.controller.brokers import HeartbeatReply, heartbeat
 from pykbroker.controller.result import Result
 from pykbroker.coordinator.later import judged
 from pykbroker.metadata.features import group_version, transaction_version
@@ -21,6 +21,7 @@ from pykbroker_wire.stored.metadata import (
     EndTransactionRecord,
     FeatureLevelRecord,
     NoOpRecord,
+    PartitionRecord,
     TopicRecord,
 )
 from tests.controller.world import World, broker_record, node_config
@@ -140,6 +141,54 @@ def test_a_silent_broker_is_fenced_when_its_session_ends() -> None:
         assert not world.loader.image.brokers[5].fenced
         await clock.advance(0.5)
         assert world.loader.image.brokers[5].fenced
+        world.close()
+
+    run(main)
+
+
+@pytest.mark.parametrize("wish", ["serve", "shut down"])
+def test_what_a_full_disk_refused_is_done_by_the_next_heartbeat(wish: str) -> None:
+    """The controller remembers of a heartbeat only what its log has taken (seed 2388)."""
+
+    async def main(clock: Clock) -> None:
+        world = World()
+        await world.lead()
+        await clock.advance(0.1)
+        register = broker_record(5, epoch=world.quorum.log_end_offset)
+        register.fenced = wish == "serve"
+        await world.controller.submit("register", lambda state, now_ms: Result(None, [register]))
+        topic = TopicRecord(name="t", topic_id=b"t" * 16)
+        led = PartitionRecord(partition_id=0, topic_id=topic.topic_id, replicas=[5, 6], isr=[5, 6], leader=5)
+        records = [broker_record(6, epoch=world.quorum.log_end_offset), topic, led]
+        await world.controller.submit("topic", lambda state, now_ms: Result(None, list(records)))
+        beat = BrokerHeartbeatRequest(
+            broker_id=5,
+            broker_epoch=register.broker_epoch,
+            current_metadata_offset=100,
+            want_shut_down=wish == "shut down",
+        )
+
+        async def heartbeats() -> HeartbeatReply:
+            controller = world.controller
+            reply = await controller.submit(
+                "beat", lambda state, ms: heartbeat(state, beat, ms, controller.next_offset)
+            )
+            await clock.advance(0.1)
+            return reply
+
+        world.quorum.is_short_of_room = True
+        with pytest.raises(KafkaError) as refused:
+            await heartbeats()
+        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        world.quorum.is_short_of_room = False
+        reply = await heartbeats()
+        if wish == "serve":
+            assert not reply.is_fenced
+            assert not world.loader.image.brokers[5].fenced
+        else:
+            assert reply.in_controlled_shutdown
+            assert world.loader.image.topics.by_name["t"].partitions[0].leader == 6
+            assert world.loader.image.brokers[5].in_controlled_shutdown
         world.close()
 
     run(main)

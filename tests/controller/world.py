@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.features import BOOTSTRAP_LEVELS, ELR_VERSION
 from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.serving.cluster_view import ClusterViews
+from pykbroker_log.log_config import StorageError
 from pykbroker_wire.primitives import TopLevel
 from pykbroker_wire.stored.metadata import FeatureLevelRecord, RegisterBrokerRecord
 from pykbroker_wire.stored.metadata.register_broker_record import BrokerEndpoint, BrokerFeature
@@ -52,6 +54,8 @@ class FakeQuorum:
     is_short_of_room = False
 
     def append(self, records: list[bytes]) -> int:
+        if self.is_short_of_room:
+            raise StorageError("/nowhere", OSError(errno.ENOSPC, "no room"))
         self.log.append((self.log_end_offset, records))
         self.log_end_offset += len(records)
         if self.automatic:
@@ -188,4 +192,5 @@ class Pure:
 
     def apply(self, result: Any) -> Any:
         self.replay(list(result.records))
+        result.appended()
         return result.response

@@ -44,6 +44,7 @@ def test_a_run_goes_on_where_it_was() -> None:
     ]
     assert left(notes, "new", 1, 4) == [2, 3, 4]
     assert left(notes, "new+", 1, 2) == [1, 2]
+    assert left(notes, None, 1, 4) == [2, 4]
 
 
 def test_the_page_counts_the_newest_note_of_each_round() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import configparser
 import shlex
 import shutil
@@ -32,11 +31,9 @@ def test_start_takes_the_command() -> None:
     found = service(SystemdUnit(program="/opt/pykbroker/bin/pykbroker", properties="/etc/k.properties"))
     program, verb, *words = shlex.split(found["ExecStart"])
     assert (program, verb) == ("/opt/pykbroker/bin/pykbroker", "start")
-    parser = argparse.ArgumentParser()
-    start.arguments(parser)
-    options = parser.parse_args(words)
-    assert options.properties == "/etc/k.properties"
-    ((key, path),) = assignments(options.set)
+    options = start.command.make_context("start", words).params
+    assert options["properties"] == "/etc/k.properties"
+    ((key, path),) = assignments(options["settings"])
     assert find_key(key) is not None
     assert path in USUAL_SOCKETS, "`pykbroker health` finds it"
     assert path.startswith(f"/run/{found['RuntimeDirectory']}/")

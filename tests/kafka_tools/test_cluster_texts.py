@@ -9,12 +9,12 @@ import pytest
 
 from pykbroker.admin.asked_cluster import ClusterNode
 from pykbroker.admin.failure import failed
+from pykbroker.admin.json_input import partitions_of, read_json, repeated
 from pykbroker.admin.quorum_replicas import DescribedQuorum, QuorumReplica
 from pykbroker.admin.replicas_on_disk import DescribedLogDir, ReplicaOnDisk
 from pykbroker.kafka_tools.broker_api_versions import versions_text
 from pykbroker.kafka_tools.cluster import endpoints_text
 from pykbroker.kafka_tools.get_offsets import OPTIONS, filter_of, timestamp_of
-from pykbroker.kafka_tools.json_input import partitions_of, read_json, repeated
 from pykbroker.kafka_tools.leader_election import say_outcome
 from pykbroker.kafka_tools.log_dirs import log_dirs_json
 from pykbroker.kafka_tools.metadata_quorum import replication_text, status_text

@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
+from pykbroker.admin.reassign_plan import as_json, brokers_of, proposed, topics_to_move, wanted_moves
+from pykbroker.admin.reassign_throttles import throttled
 from pykbroker.admin.reassignments import OngoingMove
 from pykbroker.admin.replicas_on_disk import ReplicaName, ReplicaPlace
 from pykbroker.kafka_tools.reassign_partitions import directory_lines, moves_text, verified_lines
-from pykbroker.kafka_tools.reassign_plan import as_json, brokers_of, proposed, topics_to_move, wanted_moves
-from pykbroker.kafka_tools.reassign_throttles import throttled
 
 
 def test_a_file_is_read_as_it_is_written() -> None:

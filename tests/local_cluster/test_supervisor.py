@@ -31,7 +31,7 @@ def addresses(process: Process) -> list[str]:
 
 
 def pid_of(folder: Path, number: int) -> int | None:
-    """Of the process that runs a node; found by its command, as a person finds it."""
+    """The process that runs a node. It is found by its command, as a person finds it."""
     properties = os.fsencode(folder / "tree" / f"node-{number}" / "server.properties")
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

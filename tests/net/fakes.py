@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from pykbroker.net.connection import Connection, Dispatch
 from pykbroker.net.listener import Limits, Listener
+from pykbroker.net.sasl_connection import ListenerAuthentication
 from pykbroker.runtime import Runtime
 
 
@@ -57,11 +58,26 @@ class FakeRuntime:
         self.loop = FakeLoop()
 
 
+class FakeTimer:
+    def __init__(self, at: float, callback: Callable[..., object], args: tuple[object, ...]) -> None:
+        self.at, self._callback, self._args = at, callback, args
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+    def run(self) -> None:
+        if not self.cancelled:
+            self.cancelled = True
+            self._callback(*self._args)
+
+
 class FakeLoop:
     """A clock that moves when told, and callbacks that run when told."""
 
     def __init__(self) -> None:
         self.now = 100.0
+        self.timers: list[FakeTimer] = []
         self.ready: list[tuple[Callable[..., object], tuple[object, ...]]] = []
 
     def time(self) -> float:
@@ -69,6 +85,22 @@ class FakeLoop:
 
     def call_soon(self, callback: Callable[..., object], *args: object, context: object = None) -> None:
         self.ready.append((callback, args))
+
+    def call_later(self, delay: float, callback: Callable[..., object], *args: object) -> FakeTimer:
+        timer = FakeTimer(self.now + delay, callback, args)
+        self.timers.append(timer)
+        return timer
+
+    def pass_seconds(self, seconds: float) -> None:
+        """Move the clock, and run the timers that are due by then, each at its time."""
+        until = self.now + seconds
+        while due := [timer for timer in self.timers if not timer.cancelled and timer.at <= until]:
+            timer = min(due, key=lambda timer: timer.at)
+            self.now = max(self.now, timer.at)
+            timer.run()
+            self.turn()
+        self.timers = [timer for timer in self.timers if not timer.cancelled]
+        self.now = until
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=cast(asyncio.AbstractEventLoop, self))
@@ -87,10 +119,13 @@ class FakeLoop:
                 callback(*args)
 
 
-def make_listener(dispatch: Dispatch, limits: Limits | None = None) -> Listener:
+def make_listener(
+    dispatch: Dispatch, limits: Limits | None = None, authentication: ListenerAuthentication | None = None
+) -> Listener:
     """A listener without a socket: its test hands it connections."""
-    listener = Listener(cast(Runtime, FakeRuntime()), "PLAINTEXT", limits or Limits())
-    listener.answer_with(dispatch)
+    protocol = "PLAINTEXT" if authentication is None else "SASL_PLAINTEXT"
+    listener = Listener(cast(Runtime, FakeRuntime()), protocol, limits or Limits(), security_protocol=protocol)
+    listener.answer_with(dispatch, authentication)
     return listener
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from pykbroker.net.client import BrokerConnection, ClientConnection, Disconnected, SetupTimeout
+from pykbroker.net.client import BrokerConnection, ClientConnection, ConnectionSetup, Disconnected
 from pykbroker.net.connection_state import ConnectionState, End
 from pykbroker.net.versions import UnsupportedVersion, in_version
 from pykbroker_log.memory_disk import MemoryDisk
@@ -47,7 +47,7 @@ class Node:
         self.listening = world.network.listen(world.runtime("server", MemoryDisk()), peer, PORT)
         self.listening.serving = True
         self.runtime: SimRuntime = world.runtime("client", MemoryDisk())
-        self.client = BrokerConnection(self.runtime, "localhost", PORT, "me", SetupTimeout(2_000, 8_000))
+        self.client = BrokerConnection(self.runtime, "localhost", PORT, "me", ConnectionSetup(2_000, 8_000))
 
     @property
     def now(self) -> float:

@@ -354,7 +354,7 @@ def test_who_is_muted_for_two_reasons_waits_for_both() -> None:
     assert transport.reading
 
 
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
 def test_a1_a_listener_that_is_not_plaintext_refuses_to_be_made(protocol: str) -> None:
     runtime = cast("Runtime", FakeRuntime())
     Listener(runtime, "PLAIN", Limits())

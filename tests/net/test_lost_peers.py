@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from pykbroker.net.client import BrokerConnection, PeerAddress, SetupTimeout
+from pykbroker.net.client import BrokerConnection, ConnectionSetup, PeerAddress
 from pykbroker.net.lost_peers import DOUBT_SECONDS, GONE_SECONDS, LostPeers
 from pykbroker.net.probe import PATIENCE_SECONDS, TRIES, PortProbe, PortVerdict
 from pykbroker.runtime import OsRuntime
@@ -130,7 +130,7 @@ class Node:
             lambda _: self.doubts.append(("doubted", runtime.loop.time())),
             lambda _: self.doubts.append(("settled", runtime.loop.time())),
         )
-        self.client = BrokerConnection(runtime, *PEER, "me", SetupTimeout(2_000, 8_000), watch=self.lost)
+        self.client = BrokerConnection(runtime, *PEER, "me", ConnectionSetup(2_000, 8_000), watch=self.lost)
 
     def listen(self) -> None:
         self.server = self.world.runtime("server", MemoryDisk())

@@ -17,6 +17,7 @@ import pytest
 import pykbroker
 from compat_tests.ports import steady_port
 from pykbroker.config import protection
+from pykbroker.config.dynamic import DynamicConfigs
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import development_profile, load
 from pykbroker.controller.result import Result
@@ -37,7 +38,17 @@ from tests.node.processes import command, environment, run, write_properties
 from tests.node.sim import BROKER, TOPIC, Sim
 from tests.node.wire import Wire
 
+STANDARD = protection.STANDARD_AUTHORIZER
 PLAIN_CONTROLLER = "CONTROLLER://localhost:0"
+#: a listener for clients that is served
+SASL = {
+    "listeners": f"PLAINTEXT://localhost:0,SASL://localhost:0,{PLAIN_CONTROLLER}",
+    "advertised.listeners": f"PLAINTEXT://localhost:0,SASL://localhost:0,{PLAIN_CONTROLLER}",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.sasl.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    'user_alice="alice-secret";',
+}
 #: row -> properties over the development profile, and the key=value that the line names
 PROMISES: dict[str, list[tuple[dict[str, str], str]]] = {
     "listeners": [
@@ -48,9 +59,18 @@ PROMISES: dict[str, list[tuple[dict[str, str], str]]] = {
             },
             f"listeners={protocol}://localhost:0",
         )
-        for protocol in ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+        for protocol in ("SASL_SSL",)
     ]
     + [
+        # SASL is for clients: not between brokers, and not on a controller.
+        (
+            {
+                "listeners": f"SASL_PLAINTEXT://localhost:0,{PLAIN_CONTROLLER}",
+                "advertised.listeners": f"SASL_PLAINTEXT://localhost:0,{PLAIN_CONTROLLER}",
+                "inter.broker.listener.name": "SASL_PLAINTEXT",
+            },
+            "listeners=SASL_PLAINTEXT://localhost:0",
+        ),
         (
             {
                 "listeners": "PLAINTEXT://localhost:0,SSL://localhost:0",
@@ -58,7 +78,7 @@ PROMISES: dict[str, list[tuple[dict[str, str], str]]] = {
                 "controller.listener.names": "SSL",
             },
             "listeners=SSL://localhost:0",
-        )
+        ),
     ],
     "advertised.listeners": [
         ({"advertised.listeners": f"SSL://localhost:9999,{PLAIN_CONTROLLER}"}, "advertised.listeners=SSL://localhost")
@@ -90,7 +110,7 @@ PROMISES: dict[str, list[tuple[dict[str, str], str]]] = {
         ),
     ],
     "security.inter.broker.protocol": [
-        ({"security.inter.broker.protocol": "SSL"}, "security.inter.broker.protocol=SSL"),
+        ({"security.inter.broker.protocol": "SASL_SSL"}, "security.inter.broker.protocol=SASL_SSL"),
     ],
     "listener.name.<listener>.ssl.*": [
         ({f"listener.name.{name}.ssl.{rest}": value}, f"listener.name.{name}.ssl.{rest}={shown}")
@@ -110,6 +130,16 @@ PROMISES: dict[str, list[tuple[dict[str, str], str]]] = {
             {"listener.name.plaintext.plain.sasl.jaas.config": "secret"},
             r"listener.name.plaintext.plain.sasl.jaas.config=\[hidden\]",
         ),
+        # A listener that is served is not served with everything.
+        (
+            {**SASL, "listener.name.sasl.plain.sasl.server.callback.handler.class": "com.example.One"},
+            "listener.name.sasl.plain.sasl.server.callback.handler.class=com.example.One",
+        ),
+        ({**SASL, "listener.name.sasl.sasl.jaas.config": "secret"}, r"listener.name.sasl.sasl.jaas.config=\[hidden\]"),
+        (
+            {**SASL, "listener.name.sasl.sasl.kerberos.service.name": "kafka"},
+            "listener.name.sasl.sasl.kerberos.service.name=kafka",
+        ),
     ],
     "listener.name.<listener>[.<mechanism>].connections.max.reauth.ms": [
         (
@@ -123,6 +153,15 @@ PROMISES: dict[str, list[tuple[dict[str, str], str]]] = {
             "listener.name.plaintext.principal.builder.class=com.example.Builder",
         )
     ],
+    **{
+        key: [({**SASL, key: "com.example.One"}, f"{key}=com.example.One")]
+        for key in (
+            "sasl.server.callback.handler.class",
+            "sasl.client.callback.handler.class",
+            "sasl.login.callback.handler.class",
+            "sasl.login.class",
+        )
+    },
     "remote.log.storage.system.enable": [
         ({"remote.log.storage.system.enable": "true"}, "remote.log.storage.system.enable=true")
     ],
@@ -195,7 +234,7 @@ def test_a1_a_node_with_such_a_configuration_is_never_made(texts: dict[str, str]
 
 def test_a1_one_line_names_everything(tmp_path: Path) -> None:
     texts = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "authorizer.class.name": "com.example.One",
         "listeners": f"SASL_SSL://localhost:0,{PLAIN_CONTROLLER}",
         "delegation.token.secret.key": "secret",
         "client.quota.callback.class": "a" * 1_000,
@@ -216,10 +255,15 @@ def test_a1_one_line_names_everything(tmp_path: Path) -> None:
     [
         {"ssl.keystore.location": "/nowhere.jks", "sasl.enabled.mechanisms": "PLAIN", "ssl.client.auth": "required"},
         {"listener.name.other.ssl.client.auth": "required"},
+        SASL,
+        {**SASL, "listener.name.sasl.connections.max.reauth.ms": "5000"},
+        {**SASL, "listener.name.sasl.plain.connections.max.reauth.ms": "5000"},
+        {**SASL, "listener.name.sasl.sasl.enabled.mechanisms": "PLAIN"},
         {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,UNUSED:SASL_SSL"},
         {"principal.builder.class": "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"},
         {"listener.name.plaintext.connections.max.reauth.ms": "0"},
         {"authorizer.class.name": "", "config.providers": "", "remote.log.storage.system.enable": "false"},
+        {"authorizer.class.name": STANDARD},
     ],
 )
 def test_a1_what_promises_nothing_here_does_not_stop_the_start(texts: dict[str, str], tmp_path: Path) -> None:
@@ -237,6 +281,30 @@ def test_a1_the_name_of_a_listener_may_have_dots(tmp_path: Path) -> None:
     for key in ("listener.name.out.side.ssl.client.auth", "listener.name.out.side.plain.sasl.jaas.config"):
         assert [promise.key for promise in protection.promises({**names, key: "required"})] == [key]
     assert not protection.promises({**names, "listener.name.out.ssl.client.auth": "required"})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("sasl.enabled.mechanisms", "SCRAM-SHA-256"),
+        ("sasl.mechanism.inter.broker.protocol", "PLAIN"),
+        ("listener.name.sasl.sasl.enabled.mechanisms", "SCRAM-SHA-256"),
+        ("listener.name.sasl.plain.sasl.jaas.config", "secret"),
+        ("listener.name.sasl.connections.max.reauth.ms", "1"),
+        ("listeners", f"SASL://localhost:1,{PLAIN_CONTROLLER}"),
+        ("listener.security.protocol.map", "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"),
+    ],
+)
+def test_authentication_is_as_the_properties_file_says_it(key: str, value: str, tmp_path: Path) -> None:
+    """Neither AlterConfigs nor what the metadata log has already can change it: it would not come into effect."""
+    config = load(properties(tmp_path, SASL))
+    dynamic = DynamicConfigs(broker={key: value}, cluster={})
+    for found in (
+        protection.promises_of_change(config, {key: value}, ["SASL", "PLAINTEXT"]),
+        protection.promises_of_layers(config, dynamic),
+    ):
+        # Other listeners: the line names how they are secured.
+        assert key in {one.key for one in found} or (key == "listeners" and found)
 
 
 def test_a1_policies_count_where_apache_kafka_has_them() -> None:
@@ -307,6 +375,10 @@ ALTERATIONS = {
     "client.quota.callback.class": "com.example.One",
     "delegation.token.secret.key": "secret",
     "security.providers": "com.example.One",
+    "sasl.server.callback.handler.class": "com.example.One",
+    "sasl.client.callback.handler.class": "com.example.One",
+    "sasl.login.callback.handler.class": "com.example.One",
+    "sasl.login.class": "com.example.One",
     "config.providers": "file",
     "remote.log.storage.system.enable": "true",
 }
@@ -384,6 +456,7 @@ async def write(sim: Sim, *records: Any) -> None:
         (record(BROKER, "1", "principal.builder.class", "com.example.One"), "principal.builder.class=com.example"),
         (record(BROKER, "1", "listener.security.protocol.map", "PLAINTEXT:SSL,CONTROLLER:PLAINTEXT"), "PLAINTEXT:SSL"),
         (record(BROKER, "1", "authorizer.class.name", "com.example.One"), "authorizer.class.name=com.example.One"),
+        (record(BROKER, "1", "authorizer.class.name", STANDARD), f"authorizer.class.name={STANDARD}"),
         (record(TOPIC, "t", "remote.storage.enable", "true"), "remote.storage.enable=true .*of topic t"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -432,8 +505,8 @@ def test_a2_one_line_at_the_start_names_all_keys_without_effect(caplog: pytest.L
     silent = {
         "num.io.threads": "9",
         "metric.reporters": "com.example.One",
-        "ssl.client.auth": "required",
-        "sasl.jaas.config": "secret",
+        "ssl.secure.random.implementation": "SHA1PRNG",
+        "sasl.kerberos.service.name": "kafka",
         "remote.log.reader.threads": "3",
         "listener.name.plaintext.num.network.threads": "2",
     }

@@ -122,7 +122,7 @@ def consume(consumer_class: type, address: str, count: int) -> set[bytes]:
         group_id="smokers",
         auto_offset_reset="earliest",
         enable_auto_commit=False,
-        consumer_timeout_ms=10_000 if count else 500,
+        consumer_timeout_ms=60_000 if count else 500,
     )
     found: set[bytes] = set()
     for record in consumer:

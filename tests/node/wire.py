@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import time
 from collections.abc import Iterable, Mapping
 from types import TracebackType
@@ -35,13 +36,21 @@ def batch(*values: bytes, timestamp: int | None = None, **fields: Any) -> bytes:
 class Wire:
     """`with Wire("localhost:9092") as wire: wire.call(request)`."""
 
-    def __init__(self, address: str, *, timeout: float = 10, receive_buffer: int | None = None) -> None:
+    def __init__(
+        self, address: str, *, timeout: float = 10, receive_buffer: int | None = None, tls: ssl.SSLContext | None = None
+    ) -> None:
         host, _, port = address.rpartition(":")
         self.socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         if receive_buffer is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.settimeout(timeout)
-        self.socket.connect((host.strip("[]"), int(port)))
+        try:
+            self.socket.connect((host.strip("[]"), int(port)))
+            if tls is not None:
+                self.socket = tls.wrap_socket(self.socket, server_hostname=host)
+        except BaseException:
+            self.socket.close()
+            raise
         self._correlation_id = 0
 
     def __enter__(self) -> Self:
@@ -71,7 +80,7 @@ class Wire:
         while len(data) < count:
             try:
                 piece = self.socket.recv(count - len(data))
-            except ConnectionResetError as error:
+            except (ConnectionResetError, ssl.SSLEOFError) as error:
                 raise Closed(str(error)) from error
             if not piece:
                 raise Closed("the broker closed the connection")

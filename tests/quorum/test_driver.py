@@ -156,6 +156,32 @@ def test_failed_write_ends_the_replica() -> None:
     run(test)
 
 
+def test_a_failed_read_for_a_snapshot_ends_the_replica(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        disk = MemoryDisk()
+        runtime = InlineRuntime(disk)
+        format_one(disk, "meta")
+        failures: list[BaseException] = []
+
+        def due(_: object) -> None:
+            disk.fail_next("pread", path_contains=".log")
+            quorum.write_snapshot((quorum.high_watermark or 0) - 1, 1, [])
+
+        quorum = driver(runtime, on_failure=failures.append, snapshot_bytes=1000, on_snapshot_due=due)
+        quorum.register(Listener())
+        await quorum.start()
+        await until(lambda: quorum.high_watermark == 3)
+        assert quorum.failed is None
+        quorum.append([b"v" * 2000])
+        await until(lambda: quorum.failed is not None)
+        assert isinstance(quorum.failed, StorageError)
+        assert failures == [quorum.failed]
+        assert not [record for record in caplog.records if record.exc_info]
+        await quorum.stop()
+
+    run(test)
+
+
 def test_snapshots_late_listeners_and_cleaning() -> None:
     async def test() -> None:
         runtime = InlineRuntime()

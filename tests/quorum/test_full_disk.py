@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import logging
+from typing import Any
+
 import pytest
 
 from pykbroker.quorum.channel import InMemoryPeers
@@ -32,6 +37,45 @@ def use_up(quorum: QuorumDriver, disk: MemoryDisk, log_dir: str) -> None:
     quorum.append([b"in the room of the reserve"])
     assert quorum.is_short_of_room
     fill(disk, log_dir)
+
+
+class Lines(logging.Handler):
+    """Keeps texts; pytest keeps records, and with them failures, their frames and what these hold."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(f"{record.levelname} {record.getMessage()}")
+
+
+def test_a_snapshot_without_room_is_one_line_and_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    logger, lines = logging.getLogger("pykbroker.quorum.snapshot_writing"), Lines()
+    monkeypatch.setattr(logger, "propagate", False)
+    monkeypatch.setattr(logger, "handlers", [lines])
+
+    async def test() -> None:
+        complaints: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
+        disk = small_disk()
+        format_one(disk, "meta")
+        quorum = driver(InlineRuntime(disk))
+        await quorum.start()
+        await until(lambda: quorum.high_watermark == 3)
+        fill(disk, "meta")
+        quorum.write_snapshot(2, 1, [b"too much"])  # as a metadata log that has grown asks for it
+        await until(lambda: bool(lines.texts))
+        gc.collect()
+        assert complaints == []
+        assert quorum.failed is None
+        disk.unlink("meta/ballast")
+        await quorum.write_snapshot(2, 1, [b"too much"])
+        await quorum.stop()
+
+    run(test)
+    (line,) = lines.texts
+    assert line.startswith("WARNING The snapshot 3-1 could not be written: ")
 
 
 def test_b14_alone_it_refuses_and_takes_changes_again() -> None:

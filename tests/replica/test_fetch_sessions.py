@@ -1,4 +1,4 @@
-"""The cache of fetch sessions: who gets one, who loses one, and epochs (KIP-227)."""
+"""The cache of fetch sessions: which fetcher gets one, which loses one, and epochs (KIP-227)."""
 
 from __future__ import annotations
 

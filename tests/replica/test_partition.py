@@ -1,4 +1,4 @@
-"""One partition: what its role allows, when its high watermark moves, who is told."""
+"""One partition: what its role allows, when its high watermark moves, which parts are told."""
 
 from __future__ import annotations
 

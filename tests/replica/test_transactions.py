@@ -162,7 +162,7 @@ def test_epochs_of_markers() -> None:
     with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
         end(partition, commit=True, epoch=3, version=2)
     assert end(partition, commit=True, epoch=4, coordinator_epoch=7, version=2) == 1
-    # Its repetition, after a lost answer, harms nobody.
+    # Its repetition, after a lost answer, does no harm.
     assert end(partition, commit=True, epoch=4, coordinator_epoch=7, version=2) == 2
     with refused(ErrorCode.TRANSACTION_COORDINATOR_FENCED):
         end(partition, commit=True, epoch=4, coordinator_epoch=6)

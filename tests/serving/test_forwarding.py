@@ -25,6 +25,11 @@ from pykbroker_wire.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from pykbroker_wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest
 from pykbroker_wire.messages.create_acls import AclCreation, CreateAclsRequest
 from pykbroker_wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -296,6 +301,13 @@ REFUSED: dict[int, tuple[TopLevel, Callable[[Any], list[int]]]] = {
             resources=[IncrementalResource(resource_type=2, resource_name=name) for name in "tu"]
         ),
         lambda answer: [result.error_code for result in answer.responses],
+    ),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (
+        AlterUserScramCredentialsRequest(
+            deletions=[ScramCredentialDeletion(name="t", mechanism=1)],
+            upsertions=[ScramCredentialUpsertion(name="u", mechanism=1, iterations=4096)],
+        ),
+        lambda answer: [result.error_code for result in answer.results],
     ),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: (
         AlterPartitionReassignmentsRequest(

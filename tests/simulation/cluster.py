@@ -241,7 +241,7 @@ class Consumer(Client):
             return 0
         found = answer.responses[0].partitions[0]
         if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            # The power took what was read, or the first segment's name, which nobody had synced.
+            # The power took what was read, or the first segment's name, which the node had not synced.
             self.position = await self._earliest()
             self.world.trace.note(self.name, "out of range", self.position)
             return 0

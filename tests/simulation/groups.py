@@ -18,7 +18,7 @@ PLACES: list[Place] = [(TOPIC, index) for index in range(4)]
 
 
 async def members(stage: Stage, kinds: list[type[Member]], *, power_loss: bool = False) -> None:
-    """Members come and go while nodes crash; at the end those who are left share all partitions."""
+    """Members come and go while nodes crash; at the end those that are left share all partitions."""
     rng = stage.random
     trouble = rng.choice([QUIET, Trouble(lost_answer=0.03, late_repetition=0.02)])
     first = stage.peer("admin")
@@ -57,7 +57,7 @@ async def members(stage: Stage, kinds: list[type[Member]], *, power_loss: bool =
         come(kind)
     await stage.together(comings_and_goings(), stage.crashes(rng.randint(0, 3), power_loss=power_loss, pause=8.0))
     await stage.cluster.become_whole()
-    # Whoever died is found out, and the others share what it had.
+    # The dead members are found out, and the others share what they had.
     await asyncio.sleep(30)
     left = [member for member, task in alive if not task.done()]
     for group in sorted({member.group for member in left}):

@@ -71,7 +71,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.after_event: list[Callable[[], None]] = []
         #: of the callback that ran last
         self.owner: Process | None = None
-        #: the run is over: what is left ends, whoever it belongs to
+        #: the run is over: what is left ends, in every process
         self.is_over = False
 
     def time(self) -> float:

@@ -121,7 +121,7 @@ class Network:
             listener = self._listening.get(port)
             if listener is None or not listener.serving or (home is not None and self._refusing[home]):
                 self._refused[runtime.machine, port] = True
-                fail(ConnectionRefusedError(f"nobody listens on {port}"))
+                fail(ConnectionRefusedError(f"nothing listens on {port}"))
                 return
             self._refused[runtime.machine, port] = False
             here, there = SimTransport(self, runtime), SimTransport(self, listener.runtime)

@@ -38,10 +38,11 @@ class DiskFaults:
         #: every call under one of these fails
         self.dead: set[str] = set()
         self._calls_left = 0
-        self._crash: Callable[[], None] | None = None
+        self._crash: Callable[[], bool] | None = None
 
-    def crash_within(self, calls: int, crash: Callable[[], None]) -> None:
-        """Call `crash` before the call that changes something after so many others."""
+    def crash_within(self, calls: int, crash: Callable[[], bool]) -> None:
+        """Call `crash` before the call that changes something after so many others. It returns whether the process has
+        died."""
         self._calls_left, self._crash = calls, crash
 
     def no_crash(self) -> None:
@@ -52,8 +53,8 @@ class DiskFaults:
             self._calls_left -= 1
             if self._calls_left < 0:
                 crash, self._crash = self._crash, None
-                crash()
-                _gone(operation, path)
+                if crash():
+                    _gone(operation, path)
         for directory in self.dead:
             if path.startswith(directory + "/") or path == directory:
                 raise OSError(errno.EIO, f"{operation}: the disk is dead", path)

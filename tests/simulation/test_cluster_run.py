@@ -117,10 +117,15 @@ def test_a_long_run_goes_on_where_it_was() -> None:
     notes = [note(0, "this"), note(50, "other"), note(100, "this", {"107": "Violation: P1"})]
     assert long.left(notes, "this", 200) == [50, 150]
     assert long.left(notes, "this+", 200) == [0, 50, 100, 150]
+    assert long.left(notes, None, 200) == [100, 150]
+    assert long.left([*notes, note(100, "next")], None, 200) == [150]
 
 
 def test_the_page_of_long_runs_names_what_failed() -> None:
-    text = long.page([note(0, "a"), note(50, "a", {"61": "Violation: P1"}), note(0, "b")])
+    notes = [note(0, "a"), note(50, "a", {"61": "Violation: P1"}), note(0, "b")]
+    text = long.page(notes)
     assert "| commit of a | 100 | 1 | 0.5 | 1.5 | 2026-11-23 01:00 |" in text
     assert "| commit of b | 50 | 0 |" in text
-    assert "* 61: Violation: P1" in text
+    assert "* 61 at commit of a: Violation: P1" in text
+    assert "100 seeds have run, each counted once; 1 failed with the\nnewest code that ran them." in text
+    assert "* 61" not in long.page([*notes, note(50, "b")])

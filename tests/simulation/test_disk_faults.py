@@ -150,7 +150,7 @@ def test_a_directory_that_fails_goes_alone(play: Play, operation: str) -> None:
         assert {path: result.error_code for path, result in found.items()} == {"/one": STORAGE, "/two": ErrorCode.NONE}
         assert [topic.name for topic in found["/two"].topics] == [kept]
         await asyncio.sleep(5)
-        # The controller has been told: nobody leads what is gone.
+        # The controller has been told: no broker leads what is gone.
         answer = await sim.call(MetadataRequest(topics=None))
         leaders = {topic.name: topic.partitions[0].leader_id for topic in answer.topics}
         assert leaders == {lost: -1, kept: 1}

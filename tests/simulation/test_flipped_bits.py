@@ -1,5 +1,5 @@
 """A bit that flips on the disk under a running node: a consumer is given the bytes as they are, or is told; nothing
-loops, and nobody else notices."""
+loops, and no other client notices."""
 
 from __future__ import annotations
 

@@ -285,7 +285,7 @@ def test_what_is_refused(play: Play) -> None:
         assert await alter(sim, long, "/two") == ErrorCode.INVALID_TOPIC_EXCEPTION
         sim.node.services.replicas.logs.directories._log_dirs[2].offline = True
         assert await alter(sim, "t", "/three") == STORAGE
-        # A copy may lie where nobody can look.
+        # A copy may lie where the node cannot look.
         assert await alter(sim, "t", "/two") == STORAGE
 
     play(scenario)

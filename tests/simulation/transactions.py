@@ -27,7 +27,7 @@ from tests.simulation.stage import COMPACTED, Stage, play
 TOPIC = "orders"
 PLACES: list[Place] = [(TOPIC, index) for index in range(3)]
 IDS = ["t0", "t1"]
-#: a group for each transactional id and one for plain commits, whose offsets only rise; and one for everybody
+#: a group for each transactional id and one for plain commits, whose offsets only rise; and one for all
 MIXED = "mixed"
 PLAIN = "plain"
 #: After this nothing of a killed client is open: its timeout, the coordinator's look round, and some tries.

@@ -161,7 +161,7 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """The same request may succeed later without anybody changing anything."""
+        """The same request may succeed later, though neither client nor administrator changes anything."""
         return self in _RETRIABLE
 
     @property

@@ -10,6 +10,7 @@ import pytest
 from compat_tests.container.conftest import NewContainer
 from compat_tests.container.containers import PATIENCE_S, docker, fresh_name
 from compat_tests.container.host_clients import consume, produce, topics_at
+from tests.testing.documented import examples
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("in_this_process")]
 
@@ -38,6 +39,17 @@ def test_records_through_it(tagged: str, used: ExitStack) -> None:
     assert docker("inspect", name, check=False).returncode
     kafka.start(PATIENCE_S)
     assert topics_at(kafka.bootstrap_servers) == {"made": 2}
+
+
+def test_the_documented_example(tagged: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """docs/testing.md, with the image under test."""
+    (example,) = [one for one in examples() if one.needs == "docker"]
+    made, ours = "PykbrokerContainer(config", f"PykbrokerContainer({tagged!r}, config"
+    assert example.code.count(made) == 1
+    exec(example.code.replace(made, ours), {})
+    host, _, port = capsys.readouterr().out.strip().rpartition(":")
+    assert host
+    assert port.isdecimal()
 
 
 @pytest.mark.parametrize("aliases", [[], ["kafka"]])

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from compat_tests.differential.session import Session
 from pykbroker_wire.messages.add_raft_voter import AddRaftVoterRequest
 from pykbroker_wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
+)
+from pykbroker_wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
 )
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest
 from pykbroker_wire.messages.create_acls import AclCreation, CreateAclsRequest
@@ -277,7 +284,7 @@ def client_quotas(s: Session) -> None:
 
 
 def scram_credentials(s: Session) -> None:
-    """DescribeUserScramCredentials where there are none."""
+    """DescribeUserScramCredentials where there are none, then AlterUserScramCredentials: refused, done and undone."""
 
     def ask(*names: str) -> DescribeUserScramCredentialsRequest:
         return DescribeUserScramCredentialsRequest(users=[UserName(name=name) for name in names])
@@ -289,6 +296,31 @@ def scram_credentials(s: Session) -> None:
     s.call("the same twice", ask("alice", "alice"))
     s.call("the same three times and another", ask("alice", "bob", "alice", "alice"))
     s.call("empty name", ask(""))
+
+    def put(name: str, mechanism: int, iterations: int = 4096) -> ScramCredentialUpsertion:
+        return ScramCredentialUpsertion(
+            name=name, mechanism=mechanism, iterations=iterations, salt=bytes(16), salted_password=bytes(32)
+        )
+
+    def change(*upsertions: ScramCredentialUpsertion, without: Sequence[int] = ()) -> AlterUserScramCredentialsRequest:
+        deletions = [ScramCredentialDeletion(name="carol", mechanism=mechanism) for mechanism in without]
+        return AlterUserScramCredentialsRequest(deletions=deletions, upsertions=list(upsertions))
+
+    s.call("nothing", change())
+    s.call("delete one that is not there", change(without=[1]))
+    s.call("delete two that are not there", change(without=[1, 2]))
+    s.call("delete by mechanism 3", change(without=[3]))
+    s.call("too few iterations", change(put("carol", 1, 4095)))
+    s.call("too many iterations", change(put("carol", 1, 16_385)))
+    s.call("mechanism 0", change(put("carol", 0)))
+    s.call("without a name", change(put("", 1)))
+    s.call("both mechanisms at once", change(put("carol", 1), put("carol", 2)))
+    s.call("deleted and put", change(put("carol", 1), without=[1]))
+    s.call("put", change(put("carol", 1)))
+    s.call("put again", change(put("carol", 1, 8192)))
+    s.call("put and another deleted", change(put("carol", 2), without=[1]))
+    s.call("delete", change(without=[1]))
+    s.call("delete again", change(without=[1]))
 
 
 UNKNOWN = 0  # in an ACL: Kafka throws while it reads the request, and closes the connection

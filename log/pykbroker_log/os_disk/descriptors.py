@@ -16,7 +16,7 @@ _MAX_OPEN_FILES = 16 * 1024
 
 
 class Descriptor:
-    """Closed when the last reference goes: who uses the number holds the object, so a descriptor is never closed, let
+    """Closed when the last reference goes: a user of the number holds the object, so a descriptor is never closed, let
     alone become another file's, under a call in another thread or a region that waits to be sent."""
 
     __slots__ = ("_all", "fd", "regions")
@@ -33,7 +33,7 @@ class Descriptor:
         try:
             os.close(self.fd)
         except OSError:
-            pass  # the device failed; who wrote has been told by fsync
+            pass  # the device failed; the writer has been told by fsync
 
 
 class Holder:
@@ -48,7 +48,7 @@ class Holder:
         self.path = path
         #: None while it has been given up
         self.descriptor: Descriptor | None = descriptors.make(path, create=create)
-        #: used since somebody last looked for something to give up
+        #: used since the last search for a descriptor to give up
         self.recent = True
         descriptors.keep(self)
 

@@ -37,7 +37,7 @@ class OsDisk:
         self.descriptors = Descriptors(max_open_files)
         self.page_cache = PageCache()
         self._on_map = on_map
-        # For fsyncs of many files: those that nobody uses just now.
+        # For fsyncs of many files: those that no thread uses just now.
         self._contexts: Contexts = []
         self._has_contexts = FULL_SYNC is None
 

@@ -18,6 +18,7 @@ from pykbroker.config.kinds import (
     PER_TOPIC,
     STRING,
     GzipLevel,
+    HostAndPort,
     Key,
     ListOf,
     OneOf,
@@ -125,5 +126,6 @@ OWN = in_area(
     Key("pykbroker.max.parked.requests", INT, 100_000, at_least(1), MEDIUM),
     Key("pykbroker.metadata.log.cut.at", LONG, None, at_least(0), MEDIUM),
     Key("pykbroker.metadata.reserve.bytes", LONG, 2_097_152, at_least(0), MEDIUM),
+    Key("pykbroker.metrics.listener", STRING, None, HostAndPort(), MEDIUM),
     Key("pykbroker.write.back.bytes", LONG, 8_388_608, at_least(0), MEDIUM),
 )

@@ -148,6 +148,10 @@ pykbroker.metadata.reserve.bytes
     Room on the disk that is kept back for the metadata log, in a file beside it. When the disk is full, the file goes
     first: the node then refuses appends and new topics, serves reads, and takes the room again when there is some. 0
     keeps none.
+pykbroker.metrics.listener
+    host:port at which the node answers `GET /metrics` for Prometheus, with the names of jmx_exporter's rules for Apache
+    Kafka. It asks for no credentials: give it an address that only the Prometheus server reaches. Without it there
+    is none.
 pykbroker.write.back.bytes
     When so much was appended to a log, the device is asked in the background to write it, without a promise of when it
     is done: so what is dirty in memory stays bounded. 0 leaves it to the operating system.

@@ -149,6 +149,8 @@ alter.config.policy.class.name
     Class of a policy that may refuse changes of configuration.
 authorizer.class.name
     Class that decides who may do what. Empty: everyone may do everything.
+    Served is org.apache.kafka.metadata.authorizer.StandardAuthorizer, with its own keys super.users (principals,
+    `User:admin;User:other`) and allow.everyone.if.no.acl.found (true or false).
 client.quota.callback.class
     Class that works out which client quota holds for a request.
 config.providers

@@ -82,7 +82,7 @@ class BulkLoad:
                 else:
                     stop = position + 1 + (byte >> 1)
                     position += 2
-                while data[position] > 127:  # the timestamp, which nobody needs
+                while data[position] > 127:  # the timestamp, which the load does not need
                     position += 1
                 position += 1
                 delta = data[position]

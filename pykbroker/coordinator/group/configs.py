@@ -2,7 +2,7 @@
 
 Responsible for looking it up quickly, by group id, while overrides (IncrementalAlterConfigs on a resource of type
 GROUP) and the broker's dynamic keys change under way. Not responsible for the layers and bounds themselves
-(config/group.py). Nobody is told of a change: a group asks whenever it needs a value.
+(config/group.py). No group is told of a change: it asks whenever it needs a value.
 """
 
 from __future__ import annotations

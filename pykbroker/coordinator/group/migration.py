@@ -194,7 +194,7 @@ def gives_way_to_classic(group: Group) -> bool:
 def can_downgrade(
     group: ConsumerGroup, leaving: Sequence[ConsumerMember], settings: GroupSettings, *, joining: int = 0
 ) -> bool:
-    """Whether those who stay make a classic group. `joining`: how many take the places of those who leave."""
+    """Whether the members that stay make a classic group. `joining`: how many take the places of those that leave."""
     if not group.only_classic_without(leaving):
         return False
     staying = len(group.members) - len(leaving) + joining

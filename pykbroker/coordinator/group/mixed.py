@@ -2,8 +2,8 @@
 
 Responsible for translating: a JoinGroup is a heartbeat that says everything (the embedded subscription has topics,
 rack and owned partitions), a generation is the member's epoch, an assignment is that of the coordinator in the embedded
-protocol. Nobody waits for others: each member is asked to rejoin (REBALANCE_IN_PROGRESS) when there is something for
-it, on its own. There is no leader. Not responsible for the steps themselves (consumer_heartbeat.py).
+protocol. No member waits for others: each is asked to rejoin (REBALANCE_IN_PROGRESS) when there is something for it,
+on its own. There is no leader. Not responsible for the steps themselves (consumer_heartbeat.py).
 
 A member that was told to rejoin, or has joined and does not sync, is waited for as long as its rebalance timeout says.
 """
@@ -39,7 +39,7 @@ class MixedStep(ConsumerStep):
     # -- groups without members of the new protocol -------------------------------------------------------------------
 
     def gives_way_without(self, leaving: Sequence[ConsumerMember]) -> bool:
-        """If all those who stay speak the classic protocol they are a classic group from now on."""
+        """If all members that stay speak the classic protocol they are a classic group from now on."""
         group = self.group
         if not can_downgrade(group, leaving, self.settings):
             return False
@@ -79,7 +79,7 @@ class MixedStep(ConsumerStep):
         subscription = _subscription(request)
         updated = _updated(member, request, subscription, client)
         changed = self.write_member(member, updated)
-        # The regular expressions of others, should they be due, are resolved for whoever asked last.
+        # The regular expressions of other members, should they be due, are resolved for the client that asked last.
         regex = self.regexes.update(member, updated, client.may_describe)
         changed = changed or regex.changed
         epoch = group.epoch

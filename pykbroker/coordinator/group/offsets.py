@@ -29,7 +29,7 @@ NO_EXPIRY: Final = -1
 
 
 class CommittedOffset:
-    """One committed offset, decoded for whoever looks. `at` is where in the log."""
+    """One committed offset, decoded for its reader. `at` is where in the log."""
 
     __slots__ = ("at", "value")
 
@@ -111,7 +111,7 @@ class Offsets:
                 del self._open[group]
 
     def partitions_of(self, group: str, topic: str) -> dict[int, bytes]:
-        """The entries of one topic, to be put there by whoever loads (bulk.py): place in the log, then value."""
+        """The entries of one topic, to be put there by the load (bulk.py): place in the log, then value."""
         return self._by_group.setdefault(group, {}).setdefault(topic, {})
 
     def _put(self, group: str, topic: str, partition: int, entry: bytes) -> None:

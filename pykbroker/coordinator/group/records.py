@@ -87,7 +87,7 @@ def offset_record(
     expire_ms: int,
     topic_id: bytes = ZERO_UUID,
 ) -> CoordinatorRecord:
-    """`expire_ms` -1: by retention, as everybody does now."""
+    """`expire_ms` -1: by retention, as for every client now."""
     value = OffsetCommitValue(
         offset=offset,
         leader_epoch=leader_epoch,

@@ -51,7 +51,7 @@ class GroupSettings:
     offsets_retention_ms: int = 10_080 * 60_000
     offsets_retention_check_interval_ms: int = 600_000
     consumer_max_size: int = 2**31 - 1
-    consumer_assignors: tuple[str, ...] = ("uniform", "range")  # the first is the one for whoever asks for none
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")  # the first is for members that ask for none
     migration: Migration = Migration.BIDIRECTIONAL
     consumer_regex_refresh_interval_ms: int = 600_000
     #: by group id

@@ -1,7 +1,7 @@
 """What group coordinators know of topics: names, ids, partitions, racks, and the hash by which a change is noticed.
 
 Responsible for turning the metadata image into the questions of groups and assignors, and for Apache Kafka's metadata
-hash (one per topic, kept until the topic changes; one per group over those). Not responsible for who subscribes.
+hash (one per topic, kept until the topic changes; one per group over those). Not responsible for subscriptions.
 
 Invariant: the hash of a topic is that of Apache Kafka 4.3.1, since it is written into the group's record.
 """

@@ -4,9 +4,9 @@ Responsible for what such a commit asks of its group, for the record that its tr
 it, and for the answers when there is none. Not responsible for what becomes of pending offsets (offsets.py), for the
 marker (runtime.py), nor for talking to the transaction's coordinator (coordinator/transaction/verifier.py).
 
-An offset that its transaction's coordinator does not know would wait for a marker that never comes, and whoever needs
-stable offsets with it. So the log asks for proof where the first batch of a transaction begins: it gives a guard, the
-coordinator is asked, or told, that the partition takes part, and the batch brings the guard along.
+An offset that its transaction's coordinator does not know would wait for a marker that never comes, and with it a
+member that needs stable offsets. So the log asks for proof where the first batch of a transaction begins: it gives a
+guard, the coordinator is asked, or told, that the partition takes part, and the batch brings the guard along.
 """
 
 from __future__ import annotations

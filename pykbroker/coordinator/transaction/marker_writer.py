@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pykbroker.replica.table import ReplicaTable
     from pykbroker.runtime import Runtime
 
-#: A group coordinator that is not ready: to whoever sends the marker it is a leader that is not ready.
+#: A group coordinator that is not ready: to the sender of the marker it is a leader that is not ready.
 _NOT_READY: Final = frozenset(
     {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
 )

@@ -4,12 +4,12 @@ Responsible for a queue per broker (markers of many transactions in one request)
 what an answer means, what waits for a leader or for its next attempt, and when a transaction has all of its markers.
 Not responsible for sending, for time, nor for what follows (sender.py).
 
-What an error means: most pass with time or with the metadata, and the marker is sent again, to whoever leads then. A
+What an error means: most pass with time or with the metadata, and the marker is sent again, to the current leader. A
 partition that is gone needs no marker. INVALID_PRODUCER_EPOCH says that the log has seen this epoch's marker, or a
 later epoch, already: an answer was lost, the marker was not (with transaction.version 2 a repeated marker always ends
 like this). TRANSACTION_COORDINATOR_FENCED says that another coordinator sends them by now.
 
-A code that nobody expects may be for ever: it is told once per job, and its partitions rest longer.
+An unexpected code may be for ever: it is told once per job, and its partitions rest longer.
 
 Invariant: every partition of a job is in exactly one of: queued, sent, leaderless, resting, refused, done; a job whose
 partitions are all done is in `completed` once.
@@ -27,7 +27,7 @@ from pykbroker_wire.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 
-#: Which broker leads a partition: -1 while nobody does, None when there is no such partition.
+#: Which broker leads a partition: -1 while no broker does, None when there is no such partition.
 LeaderOf = Callable[[TopicPartition], "int | None"]
 
 _DONE: Final = frozenset(
@@ -62,7 +62,7 @@ class MarkerJob:
         self.coordinator_epoch = coordinator_epoch
         self.decided = decided
         self.remaining = set(decided.partitions)
-        #: codes that nobody expected and that are in the log already
+        #: unexpected codes that are in the log already
         self.told: set[ErrorCode] = set()
 
     def __repr__(self) -> str:
@@ -164,7 +164,7 @@ class MarkerQueue:
             self._route(job, partitions)
 
     def rouse_refused(self) -> None:
-        """What was refused for a reason that nobody expected has rested enough."""
+        """What was refused with an unexpected code has rested enough."""
         refused, self._refused = self._refused, {}
         for job, partitions in refused.items():
             self._route(job, partitions)
@@ -177,7 +177,7 @@ class MarkerQueue:
     # -- outputs ------------------------------------------------------------------------------------------------------
 
     def brokers(self) -> list[int]:
-        """To whom something may be sent now."""
+        """The brokers to which something may be sent now."""
         return [broker for broker, queued in self._queued.items() if queued and broker not in self._busy]
 
     def take(self, broker: int) -> list[Sending]:
@@ -187,7 +187,7 @@ class MarkerQueue:
         return [Sending(job, partitions) for job, partitions in queued.items() if self._is_current(job)]
 
     def completed(self) -> list[MarkerJob]:
-        """Jobs that have become complete since somebody asked."""
+        """Jobs that have become complete since the last call."""
         done, self._completed = self._completed, []
         return done
 
@@ -202,7 +202,7 @@ class MarkerQueue:
         for partition in partitions:
             leader = self._leader_of(partition)
             if leader is None:
-                # Deleted: nobody reads its transaction.
+                # Deleted: no consumer reads its transaction.
                 self._done(job, partition)
             elif leader < 0:
                 self._leaderless.setdefault(job, []).append(partition)

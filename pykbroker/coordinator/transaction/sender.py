@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 #: What could not be written rests this long; a change of leaders wakes it before.
 REST_SECONDS: Final = 0.05
-#: And this long if nobody knows why.
+#: And this long if the reason is not known.
 REFUSED_REST_SECONDS: Final = 1.0
 
 WriteMarker = Callable[[TopicPartition, Marker], Later[ErrorCode]]
@@ -98,7 +98,7 @@ class MarkerSender:
             for broker in brokers:
                 if broker == self._node_id:
                     sent = queue.take(broker)
-                    queue.answered(broker, [], {})  # never busy: nobody waits for what is written here
+                    queue.answered(broker, [], {})  # never busy: no request is under way for it
                     for job, partitions in sent:
                         self._write_here(job, partitions)
                 else:

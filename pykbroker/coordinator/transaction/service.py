@@ -99,7 +99,7 @@ class TransactionService:
 
     def start(self) -> None:
         """The metadata is whole: markers may leave. Begin to look for transactions that are open too long, and for ids
-        that nobody uses."""
+        that no client uses."""
         self._started = True
         self.sender.leaders_changed()
         self._every("abort", self.settings.abort_interval_ms, self._abort_overdue)
@@ -263,7 +263,7 @@ class TransactionService:
     # -- what the coordinator does by itself --------------------------------------------------------------------------
 
     def _decided(self, index: int, epoch: int, effect: Decided) -> None:
-        """A decision is committed: only now may anybody hear of it (T8)."""
+        """A decision is committed: only now may any partition get its marker (T8)."""
         self.sender.add(MarkerJob(index, epoch, effect))
 
     def _completed(self, job: MarkerJob) -> None:

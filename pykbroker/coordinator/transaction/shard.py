@@ -60,7 +60,7 @@ EPOCH_BUMP_FROM: Final = 2
 
 
 class Producer(NamedTuple):
-    """Who speaks of a transaction, as it says."""
+    """The producer of a transaction, as it names itself."""
 
     transactional_id: str
     producer_id: int
@@ -84,7 +84,7 @@ class Decided(NamedTuple):
     partitions: frozenset[TopicPartition]
 
 
-class NeedsProducerId(Exception):  # a request to whoever called, not an error
+class NeedsProducerId(Exception):  # a request to the caller, not an error
     """The operation can be decided only with a new producer id: ask again with one. Nothing was done."""
 
 
@@ -122,7 +122,7 @@ class TransactionShard:
             self.ongoing[transactional_id] = None
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """Nobody writes to `__transaction_state` within a transaction."""
+        """Do nothing: no producer writes to `__transaction_state` within a transaction."""
 
     def loaded(self, now_ms: int) -> Iterator[Result]:
         """What was decided before, and is not complete, is carried on with."""
@@ -178,7 +178,7 @@ class TransactionShard:
         elif expected is not None and not _may_go_on(present, *expected):
             raise KafkaError(ErrorCode.PRODUCER_FENCED, f"{transactional_id!r} has another producer by now")
         if present.state is ONGOING:
-            # The epoch that fences the old producer is never given to anybody: the client asks again and gets the next.
+            # The epoch that fences the old producer is given to no client: this one asks again and gets the next.
             self._fence(result, transactional_id, present, new_producer_id, now_ms)
             result.reply(token, Identity(ErrorCode.CONCURRENT_TRANSACTIONS))
             return result
@@ -218,7 +218,7 @@ class TransactionShard:
         if present.epoch in (NO_EPOCH, expected_epoch):
             return after._replace(epoch=present.epoch + 1, last_epoch=present.epoch)
         if expected_epoch == present.last_epoch:
-            # It did not hear the answer: nobody else asked since, or there would be no last epoch.
+            # The client did not get the answer: no other asked since, or there would be no last epoch.
             return after
         raise KafkaError(
             ErrorCode.PRODUCER_FENCED,
@@ -345,7 +345,7 @@ class TransactionShard:
         raise _invalid_end(present, producer, commit)
 
     def abort_overdue(self, overdue: Producer, new_producer_id: int | None, token: Token, now_ms: int) -> Result:
-        """Answers whether it was aborted: anything may have happened since somebody looked. Raises NeedsProducerId."""
+        """Answers whether it was aborted: it may have changed since it was found overdue. Raises NeedsProducerId."""
         result = Result()
         present = self.transactions.get(overdue.transactional_id)
         same = (
@@ -444,7 +444,7 @@ class TransactionShard:
         return result
 
     def expire(self, expiration_ms: int, token: Token, now_ms: int) -> Result:
-        """Forget ids that nobody used for so long. Answers how many."""
+        """Forget ids that no client used for so long. Answers how many."""
         result = Result()
         result.atomic = False
         result.records += [

@@ -45,7 +45,7 @@ _TRANSLATION: Final = {ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPO
 
 
 class _Question:
-    """Partitions of one transaction that somebody waits for."""
+    """Partitions of one transaction that a caller waits for."""
 
     __slots__ = ("add", "future", "partitions", "producer")
 

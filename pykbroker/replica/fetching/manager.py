@@ -24,7 +24,7 @@ from pykbroker_wire.errors import KafkaError
 if TYPE_CHECKING:
     from pykbroker.config.load import Config
     from pykbroker.metrics.registry import Metrics
-    from pykbroker.net.client import PeerWatch, SetupTimeout
+    from pykbroker.net.client import ConnectionSetup, PeerWatch
     from pykbroker.replica.follower import PartitionFollower
     from pykbroker.replica.partition import Partition
     from pykbroker.replica.table import ReplicaTable
@@ -47,7 +47,7 @@ class FetcherManager:
         replicas: ReplicaTable,
         address: Callable[[int], tuple[str, int] | None],
         broker_epoch: Callable[[], int],
-        setup: SetupTimeout,
+        setup: ConnectionSetup,
         metrics: Metrics,
         watch: PeerWatch | None = None,
     ) -> None:

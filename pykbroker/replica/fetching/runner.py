@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pykbroker.net.client import BrokerConnection, PeerWatch, SetupTimeout
+from pykbroker.net.client import BrokerConnection, ConnectionSetup, PeerWatch
 from pykbroker.replica.fetching.appending import Appending, FollowerLog
 from pykbroker.replica.fetching.fetcher import (
     AppendRecords,
@@ -61,7 +61,7 @@ class FetcherWorld:
     timeout_ms: int
     #: replica.socket.receive.buffer.bytes
     receive_buffer_bytes: int
-    setup: SetupTimeout
+    setup: ConnectionSetup
     #: where a broker is reached; None: nowhere
     address: Callable[[int], tuple[str, int] | None]
     broker_epoch: Callable[[], int]

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from pykbroker.net.client import SetupTimeout
+from pykbroker.net.client import ConnectionSetup
 from pykbroker.replica.fetching.manager import FetcherManager
 from pykbroker.replica.partition import Partition
 from pykbroker_log.memory_disk import MemoryDisk
@@ -148,7 +148,7 @@ class Node:
             self.world.replicas,
             lambda broker: self.addresses.get(broker),
             lambda: BROKER_EPOCH,
-            SetupTimeout(),
+            ConnectionSetup(),
             self.world.metrics,
         )
         self.fetchers.start()

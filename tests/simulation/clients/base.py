@@ -1,5 +1,4 @@
-"""What all simulated clients share: a connection per broker, lost answers, repeated requests, who leads, who
-coordinates.
+"""What all simulated clients share: a connection per broker, lost answers, repeated requests, leaders, coordinators.
 
 A request goes out until there is an answer, as clients do within their delivery timeout. `Trouble` says how often an
 answer is lost on its way (the connection is cut after the request was sent) and how often a request arrives a second
@@ -12,6 +11,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
+from pykbroker.metadata.image import EMPTY_IMAGE
 from pykbroker.net.client import BrokerConnection
 from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_wire.errors import ErrorCode
@@ -24,6 +24,7 @@ from tests.simulation.history.events import History, Place
 
 TIMEOUT_MS = 3_000
 GROUP, TRANSACTION = 0, 1
+_GROUPS = "__consumer_offsets"
 
 
 @dataclass(slots=True, frozen=True)
@@ -80,6 +81,8 @@ class Peer:
         self._late: set[asyncio.Task[None]] = set()
         #: the one broker that `anybody` asks, if it is not to choose
         self.only: int | None = None
+        #: tries without an answer: they may be carried out later
+        self.unanswered = 0
 
     def note(self, *event: object) -> None:
         self.world.trace.note(self.name, *event)
@@ -115,6 +118,7 @@ class Peer:
             return await sent
         except (ConnectionError, TimeoutError):
             self.hang_up(broker)
+            self.unanswered += 1
             return None
         finally:
             if not sent.done():
@@ -204,6 +208,18 @@ class Peer:
             self._coordinators.pop((kind, key), None)
             await self.pause()
         return answer
+
+    def was_replaced(self, broker: int) -> bool:
+        """Another broker has coordinated groups in its place, and it may not have heard of that yet."""
+        images = [node.node.loader.image for node in self.cluster.nodes.values() if node.up]
+        newest = max(images, key=lambda image: image.offset, default=EMPTY_IMAGE)
+        asked = self.cluster.brokers[broker]
+        led = [partition for partition in asked.led() if partition.topic == _GROUPS] if asked.up else []
+        known = [newest.topics.partition(_GROUPS, partition.index) for partition in led]
+        return not led or any(
+            image is None or image.leader_epoch > partition.leader_epoch
+            for image, partition in zip(known, led, strict=True)
+        )
 
     async def moved(self, kind: int, key: str) -> None:
         """The coordinator said that it is none, or not yet."""

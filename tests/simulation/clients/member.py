@@ -102,7 +102,7 @@ class ClassicMember(Member):
                 await self.pause(0.05, 0.5 * self.pace)
 
     async def _join(self) -> list[str] | None:
-        """The members if this one leads, otherwise nobody; None: again."""
+        """The members if this one leads, otherwise none; None: again."""
         self.owned = frozenset()
         metadata = b"\x00\x00" + ConsumerProtocolSubscription(
             topics=sorted({topic for topic, _ in self.places})
@@ -117,6 +117,7 @@ class ClassicMember(Member):
             rebalance_timeout_ms=2_500,
         )
         started = self.history.now()
+        coordinator = await self.coordinator(GROUP, self.group)
         answer = await self.ask_coordinator(GROUP, self.group, request)
         if answer is None:
             return None
@@ -133,6 +134,7 @@ class ClassicMember(Member):
                 generation=self.generation,
                 leader=answer.leader,
                 instance=self.instance,
+                was_replaced=self.was_replaced(coordinator),
             )
             self.history.record(event)
             return [] if answer.skip_assignment else [member.member_id for member in answer.members]
@@ -272,16 +274,8 @@ class ConsumerMember(Member):
         if answer is None:
             return False
         code = answer.error_code
-        assigned = None
-        if code == ErrorCode.NONE and answer.assignment is not None:
-            assigned = frozenset(
-                [
-                    (await self.name_of(part.topic_id), index)
-                    for part in answer.assignment.topic_partitions
-                    for index in part.partitions
-                ]
-            )
-        self.history.record(
+        # It ends here: topics whose names are not known yet may take longer to find than a session lasts.
+        beat = self.history.record(
             Beat(
                 started=started,
                 code=code,
@@ -291,9 +285,18 @@ class ConsumerMember(Member):
                 sent_epoch=request.member_epoch,
                 epoch=answer.member_epoch,
                 owned=said,
-                assigned=assigned,
+                assigned=None,
             )
         )
+        assigned = None
+        if code == ErrorCode.NONE and answer.assignment is not None:
+            assigned = beat.assigned = frozenset(
+                [
+                    (await self.name_of(part.topic_id), index)
+                    for part in answer.assignment.topic_partitions
+                    for index in part.partitions
+                ]
+            )
         self.note("beat", code, answer.member_epoch, sorted(assigned) if assigned is not None else None)
         if code == ErrorCode.NONE:
             self.generation = answer.member_epoch

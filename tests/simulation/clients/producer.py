@@ -411,5 +411,5 @@ class TransactionalProducer(Peer):
         await self.end(commit=commit)
 
     def next_offset(self) -> int:
-        """Rises through the run, whoever commits."""
+        """Rises through the run, whichever producer commits."""
         return self.history.now()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from pykbroker.metadata.image import EMPTY_IMAGE
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pykbroker_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -20,8 +19,6 @@ from pykbroker_wire.records.record import iter_records
 from tests.simulation.brokers import Cluster
 from tests.simulation.clients.base import GROUP, MOVED, NO_COORDINATOR, QUIET, Peer, Trouble
 from tests.simulation.history.events import Batch, CommittedOffset, FetchedOffset, History, Log, Place, Read
-
-_GROUPS = "__consumer_offsets"
 
 
 class Reader(Peer):
@@ -239,7 +236,7 @@ class Offsets(Peer):
             offset=part.committed_offset if part is not None else -1,
             mark=(part.metadata or "") if part is not None else "",
             stable=stable,
-            was_replaced=self._was_replaced(coordinator),
+            was_replaced=self.was_replaced(coordinator),
         )
         self.history.record(event)
         self.note("fetched", group, place, code, event.offset)
@@ -252,18 +249,6 @@ class Offsets(Peer):
             return None
         assert code == ErrorCode.NONE, ErrorCode(code)
         return event
-
-    def _was_replaced(self, broker: int) -> bool:
-        """Another broker has coordinated groups in its place, and it may not have heard of that yet."""
-        images = [node.node.loader.image for node in self.cluster.nodes.values() if node.up]
-        newest = max(images, key=lambda image: image.offset, default=EMPTY_IMAGE)
-        asked = self.cluster.brokers[broker]
-        led = [partition for partition in asked.led() if partition.topic == _GROUPS] if asked.up else []
-        known = [newest.topics.partition(_GROUPS, partition.index) for partition in led]
-        return not led or any(
-            image is None or image.leader_epoch > partition.leader_epoch
-            for image, partition in zip(known, led, strict=True)
-        )
 
     async def fetched(self, group: str, place: Place, *, stable: bool = True) -> FetchedOffset:
         while True:

@@ -166,11 +166,15 @@ class Faults:
     async def _crash_at_disk(self, fault: Fault, node: SimBroker, survive: Survive) -> None:
         crashed = asyncio.Event()
 
-        def crash() -> None:
-            # What has happened since the fault began may forbid it to lose anything.
+        def crash() -> bool:
+            self._world.loop.call_soon(crashed.set)
+            # What has happened since the fault began may forbid it to lose anything, or to die.
+            if not self._may_die(node):
+                self._tell(fault, node, "does not die: another may have lost something since")
+                return False
             may_lose = survive is Survive.EVERYTHING or self._may_die(node, lossy=True)
             self._kill(fault, node, survive if may_lose else Survive.EVERYTHING, "at a call of its disk, ")
-            self._world.loop.call_soon(crashed.set)
+            return True
 
         node.disk_faults.crash_within(int(fault.level * 60), crash)
         try:
@@ -253,8 +257,9 @@ class Faults:
         return before is None or before is node or self.has_everything(before)
 
     def has_everything(self, node: SimBroker) -> bool:
-        """The broker, as it is now, is in the ISR of every partition of which it is a replica."""
-        if not node.up:
+        """The broker, as it is now, is in the ISR of every partition of which it is a replica, and will not die of its
+        disk."""
+        if not node.up or node.disk_faults.dead or node.disk.capacity_bytes < _LARGE:
             return False
         controller = self._cluster.leader()
         if controller is None:
@@ -402,6 +407,6 @@ class Faults:
 
 
 async def _until(condition: Callable[[], bool]) -> None:
-    """Until it holds: looked at now and then, because it is about nodes, which tell nobody."""
+    """Until it holds: looked at now and then, because it is about nodes, which do not tell of it."""
     while not condition():  # noqa: ASYNC110
         await asyncio.sleep(0.05)

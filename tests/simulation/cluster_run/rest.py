@@ -49,7 +49,7 @@ def partitions(cluster: Cluster, without: Collection[int]) -> object | None:
     for topic in image.topics.by_name.values():
         for index, partition in topic.partitions.items():
             if set(_electable(partition)) <= set(without):
-                # The dead has it, and nobody else.
+                # A dead node has it, and no other.
                 continue
             wanted = [replica for replica in partition.replicas if replica not in without]
             if partition.leader not in wanted or sorted(partition.isr) != sorted(wanted):

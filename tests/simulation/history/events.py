@@ -5,7 +5,7 @@ places in one count of all that happened, so "after the answer had come" is a co
 without an answer has `code` None: it may have happened or not.
 
 Every value that a producer sends, and every mark that a committer leaves as metadata of an offset, is unique in its
-run: what is read says who wrote it.
+run: what is read says which client wrote it.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class CommittedOffset(Event):
 
 @dataclass(slots=True, kw_only=True)
 class FetchedOffset(Event):
-    """`offset` -1: nothing was committed. `was_replaced`: who answered was the coordinator no more, and may not have
+    """`offset` -1: nothing was committed. `was_replaced`: the node that answered coordinated no more, and may not have
     known it. In Apache Kafka, too, it answers from what it has: only a commit shows whether it still coordinates."""
 
     group: str
@@ -113,13 +113,15 @@ class FetchedOffset(Event):
 
 @dataclass(slots=True, kw_only=True)
 class Joined(Event):
-    """A JoinGroup that was answered with a generation."""
+    """A JoinGroup that was answered with a generation. `was_replaced`: by a node that coordinated no more, and did not
+    know that yet. It writes nothing of this generation, so that its successor begins the same one anew."""
 
     group: str
     member: str
     generation: int
     leader: str
     instance: str | None = None
+    was_replaced: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -174,7 +176,7 @@ class History:
         return event
 
     def without_group(self, group: str) -> History:
-        """A copy in which nobody fetched a group's offsets."""
+        """A copy in which no client fetched a group's offsets."""
         copy = History()
         copy.events = [event for event in self.events if not isinstance(event, FetchedOffset) or event.group != group]
         return copy

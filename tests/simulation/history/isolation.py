@@ -62,7 +62,7 @@ def _readable(log: Log, *, committed_only: bool) -> list[tuple[int, bytes]]:
 
 
 def nothing_is_read_before_its_commit(history: History) -> Iterator[str]:
-    """T3: a committed record was shown only after somebody had asked for the commit."""
+    """T3: a committed record was shown only after a client had asked for the commit."""
     owner = {value: event.transaction for event in history.of(Produced) for value in event.values}
     asked: dict[str, int] = {}
     for ended in history.of(Ended):
@@ -126,7 +126,7 @@ def _names(found_in: Mapping[ControlType | None, list[str]]) -> dict[str, list[s
 
 def offsets_go_with_their_transaction(history: History, logs: Mapping[Place, Log]) -> Iterator[str]:
     """T4, G4: an offset that a transaction committed is served only if the transaction committed, and not before
-    somebody asked for that."""
+    a client asked for that."""
     of_mark = {event.mark: event for event in history.of(CommittedOffset)}
     owner = {value: event.transaction for event in history.of(Produced) for value in event.values}
     committed: set[str] = set()

@@ -1,13 +1,21 @@
-"""G1, G2, and the fencing half of G3: who owns what, and who may commit."""
+"""G1, G2, and the fencing half of G3: which member owns what, and which may commit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from pykbroker_wire.errors import ErrorCode
 from tests.simulation.history.events import OK, Beat, CommittedOffset, Forgot, History, Joined, Place, Synced
 
 _FENCED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNRELEASED_INSTANCE_ID})
+
+
+class _Given(NamedTuple):
+    """A partition to a member, at a time of the history."""
+
+    to: str
+    at: int
 
 
 def one_owner_per_generation(history: History) -> Iterator[str]:
@@ -27,7 +35,7 @@ def one_owner_per_generation(history: History) -> Iterator[str]:
 
 
 def one_leader_and_rising_generations(history: History) -> Iterator[str]:
-    """G1: everybody hears of the same leader of a generation; generations never go back. A static member that comes
+    """G1: every member hears of the same leader of a generation; generations never go back. A static member that comes
     back may take the leader's place under a new id; and a generation is written with its first SyncGroup, so that a
     coordinator that ends before forgets it, as in Apache Kafka."""
     forgot = -1
@@ -40,7 +48,7 @@ def one_leader_and_rising_generations(history: History) -> Iterator[str]:
             leaders.clear()
             latest.clear()
         # What was asked before may have been answered before.
-        if not isinstance(event, Joined) or event.code != OK or event.started < forgot:
+        if not isinstance(event, Joined) or event.code != OK or event.started < forgot or event.was_replaced:
             continue
         known = leaders.setdefault((event.group, event.generation), set())
         known.add(event.leader)
@@ -88,11 +96,12 @@ def old_generations_do_not_commit(history: History) -> Iterator[str]:
 
 
 def one_owner_at_a_time(history: History) -> Iterator[str]:
-    """G2: a partition is given to a member only when the one that had it has given it up, or is put out. Who is put
-    out may learn of it late; but nobody whose partition was given to somebody else is still taken for its owner."""
-    owners: dict[tuple[str, Place], str] = {}
+    """G2: a partition is given to a member only when the one that had it has given it up, or is put out. A member
+    that is put out may learn of it late; but the coordinator no longer takes it for an owner once another has its
+    partition."""
+    owners: dict[tuple[str, Place], _Given] = {}
     #: (group, partition, former owner) -> when it was given to another
-    taken: dict[tuple[str, Place, str], tuple[int, str]] = {}
+    taken: dict[tuple[str, Place, str], _Given] = {}
     for event in history.of(Beat):
         group, member = event.group, event.member
         if event.code in _FENCED or event.sent_epoch < 0:
@@ -104,26 +113,30 @@ def one_owner_at_a_time(history: History) -> Iterator[str]:
             _forget(group, member, owners, taken)
         for place in sorted(event.owned):
             given = taken.get((group, place, member))
-            if given is not None and given[0] < event.started:
-                yield f"{group}: {place} was given to {given[1]} while {member} owned it"
-        for place in [place for (name, place), owner in owners.items() if name == group and owner == member]:
+            if given is not None and given.at < event.started:
+                yield f"{group}: {place} was given to {given.to} while {member} owned it"
+        for place in [place for (name, place), given in owners.items() if name == group and given.to == member]:
             if place not in event.owned and (event.assigned is None or place not in event.assigned):
                 del owners[group, place]
         for place in sorted(event.assigned or ()):
             before = owners.get((group, place))
-            if before is not None and before != member:
-                taken[group, place, before] = event.ended, member
-            owners[group, place] = member
+            if before is not None and before.to != member:
+                if place in event.owned and before.at > event.started:
+                    # The member keeps it, said an answer that was decided before the other member's, and came later.
+                    taken.setdefault((group, place, member), before)
+                    continue
+                taken[group, place, before.to] = _Given(member, event.ended)
+            owners[group, place] = _Given(member, event.ended)
             taken.pop((group, place, member), None)
 
 
 def _forget(
     group: str,
     member: str,
-    owners: dict[tuple[str, Place], str],
-    taken: dict[tuple[str, Place, str], tuple[int, str]],
+    owners: dict[tuple[str, Place], _Given],
+    taken: dict[tuple[str, Place, str], _Given],
 ) -> None:
-    for key in [key for key, owner in owners.items() if key[0] == group and owner == member]:
+    for key in [key for key, given in owners.items() if key[0] == group and given.to == member]:
         del owners[key]
     for other in [other for other in taken if other[0] == group and other[2] == member]:
         del taken[other]
@@ -146,7 +159,7 @@ def member_epochs_rise(history: History) -> Iterator[str]:
 
 
 def the_put_out_do_not_commit(history: History) -> Iterator[str]:
-    """G3: who left, or was told that it is no member, does not commit."""
+    """G3: a client that left, or was told that it is no member, does not commit."""
     out: dict[tuple[str, str], int] = {}
     for event in history.events:
         if isinstance(event, Beat):

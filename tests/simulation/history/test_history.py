@@ -404,6 +404,26 @@ PLANTED: list[tuple[Plant, Check]] = [
 ]
 
 
+def test_a_coordinator_that_was_replaced_begins_a_generation_that_its_successor_begins_too() -> None:
+    story = Story()
+    story.add(Joined, group="g", member="n", generation=1, leader="n").was_replaced = True
+    assert list(ownership.one_leader_and_rising_generations(story.history)) == []
+
+
+@pytest.mark.parametrize("is_put_out", [True, False])
+def test_an_answer_that_was_decided_first_and_comes_last(is_put_out: bool) -> None:
+    """The member keeps the partition, says an answer that waited for a replica; meanwhile another was given it."""
+    story = Story()
+    asked = story.history.now()
+    story.say("l", 0, 2, frozenset(), frozenset({A}))
+    story.say("k", 1, 1, frozenset({A}), frozenset({A})).started = asked
+    assert list(ownership.one_owner_at_a_time(story.history)) == []
+    again = story.say("k", 1, 1, frozenset({A}), None)
+    if is_put_out:
+        again.code = ErrorCode.FENCED_MEMBER_EPOCH
+    assert bool(list(ownership.one_owner_at_a_time(story.history))) is not is_put_out
+
+
 def test_a_coordinator_that_was_replaced_answers_what_it_has() -> None:
     story = Story()
     story.commit_offset(9, "9")

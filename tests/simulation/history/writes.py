@@ -1,4 +1,4 @@
-"""T1, T5, T6: what idempotent and transactional producers wrote, who may write, and who was fenced."""
+"""T1, T5, T6: what idempotent and transactional producers wrote, which may write, and which were fenced."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _marker(
 
 
 def fenced_stay_out(history: History) -> Iterator[str]:
-    """T5, T6: once somebody was given an epoch, what an older epoch asks for the first time afterwards is refused."""
+    """T5, T6: once a producer was given an epoch, what an older epoch asks for the first time afterwards is refused."""
     given: dict[int, list[tuple[int, int]]] = {}
     for identified in history.of(Identified):
         if identified.code == OK:
@@ -133,7 +133,7 @@ def ends_in_time(
     logs: Mapping[Place, Log], *, limit_ms: int, excused: Mapping[int, int] | None = None
 ) -> Iterator[str]:
     """T7: no transaction was open for longer than its timeout and what the coordinator needs. `excused`: how much
-    longer, by producer (because nobody was there to end it)."""
+    longer, by producer (because no coordinator was there to end it)."""
     for place, log in logs.items():
         fate = Fate.of(log)
         for index, marker in fate.markers.items():

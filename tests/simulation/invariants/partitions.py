@@ -2,7 +2,7 @@
 
 A replica is judged by its `Partition`, and by what its log's files hold. What is committed is what a leader has ever
 said to be: its high watermark. When a leader moves that, every member of its ISR must hold what it passes, and the ISR
-must be as large as min.insync.replicas asks (KIP-966). From then on it must stay: whoever leads later has it.
+must be as large as min.insync.replicas asks (KIP-966). From then on it must stay: every later leader has it.
 
 What may be lost: where the metadata says that a leader was elected uncleanly, what that leader lacks. Without the ELR,
 also what a power loss took from a leader that the controller could not know to have lost something.
@@ -405,7 +405,8 @@ class PartitionInvariants:
         members = self.replicas[replica.key]
         known = self._metadata.partition(replica.key)
         isr = set(committed.maximal_isr)
-        if known is not None and known.leader_epoch >= leader.leader_epoch:
+        # A node that has died in this event may have been told of metadata that `known` does not have yet.
+        if replica.is_up and known is not None and known.leader_epoch >= leader.leader_epoch:
             isr.update(known.isr)
         for number in sorted(isr - {replica.node}):
             member = members.get(number)

@@ -54,8 +54,8 @@ class Committed:
             ),
         )
 
-    def add(self, *records: TopLevel) -> set[Key]:
-        data = batches.data_batch([encode_record(record, NEWEST) for record in records], self.end, 1, 0)
+    def add(self, *records: TopLevel, epoch: int = 1) -> set[Key]:
+        data = batches.data_batch([encode_record(record, NEWEST) for record in records], self.end, epoch, 0)
         self.end += len(records)
         batch = parse(data, 0, len(data))
         assert batch is not None
@@ -129,6 +129,26 @@ def test_c2_a_controller_acts_before_it_has_seen_all() -> None:
     log = Committed()
     with broken("C2"):
         log.invariants.acts(1, controller(5, log.end - 2), {5: 1})
+
+
+def test_c2_a_paused_leader_acts_and_has_not_seen_what_its_successor_committed() -> None:
+    log = Committed()
+    log.add(PartitionChangeRecord(partition_id=0, topic_id=TOPIC, isr=[1, 2]), epoch=4)
+    before = log.end
+    log.add(PartitionChangeRecord(partition_id=0, topic_id=TOPIC, isr=[1]), epoch=6)
+    log.invariants.acts(1, controller(5, before - 1), {5: 1, 6: 2})
+    with broken("C2"):
+        log.invariants.acts(2, controller(6, before - 1), {5: 1, 6: 2})
+
+
+@pytest.mark.parametrize("epoch", [4, 5])
+def test_c2_a_paused_leader_acts_and_has_not_seen_what_was_committed_up_to_its_epoch(epoch: int) -> None:
+    log = Committed()
+    before = log.end
+    log.add(PartitionChangeRecord(partition_id=0, topic_id=TOPIC, isr=[1, 2]), epoch=epoch)
+    log.add(PartitionChangeRecord(partition_id=0, topic_id=TOPIC, isr=[1]), epoch=6)
+    with broken("C2"):
+        log.invariants.acts(1, controller(5, before - 1), {5: 1, 6: 2})
 
 
 def test_p2_a_leader_changes_without_a_leader_epoch() -> None:

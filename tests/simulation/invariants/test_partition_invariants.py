@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -260,6 +261,19 @@ def test_p4_a_leader_commits_what_the_isr_does_not_hold_and_resigns() -> None:
     two.invariants.commits(1, two.lead)
     resigns(two)
     with broken("P4"):
+        two.look()
+
+
+@pytest.mark.parametrize("lives", [False, True])
+def test_a_leader_dies_in_the_event_in_which_it_was_told_of_a_smaller_isr(lives: bool) -> None:
+    """What it was told is in no view of the quorum yet."""
+    two = with_one_committed(min_isr=1)
+    two.append(b"b")
+    two.one.change(two.lead, isr=[1])
+    two.lead.log.set_high_watermark(2)
+    two.invariants.commits(1, two.lead)
+    two.first.is_up = lives
+    with broken("P4") if lives else nullcontext():
         two.look()
 
 

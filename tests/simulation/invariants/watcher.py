@@ -49,6 +49,7 @@ class WatchedNode:
         "replicas",
         "runtime",
         "table",
+        "table_image",
     )
 
     def __init__(self, broker: SimBroker, quorum: QuorumInvariants) -> None:
@@ -66,6 +67,8 @@ class WatchedNode:
         self.controller: Any = None
         self.table: Any = None
         self.image: MetadataImage = EMPTY_IMAGE
+        #: what the table of replicas was told of. It is told later than the node when the node starts.
+        self.table_image: MetadataImage | None = None
         self.is_active = False
         for replica in self.replicas:
             replica.is_up = False
@@ -120,6 +123,9 @@ class Watcher:
             if loader.image is not watched.image:
                 watched.image = loader.image
                 self.metadata.shows(watched.number, loader.image)
+            table = watched.table
+            if table is not None and table._image is not watched.table_image:
+                watched.table_image = table._image
                 self._list_replicas(watched)
             controller = watched.controller
             if controller is not None and controller.is_active is not watched.is_active:
@@ -167,18 +173,18 @@ class Watcher:
                 watched.loader = node.shared.loader
 
     def _list_replicas(self, watched: WatchedNode) -> None:
-        """The metadata has changed: a node may have other replicas."""
+        """The table was told of other metadata: a node may have other replicas."""
         table = watched.table
-        if table is None:
-            return
+        held = list(table)
         known = {id(replica.partition): replica for replica in watched.replicas}
-        replicas = []
-        for partition in table:
-            replica = known.pop(id(partition), None)
-            replicas.append(self.partitions.replica(watched.number, partition) if replica is None else replica)
-        for replica in known.values():
+        # Before others begin: in one event a replica may be removed, and come back without its log.
+        for lost in known.keys() - {id(partition) for partition in held}:
+            replica = known.pop(lost)
             replica.is_up = False
-        watched.replicas = replicas
+            replica.was_removed = True
+        watched.replicas = [
+            known.get(id(partition)) or self.partitions.replica(watched.number, partition) for partition in held
+        ]
         self.partitions.not_held(watched.number, table._image)
 
     def _running(self) -> dict[int, bool]:

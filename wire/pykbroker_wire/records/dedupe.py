@@ -5,10 +5,9 @@ Each exists twice, as `walk` does: here in Python, and compiled (`_dedupe.c`, ta
 PYKBROKER_PURE=1 forces Python). The same tests run on both. Which table, how large, and what becomes of a batch is
 `pykbroker_log.compaction`.
 
-A table is a flat buffer of slots, SLOT_SIZE bytes each: 16 bytes that are a hash of the key under a seed nobody outside
-can know (so nobody can make two keys meet, which would lose one of them), and the offset + 1, so that zeros are a free
-slot. Open addressing with linear probing. Nobody but the process that made a table reads it: the two twins hash
-differently.
+A table is a flat buffer of slots, SLOT_SIZE bytes each: 16 bytes that are a hash of the key under a seed no client can
+know (so none can make two keys meet, which would lose one of them), and the offset + 1, so that zeros are a free slot.
+Open addressing with linear probing. Only the process that made a table reads it: the two twins hash differently.
 """
 
 from __future__ import annotations

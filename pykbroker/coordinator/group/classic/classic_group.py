@@ -1,4 +1,4 @@
-"""A classic group as a value: its members, its state, and who of them waits for what.
+"""A classic group as a value: its members, its state, and which of them waits for what.
 
 Responsible for the state table, membership, static members, protocol selection, leader election and the checks that
 every request of a member passes. Not responsible for the order of a rebalance (rebalance.py), nor for offsets,
@@ -7,8 +7,8 @@ records or timers.
 The table is TRANSITIONS; a transition that is not in it is a bug and raises.
 
     Empty -> PreparingRebalance        the first member joins
-    PreparingRebalance -> Empty        nobody rejoined
-    PreparingRebalance -> CompletingRebalance   everybody expected has joined, or time is up
+    PreparingRebalance -> Empty        no member rejoined
+    PreparingRebalance -> CompletingRebalance   every expected member has joined, or time is up
     CompletingRebalance -> Stable      the leader's assignment is in the log
     CompletingRebalance, Stable -> PreparingRebalance   a member came, left, died or changed
     any -> Dead                        the group was deleted
@@ -253,7 +253,7 @@ class ClassicGroup:
         return ClassicGroupState.PREPARING_REBALANCE in TRANSITIONS[self.state]
 
     def next_generation(self, now_ms: int) -> None:
-        """Everybody who takes part has joined: choose the protocol, or become empty."""
+        """Every member that takes part has joined: choose the protocol, or become empty."""
         self.generation += 1
         self.pending_sync.clear()
         if self.members:
@@ -329,7 +329,7 @@ class ClassicGroup:
         return not self.pending_join and all(member.awaiting_join is not None for member in self.members.values())
 
     def elect_joined_leader(self) -> bool:
-        """Make sure the leader is one of those who joined. False if nobody did."""
+        """Make sure that the leader is a member that joined. False if no member did."""
         if self.leader is None:
             return False
         if self.members[self.leader].awaiting_join is not None:
@@ -367,7 +367,7 @@ class ClassicGroup:
             return bool(protocol_type) and bool(offered)
         if protocol_type != self.protocol_type:
             return False
-        # While the last member is on its way out there is nobody to agree with.
+        # While the last member is on its way out there is no member to agree with.
         return bool(offered) if not self.members else not offered.isdisjoint(self._candidates())
 
     def select_protocol(self) -> str:
@@ -474,7 +474,7 @@ class ClassicGroup:
                 and self.subscribed_topics is not None
                 and self.state is ClassicGroupState.STABLE
             ):
-                # Of the topics that nobody subscribes to any more.
+                # For topics to which no member subscribes any more.
                 return -1
             return None
         return -1

@@ -25,7 +25,7 @@ def group_record(group: ClassicGroup, assignments: dict[str, bytes]) -> Coordina
 
 
 def empty_group_record(group: ClassicGroup) -> CoordinatorRecord:
-    """A group before its first generation, whoever is joining it at this moment."""
+    """A group before its first generation, even while members are joining it."""
     value = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=group.state_timestamp_ms)
     return CoordinatorRecord(GroupMetadataKey(group=group.group_id), value, GROUP_METADATA_VERSION)
 

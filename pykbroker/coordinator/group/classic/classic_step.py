@@ -110,7 +110,7 @@ class ClassicStep:
     def _has_room_for(self, member_id: str) -> bool:
         group = self.group
         if group.state is ClassicGroupState.PREPARING_REBALANCE:
-            # Counting those who wait lets a group shrink when the limit was lowered: the last to rejoin are out.
+            # Counting the members that wait lets a group shrink when the limit was lowered: the last to rejoin are out.
             member = group.members.get(member_id)
             return (
                 member is not None and member.awaiting_join is not None

@@ -23,7 +23,7 @@ def _everything(_topic: str) -> bool:
 
 
 class Client(NamedTuple):
-    """Who sent a request, as far as a group remembers it. `member_suffix` is a fresh uuid, should an id be needed."""
+    """A request's sender, as far as a group remembers it. `member_suffix` is a fresh uuid, should an id be needed."""
 
     client_id: str
     client_host: str

@@ -1,20 +1,20 @@
 """A consumer group (KIP-848) as a value: what its records say, and what follows from them.
 
 Responsible for the replayed state: members, their subscriptions and current assignments, the target assignment, the
-epochs, who owns which partition, resolved regular expressions; for the state that ListGroups shows; for the checks
+epochs, the owner of each partition, resolved regular expressions; for the state that ListGroups shows; for the checks
 that requests of its members pass. Not responsible for what a request changes (consumer_heartbeat.py, mixed.py), for the
 steps of a member towards its target (reconcile.py) nor for the target (target.py).
 
     Empty         no members
     Assigning     the group epoch is ahead of the target assignment's
-    Reconciling   somebody has not reached the target yet
-    Stable        everybody has
+    Reconciling   a member has not reached the target yet
+    Stable        every member has
 
 Three epochs: the group's rises when members, subscriptions or topics change; the target's is that of the group when
 it was computed; a member's is that of the target that it has reached. A partition's epoch is its owner's.
 
 Invariants: members, target and counts change by replay alone (`update_…`, `remove_…`, `set_…`); a partition has at
-most one owner, who either may read it or has not confirmed yet that it stopped; epochs only rise, except that a static
+most one owner, which may read it or has not confirmed yet that it stopped; epochs only rise, except that a static
 member which is away has epoch -2. `refresh_…`, `resolving`, `rejoin_timers` and `answered_on` are soft state.
 """
 
@@ -68,7 +68,7 @@ class MemberState(IntEnum):
     STABLE = 0
     #: it has partitions to give up first
     UNREVOKED_PARTITIONS = 1
-    #: partitions of its target are still with somebody else
+    #: partitions of its target are still with another member
     UNRELEASED_PARTITIONS = 2
     UNKNOWN = 127
 
@@ -261,7 +261,7 @@ class ConsumerGroup:
                 if epochs is None:
                     continue
                 for partition in partitions:
-                    # Somebody else's since then stays theirs.
+                    # What another member got since then stays with it.
                     if epochs.get(partition) == member.epoch:
                         del epochs[partition]
                 if not epochs:
@@ -273,7 +273,7 @@ class ConsumerGroup:
             for partition in partitions:
                 before = epochs.get(partition)
                 if before is not None and before >= epoch:
-                    # A log that was written by somebody else: it must be readable all the same.
+                    # A log that another program wrote: it must be readable all the same.
                     logger.error(
                         "Group %s: partition %d of topic %s is owned in epoch %d when member %s gets it in epoch %d",
                         self.group_id,
@@ -353,8 +353,8 @@ class ConsumerGroup:
         self, default: str, old: ConsumerMember | None = None, new: ConsumerMember | None = None
     ) -> str:
         """The one that most members ask for. Of several with as many votes it is the one that Java's HashMap shows
-        first: that of the member whose request is being looked at, if nobody else asks for it (HashMap.compute adds at
-        the head of a bucket, and two assignors always share one)."""
+        first: that of the member whose request is being looked at, if no other asks for it (HashMap.compute adds at the
+        head of a bucket, and two assignors always share one)."""
         votes = dict(self.assignors)
         if old is not None:
             _count(votes, old.assignor, -1)
@@ -385,13 +385,13 @@ class ConsumerGroup:
         return any(self.classic_protocols.get(name, 0) == self.classic_count for name in names)
 
     def only_classic_without(self, leaving: Iterable[ConsumerMember]) -> bool:
-        """Whether those who stay all speak the classic protocol."""
+        """Whether all members that stay speak the classic protocol."""
         gone = list(leaving)
         classic_gone = sum(member.classic is not None for member in gone)
         return self.classic_count - classic_gone == len(self.members) - len(gone)
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
-        """Whether something of the member's target is still with somebody else."""
+        """Whether something of the member's target is still with another member."""
         if member.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
         return any(
@@ -401,7 +401,7 @@ class ConsumerGroup:
         )
 
     def offsets_expire_from_ms(self) -> int | None:
-        """Each offset from its commit, if nobody subscribes to its topic."""
+        """Each offset from its commit, if no member subscribes to its topic."""
         return -1
 
     def session_after_commit(self, member_id: str) -> int | None:
@@ -472,7 +472,7 @@ class ConsumerGroup:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def check_offset_delete(self) -> None:
-        """Always, where nobody subscribes to the topic."""
+        """Always, where no member subscribes to the topic."""
 
 
 def count_topics(subscribers: Subscribers, topics: Iterable[str], *, by_name: int = 0, by_regex: int = 0) -> None:

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: How long a group may go without looking at its topics when nobody says that they changed.
+#: How long a group may go without looking at its topics when the metadata does not say that they changed.
 _TOPICS_REFRESH_MS: Final = 2**31 - 1
 _RETRY_MS: Final = 500
 
@@ -76,7 +76,7 @@ AppendFailed = Callable[[ErrorCode, int], Result]
 
 
 class ConsumerClient(NamedTuple):
-    """Who sent a request. `new_member_id` is a fresh uuid, should an id be needed."""
+    """The sender of a request. `new_member_id` is a fresh uuid, should an id be needed."""
 
     client_id: str
     client_host: str
@@ -343,7 +343,7 @@ class ConsumerStep:
         self.result.reply(token, response)
 
     def fence(self, members: Sequence[ConsumerMember]) -> None:
-        """They are out. Those who stay get their partitions at the next heartbeat."""
+        """They are out. The members that stay get their partitions at the next heartbeat."""
         if not members:
             return
         group = self.group
@@ -365,7 +365,7 @@ class ConsumerStep:
             self.forget(member.member_id)
 
     def gives_way_without(self, leaving: Sequence[ConsumerMember]) -> bool:
-        """Whether those who stay make a group of another kind, which the Result then has (mixed.py)."""
+        """Whether the members that stay make a group of another kind, which the Result then has (mixed.py)."""
         return False
 
     def forget(self, member_id: str) -> None:
@@ -377,7 +377,7 @@ class ConsumerStep:
         self.group.answered_on.pop(member_id, None)
 
     def _watch_again_if_refused(self) -> None:
-        """Timers move whether the records are written or not: nobody may be left whose session never ends."""
+        """Timers move whether the records are written or not: no member may be left whose session never ends."""
         group, timeout_ms = self.group, self.settings.consumer_config(self.group.group_id).session_timeout_ms
 
         def watch(_error: ErrorCode, _now_ms: int) -> Result:

@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 
 
 def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
-    """Who it is and what it subscribes to."""
+    """The identity of a member and what it subscribes to."""
     classic = member.classic
     value = ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,

@@ -8,8 +8,8 @@ for the target (target.py).
     UnreleasedPartitions   takes what has become free meanwhile
     Unknown                a state that a later release wrote: the member must start anew
 
-Invariant: a partition is given to a member only when nobody owns it, or the member itself has it to revoke and said
-that it has revoked it.
+Invariant: a partition is given to a member only when no member owns it, or the member itself has it to revoke and
+said that it has revoked it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The server-side assignors of KIP-848: who of a consumer group shall own which partitions.
+"""The server-side assignors of KIP-848: which member of a consumer group shall own which partitions.
 
 Responsible for the target assignment alone, as pure functions of the members (their subscriptions and what is their
 target so far) and of the topics. Not responsible for when a target is computed, for epochs, nor for how the members

@@ -1,6 +1,6 @@
 """`uniform` for members with different subscriptions.
 
-1. Everybody keeps what they had of topics that they still subscribe to.
+1. Each member keeps what it had of topics to which it still subscribes.
 2. What has no owner goes, topic by topic, to the subscriber with the fewest partitions. Topics with the most partitions
    for each subscriber come first: they leave the least choice.
 3. Topic by topic again, the most loaded subscribers give to the least loaded ones, until a whole round moves nothing
@@ -118,8 +118,8 @@ class _Scale:
     """Subscribers of one topic by their load, with the least loaded at the left and the most loaded at the right.
 
     Two ranges of equally loaded members are kept: the left one grows to the right as it is handed partitions, the right
-    one to the left as it gives them up. Within a range everybody has a turn before its level changes. `loads` is
-    the caller's list, and the caller changes it as the scale says.
+    one to the left as it gives them up. Within a range every member has a turn before its level changes. `loads`
+    is the caller's list, and the caller changes it as the scale says.
     """
 
     def __init__(self, subscribers: Sequence[int], loads: list[int]) -> None:
@@ -145,10 +145,10 @@ class _Scale:
         return member
 
     def next_most_loaded(self) -> int | None:
-        """None: nobody is left who could give."""
+        """None: no member is left that could give."""
         if self._right_next < self._right_start:
             if self._right_end <= self._right_start and self._right_start > 0:
-                # Everybody in the range was excluded: go on at whatever level comes next.
+                # Every member of the range was excluded: go on at the level that comes next.
                 self._right_level = self._load(self._right_start - 1)
             else:
                 self._right_level -= 1
@@ -162,7 +162,7 @@ class _Scale:
         return member
 
     def exclude_most_loaded(self) -> None:
-        """Whom next_most_loaded named last has nothing to give: out of the range, at its right end."""
+        """The member that next_most_loaded named last has nothing to give: out of the range, at its right end."""
         place, last = self._right_next + 1, self._right_end - 1
         self._members[place], self._members[last] = self._members[last], self._members[place]
         self._right_end = last

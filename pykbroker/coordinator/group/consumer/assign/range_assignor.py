@@ -29,7 +29,7 @@ def range_(members: Mapping[str, Subscriber], topics: Topics, *, mixed: bool = F
         for place, member_id in enumerate(member_ids):
             end = start + quota + (place < extra)
             if start == end:
-                break  # and nothing is left for whoever comes later
+                break  # and nothing is left for the members after it
             target[member_id][topic_id] = set(range(start, end))
             start = end
     return target

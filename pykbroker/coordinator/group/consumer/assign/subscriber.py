@@ -18,15 +18,15 @@ class Subscriber(NamedTuple):
 
 class Topics(Protocol):
     def partition_count(self, topic_id: bytes) -> int:
-        """0 or less: there is no such topic, and nothing of it is given to anybody."""
+        """0 or less: there is no such topic, and no member is given any of it."""
         ...
 
     def racks(self, topic_id: bytes, partition: int) -> frozenset[str]: ...
 
 
 def partition_counts(members: Mapping[str, Subscriber], topics: Topics) -> dict[bytes, int]:
-    """Of the topics that anybody subscribes to and that exist. Members mostly share their subscription: each
-    different one is looked at once."""
+    """Return the counts of the topics that exist and that a member subscribes to. Members mostly share their
+    subscription: each different one is looked at once."""
     counts = {}
     for subscription in {member.topic_ids for member in members.values()}:
         for topic_id in subscription:

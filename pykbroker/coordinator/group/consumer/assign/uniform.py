@@ -1,4 +1,4 @@
-"""`uniform`: everybody gets as many partitions as everybody else, give or take one, and keeps what they had.
+"""`uniform`: each member gets as many partitions as any other, give or take one, and keeps what it had.
 
 When all members subscribe to the same topics the result is exactly balanced (here); when they do not, it is as
 balanced as moving single partitions of one topic at a time makes it (mixed.py). Balance goes before stickiness.
@@ -50,8 +50,8 @@ def _share_out(members: Mapping[str, Subscriber], order: list[str], counts: Mapp
             if partitions:
                 own[topic_id] = set(partitions)
                 room -= len(partitions)
-        # Who would have to be given one for the larger share leaves it to somebody further on who may have it already,
-        # as long as there are enough of them.
+        # A member that would have to be given one for the larger share leaves it to a later member, which may have it
+        # already, as long as enough members follow.
         if room > 0 and takes_extra and len(order) - place > extra:
             takes_extra = False
             room -= 1

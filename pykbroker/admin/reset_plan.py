@@ -1,4 +1,4 @@
-"""What kafka-consumer-groups --reset-offsets aims at: scopes, times and files, read from text. Pure."""
+"""What a reset of a group's offsets aims at: scopes, times and files, read from text. Pure."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykbroker.kafka_tools.reset_plan import (
+from pykbroker.admin.reset_plan import (
     BadReset,
     milliseconds_of_datetime,
     milliseconds_of_duration,

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, Final, NamedTuple
 
+from pykbroker.admin.json_input import parsed_json, partitions_of, repeated
 from pykbroker.admin.replicas_on_disk import ReplicaName
-from pykbroker.kafka_tools.json_input import parsed_json, partitions_of, repeated
 
 _ANY_DIRECTORY: Final = "any"
 

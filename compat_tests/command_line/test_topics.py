@@ -1,0 +1,116 @@
+"""`pykbroker topics`."""
+
+from __future__ import annotations
+
+import pytest
+
+from compat_tests.clients import wait_until
+from compat_tests.command_line.asked import CommandLine
+
+KEYS = ["topic", "partitions", "replication_factor", "under_replicated", "leaderless", "internal", "topic_id"]
+
+
+def wait_for(line: CommandLine, name: str, partitions: int) -> None:
+    """Until every partition is led; 0: until the topic is gone."""
+
+    def led() -> bool:
+        rows = [row for row in line.json("topics", "list") if row["topic"] == name]
+        found = sum(row["partitions"] - row["leaderless"] for row in rows)
+        return bool(rows) == bool(partitions) and found == partitions
+
+    wait_until(led, f"{name} has {partitions} partitions")
+
+
+def test_a_topic_from_its_creation_to_its_end(line: CommandLine, name: str) -> None:
+    created = line.json("topics", "create", name, "-p", "2", "-c", "retention.ms=60000", "-c", "cleanup.policy=compact")
+    assert created == [{"topic": name, "outcome": "created"}]
+    wait_for(line, name, 2)
+    (row,) = [row for row in line.json("topics", "list") if row["topic"] == name]
+    assert list(row) == KEYS
+    assert {key: row[key] for key in KEYS[1:-1]} == {
+        "partitions": 2,
+        "replication_factor": 1,
+        "under_replicated": 0,
+        "leaderless": 0,
+        "internal": False,
+    }
+    (told,) = line.json("topics", "describe", name)
+    assert (told["topic"], told["topic_id"], told["replication_factor"]) == (name, row["topic_id"], 1)
+    assert told["configs"] == {"retention.ms": "60000", "cleanup.policy": "compact"}
+    assert [one["partition"] for one in told["partitions"]] == [0, 1]
+    assert told["partitions"][1] == {
+        "partition": 1, "leader": 1, "replicas": [1], "isr": [1], "elr": [], "offline": []
+    }  # fmt: skip
+    altered = line("topics", "alter", name, "-p", "3", "-c", "retention.ms=90000", "--delete-config", "cleanup.policy")
+    assert (altered.status, altered.out, altered.err) == (0, f"Altered topic {name}.\n", "")
+    wait_for(line, name, 3)
+    (told,) = line.json("topics", "describe", name)
+    assert (told["configs"], len(told["partitions"])) == ({"retention.ms": "90000"}, 3)
+    assert line("topics", "delete", name).out == f"Deleted topic {name}.\n"
+    wait_for(line, name, 0)
+    assert line.json("topics", "delete", name, "--if-exists") == [{"topic": name, "outcome": "unchanged"}]
+
+
+def test_tables(line: CommandLine, name: str) -> None:
+    assert line("topics", "create", name, "-p", "2").out == f"Created topic {name}.\n"
+    wait_for(line, name, 2)
+    titles, *rows = line("topics", "list").out.splitlines()
+    assert titles.split("  ")[0] == "TOPIC"
+    assert [row.split() for row in rows if row.startswith(f"{name} ")] == [[name, "2", "1", "0", "0", "no"]]
+    heading, titles, *rows = line("topics", "describe", name).out.splitlines()
+    assert heading.startswith(f"{name} (")
+    assert heading.endswith("), replication factor 1, configurations: none of its own")
+    assert titles.split() == ["PARTITION", "LEADER", "REPLICAS", "ISR", "ELR", "OFFLINE"]
+    assert [row.split() for row in rows] == [["0", "1", "1", "1", "-", "-"], ["1", "1", "1", "1", "-", "-"]]
+    # The filters: no replica is missing.
+    assert line.json("topics", "list", "--under-replicated") == []
+    assert line.json("topics", "describe", name, "--under-replicated") == []
+    assert line.json("topics", "describe", name, "--leaderless") == []
+    assert name in [one["topic"] for one in line.json("topics", "describe")]
+
+
+def test_what_is_refused_is_one_line(line: CommandLine, name: str) -> None:
+    assert line("topics", "create", name, "-p", "2").status == 0
+    wait_for(line, name, 2)
+    assert line("topics", "create", name).failure == f"Topic '{name}' already exists (TOPIC_ALREADY_EXISTS)"
+    assert line("topics", "create", name, "--if-not-exists").out == f"Nothing to do for topic {name}.\n"
+    near = f"There is no topic '{name}x': did you mean '{name}'?"
+    assert line("topics", "describe", name + "x").failure == near
+    assert line("topics", "alter", name + "x", "-p", "3").failure == near
+    # Nothing is deleted when one of several names is wrong.
+    assert line("topics", "delete", name, name + "x").failure == near
+    assert [one["topic"] for one in line.json("topics", "describe", name)] == [name]
+    far = line("topics", "delete", "nothing-like-it-at-all")
+    assert far.failure == (
+        "There is no topic 'nothing-like-it-at-all': `pykbroker topics list` names those that there are"
+    )
+    assert "(INVALID_PARTITIONS)" in line("topics", "alter", name, "-p", "1").failure
+    wrong_key = line("topics", "create", name + "-2", "-c", "retention.mz=1").failure
+    assert wrong_key == "Unknown topic config name: retention.mz: did you mean retention.ms?"
+    wrong_value = line("topics", "create", name + "-2", "-c", "retention.ms=x").failure
+    assert wrong_value.startswith("Invalid value x for configuration retention.ms: Not a number of type LONG")
+    assert "(INVALID_REPLICATION_FACTOR)" in line("topics", "create", name + "-2", "-r", "9").failure
+    assert "(INVALID_TOPIC_EXCEPTION)" in line("topics", "create", "a/b").failure
+    assert [row for row in line.json("topics", "list") if row["topic"].startswith(name + "-")] == []
+
+
+def test_what_was_done_before_a_failure_is_told(line: CommandLine, name: str) -> None:
+    done = line("topics", "create", name + "-1", name + "-1", name + "-2")
+    assert (done.status, done.out) == (1, f"Created topic {name}-1.\n")
+    assert done.failure == f"Topic '{name}-1' already exists (TOPIC_ALREADY_EXISTS)"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("create",), "Missing argument 'TOPIC...'."),
+        (("create", "t", "-p", "0"), "Invalid value for '-p' / '--partitions': 0 is not in the range x>=1."),
+        (("create", "t", "-c", "x"), "--config takes KEY=VALUE, not 'x'"),
+        (("alter", "t"), "Say what to alter: --partitions, --config or --delete-config."),
+        (("list", "--under-replicatd"), "No such option '--under-replicatd'. Did you mean '--under-replicated'?"),
+        (("lst",), "No such command 'lst'. Did you mean 'list'?"),
+        (("list", "-o", "yaml"), "Invalid value for '-o' / '--output': 'yaml' is not one of 'table', 'json'."),
+    ],
+)
+def test_wrong_words_are_one_line(line: CommandLine, words: tuple[str, ...], said: str) -> None:
+    assert line("topics", *words).failure.startswith(said)

@@ -1,0 +1,71 @@
+"""A node with a listener for clients that authenticate, beside a plain one, and what its users are called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from compat_tests.node import Node
+from compat_tests.ports import steady_port
+
+MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+#: mechanism -> its one user and that user's password
+USERS = {
+    "PLAIN": ("alice", "alice-secret"),
+    "SCRAM-SHA-256": ("carol", "carol-secret"),
+    "SCRAM-SHA-512": ("dave", "dave-secret"),
+}
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Of the plain listener, and of the one that authenticates."""
+
+    plain: int
+    sasl: int
+
+    @classmethod
+    def free(cls) -> Ports:
+        plain = steady_port()
+        sasl = steady_port()
+        while sasl == plain:
+            sasl = steady_port()
+        return cls(plain, sasl)
+
+    @property
+    def secured(self) -> str:
+        return f"localhost:{self.sasl}"
+
+    def config(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Properties of a node of either kind; PLAIN has its user, SCRAM needs `add_users`."""
+        listeners = f"PLAINTEXT://localhost:{self.plain},CONTROLLER://localhost:{self.plain + 1},CLIENTS://localhost:{self.sasl}"
+        name, password = USERS["PLAIN"]
+        lines = {mechanism: f"{module} required;" for mechanism, module in MODULES.items()}
+        lines["PLAIN"] = f'{MODULES["PLAIN"]} required user_{name}="{password}";'
+        return {
+            "listeners": listeners,
+            "advertised.listeners": f"PLAINTEXT://localhost:{self.plain},CLIENTS://localhost:{self.sasl}",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,CLIENTS:SASL_PLAINTEXT",
+            "sasl.enabled.mechanisms": ",".join(MODULES),
+            **{f"listener.name.clients.{name.lower()}.sasl.jaas.config": line for name, line in lines.items()},
+            **(more or {}),
+        }
+
+
+def add_users(node: Node) -> None:
+    """The users of SCRAM, through the plain listener."""
+    from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+
+    numbers = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
+    admin = AdminClient({"bootstrap.servers": node.bootstrap})
+    upsertions = [
+        UserScramCredentialUpsertion(USERS[name][0], ScramCredentialInfo(number, 4096), USERS[name][1].encode())
+        for name, number in numbers.items()
+    ]
+    for future in admin.alter_user_scram_credentials(upsertions).values():
+        future.result(60)

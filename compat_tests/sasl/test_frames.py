@@ -1,0 +1,223 @@
+"""The conversation before authentication, frame by frame: the same bytes to Apache Kafka and to pykbroker.
+
+Compared are the answers, with what each invents (nonces, salts) replaced, and whether the connection ends. `DIFFERENT`
+names what pykbroker does otherwise, and why; nothing else differs.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from compat_tests.node import Node, make_node
+from compat_tests.oracle.kafka import kafka_libs
+from compat_tests.sasl.secured import Ports, add_users
+from pykbroker.security.sasl.scram import MECHANISMS
+from pykbroker.security.sasl.scram_client import Login, ScramClient
+from pykbroker_wire.apis import ApiKey
+from pykbroker_wire.headers import decode_response, encode_request
+from pykbroker_wire.messages.api_versions import ApiVersionsRequest
+from pykbroker_wire.messages.metadata import MetadataRequest
+from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest
+from pykbroker_wire.primitives import TopLevel
+
+pytestmark = pytest.mark.slow
+PATIENCE = 60
+LIFETIME_MS = 600_000
+
+
+def request(message: TopLevel, version: int) -> bytes:
+    return b"".join(encode_request(message.API_KEY, version, 7, "c", message))[4:]
+
+
+def handshake(mechanism: str, version: int = 1) -> bytes:
+    return request(SaslHandshakeRequest(mechanism=mechanism), version)
+
+
+def token(data: bytes, version: int = 2) -> bytes:
+    return request(SaslAuthenticateRequest(auth_bytes=data), version)
+
+
+VERSIONS = request(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
+METADATA = request(MetadataRequest(topics=None), 9)
+ALICE = b"\0alice\0alice-secret"
+#: name -> frames, sent one after another; those of SCRAM that need an answer are made by `converse`
+TALKS: dict[str, list[bytes]] = {
+    "plain": [VERSIONS, handshake("PLAIN"), token(ALICE), METADATA],
+    "plain 0": [handshake("PLAIN"), token(ALICE, 0)],
+    "plain 1": [handshake("PLAIN"), token(ALICE, 1)],
+    "plain bare": [handshake("PLAIN", 0), ALICE],
+    "plain as itself": [handshake("PLAIN"), token(b"alice" + ALICE)],
+    "plain as another": [handshake("PLAIN"), token(b"admin" + ALICE)],
+    "wrong password": [handshake("PLAIN"), token(b"\0alice\0x")],
+    "unknown user": [handshake("PLAIN"), token(b"\0nobody\0x")],
+    "wrong bare": [handshake("PLAIN", 0), b"\0alice\0x"],
+    "two parts": [handshake("PLAIN"), token(b"\0alice")],
+    "four parts": [handshake("PLAIN"), token(ALICE + b"\0")],
+    "no user": [handshake("PLAIN"), token(b"\0\0x")],
+    "no password": [handshake("PLAIN"), token(b"\0alice\0")],
+    "empty": [handshake("PLAIN"), token(b"")],
+    "other mechanism": [handshake("GSSAPI")],
+    "no mechanism": [handshake("")],
+    "mechanism in lower case": [handshake("plain")],
+    "no handshake": [METADATA],
+    "token first": [token(ALICE)],
+    "bare token first": [ALICE],
+    "garbage": [b"\xff\xff\xff\xff"],
+    "handshake of version 9": [handshake("PLAIN")[:2] + b"\0\x09" + handshake("PLAIN")[4:]],
+    "versions twice": [VERSIONS, VERSIONS],
+    "versions of version 99": [VERSIONS[:2] + b"\0\x63" + VERSIONS[4:], handshake("PLAIN"), token(ALICE)],
+    "versions without software": [request(ApiVersionsRequest(), 3), handshake("PLAIN"), token(ALICE)],
+    "versions in the middle": [handshake("PLAIN"), VERSIONS],
+    "handshake twice": [handshake("PLAIN"), handshake("PLAIN")],
+    "metadata in the middle": [handshake("PLAIN"), METADATA],
+    "token of version 9": [handshake("PLAIN"), token(ALICE)[:2] + b"\0\x09" + token(ALICE)[4:]],
+    "renewed": [handshake("PLAIN"), token(ALICE), handshake("PLAIN"), token(ALICE), METADATA],
+    "renewed with a wrong password": [handshake("PLAIN"), token(ALICE), handshake("PLAIN"), token(b"\0alice\0x")],
+    "renewed by another mechanism": [
+        handshake("PLAIN"), token(ALICE), handshake("SCRAM-SHA-256"), token(b"n,,n=carol,r=abc"),
+    ],
+    "scram garbage": [handshake("SCRAM-SHA-256"), token(b"garbage")],
+    "scram channel binding": [handshake("SCRAM-SHA-256"), token(b"y,,n=carol,r=abc")],
+    "scram as another": [handshake("SCRAM-SHA-256"), token(b"n,a=admin,n=carol,r=abc")],
+    "scram token": [handshake("SCRAM-SHA-256"), token(b"n,,n=carol,r=abc,tokenauth=true")],
+    "scram first": [handshake("SCRAM-SHA-256"), token(b"n,,n=carol,r=abc")],
+}  # fmt: skip
+SCRAM = [
+    ("SCRAM-SHA-256", "carol", "carol-secret"),
+    ("SCRAM-SHA-512", "dave", "dave-secret"),
+    ("SCRAM-SHA-256", "carol", "x"),
+]
+#: name -> why
+DIFFERENT = {"metadata in the middle": "no body of another API is read before authentication, so there is no answer"}
+
+
+@dataclass(frozen=True)
+class Nodes:
+    kafka: int
+    pykbroker: int
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Nodes]:
+    """Of their own: other tests know nothing of the users."""
+    kafka_libs()
+    made: list[Node] = []
+    try:
+        ports = []
+        for kind in ("apache-kafka", "pykbroker"):
+            own = Ports.free()
+            reauth = {"listener.name.clients.connections.max.reauth.ms": str(LIFETIME_MS)}
+            node = make_node(kind, own.config(reauth), port=own.plain)
+            made.append(node)
+            node.start()
+            add_users(node)
+            ports.append(own.sasl)
+        yield Nodes(*ports)
+    finally:
+        for node in made:
+            node.close()
+
+
+class Talk:
+    """One connection, and what came over it."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("localhost", port), timeout=PATIENCE)
+        self.heard: list[str] = []
+
+    def ask(self, frame: bytes) -> bytes | None:
+        """The answer's frame; None when the connection has ended instead."""
+        self.socket.sendall(len(frame).to_bytes(4, "big") + frame)
+        try:
+            head = self._read(4)
+            answer = None if head is None else self._read(int.from_bytes(head, "big"))
+        except ConnectionError:
+            answer = None
+        self.heard.append("ended" if answer is None else _said(frame, answer))
+        return answer
+
+    def ends(self) -> bool:
+        """Whether the peer ends it within a second."""
+        self.socket.settimeout(1)
+        try:
+            return not self.socket.recv(1)
+        except TimeoutError:
+            return False
+        except ConnectionError:
+            return True
+
+    def _read(self, count: int) -> bytes | None:
+        data = b""
+        while len(data) < count:
+            more = self.socket.recv(count - len(data))
+            if not more:
+                return None
+            data += more
+        return data
+
+
+def _said(frame: bytes, answer: bytes) -> str:
+    key = int.from_bytes(frame[:2], "big")
+    version = int.from_bytes(frame[2:4], "big")
+    if key == ApiKey.API_VERSIONS:
+        _, response = decode_response(key, version, answer)
+        return f"ApiVersions, error {response.error_code}, {bool(response.api_keys)}"  # type: ignore[attr-defined]
+    if key == ApiKey.METADATA:
+        return "Metadata"
+    if key in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE) and answer[:4] == (7).to_bytes(4, "big"):
+        _, read = decode_response(key, version, answer)
+        if key == ApiKey.SASL_HANDSHAKE:
+            # A set in Apache Kafka.
+            read.mechanisms.sort()  # type: ignore[attr-defined]
+        return re.sub(r"r=[^,]+,s=[^,]+", "r=…,s=…", repr(read)) if b"v=" not in answer else "signed"
+    return answer.hex()
+
+
+def converse(port: int, frames: list[bytes]) -> list[str]:
+    talk = Talk(port)
+    with talk.socket:
+        for frame in frames:
+            if talk.ask(frame) is None:
+                break
+        else:
+            talk.heard.append("ended" if talk.ends() else "open")
+    return talk.heard
+
+
+@pytest.mark.parametrize("name", TALKS)
+def test_both_say_the_same(nodes: Nodes, name: str) -> None:
+    theirs, ours = converse(nodes.kafka, TALKS[name]), converse(nodes.pykbroker, TALKS[name])
+    assert (ours != theirs) == (name in DIFFERENT), f"{theirs}\n{ours}"
+
+
+def log_in(port: int, mechanism: str, user: str, password: str) -> list[str]:
+    talk = Talk(port)
+    client = ScramClient(Login(mechanism, user, password), MECHANISMS[mechanism])
+    with talk.socket:
+        talk.ask(handshake(mechanism))
+        data: bytes | None = client.first()
+        while data is not None:
+            answer = talk.ask(token(data))
+            assert answer is not None
+            response = decode_response(ApiKey.SASL_AUTHENTICATE, 2, answer)[1]
+            data = None if response.error_code else client.evaluate(response.auth_bytes)  # type: ignore[attr-defined]
+        talk.heard.append("ended" if talk.ends() else "open")
+    return talk.heard
+
+
+@pytest.mark.parametrize(("mechanism", "user", "password"), SCRAM)
+def test_scram_is_the_same(nodes: Nodes, mechanism: str, user: str, password: str) -> None:
+    assert log_in(nodes.pykbroker, mechanism, user, password) == log_in(nodes.kafka, mechanism, user, password)
+
+
+def test_a_user_that_does_not_exist_is_the_named_difference(nodes: Nodes) -> None:
+    theirs = log_in(nodes.kafka, "SCRAM-SHA-256", "nobody", "x")
+    ours = log_in(nodes.pykbroker, "SCRAM-SHA-256", "nobody", "x")
+    assert len(ours) == len(theirs) + 1
+    assert [ours[0], *ours[2:]] == theirs

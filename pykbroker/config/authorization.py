@@ -1,0 +1,45 @@
+"""What a properties file says of authorization: the authorizer, and the two keys that Apache Kafka hands to it.
+
+`super.users` and `allow.everyone.if.no.acl.found` are keys of StandardAuthorizer's, not of a broker: they have no row
+in the key table, and count only beside `authorizer.class.name`. Only the properties file is asked; a dynamic
+configuration cannot change who may do what.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from pykbroker.config.kinds import ConfigError
+from pykbroker.config.load import Config
+
+AUTHORIZER: Final = "authorizer.class.name"
+SUPER_USERS: Final = "super.users"
+ALLOW_IF_NO_ACL: Final = "allow.everyone.if.no.acl.found"
+EARLY_LISTENERS: Final = "early.start.listeners"
+
+
+class AuthorizerSettings(NamedTuple):
+    super_users: tuple[str, ...]
+    allow_if_no_acl: bool
+
+
+def authorizer_settings(config: Config) -> AuthorizerSettings | None:
+    """None without an authorizer. ConfigError for a super user that is no principal."""
+    if not config.optional_str(AUTHORIZER):
+        return None
+    super_users = []
+    for text in (config.raw(SUPER_USERS) or "").split(";"):
+        principal = text.strip()
+        if principal and ":" not in principal:
+            raise ConfigError(
+                f"{SUPER_USERS}: expected a string in format principalType:principalName but got {principal}"
+            )
+        if principal:
+            super_users.append(principal)
+    return AuthorizerSettings(tuple(super_users), (config.raw(ALLOW_IF_NO_ACL) or "").strip().lower() == "true")
+
+
+def starts_early(config: Config, listener_name: str) -> bool:
+    """Whether a listener serves before the ACLs are loaded (KIP-801). Not set: those of the controller do."""
+    early = config.optional_list(EARLY_LISTENERS)
+    return listener_name in (config.listeners.controller_names if early is None else early)

@@ -1,0 +1,101 @@
+"""CreateAcls and DeleteAcls: what they ask for, as AccessControlEntryRecords and their removal.
+
+Responsible for which ACLs are valid and for telling new ones from those that exist. Not responsible for who may change
+ACLs (api/) nor for what they do (security/acl_index.py). Errors and limits are those of Apache Kafka's
+AclControlManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from pykbroker.controller.result import MAX_RECORDS_PER_USER_OPERATION, OK, RecordList, Result, Verdict, failure
+from pykbroker.controller.state import ControllerState
+from pykbroker.security.acl import Acl, AclFilter, PatternType, Permission, known
+from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.primitives import TopLevel, random_uuid
+from pykbroker_wire.stored.metadata import AccessControlEntryRecord, RemoveAccessControlEntryRecord
+
+
+class Removed(NamedTuple):
+    """How one filter of DeleteAcls fared, and the ACLs that it found."""
+
+    verdict: Verdict
+    acls: tuple[Acl, ...] = ()
+
+
+def create_acls(state: ControllerState, acls: Iterable[Acl]) -> Result[list[Verdict]]:
+    """One verdict for each; an ACL that is there already, or twice in the request, is created once."""
+    records = RecordList()
+    verdicts: list[Verdict] = []
+    new: set[Acl] = set()
+    for acl in acls:
+        wrong = _wrong(acl)
+        if wrong is not None:
+            verdicts.append(failure(ErrorCode.INVALID_REQUEST, wrong))
+            continue
+        verdicts.append(OK)
+        if acl not in state.existing_acls and acl not in new:
+            records.check_room(1)
+            new.add(acl)
+            records.append(AccessControlEntryRecord(id=_new_id(state), **acl._asdict()))
+    return Result(verdicts, records)
+
+
+def delete_acls(state: ControllerState, filters: Sequence[AclFilter]) -> Result[list[Removed]]:
+    """Remove what each filter finds. KafkaError when that is more than one operation may remove: then nothing is."""
+    removed: list[Removed] = []
+    gone: dict[bytes, None] = {}
+    for wanted in filters:
+        if wanted.resource_type == Resource.UNKNOWN or wanted.pattern_type == PatternType.UNKNOWN:
+            removed.append(Removed(failure(ErrorCode.INVALID_REQUEST, "Unknown patternFilter.")))
+            continue
+        if wanted.operation == Operation.UNKNOWN or wanted.permission_type == Permission.UNKNOWN:
+            removed.append(Removed(failure(ErrorCode.INVALID_REQUEST, "Unknown entryFilter.")))
+            continue
+        found = []
+        for acl_id, acl in state.image.acls.items():
+            if not wanted.matches(acl):
+                continue
+            if len(gone) >= MAX_RECORDS_PER_USER_OPERATION:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"Cannot remove more than {MAX_RECORDS_PER_USER_OPERATION} acls in a single delete operation.",
+                )
+            found.append(acl)
+            gone[acl_id] = None
+        removed.append(Removed(OK, tuple(found)))
+    records: list[TopLevel] = [RemoveAccessControlEntryRecord(id=acl_id) for acl_id in gone]
+    return Result(removed, records)
+
+
+def _wrong(acl: Acl) -> str | None:
+    """What is wrong with a new ACL."""
+    resource, pattern = known(Resource, acl.resource_type), known(PatternType, acl.pattern_type)
+    operation, permission = known(Operation, acl.operation), known(Permission, acl.permission_type)
+    if resource == Resource.CLUSTER and acl.resource_name != CLUSTER_NAME:
+        return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
+    if not acl.resource_name:
+        return "Invalid empty resource name"
+    if resource in (Resource.UNKNOWN, Resource.ANY):
+        return f"Invalid resourceType {resource.name}"
+    if pattern not in (PatternType.LITERAL, PatternType.PREFIXED):
+        return f"Invalid patternType {pattern.name}"
+    if operation in (Operation.UNKNOWN, Operation.ANY):
+        return f"Invalid operation {operation.name}"
+    if permission not in (Permission.DENY, Permission.ALLOW):
+        return f"Invalid permissionType {permission.name}"
+    if ":" not in acl.principal:
+        return (
+            f"Could not parse principal from `{acl.principal}` "
+            "(no colon is present separating the principal type from the principal name)"
+        )
+    return None
+
+
+def _new_id(state: ControllerState) -> bytes:
+    while (acl_id := random_uuid(state.random)) in state.image.acls:
+        pass
+    return acl_id

@@ -1,0 +1,26 @@
+"""A page of docs/ that a program writes. `make lint` asks whether it is what the program would write now."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+
+def check(path: Path, text: str, command: str) -> int:
+    """The exit status: 1 when the page is not `text`, and a line that says which command writes it."""
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return 0
+    print(f"docs/{path.name} is stale: run python -m {command}", file=sys.stderr)
+    return 1
+
+
+def main(path: Path, page: Callable[[], str], module: str, arguments: Sequence[str]) -> int:
+    """The whole of such a program: `python -m MODULE` writes the page, `--check` only checks it."""
+    if arguments not in ([], ["--check"]):
+        print(f"usage: python -m {module} [--check]", file=sys.stderr)
+        return 2
+    if arguments:
+        return check(path, page(), module)
+    path.write_text(page(), encoding="utf-8")
+    return 0

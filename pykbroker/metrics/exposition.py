@@ -1,0 +1,53 @@
+"""What Prometheus reads: each metric under the name that jmx_exporter's rules for Apache Kafka give it, so that
+dashboards made for these rules show a node of ours.
+
+`kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec` is `kafka_server_brokertopicmetrics_messagesin_total`.
+Responsible for names and text (Prometheus' text format 0.0.4). Not responsible for the numbers (registry.py) nor for
+the listener, which writes line by line: a node of ten thousand partitions has a hundred thousand of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from pykbroker.metrics.registry import Sample
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+#: A comma may stand in a value, such as the path of a directory.
+_BETWEEN_PROPERTIES = re.compile(r",(?=[\w-]+=)")
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_]")
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+
+class MetricName(NamedTuple):
+    """`labels`: each as it stands in the text."""
+
+    name: str
+    labels: str
+
+
+def named(mbean: str, *, counts: bool) -> MetricName:
+    """The name for a Kafka MBean's."""
+    domain, _, properties = mbean.partition(":")
+    words, labels = [domain], []
+    for part in _BETWEEN_PROPERTIES.split(properties):
+        key, _, value = part.partition("=")
+        if key in ("type", "name"):
+            words.append(value)
+        else:
+            labels.append(f'{_NOT_IN_NAMES.sub("_", key)}="{value.translate(_ESCAPES)}"')
+    name = _NOT_IN_NAMES.sub("_", "_".join(words)).lower()
+    return MetricName(f"{name.removesuffix('persec')}_total" if counts else name, ",".join(labels))
+
+
+def lines(samples: Iterable[Sample]) -> Iterator[str]:
+    """The text, a line each with its end. `samples` are sorted by their names."""
+    family = ""
+    for sample in samples:
+        name, labels = named(sample.name, counts=sample.counts)
+        if name != family:
+            family = name
+            yield f"# TYPE {name} {'counter' if sample.counts else 'gauge'}\n"
+        yield f"{name}{{{labels}}} {sample.value:.17g}\n" if labels else f"{name} {sample.value:.17g}\n"

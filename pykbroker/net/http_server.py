@@ -1,0 +1,197 @@
+"""HTTP/1.1 for the few questions that a node answers over it: small requests, one at a time, no files, no TLS.
+
+h11 reads and writes the protocol; this is its connection. Responsible for bounds (the size of a request, the time it
+takes, how many connections) and for the order of what is written. Not responsible for what is asked: `Handler` is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final, cast
+
+import h11
+
+from pykbroker.runtime import ListeningSocket, Runtime
+
+logger = logging.getLogger(__name__)
+
+MAX_CONNECTIONS: Final = 64
+MAX_HEAD_BYTES: Final = 16 << 10
+_BACKLOG: Final = 64
+#: A connection on which nothing is asked, or whose client does not read, ends after so long.
+_SILENCE_SECONDS: Final = 30
+#: Between two of them the loop serves others.
+_PARTS_PER_TURN: Final = 500
+
+
+@dataclass(slots=True, frozen=True)
+class HttpRequest:
+    """`target`: path and query as they were sent. Names of headers are in lower case."""
+
+    method: str
+    target: str
+    headers: dict[str, str]
+
+
+@dataclass(slots=True)
+class HttpResponse:
+    """`parts` make the body; they may be many, and are asked for as the client reads."""
+
+    status: int
+    parts: Iterable[str]
+    content_type: str = "text/plain; charset=utf-8"
+    headers: list[tuple[str, str]] = field(default_factory=list)
+
+
+#: Called for each request; raises nothing.
+Handler = Callable[[HttpRequest], HttpResponse]
+
+
+class HttpServer:
+    """`open` once, `close` once."""
+
+    def __init__(self, runtime: Runtime, host: str, port: int, handler: Handler) -> None:
+        self._runtime = runtime
+        self._address = host, port
+        self._handler = handler
+        self._socket: ListeningSocket | None = None
+        self._connections: set[_Connection] = set()
+
+    @property
+    def port(self) -> int:
+        """As bound."""
+        return 0 if self._socket is None else self._socket.port
+
+    async def open(self) -> None:
+        """Raises OSError."""
+        self._socket = await self._runtime.listen(self._accept, *self._address, _BACKLOG)
+        await self._socket.serve()
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        for connection in list(self._connections):
+            connection.end()
+
+    def _accept(self) -> asyncio.BaseProtocol:
+        return _Connection(self._runtime.loop, self._handler, self._connections)
+
+
+class _Connection(asyncio.Protocol):
+    """In `connections` while it is open."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, handler: Handler, connections: set[_Connection]) -> None:
+        self._loop = loop
+        self._handler = handler
+        self._connections = connections
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        #: of the answer that is being written
+        self._parts: Iterator[str] | None = None
+        self._may_write = True
+
+    # asyncio.Protocol.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        if len(self._connections) >= MAX_CONNECTIONS:
+            self.end()
+            return
+        self._connections.add(self)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connections.discard(self)
+        self._transport = self._parts = None
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        self._http.receive_data(data)
+        self._read()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._may_write = False
+
+    def resume_writing(self) -> None:
+        self._may_write = True
+        self._write()
+
+    def end(self) -> None:
+        """Close at once; what is not written is not."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # Reading.
+
+    def _wait(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(_SILENCE_SECONDS, self.end)
+
+    def _read(self) -> None:
+        """Until a request is whole, or there is no more. One is answered before the next is read."""
+        while self._parts is None and self._transport is not None:
+            try:
+                event = self._http.next_event()
+            except h11.RemoteProtocolError as error:
+                self._refuse(error)
+                return
+            if event is h11.NEED_DATA or event is h11.PAUSED or isinstance(event, h11.ConnectionClosed):
+                return
+            if isinstance(event, h11.Request):
+                self._request = event
+            elif isinstance(event, h11.EndOfMessage):
+                self._answer(self._request)
+
+    def _refuse(self, error: h11.RemoteProtocolError) -> None:
+        assert self._transport is not None
+        logger.info("A request over HTTP is refused: %s", error)
+        if self._http.our_state is h11.IDLE:
+            self._send(h11.Response(status_code=error.error_status_hint, headers=[("connection", "close")]))
+            self._send(h11.EndOfMessage())
+        self._transport.close()
+
+    # Writing.
+
+    def _answer(self, request: h11.Request) -> None:
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
+        method = request.method.decode("latin-1")
+        response = self._handler(HttpRequest(method, request.target.decode("latin-1"), headers))
+        head = [("content-type", response.content_type), *response.headers]
+        self._send(h11.Response(status_code=response.status, headers=head))
+        self._parts = iter(()) if method == "HEAD" else iter(response.parts)
+        self._write()
+
+    def _write(self) -> None:
+        if self._parts is None or not self._may_write:
+            return
+        self._wait()
+        text = "".join(islice(self._parts, _PARTS_PER_TURN))
+        if text:
+            self._send(h11.Data(data=text.encode()))
+            self._loop.call_soon(self._write)
+            return
+        self._parts = None
+        self._send(h11.EndOfMessage())
+        if self._http.our_state is h11.MUST_CLOSE:
+            if self._transport is not None:
+                self._transport.close()
+        else:
+            self._http.start_next_cycle()
+            # Not called here: requests without bodies that came at once would answer each other ever deeper.
+            self._loop.call_soon(self._read)
+
+    def _send(self, event: h11.Event) -> None:
+        data = self._http.send(event)
+        if data and self._transport is not None:
+            self._transport.write(data)

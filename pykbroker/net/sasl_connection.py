@@ -1,0 +1,170 @@
+"""SASL on the connections of a listener: which frames go to the authenticator, and what becomes of its verdict.
+
+Responsible for time: the delay of a refusal (connection.failed.authentication.delay.ms), a deadline for the whole
+exchange, the end of a session (KIP-368). Not responsible for what a frame means (security/sasl/).
+
+Invariants
+* Between `begin` and a verdict every frame goes to the authenticator, and none to the dispatcher.
+* A connection that is refused reads no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pykbroker.net.connection import CloseConnection
+from pykbroker.net.connection_state import ConnectionState
+from pykbroker.net.promise import Promise
+from pykbroker.security.peer_session import PeerSession
+from pykbroker.security.sasl.server_authenticator import Authenticated, Rules, ServerAuthenticator
+
+if TYPE_CHECKING:
+    from pykbroker.net.connection import Connection, Dispatch, Pending
+    from pykbroker.net.replies import Buffers
+
+logger = logging.getLogger(__name__)
+
+_HANDSHAKE: Final = b"\0\x11"
+#: As Apache Kafka: a client that renews its session more often is taken for a client that may not.
+_LEAST_SECONDS_BETWEEN: Final = 1.0
+#: How long a refused client has to take the answer and to close: kafka-python, for one, does not read an answer that
+#: comes together with the end of the connection.
+_SECONDS_TO_READ: Final = 0.25
+
+
+@dataclass(slots=True, frozen=True)
+class ListenerAuthentication:
+    """What holds for every connection of a listener.
+
+    frame_bytes: of a request before authentication. failure_seconds: how long a refusal waits. deadline_seconds: how
+    long the whole exchange may take.
+    """
+
+    rules: Rules
+    frame_bytes: int
+    failure_seconds: float
+    deadline_seconds: float
+
+    def begin(self, connection: Connection) -> None:
+        """The connection's first frames prove its user."""
+        SaslConnection(connection, self).begin(None)
+
+
+class _Refusal:
+    """The answer of a failed exchange, which leaves when its delay is over (see Pending)."""
+
+    __slots__ = ("_answer", "future")
+
+    def __init__(self, answer: Buffers) -> None:
+        self._answer = answer
+        self.future = Promise()
+
+    def encode(self, result: Any) -> Buffers:
+        return self._answer
+
+
+class SaslConnection:
+    """The authentication of one connection, the first and those that renew it."""
+
+    __slots__ = (
+        "_authenticator",
+        "_connection",
+        "_expires_at",
+        "_renewed_at",
+        "_serve",
+        "_session",
+        "_settings",
+        "_timer",
+    )
+
+    def __init__(self, connection: Connection, settings: ListenerAuthentication) -> None:
+        self._connection = connection
+        self._settings = settings
+        self._serve: Dispatch = connection.listener.dispatch
+        self._authenticator: ServerAuthenticator | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._session: Authenticated | None = None
+        self._expires_at = 0.0
+        self._renewed_at: float | None = None
+
+    def begin(self, session: Authenticated | None) -> None:
+        """The frames that follow are an exchange; it renews `session`."""
+        connection, settings = self._connection, self._settings
+        connection.become(ConnectionState.AUTHENTICATING)
+        self._authenticator = ServerAuthenticator(settings.rules, session)
+        connection.frames_go_to(self._authenticate, settings.frame_bytes)
+        self._timer = connection.listener.loop.call_later(settings.deadline_seconds, self._too_late)
+        if session is None:
+            connection.when_ended(lambda end: self._stop_timer())
+
+    def _authenticate(self, connection: Connection, frame: memoryview) -> Buffers | Pending | None:
+        assert self._authenticator is not None
+        outcome = self._authenticator.receive(frame)
+        if outcome.software is not None:
+            connection.client_software_name, connection.client_software_version = outcome.software
+        if outcome.failed is not None:
+            return self._refuse(outcome.failed, outcome.answer)
+        if outcome.authenticated is not None:
+            self._enter(outcome.authenticated)
+        return outcome.answer or None
+
+    def _enter(self, session: Authenticated) -> None:
+        connection = self._connection
+        loop = connection.listener.loop
+        self._authenticator = None
+        self._session = session
+        self._stop_timer()
+        connection.session = PeerSession(f"User:{session.user}")
+        connection.become(ConnectionState.READY)
+        if session.lifetime_ms is None:
+            serve = self._serve
+        else:
+            self._expires_at = loop.time() + session.lifetime_ms / 1000
+            serve = self._serve_session
+        connection.frames_go_to(serve, connection.listener.limits.frame_bytes)
+
+    def _refuse(self, reason: str, answer: Buffers) -> Pending | None:
+        """Kafka's delay against guessing: the client hears of it late, and meanwhile nothing is read."""
+        connection = self._connection
+        self._stop_timer()
+        connection.mute()
+        loop, delay = connection.listener.loop, self._settings.failure_seconds
+        reason = f"authentication failed: {reason}"
+        if not answer:
+            self._timer = loop.call_later(delay, connection.close, reason)
+            return None
+        refusal = _Refusal(answer)
+        self._timer = loop.call_later(delay, self._answer, refusal, reason)
+        return refusal
+
+    def _answer(self, refusal: _Refusal, reason: str) -> None:
+        logger.info("Connection from %s: %s", self._connection, reason)
+        refusal.future.set_result(None)
+        self._timer = self._connection.listener.loop.call_later(
+            _SECONDS_TO_READ, self._connection.close, reason, logging.DEBUG
+        )
+
+    def _too_late(self) -> None:
+        self._connection.close(f"not authenticated within {self._settings.deadline_seconds:g} s")
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # -- a session that ends ------------------------------------------------------------------------------------------
+
+    def _serve_session(self, connection: Connection, frame: memoryview) -> Buffers | Pending | None:
+        now = connection.listener.loop.time()
+        if bytes(frame[:2]) == _HANDSHAKE and (
+            self._renewed_at is None or now - self._renewed_at >= _LEAST_SECONDS_BETWEEN
+        ):
+            self._renewed_at = now
+            self.begin(self._session)
+            return self._authenticate(connection, frame)
+        if now > self._expires_at:
+            raise CloseConnection("its session has ended and was not renewed (connections.max.reauth.ms)")
+        return self._serve(connection, frame)

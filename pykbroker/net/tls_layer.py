@@ -1,0 +1,425 @@
+"""TLS between a transport and a connection: to the transport it is the protocol, to the connection the transport.
+
+Responsible for the handshake, for decrypting what came and encrypting what goes, for close_notify, and for bounds: what
+a peer that is not through its handshake costs, and how much waits to be encrypted or sent. Accepted and outgoing
+connections use it alike. Not responsible for certificates (security/tls/) nor for how long a handshake may take: that
+is the connection's.
+
+Invariants
+* The connection gets no byte before `secured`, and it is told so once, or `insecure` once, or neither.
+* The TLS object is used by one thread at a time: while a step of the handshake runs on a thread, nothing is read.
+* OpenSSL is asked for nothing until a whole first record is there: silent and slow clients cost no TLS object.
+* Before the handshake is done at most HANDSHAKE_BYTES are taken, and afterwards no more than one read is held back.
+
+A truncated stream needs no guard here: frames say how long they are, and a part of one is never dispatched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, Final, Protocol, cast
+
+from pykbroker.net.handshakes import Handshakes
+
+#: What a peer may send until its handshake is done: certificates of the longest chains that OpenSSL takes.
+HANDSHAKE_BYTES: Final = 128 * 1024
+_READ_BYTES: Final = 16 * 1024
+_HEADER_BYTES: Final = 5
+_LONGEST_RECORD: Final = 16 * 1024 + 256
+_HANDSHAKE_RECORD: Final = 0x16
+#: Encrypted at once, and in one turn of the loop.
+PIECE_BYTES: Final = 64 * 1024
+TURN_BYTES: Final = 1 << 20
+#: The transport below holds about this much; the rest waits unencrypted.
+_ENCRYPTED_BYTES: Final = 256 * 1024
+
+
+class SecuredProtocol(Protocol):
+    """The connection above."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None: ...
+    def connection_lost(self, exc: BaseException | None) -> None: ...
+    def get_buffer(self, sizehint: int) -> memoryview: ...
+    def buffer_updated(self, nbytes: int) -> None: ...
+    def eof_received(self) -> bool | None: ...
+    def pause_writing(self) -> None: ...
+    def resume_writing(self) -> None: ...
+
+    def secured(self, certificate: bytes | None) -> None:
+        """The handshake is done; the peer has proved this certificate (DER), or shown none."""
+
+    def insecure(self, reason: str) -> None:
+        """The handshake failed, or what came afterwards is no TLS. The connection closes."""
+
+
+class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
+    """One connection's. `loop`, `handshakes` and `receive_view` are shared; the last is memory that no one keeps."""
+
+    __slots__ = (
+        "_below",
+        "_below_is_full",
+        "_closing",
+        "_context",
+        "_decrypt_scheduled",
+        "_first",
+        "_handshake_bytes",
+        "_handshakes",
+        "_high",
+        "_incoming",
+        "_is_reading",
+        "_is_secured",
+        "_is_stepping",
+        "_loop",
+        "_lost",
+        "_outgoing",
+        "_peer_has_finished",
+        "_protocol",
+        "_protocol_paused",
+        "_pump_scheduled",
+        "_queue",
+        "_queued_bytes",
+        "_receive_view",
+        "_server_hostname",
+        "_tls",
+        "_wants_bytes",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        protocol: SecuredProtocol,
+        context: ssl.SSLContext,
+        handshakes: Handshakes,
+        receive_view: memoryview,
+        *,
+        server_hostname: str | None = None,
+    ) -> None:
+        """`server_hostname`: the peer's, for a connection that this node makes; None for one that it accepted."""
+        super().__init__()
+        self._loop = loop
+        self._protocol = protocol
+        self._context = context
+        self._handshakes = handshakes
+        self._receive_view = receive_view
+        self._server_hostname = server_hostname
+        self._below: asyncio.Transport | None = None
+        self._tls: ssl.SSLObject | None = None
+        self._incoming = self._outgoing = cast(ssl.MemoryBIO, None)
+        #: before there is a TLS object: what has come of the first record
+        self._first: bytearray | None = None
+        self._handshake_bytes = 0
+        self._is_secured = False
+        #: a thread uses the TLS object, or is about to
+        self._is_stepping = False
+        self._lost = False
+        self._closing = False
+        self._peer_has_finished = False
+        # Reading: what the connection wants, and what the transport below was told.
+        self._wants_bytes = True
+        self._is_reading = True
+        self._decrypt_scheduled = False
+        # Writing: not yet encrypted.
+        self._queue: deque[memoryview] = deque()
+        self._queued_bytes = 0
+        self._below_is_full = False
+        self._pump_scheduled = False
+        self._high = _ENCRYPTED_BYTES
+        self._protocol_paused = False
+
+    # -- the protocol of the transport below --------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._below = cast(asyncio.Transport, transport)
+        self._below.set_write_buffer_limits(high=_ENCRYPTED_BYTES)
+        self._protocol.connection_made(self)
+        if self._server_hostname is not None and not self._closing:
+            # A client speaks first.
+            try:
+                self._begin()
+            except ValueError as error:
+                self._fail(f"TLS cannot be spoken with {self._server_hostname!r}: {error}")
+            else:
+                self._step()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._lost = self._closing = True
+        self._queue.clear()
+        self._queued_bytes = 0
+        self._protocol.connection_lost(exc)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._receive_view if self._is_secured else self._receive_view[:_READ_BYTES]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._closing or self._peer_has_finished:
+            return
+        received = self._receive_view[:nbytes]
+        if self._is_secured:
+            self._incoming.write(received)
+            self._decrypt()
+            return
+        self._handshake_bytes += nbytes
+        if self._handshake_bytes > HANDSHAKE_BYTES:
+            self._fail(f"the TLS handshake is not done after {HANDSHAKE_BYTES} bytes")
+        elif self._tls is not None:
+            self._incoming.write(received)
+            self._step()
+        else:
+            self._take_first(received)
+
+    def eof_received(self) -> bool | None:
+        if self._is_secured and not self._peer_has_finished:
+            self._protocol.eof_received()
+        return None
+
+    def pause_writing(self) -> None:
+        self._below_is_full = True
+
+    def resume_writing(self) -> None:
+        self._below_is_full = False
+        self._pump()
+
+    # -- handshake ----------------------------------------------------------------------------------------------------
+
+    def _take_first(self, received: memoryview) -> None:
+        first = self._first = self._first or bytearray()
+        first += received
+        if first[0] != _HANDSHAKE_RECORD:
+            self._fail("it does not speak TLS, which this listener does")
+            return
+        if len(first) < _HEADER_BYTES:
+            return
+        length = int.from_bytes(first[3:_HEADER_BYTES])
+        if length > _LONGEST_RECORD:
+            self._fail(f"it sends a TLS record of {length} bytes")
+        elif len(first) >= _HEADER_BYTES + length:
+            self._begin()
+            self._incoming.write(first)
+            self._first = None
+            self._step()
+
+    def _begin(self) -> None:
+        """Make the TLS object. ValueError for a host that can have no certificate."""
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = self._context.wrap_bio(
+            self._incoming,
+            self._outgoing,
+            server_side=self._server_hostname is None,
+            server_hostname=self._server_hostname,
+        )
+
+    def _step(self) -> None:
+        assert self._tls is not None
+        self._is_stepping = True
+        self._update_reading()
+        self._handshakes.run(self._tls.do_handshake, self._stepped, lambda: not self._closing)
+
+    def _stepped(self, error: BaseException | None) -> None:
+        self._is_stepping = False
+        if self._closing:
+            return
+        assert self._below is not None
+        # What is to be sent, an alert too.
+        if self._outgoing.pending:
+            self._below.write(self._outgoing.read())
+        if isinstance(error, ssl.SSLWantReadError):
+            self._update_reading()
+        elif error is not None:
+            self._fail(f"the TLS handshake failed: {_reason(error)}")
+        else:
+            assert self._tls is not None
+            self._is_secured = True
+            self._protocol.secured(self._tls.getpeercert(binary_form=True))
+            self._update_reading()
+            self._decrypt()
+
+    def _fail(self, reason: str) -> None:
+        self._protocol.insecure(reason)
+        self.close()
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def _decrypt(self) -> None:
+        """Give the connection what has come, as long as it wants more."""
+        tls = self._tls
+        assert tls is not None
+        more = True
+        while more and self._wants_bytes and not self._closing:
+            view = self._protocol.get_buffer(-1)
+            filled = 0
+            try:
+                while filled < len(view):
+                    # The stub does not know that a buffer may be given.
+                    count = cast(int, tls.read(len(view) - filled, cast(Any, view[filled:])))
+                    if not count:
+                        self._peer_has_finished = True
+                        break
+                    filled += count
+            except ssl.SSLWantReadError:
+                more = False
+            except ssl.SSLZeroReturnError:
+                self._peer_has_finished = True
+            except ssl.SSLError as error:
+                self._fail(f"what it sent is not TLS: {_reason(error)}")
+                return
+            if filled:
+                self._protocol.buffer_updated(filled)
+            if self._peer_has_finished:
+                if not self._closing:
+                    self._protocol.eof_received()
+                self.close()
+                return
+        # An update of keys is answered.
+        if self._outgoing.pending and not self._lost and self._below is not None:
+            self._below.write(self._outgoing.read())
+
+    def _decrypt_later(self) -> None:
+        self._decrypt_scheduled = False
+        if self._is_secured and not self._lost:
+            self._decrypt()
+
+    def pause_reading(self) -> None:
+        self._wants_bytes = False
+        self._update_reading()
+
+    def resume_reading(self) -> None:
+        self._wants_bytes = True
+        self._update_reading()
+        if self._is_secured and not self._decrypt_scheduled:
+            # The transport below will not say what is here already.
+            self._decrypt_scheduled = True
+            self._loop.call_soon(self._decrypt_later)
+
+    def is_reading(self) -> bool:
+        return self._wants_bytes and not self._closing
+
+    def _update_reading(self) -> None:
+        reading = self._wants_bytes and not self._is_stepping
+        if reading == self._is_reading or self._lost or self._below is None or self._below.is_closing():
+            return
+        self._is_reading = reading
+        if reading:
+            self._below.resume_reading()
+        else:
+            self._below.pause_reading()
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+        """Encrypt and send; what the transport below does not take yet is kept, and must not change."""
+        if self._closing or not len(data):
+            return
+        view = memoryview(data)
+        self._queue.append(view)
+        self._queued_bytes += len(view)
+        if not self._pump_scheduled:
+            self._pump()
+        will_hear = self._below_is_full or bool(self._queue)
+        if will_hear and not self._protocol_paused and self.get_write_buffer_size() > self._high:
+            self._protocol_paused = True
+            self._protocol.pause_writing()
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview[Any]]) -> None:
+        self.write(b"".join(list_of_data))
+
+    def _pump(self) -> None:
+        below, tls, queue = self._below, self._tls, self._queue
+        budget = TURN_BYTES
+        while queue and not self._below_is_full and not self._lost:
+            assert below is not None
+            assert tls is not None
+            if budget <= 0:
+                # Others have answers as well.
+                self._pump_scheduled = True
+                self._loop.call_soon(self._pump_later)
+                return
+            view = queue[0]
+            piece = view[:PIECE_BYTES]
+            try:
+                sent = tls.write(piece)
+            except ssl.SSLError as error:
+                queue.clear()
+                self._queued_bytes = 0
+                self._fail(f"an answer cannot be encrypted: {_reason(error)}")
+                return
+            if sent == len(view):
+                queue.popleft()
+            else:
+                queue[0] = view[sent:]
+            self._queued_bytes -= sent
+            budget -= sent
+            below.write(self._outgoing.read())
+        if not queue and self._closing:
+            self._finish()
+        elif self._protocol_paused and (
+            self.get_write_buffer_size() <= self._high // 4 or not (queue or self._below_is_full)
+        ):
+            self._protocol_paused = False
+            self._protocol.resume_writing()
+
+    def _pump_later(self) -> None:
+        self._pump_scheduled = False
+        self._pump()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._high = _ENCRYPTED_BYTES if high is None else high
+        if self._below is not None:
+            self._below.set_write_buffer_limits(high=min(self._high, _ENCRYPTED_BYTES))
+
+    def get_write_buffer_size(self) -> int:
+        below = 0 if self._below is None else self._below.get_write_buffer_size()
+        return self._queued_bytes + below
+
+    # -- end ----------------------------------------------------------------------------------------------------------
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def close(self) -> None:
+        """What was written still leaves, then close_notify."""
+        if self._closing:
+            return
+        self._closing = True
+        if not self._queue:
+            self._finish()
+
+    def _finish(self) -> None:
+        below = self._below
+        if below is None or self._lost or below.is_closing():
+            return
+        if self._is_stepping:
+            # A thread has the TLS object.
+            below.close()
+            return
+        if self._is_secured and self._tls is not None:
+            try:
+                self._tls.unwrap()
+            except ssl.SSLError:
+                # The peer's close_notify is not waited for.
+                pass
+        if self._tls is not None and self._outgoing.pending:
+            below.write(self._outgoing.read())
+        below.close()
+
+    def abort(self) -> None:
+        self._closing = True
+        if self._below is not None:
+            self._below.abort()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        if name == "sslcontext":
+            return self._context
+        return default if self._below is None else self._below.get_extra_info(name, default)
+
+
+def _reason(error: BaseException) -> str:
+    """OpenSSL's words without the place in its source."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate is not trusted: {error.verify_message}"
+    reason = getattr(error, "reason", None)
+    if reason:
+        return str(reason).lower().replace("_", " ")
+    return str(error) or type(error).__name__

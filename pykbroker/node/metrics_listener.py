@@ -1,0 +1,44 @@
+"""GET /metrics: the node's metrics for Prometheus, at `pykbroker.metrics.listener`.
+
+No credentials are asked for, and names of topics can be read there: the listener belongs on an address that only the
+Prometheus server reaches.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from pykbroker.config.kinds import parse_host_port
+from pykbroker.metrics.exposition import CONTENT_TYPE, lines
+from pykbroker.metrics.registry import Metrics
+from pykbroker.net.http_server import Handler, HttpRequest, HttpResponse, HttpServer
+from pykbroker.runtime import Runtime
+
+logger = logging.getLogger(__name__)
+
+
+async def open_metrics_listener(runtime: Runtime, address: str, metrics: Metrics) -> Callable[[], None]:
+    """Serve from now on; what is returned ends it. Raises OSError, which names the address."""
+    host, port = parse_host_port(address) or ("", 0)
+    server = HttpServer(runtime, host, port, metrics_handler(metrics))
+    try:
+        await server.open()
+    except OSError as error:
+        raise OSError(f"pykbroker.metrics.listener={address}: {error.strerror}") from error
+    shown = f"[{host}]" if ":" in host else host
+    logger.info("Metrics for Prometheus are at http://%s:%d/metrics", shown, server.port)
+    return server.close
+
+
+def metrics_handler(metrics: Metrics) -> Handler:
+    """What is answered to each request."""
+
+    def handle(request: HttpRequest) -> HttpResponse:
+        if request.target.partition("?")[0] != "/metrics":
+            return HttpResponse(404, ["The metrics are at /metrics.\n"])
+        if request.method not in ("GET", "HEAD"):
+            return HttpResponse(405, ["Only GET is answered.\n"], headers=[("allow", "GET, HEAD")])
+        return HttpResponse(200, lines(metrics.samples()), CONTENT_TYPE)
+
+    return handle

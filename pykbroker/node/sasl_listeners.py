@@ -1,0 +1,59 @@
+"""The authentication of this node's SASL listeners, from the configuration and the metadata that the node loads.
+
+Responsible for wiring alone: what the configuration says is config/sasl_settings.py's, an exchange security/sasl/'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pykbroker.config.load import Config
+from pykbroker.config.sasl_settings import MechanismSettings, sasl_listeners
+from pykbroker.metadata.image import ScramCredential
+from pykbroker.net.sasl_connection import ListenerAuthentication
+from pykbroker.node.ports import AnswerVersions
+from pykbroker.security.sasl.plain_server import PlainServer
+from pykbroker.security.sasl.sasl_server import SaslServer
+from pykbroker.security.sasl.scram import MECHANISMS, StoredKeys
+from pykbroker.security.sasl.scram_server import Decoys, ScramServer
+from pykbroker.security.sasl.server_authenticator import Mechanism, Rules
+
+Credentials = Mapping[tuple[int, str], ScramCredential]
+
+
+class SaslListeners:
+    """Made from the configuration of a node, which it judges: ConfigError for a listener that cannot authenticate."""
+
+    def __init__(self, config: Config, cluster_id: Callable[[], str], credentials: Callable[[], Credentials]) -> None:
+        """`cluster_id` is asked when a listener serves, `credentials` with each login: those of the newest image."""
+        self._settings = sasl_listeners(config)
+        self._cluster_id = cluster_id
+        self._credentials = credentials
+        self._failure_seconds = config.int("connection.failed.authentication.delay.ms") / 1000
+        # The whole exchange has as long as one request has to arrive.
+        self._deadline_seconds = config.int("pykbroker.connection.request.receive.timeout.ms") / 1000
+
+    def of(self, listener: str, versions: AnswerVersions) -> ListenerAuthentication | None:
+        """None for a listener without SASL."""
+        settings = self._settings.get(listener)
+        if settings is None:
+            return None
+        decoys = Decoys(self._cluster_id())
+        mechanisms = {name: self._mechanism(name, each, decoys) for name, each in settings.mechanisms.items()}
+        return ListenerAuthentication(
+            Rules(mechanisms, versions), settings.receive_bytes, self._failure_seconds, self._deadline_seconds
+        )
+
+    def _mechanism(self, name: str, settings: MechanismSettings, decoys: Decoys) -> Mechanism:
+        users = settings.users
+
+        def begin() -> SaslServer:
+            if users is not None:
+                return PlainServer(users)
+            return ScramServer(MECHANISMS[name], self._find, decoys)
+
+        return Mechanism(begin, settings.max_reauth_ms)
+
+    def _find(self, mechanism: int, user: str) -> StoredKeys | None:
+        found = self._credentials().get((mechanism, user))
+        return None if found is None else StoredKeys(*found)

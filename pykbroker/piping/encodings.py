@@ -1,0 +1,27 @@
+"""Keys and values as text: as they are, in hexadecimal, or in base64. Pure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Final, Literal, TypeAlias
+
+Encoding: TypeAlias = Literal["text", "hex", "base64"]
+ENCODINGS: Final[tuple[Encoding, ...]] = ("text", "hex", "base64")
+
+
+def encoded(data: bytes, encoding: Encoding) -> bytes:
+    """The bytes that are printed; `text` changes nothing."""
+    if encoding == "hex":
+        return binascii.hexlify(data)
+    return base64.b64encode(data) if encoding == "base64" else data
+
+
+def decoded(text: bytes, encoding: Encoding) -> bytes:
+    """What `encoded` made of data. Raises ValueError."""
+    if encoding == "text":
+        return text
+    try:
+        return binascii.unhexlify(text) if encoding == "hex" else base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"not {encoding}: {str(error).lower()}") from None

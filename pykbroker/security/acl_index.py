@@ -1,0 +1,185 @@
+"""The ACLs of a cluster, so arranged that a question looks at the few that can matter: values in, a decision out.
+
+Rules are kept by pattern and within a pattern by principal and host, so that neither 100,000 ACLs of other patterns nor
+100,000 ACLs of other users on the same pattern are walked through. Responsible for what Apache Kafka's
+StandardAuthorizerData decides, after super users. Not responsible for super users, for caching nor for log lines
+(standard_authorizer.py).
+
+Invariant: after any adds and removes the index answers as one built anew from the ACLs that are left (CVE-2024-27309).
+Each ACL has an id of its own, and two ids may have the same rule: it counts until both are gone.
+
+One difference from Apache Kafka 4.3.1: `*` is for every name. There it is not for names that begin with `*` themselves,
+so that a DENY of `*` leaves a group `*abc` open.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from pykbroker.security.acl import ANY_USER, WILDCARD, Acl, PatternType, Permission
+from pykbroker.security.authorizer import Operation
+
+#: An ALLOW of these allows the operation too; a DENY of these does not deny it.
+_IMPLIED_BY: Final[Mapping[int, frozenset[int]]] = {
+    Operation.DESCRIBE: frozenset(
+        (Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER)
+    ),
+    Operation.DESCRIBE_CONFIGS: frozenset((Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)),
+}
+
+
+class Ruling(NamedTuple):
+    """What the ACLs say of one question. `rule` decided; None: no rule is about the client, and `has_rules` says
+    whether the resource has any at all (allow.everyone.if.no.acl.found)."""
+
+    rule: Acl | None
+    has_rules: bool
+
+
+#: (principal, host) -> the rules of one pattern that are about them
+_Rules = dict[tuple[str, str], tuple[Acl, ...]]
+_Pattern = tuple[int, str]
+
+
+class AclIndex:
+    """Changed by `add` and `remove` alone."""
+
+    def __init__(self, acls: Mapping[bytes, Acl] | None = None) -> None:
+        self._by_id: dict[bytes, Acl] = {}
+        self._literal: dict[_Pattern, _Rules] = {}
+        self._prefixed: dict[_Pattern, _Rules] = {}
+        #: resource type -> length of a prefix -> how many patterns have it
+        self._lengths: dict[int, Counter[int]] = {}
+        #: (resource type, principal) -> its rules, by id
+        self._by_principal: dict[tuple[int, str], dict[bytes, Acl]] = {}
+        for acl_id, acl in (acls or {}).items():
+            self.add(acl_id, acl)
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[Acl]:
+        return iter(self._by_id.values())
+
+    def add(self, acl_id: bytes, acl: Acl) -> None:
+        """An id that is there already gets another rule."""
+        self.remove(acl_id)
+        self._by_id[acl_id] = acl
+        self._by_principal.setdefault((acl.resource_type, acl.principal), {})[acl_id] = acl
+        patterns, pattern = self._patterns(acl), (acl.resource_type, acl.resource_name)
+        rules = patterns.get(pattern)
+        if rules is None:
+            rules = patterns[pattern] = {}
+            if patterns is self._prefixed:
+                self._lengths.setdefault(acl.resource_type, Counter())[len(acl.resource_name)] += 1
+        about = (acl.principal, acl.host)
+        # Sorted, so that an index answers with the same rule whatever the order in which it was filled.
+        rules[about] = tuple(sorted((*rules.get(about, ()), acl)))
+
+    def remove(self, acl_id: bytes) -> None:
+        acl = self._by_id.pop(acl_id, None)
+        if acl is None:
+            return
+        of_principal = self._by_principal[acl.resource_type, acl.principal]
+        del of_principal[acl_id]
+        if not of_principal:
+            del self._by_principal[acl.resource_type, acl.principal]
+        patterns, pattern = self._patterns(acl), (acl.resource_type, acl.resource_name)
+        about = (acl.principal, acl.host)
+        rules = patterns[pattern]
+        left = list(rules[about])
+        left.remove(acl)  # one of them: the same rule may be there under another id
+        if left:
+            rules[about] = tuple(left)
+            return
+        del rules[about]
+        if rules:
+            return
+        del patterns[pattern]
+        if patterns is self._prefixed:
+            lengths = self._lengths[acl.resource_type]
+            lengths[len(acl.resource_name)] -= 1
+            if not lengths[len(acl.resource_name)]:
+                del lengths[len(acl.resource_name)]
+            if not lengths:
+                del self._lengths[acl.resource_type]
+
+    def _patterns(self, acl: Acl) -> dict[_Pattern, _Rules]:
+        """As in Apache Kafka, a pattern type that is unknown here means a prefix."""
+        return self._literal if acl.pattern_type == PatternType.LITERAL else self._prefixed
+
+    def _applying(self, resource: int, name: str) -> Iterator[_Rules]:
+        """The rules of each pattern that the name matches: itself, prefixes from the longest, `*`."""
+        found = self._literal.get((resource, name))
+        if found is not None:
+            yield found
+        lengths = self._lengths.get(resource)
+        if lengths:
+            for length in sorted(lengths, reverse=True):
+                if length <= len(name) and (found := self._prefixed.get((resource, name[:length]))) is not None:
+                    yield found
+        if name != WILDCARD and (found := self._literal.get((resource, WILDCARD))) is not None:
+            yield found
+
+    def decide(self, principal: str, host: str, operation: int, resource: int, name: str) -> Ruling:
+        """`host` as `java_address` writes it. Any DENY that applies counts before any ALLOW."""
+        allowed: Acl | None = None
+        has_rules = False
+        implied_by = _IMPLIED_BY.get(operation, (operation,))
+        for rules in self._applying(resource, name):
+            has_rules = True
+            for acl in _about(rules, principal, host):
+                if acl.permission_type == Permission.ALLOW:
+                    if acl.operation == Operation.ALL or acl.operation in implied_by:
+                        allowed = acl
+                elif acl.operation in (Operation.ALL, operation):
+                    # DENY, and whatever a record of another version may have: fail closed, as Apache Kafka does.
+                    return Ruling(acl, True)
+        return Ruling(allowed, has_rules)
+
+    def allows_some(self, principal: str, host: str, operation: int, resource: int) -> bool:
+        """Whether there is a resource of the type on which the rules allow the operation. Implied operations do not
+        count here, as in Apache Kafka (Authorizer.authorizeByResourceType, KIP-679)."""
+        literal: dict[int, set[str]] = {Permission.ALLOW: set(), Permission.DENY: set()}
+        prefixed: dict[int, set[str]] = {Permission.ALLOW: set(), Permission.DENY: set()}
+        for who in {principal, ANY_USER}:
+            for acl in self._by_principal.get((resource, who), {}).values():
+                if (
+                    acl.host not in (host, WILDCARD)
+                    or acl.operation not in (operation, Operation.ALL)
+                    or acl.permission_type not in literal
+                ):
+                    continue
+                if acl.pattern_type == PatternType.LITERAL:
+                    literal[acl.permission_type].add(acl.resource_name)
+                elif acl.pattern_type == PatternType.PREFIXED:
+                    prefixed[acl.permission_type].add(acl.resource_name)
+        if WILDCARD in literal[Permission.DENY]:
+            return False
+        if WILDCARD in literal[Permission.ALLOW]:
+            return True
+        denied = prefixed[Permission.DENY]
+        names = (literal[Permission.ALLOW] - literal[Permission.DENY]) | prefixed[Permission.ALLOW]
+        return any(not _begins_with_one_of(denied, name) for name in names)
+
+
+def _about(rules: _Rules, principal: str, host: str) -> Iterator[Acl]:
+    """The rules about a client, in Apache Kafka's order: by operation first."""
+    found: list[Acl] = []
+    for who in {principal, ANY_USER}:
+        for where in {host, WILDCARD}:
+            found.extend(rules.get((who, where), ()))
+    if len(found) > 1:
+        found.sort(key=_order)
+    return iter(found)
+
+
+def _order(acl: Acl) -> tuple[int, int, str, str, int]:
+    return acl.pattern_type, acl.operation, acl.principal, acl.host, acl.permission_type
+
+
+def _begins_with_one_of(prefixes: set[str], name: str) -> bool:
+    """As many look-ups as the name has characters: there may be 100,000 prefixes."""
+    return bool(prefixes) and any(name[:end] in prefixes for end in range(1, len(name) + 1))

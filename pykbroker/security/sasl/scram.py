@@ -1,0 +1,217 @@
+"""SCRAM as both sides speak it: mechanisms, keys, and the messages of the exchange. RFC 5802, RFC 7677; KIP-84.
+
+Pure: bytes and texts in, values out. Not responsible for either side's order of messages (scram_server.py,
+scram_client.py). Passwords are taken as UTF-8 without SASLprep, as in Apache Kafka's ScramFormatter.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+MIN_ITERATIONS: Final = 4096
+MAX_ITERATIONS: Final = 16384
+_RANDOM_BITS: Final = 130
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+class ScramMechanism(NamedTuple):
+    """`number` is the one of the protocol and of the metadata records; `hash_name` is hashlib's."""
+
+    name: str
+    number: int
+    hash_name: str
+    #: as Apache Kafka's messages have it
+    constant: str
+
+    @property
+    def key_bytes(self) -> int:
+        """The size of a salted password, and of each key."""
+        return hashlib.new(self.hash_name).digest_size
+
+
+SHA_256: Final = ScramMechanism("SCRAM-SHA-256", 1, "sha256", "SCRAM_SHA_256")
+SHA_512: Final = ScramMechanism("SCRAM-SHA-512", 2, "sha512", "SCRAM_SHA_512")
+MECHANISMS: Final = {mechanism.name: mechanism for mechanism in (SHA_256, SHA_512)}
+BY_NUMBER: Final = {mechanism.number: mechanism for mechanism in MECHANISMS.values()}
+
+
+@dataclass(slots=True, frozen=True, repr=False)
+class StoredKeys:
+    """What the server keeps of a password. Its text shows nothing of it."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+    def __repr__(self) -> str:
+        return "StoredKeys([hidden])"
+
+
+def salted_password(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
+    return hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
+
+
+def client_key(mechanism: ScramMechanism, salted: bytes) -> bytes:
+    return hmac.digest(salted, b"Client Key", mechanism.hash_name)
+
+
+def server_key(mechanism: ScramMechanism, salted: bytes) -> bytes:
+    return hmac.digest(salted, b"Server Key", mechanism.hash_name)
+
+
+def hash_of(mechanism: ScramMechanism, key: bytes) -> bytes:
+    """H() of the RFC: the stored key, for a client key."""
+    return hashlib.new(mechanism.hash_name, key).digest()
+
+
+def stored_keys(mechanism: ScramMechanism, salted: bytes, salt: bytes, iterations: int) -> StoredKeys:
+    """What is kept of a salted password."""
+    stored = hash_of(mechanism, client_key(mechanism, salted))
+    return StoredKeys(salt, stored, server_key(mechanism, salted), iterations)
+
+
+def xor(one: bytes, other: bytes) -> bytes:
+    """Of two strings of one length. ValueError for others."""
+    if len(one) != len(other):
+        raise ValueError("two keys of different sizes")
+    return bytes(a ^ b for a, b in zip(one, other, strict=True))
+
+
+def in_base_36(number: int) -> str:
+    digits = ""
+    while number:
+        number, digit = divmod(number, 36)
+        digits = _DIGITS[digit] + digits
+    return digits or "0"
+
+
+def random_string(randbits: Callable[[int], int] = secrets.randbits) -> str:
+    """A nonce, or as bytes a salt, in the shape of Apache Kafka's: 130 random bits in base 36."""
+    return in_base_36(randbits(_RANDOM_BITS))
+
+
+# -- texts ------------------------------------------------------------------------------------------------------------
+
+
+def saslname(user: str) -> str:
+    """A user's name as messages have it."""
+    return user.replace("=", "=3D").replace(",", "=2C")
+
+
+def user_of(name: str) -> str:
+    """The user of a `saslname` that a pattern has let through."""
+    return name.replace("=2C", ",").replace("=3D", "=")
+
+
+def to_base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+class BadMessage(ValueError):
+    """Bytes that are no message of SCRAM. The text has none of them."""
+
+
+# ASCII alone, as Apache Kafka's patterns.
+_SASLNAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
+_VALUE: Final = r"[\x01-\x2b\x2d-\x7f]+"
+_PRINTABLE: Final = r"[\x21-\x2b\x2d-\x7e]+"
+_BASE64: Final = "(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
+_EXTENSIONS: Final = f"(?:,[A-Za-z]+={_VALUE})*"
+
+# `m=` is a demand that the server does not know: the RFC says to refuse it, and no pattern has it.
+_CLIENT_FIRST: Final = re.compile(
+    f"(?P<gs2>n,(?:a=(?P<authzid>{_SASLNAME}))?,)"
+    f"(?P<bare>n=(?P<name>{_SASLNAME}),r=(?P<nonce>{_PRINTABLE})(?P<extensions>{_EXTENSIONS}))"
+)
+_SERVER_FIRST: Final = re.compile(f"r=(?P<nonce>{_PRINTABLE}),s=(?P<salt>{_BASE64}),i=(?P<iterations>[0-9]{{1,9}}).*")
+_CLIENT_FINAL: Final = re.compile(
+    f"(?P<without_proof>c=(?P<channel>{_BASE64}),r=(?P<nonce>{_PRINTABLE}){_EXTENSIONS}),p=(?P<proof>{_BASE64})"
+)
+_SERVER_FINAL: Final = re.compile(f"(?:e=(?P<error>[^,]+)|v=(?P<signature>{_BASE64}))(?:,.*)?")
+
+
+class ClientFirst(NamedTuple):
+    gs2_header: str
+    bare: str
+    #: "" where there is none
+    authzid: str
+    user: str
+    nonce: str
+    extensions: dict[str, str]
+
+
+class ServerFirst(NamedTuple):
+    nonce: str
+    salt: bytes
+    iterations: int
+
+    def to_text(self) -> str:
+        return f"r={self.nonce},s={to_base64(self.salt)},i={self.iterations}"
+
+
+class ClientFinal(NamedTuple):
+    channel_binding: bytes
+    nonce: str
+    without_proof: str
+    proof: bytes
+
+
+class ServerFinal(NamedTuple):
+    error: str | None
+    signature: bytes
+
+
+def _matched(pattern: re.Pattern[str], data: bytes, name: str) -> re.Match[str]:
+    try:
+        found = pattern.fullmatch(data.decode())
+    except UnicodeDecodeError:
+        found = None
+    if found is None:
+        raise BadMessage(f"Invalid SCRAM {name} message format")
+    return found
+
+
+def _from_base64(text: str) -> bytes:
+    """In the one form that each value has: bits that say nothing must be 0."""
+    try:
+        data = base64.b64decode(text, validate=True)
+    except binascii.Error:
+        data = b""
+    if to_base64(data) != text:
+        raise BadMessage("Invalid SCRAM message format")
+    return data
+
+
+def parse_client_first(data: bytes) -> ClientFirst:
+    """Raises BadMessage; for channel binding (`p=`, `y`) too, which Apache Kafka does not have either."""
+    found = _matched(_CLIENT_FIRST, data, "client first")
+    pairs = (pair.partition("=") for pair in found["extensions"].split(",")[1:])
+    extensions = {name: value for name, _, value in pairs}
+    authzid = user_of(found["authzid"] or "")
+    return ClientFirst(found["gs2"], found["bare"], authzid, user_of(found["name"]), found["nonce"], extensions)
+
+
+def parse_server_first(data: bytes) -> ServerFirst:
+    found = _matched(_SERVER_FIRST, data, "server first")
+    return ServerFirst(found["nonce"], _from_base64(found["salt"]), int(found["iterations"]))
+
+
+def parse_client_final(data: bytes) -> ClientFinal:
+    found = _matched(_CLIENT_FINAL, data, "client final")
+    return ClientFinal(
+        _from_base64(found["channel"]), found["nonce"], found["without_proof"], _from_base64(found["proof"])
+    )
+
+
+def parse_server_final(data: bytes) -> ServerFinal:
+    found = _matched(_SERVER_FINAL, data, "server final")
+    return ServerFinal(found["error"], _from_base64(found["signature"] or ""))

@@ -1,0 +1,274 @@
+"""How a client proves on a SASL connection which user it is: frames in, answers and a verdict out. Pure, no clock.
+
+As Apache Kafka's SaslServerAuthenticator: ApiVersions at most once, SaslHandshake, then the tokens of the mechanism,
+in SaslAuthenticate requests (SaslHandshake version 1, KIP-152) or as bare frames (version 0). Re-authentication is
+another exchange of the same connection, begun with SaslHandshake, by the same mechanism and for the same user
+(KIP-368). Not responsible for framing, for time, nor for what a principal may do.
+
+Stricter than Apache Kafka: no body of any other API is read before authentication, so such a request gets no answer;
+and there are at most MAX_FRAMES frames.
+
+Invariants
+* Nothing but COMPLETE gives a user, and only a SaslServer that has a user leads there.
+* A failed exchange stays failed.
+* What a client sent is in no error and no log line, apart from the name of an API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any, Final
+
+from pykbroker.security.client_software import is_software
+from pykbroker.security.sasl.sasl_server import AuthenticationFailed, InvalidCredentials, SaslServer
+from pykbroker_wire.apis import APIS, ApiKey
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.headers import RequestHeader, encode_response
+from pykbroker_wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from pykbroker_wire.primitives import Buffer, DecodeError
+
+#: A client needs five: ApiVersions twice, SaslHandshake, and two tokens.
+MAX_FRAMES: Final = 12
+
+AnswerFrame = list[Buffer]
+
+
+class AuthenticationState(Enum):
+    #: ApiVersions or SaslHandshake may come.
+    HANDSHAKE_OR_VERSIONS = auto()
+    #: SaslHandshake must come.
+    HANDSHAKE = auto()
+    #: The mechanism's tokens, in SaslAuthenticate or bare.
+    AUTHENTICATE = auto()
+    #: Re-authentication by another mechanism: its first token fails.
+    BAD_MECHANISM = auto()
+    COMPLETE = auto()
+    FAILED = auto()
+
+
+@dataclass(slots=True, frozen=True)
+class Mechanism:
+    """`begin` makes the server's side of an exchange. `max_reauth_ms`: how long a session lasts; 0: for ever."""
+
+    begin: Callable[[], SaslServer]
+    max_reauth_ms: int = 0
+
+
+@dataclass(slots=True, frozen=True)
+class Rules:
+    """What holds for every connection of a listener. `versions`: the answer to ApiVersions in a version."""
+
+    mechanisms: Mapping[str, Mechanism]
+    versions: Callable[[int], ApiVersionsResponse]
+
+
+@dataclass(slots=True, frozen=True)
+class Authenticated:
+    """`lifetime_ms`: the session ends then unless it is renewed; None: it does not end."""
+
+    user: str
+    mechanism: str
+    lifetime_ms: int | None
+
+
+@dataclass(slots=True)
+class SaslStep:
+    """What one frame leads to. At most one of `authenticated` and `failed` is there; neither: the client goes on.
+
+    `answer` of a failure is sent after the delay for failures. `software`: what ApiVersions says of the client.
+    """
+
+    answer: AnswerFrame = field(default_factory=list)
+    authenticated: Authenticated | None = None
+    failed: str | None = None
+    software: tuple[str, str] | None = None
+
+
+class _Failed(Exception):
+    """The exchange ends; `answer` goes to the client."""
+
+    def __init__(self, reason: str, answer: AnswerFrame | None = None) -> None:
+        super().__init__(reason)
+        self.answer: AnswerFrame = [] if answer is None else answer
+
+
+class ServerAuthenticator:
+    """One exchange. `renewed`: the session that it renews."""
+
+    __slots__ = ("_frames", "_mechanism", "_renewed", "_rules", "_server", "_with_headers", "state")
+
+    def __init__(self, rules: Rules, renewed: Authenticated | None = None) -> None:
+        self._rules = rules
+        self._renewed = renewed
+        self._server: SaslServer | None = None
+        self._mechanism = ""
+        #: tokens come in SaslAuthenticate
+        self._with_headers = False
+        self._frames = 0
+        self.state = AuthenticationState.HANDSHAKE_OR_VERSIONS if renewed is None else AuthenticationState.HANDSHAKE
+
+    def receive(self, frame: Buffer) -> SaslStep:
+        """Take one frame, without its size."""
+        state, self.state = self.state, AuthenticationState.FAILED
+        self._frames += 1
+        try:
+            if self._frames > MAX_FRAMES:
+                raise _Failed(f"more than {MAX_FRAMES} requests")
+            if state in (AuthenticationState.HANDSHAKE_OR_VERSIONS, AuthenticationState.HANDSHAKE):
+                outcome, self.state = self._take_request(state, frame)
+            elif state is AuthenticationState.AUTHENTICATE:
+                outcome, self.state = self._take_token(frame)
+            elif state is AuthenticationState.BAD_MECHANISM:
+                assert self._renewed is not None
+                # Apache Kafka answers nothing here.
+                raise _Failed(f"re-authentication by another mechanism than {self._renewed.mechanism}")
+            else:
+                raise _Failed("a request behind the end of the exchange")
+        except _Failed as failure:
+            return SaslStep(failure.answer, failed=str(failure))
+        except DecodeError:
+            # Not its text: it may have what the client sent.
+            return SaslStep(failed="a request that cannot be decoded")
+        return outcome
+
+    # -- before the tokens --------------------------------------------------------------------------------------------
+
+    def _take_request(self, state: AuthenticationState, frame: Buffer) -> tuple[SaslStep, AuthenticationState]:
+        header, position = RequestHeader.decode(frame)
+        if header.api_key == ApiKey.API_VERSIONS:
+            if state is not AuthenticationState.HANDSHAKE_OR_VERSIONS:
+                raise _Failed("ApiVersions where SaslHandshake is due")
+            return self._answer_versions(header, frame, position)
+        if header.api_key == ApiKey.SASL_HANDSHAKE:
+            return self._take_handshake(header, frame, position)
+        raise _Failed(f"{_name_of(header)} before authentication")
+
+    def _answer_versions(
+        self, header: RequestHeader, frame: Buffer, position: int
+    ) -> tuple[SaslStep, AuthenticationState]:
+        api, version = APIS[ApiKey.API_VERSIONS], header.version
+        if not api.min_version <= version <= api.max_version:
+            known = ApiVersion(api_key=header.api_key, min_version=api.min_version, max_version=api.max_version)
+            refused = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])
+            answer = encode_response(header.correlation_id, header.api_key, 0, refused.encode(0))
+            return SaslStep(answer), AuthenticationState.HANDSHAKE_OR_VERSIONS
+        request, _ = ApiVersionsRequest.decode(frame, position, version)
+        software = None
+        if version >= 3:
+            software = request.client_software_name, request.client_software_version
+            if not is_software(*software):
+                refused = ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+                return SaslStep(_answer(header, refused)), AuthenticationState.HANDSHAKE_OR_VERSIONS
+        answer = _answer(header, self._rules.versions(version))
+        return SaslStep(answer, software=software), AuthenticationState.HANDSHAKE
+
+    def _take_handshake(
+        self, header: RequestHeader, frame: Buffer, position: int
+    ) -> tuple[SaslStep, AuthenticationState]:
+        _check_version(header)
+        request, _ = SaslHandshakeRequest.decode(frame, position, header.version)
+        names = list(self._rules.mechanisms)
+        mechanism = self._rules.mechanisms.get(request.mechanism)
+        if mechanism is None:
+            refused = SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=names)
+            raise _Failed("an unsupported SASL mechanism", _answer(header, refused))
+        self._with_headers = header.version >= 1
+        answer = _answer(header, SaslHandshakeResponse(error_code=ErrorCode.NONE, mechanisms=names))
+        if self._renewed is not None and request.mechanism != self._renewed.mechanism:
+            self._mechanism = request.mechanism
+            return SaslStep(answer), AuthenticationState.BAD_MECHANISM
+        self._mechanism = request.mechanism
+        self._server = mechanism.begin()
+        return SaslStep(answer), AuthenticationState.AUTHENTICATE
+
+    # -- tokens -------------------------------------------------------------------------------------------------------
+
+    def _take_token(self, frame: Buffer) -> tuple[SaslStep, AuthenticationState]:
+        if not self._with_headers:
+            try:
+                challenge, authenticated = self._evaluate(bytes(frame))
+            except (AuthenticationFailed, InvalidCredentials) as error:
+                raise _Failed(str(error)) from None
+            answer: AnswerFrame = [len(challenge).to_bytes(4, "big") + challenge]
+        else:
+            header, token = self._token_of(frame)
+            try:
+                challenge, authenticated = self._evaluate(token)
+            except AuthenticationFailed as error:
+                raise _Failed(str(error), _refused(header, str(error))) from None
+            except InvalidCredentials as error:
+                # Every reason is one text: a client learns nothing of users.
+                text = f"Authentication failed during {self._what} due to invalid credentials with SASL mechanism "
+                raise _Failed(str(error), _refused(header, text + self._mechanism)) from None
+            # The text for no error is empty, as Apache Kafka's.
+            response = SaslAuthenticateResponse(error_message="", auth_bytes=challenge)
+            if authenticated is not None and authenticated.lifetime_ms is not None:
+                response.session_lifetime_ms = authenticated.lifetime_ms
+            answer = _answer(header, response)
+        if authenticated is None:
+            return SaslStep(answer), AuthenticationState.AUTHENTICATE
+        return SaslStep(answer, authenticated), AuthenticationState.COMPLETE
+
+    def _token_of(self, frame: Buffer) -> tuple[RequestHeader, bytes]:
+        header, position = RequestHeader.decode(frame)
+        if header.api_key != ApiKey.SASL_AUTHENTICATE:
+            raise _Failed(f"{_name_of(header)} where SaslAuthenticate is due", _illegal_state(header))
+        _check_version(header)
+        request, _ = SaslAuthenticateRequest.decode(frame, position, header.version)
+        return header, bytes(request.auth_bytes)
+
+    def _evaluate(self, token: bytes) -> tuple[bytes, Authenticated | None]:
+        server = self._server
+        assert server is not None
+        challenge = server.evaluate(token)
+        user = server.user
+        if user is None:
+            return challenge, None
+        renewed = self._renewed
+        if renewed is not None and user != renewed.user:
+            raise AuthenticationFailed(
+                f"Cannot change principals during re-authentication from User.{renewed.user}: User.{user}"
+            )
+        lasts_ms = self._rules.mechanisms[self._mechanism].max_reauth_ms
+        return challenge, Authenticated(user, self._mechanism, lasts_ms if lasts_ms > 0 else None)
+
+    @property
+    def _what(self) -> str:
+        return "authentication" if self._renewed is None else "re-authentication"
+
+
+def _name_of(header: RequestHeader) -> str:
+    return APIS[header.api_key].name
+
+
+def _check_version(header: RequestHeader) -> None:
+    """There is no version in which to refuse one that is not known."""
+    api = APIS[header.api_key]
+    if not api.min_version <= header.version <= api.max_version:
+        raise _Failed(f"{api.name} of version {header.version}")
+
+
+def _answer(header: RequestHeader, response: Any) -> AnswerFrame:
+    return encode_response(header.correlation_id, header.api_key, header.version, response.encode(header.version))
+
+
+def _refused(header: RequestHeader, text: str) -> AnswerFrame:
+    return _answer(
+        header, SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=text)
+    )
+
+
+def _illegal_state(header: RequestHeader) -> AnswerFrame:
+    """For the APIs that a client may use before authentication; the body of others is not understood here."""
+    api = APIS[header.api_key]
+    if not api.min_version <= header.version <= api.max_version:
+        return []
+    if header.api_key == ApiKey.SASL_HANDSHAKE:
+        return _answer(header, SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE))
+    if header.api_key == ApiKey.API_VERSIONS:
+        return _answer(header, ApiVersionsResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE))
+    return []

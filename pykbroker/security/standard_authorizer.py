@@ -1,0 +1,165 @@
+"""Apache Kafka's StandardAuthorizer: super users, then the ACLs of the metadata log, then the default.
+
+Responsible for the order of these, for the window before the ACLs are loaded, for decisions kept between requests and
+for the log of decisions (`kafka.authorizer.logger`). Not responsible for what ACLs say (acl_index.py) nor for hearing
+of them (metadata/acl_publisher.py).
+
+Until `complete_initial_load` only super users are answered; anything else raises AuthorizerNotReady. Decisions are kept
+for as long as no ACL changes, at most MAX_DECISIONS of them: what a client may choose freely must not grow a table.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from pykbroker.security.acl import Acl, Permission, java_address
+from pykbroker.security.acl_index import AclIndex
+from pykbroker.security.authorizer import Asker, AuthorizerNotReady, Operation, Resource
+from pykbroker_wire.apis import APIS
+
+MAX_DECISIONS: Final = 10_000
+_TRACE: Final = logging.DEBUG - 5
+
+logger = logging.getLogger(__name__)
+#: One line for each decision, under the name and in the words that log pipelines know.
+audit_logger = logging.getLogger("kafka.authorizer.logger")
+
+
+class Decision(NamedTuple):
+    """`rule` as Apache Kafka writes it into the log."""
+
+    allowed: bool
+    rule: Acl | str
+
+    def __str__(self) -> str:
+        return f"MatchingAcl(acl={self.rule})" if isinstance(self.rule, Acl) else self.rule
+
+
+_SUPER_USER: Final = Decision(True, "SuperUser")
+_Question = tuple[str, str, int, int, str | None]
+
+
+class StandardAuthorizer:
+    """One for both halves of a node."""
+
+    def __init__(self, node_id: int, super_users: Collection[str] = (), *, allow_if_no_acl: bool = False) -> None:
+        """`super_users`: principals, "Type:name". `allow_if_no_acl`: allow.everyone.if.no.acl.found."""
+        self._prefix = f"[StandardAuthorizer {node_id}]"
+        self._super_users = frozenset(super_users)
+        self._default = Decision(True, "DefaultAllow") if allow_if_no_acl else Decision(False, "DefaultDeny")
+        self._index = AclIndex()
+        self._decisions: dict[_Question, Decision] = {}
+        self._loaded = False
+        self._waiting: list[Callable[[], None]] = []
+        result = "ALLOWED" if allow_if_no_acl else "DENIED"
+        logger.info("%s set super.users=%s, default result=%s", self._prefix, ",".join(super_users), result)
+
+    @property
+    def acls(self) -> Iterable[Acl]:
+        return self._index
+
+    # What it knows.
+
+    def change(self, changes: Mapping[bytes, Acl | None]) -> None:
+        """Add the ACLs with these ids; None takes one away. All of them, then the next question."""
+        for acl_id, acl in changes.items():
+            if acl is None:
+                self._index.remove(acl_id)
+            else:
+                self._index.add(acl_id, acl)
+        self._decisions.clear()
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._loaded
+
+    def when_loaded(self, callback: Callable[[], None]) -> None:
+        """Once: now, if the ACLs are loaded already."""
+        if self._loaded:
+            callback()
+        else:
+            self._waiting.append(callback)
+
+    def complete_initial_load(self) -> None:
+        """Everything that was committed when this node started is known: from now on all questions are answered."""
+        if self._loaded:
+            return
+        self._loaded = True
+        logger.info("%s Completed initial ACL load process: %d ACLs.", self._prefix, len(self._index))
+        waiting, self._waiting = self._waiting, []
+        for callback in waiting:
+            callback()
+
+    # What it is asked.
+
+    def authorize(self, asker: Asker, operation: Operation, resource: Resource, name: str, quiet: bool = False) -> bool:
+        principal, host = asker.principal, asker.client_host
+        decision = self._decisions.get((principal, host, operation, resource, name))
+        if decision is None:
+            decision = self._decide(principal, host, operation, resource, name)
+        if decision.allowed:
+            level = _TRACE if quiet else logging.DEBUG
+        else:
+            level = _TRACE if quiet else logging.INFO
+        if audit_logger.isEnabledFor(level):
+            audit_logger.log(level, "%s", _line(asker, operation, resource, name, decision))
+        return decision.allowed
+
+    def authorize_some(self, asker: Asker, operation: Operation, resource: Resource) -> bool:
+        # A name that no ACL is likely to have: super users, rules of `*`, and the default without any rule.
+        if self.authorize(asker, operation, resource, "hardcode", quiet=True):
+            return True
+        principal, host = asker.principal, asker.client_host
+        question = (principal, host, operation, resource, None)
+        decision = self._decisions.get(question)
+        if decision is None:
+            allowed = self._index.allows_some(principal, java_address(host), operation, resource)
+            decision = Decision(allowed, "Some" if allowed else "None")
+            self._keep(question, decision)
+        return decision.allowed
+
+    def _decide(self, principal: str, host: str, operation: int, resource: int, name: str) -> Decision:
+        if principal in self._super_users:
+            decision = _SUPER_USER
+        elif not self._loaded:
+            raise AuthorizerNotReady(f"{self._prefix} The ACLs are not loaded yet.")
+        else:
+            rule, has_rules = self._index.decide(principal, java_address(host), operation, resource, name)
+            if rule is not None:
+                decision = Decision(rule.permission_type == _ALLOW, rule)
+            else:
+                decision = _DENY if has_rules else self._default
+        self._keep((principal, host, operation, resource, name), decision)
+        return decision
+
+    def _keep(self, question: _Question, decision: Decision) -> None:
+        if len(self._decisions) >= MAX_DECISIONS:
+            # All at once: the next requests decide anew, and no order has to be kept on the way of each.
+            self._decisions.clear()
+        self._decisions[question] = decision
+
+
+_ALLOW: Final = int(Permission.ALLOW)
+_DENY: Final = Decision(False, "DefaultDeny")
+
+
+def _line(asker: Asker, operation: Operation, resource: Resource, name: str, decision: Decision) -> str:
+    kind = "".join(word.capitalize() for word in resource.name.split("_"))
+    api = APIS.get(asker.api_key)
+    line = (
+        f"Principal = {asker.principal} is {'Allowed' if decision.allowed else 'Denied'} operation = {operation.name} "
+        f"from host = {java_address(asker.client_host)} on resource = {kind}:LITERAL:{name} "
+        f"for request = {asker.api_key if api is None else api.name} with resourceRefCount = 1 based on rule {decision}"
+    )
+    return one_line(line)
+
+
+def one_line(text: str) -> str:
+    """What a client has named may hold anything: it must not begin a line of the log, nor steer a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape", "surrogatepass").decode() for each in text
+    )

@@ -1,0 +1,185 @@
+"""The ssl.* keys of one listener as a value: what is written with the listener's prefix counts before what is not.
+
+Responsible for Apache Kafka's rules about them, and for refusing what this version cannot honour. Not for reading
+stores (stores.py) nor for making contexts (contexts.py). Its errors are lines without secrets.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from pykbroker.config.kinds import ConfigError, Value
+from pykbroker.config.load import Config
+
+logger = logging.getLogger(__name__)
+
+#: Oldest first.
+SERVED_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+#: What Java knows and no longer speaks.
+_GONE_VERSIONS: Final = frozenset({"SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1"})
+_STORE_TYPES: Final = frozenset({"JKS", "PKCS12", "PEM"})
+_ONLY: Final = {
+    "ssl.protocol": frozenset({"TLS", "TLSv1.2", "TLSv1.3"}),
+    "ssl.keymanager.algorithm": frozenset({"SunX509", "NewSunX509", "PKIX"}),
+    "ssl.trustmanager.algorithm": frozenset({"PKIX", "X509", "SunX509", "SunPKIX"}),
+}
+
+
+@dataclass(slots=True, frozen=True)
+class StoreSettings:
+    """Where certificates come from: a file, or texts of PEM. keyword: `keystore` or `truststore`, for messages."""
+
+    keyword: str
+    location: str | None
+    password: str | None
+    key_password: str | None = None
+    key: str | None = None
+    certificates: str | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class TlsSettings:
+    """What one listener, or the connections that this node makes over it, are given."""
+
+    listener: str
+    #: None: no certificate of our own
+    keystore: StoreSettings | None
+    truststore: StoreSettings | None
+    #: required, requested or none
+    client_auth: str
+    #: of SERVED_VERSIONS
+    versions: tuple[str, ...]
+    #: Java's names; empty: the default
+    cipher_suites: tuple[str, ...]
+    principal_mapping_rules: str
+    #: a peer must be what its certificate says
+    checks_host_names: bool
+
+
+class _Keys:
+    """The keys of one listener."""
+
+    def __init__(self, config: Config, listener: str) -> None:
+        self._config = config
+        self.prefix = f"listener.name.{listener.lower()}."
+
+    def name(self, key: str) -> str:
+        """As it is written, for messages."""
+        return key if self._config.is_default(self.prefix + key) else self.prefix + key
+
+    def value(self, key: str) -> Value:
+        return self._config[self.name(key)]
+
+    def text(self, key: str) -> str | None:
+        value = self.value(key)
+        assert value is None or isinstance(value, str)
+        return value
+
+    def list(self, key: str) -> tuple[str, ...]:
+        value = self.value(key)
+        assert isinstance(value, tuple)
+        return value
+
+    def wrong(self, key: str, message: str) -> ConfigError:
+        return ConfigError(f"{self.name(key)}: {message}")
+
+
+def settings_of(config: Config, listener: str) -> TlsSettings:
+    """ConfigError for what cannot be, or cannot be honoured."""
+    keys = _Keys(config, listener)
+    for key in ("ssl.engine.factory.class", "ssl.provider"):
+        if keys.value(key):
+            raise keys.wrong(key, f"{keys.text(key)} cannot be used: TLS is OpenSSL's here")
+    for key, allowed in _ONLY.items():
+        if keys.value(key) not in allowed:
+            raise keys.wrong(key, f"{keys.text(key)} is not served, only {', '.join(sorted(allowed))}")
+    identification = (keys.text("ssl.endpoint.identification.algorithm") or "").lower()
+    if identification not in ("", "https"):
+        raise keys.wrong("ssl.endpoint.identification.algorithm", f"{identification} is not served, only https or none")
+    return TlsSettings(
+        listener=listener,
+        keystore=_keystore(keys),
+        truststore=_truststore(keys),
+        client_auth=_client_auth(config, keys, listener),
+        versions=_versions(keys),
+        cipher_suites=keys.list("ssl.cipher.suites"),
+        principal_mapping_rules=keys.text("ssl.principal.mapping.rules") or "",
+        checks_host_names=identification == "https",
+    )
+
+
+def _client_auth(config: Config, keys: _Keys, listener: str) -> str:
+    key = "ssl.client.auth"
+    if config.listeners.protocols.get(listener) == "SASL_SSL":
+        # As in Apache Kafka: SASL says who a client is, and a key for all listeners is not meant for this one.
+        return "none" if config.is_default(keys.prefix + key) else str(keys.value(key))
+    return str(keys.value(key))
+
+
+def _versions(keys: _Keys) -> tuple[str, ...]:
+    key = "ssl.enabled.protocols"
+    named = keys.list(key) or SERVED_VERSIONS
+    unknown = [version for version in named if version not in (*SERVED_VERSIONS, *_GONE_VERSIONS)]
+    if unknown:
+        raise keys.wrong(key, f"{', '.join(unknown)} is no version of TLS; TLSv1.2 and TLSv1.3 are served")
+    served = tuple(version for version in SERVED_VERSIONS if version in named)
+    if not served:
+        raise keys.wrong(key, f"{', '.join(named)} is not safe and not served; TLSv1.2 and TLSv1.3 are")
+    gone = [version for version in named if version in _GONE_VERSIONS]
+    if gone:
+        logger.warning("%s: %s is left out, as Java leaves it out: it is not safe", keys.name(key), ", ".join(gone))
+    return served
+
+
+def _keystore(keys: _Keys) -> StoreSettings | None:
+    kind = _type(keys, "ssl.keystore.type")
+    location, password = keys.text("ssl.keystore.location"), keys.text("ssl.keystore.password")
+    key, chain = keys.text("ssl.keystore.key"), keys.text("ssl.keystore.certificate.chain")
+    if key is None and chain is not None:
+        raise keys.wrong("ssl.keystore.certificate.chain", "ssl.keystore.key is not set")
+    if key is not None:
+        _check_inline(keys, "keystore", "ssl.keystore.key")
+        if chain is None:
+            raise keys.wrong("ssl.keystore.key", "ssl.keystore.certificate.chain is not set")
+    elif kind == "PEM" and location is not None and password is not None:
+        raise keys.wrong("ssl.keystore.password", "a PEM key store has none; ssl.key.password is for its key")
+    elif location is None and password is not None:
+        raise keys.wrong("ssl.keystore.password", "ssl.keystore.location is not set")
+    elif location is None:
+        return None
+    elif kind != "PEM" and password is None:
+        raise keys.wrong("ssl.keystore.location", "ssl.keystore.password is not set")
+    return StoreSettings("keystore", location, password, keys.text("ssl.key.password"), key, chain)
+
+
+def _truststore(keys: _Keys) -> StoreSettings | None:
+    kind = _type(keys, "ssl.truststore.type")
+    location, password = keys.text("ssl.truststore.location"), keys.text("ssl.truststore.password")
+    certificates = keys.text("ssl.truststore.certificates")
+    if certificates is not None:
+        _check_inline(keys, "truststore", "ssl.truststore.certificates")
+    elif kind == "PEM" and location is not None and password is not None:
+        raise keys.wrong("ssl.truststore.password", "a PEM trust store has none")
+    elif location is None and password is not None:
+        raise keys.wrong("ssl.truststore.password", "ssl.truststore.location is not set")
+    elif location is None:
+        return None
+    return StoreSettings("truststore", location, password, certificates=certificates)
+
+
+def _type(keys: _Keys, key: str) -> str:
+    """What a file is, its first bytes say; the type decides which other keys go with it, as in Apache Kafka."""
+    kind = (keys.text(key) or "").upper()
+    if kind not in _STORE_TYPES:
+        raise keys.wrong(key, f"{keys.text(key)} is not served, only {', '.join(sorted(_STORE_TYPES))}")
+    return kind
+
+
+def _check_inline(keys: _Keys, store: str, key: str) -> None:
+    if _type(keys, f"ssl.{store}.type") != "PEM":
+        raise keys.wrong(key, f"texts of PEM need ssl.{store}.type=PEM")
+    for other in ("location", "password"):
+        if keys.text(f"ssl.{store}.{other}") is not None:
+            raise keys.wrong(key, f"ssl.{store}.{other} is set as well")

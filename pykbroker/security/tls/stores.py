@@ -1,0 +1,229 @@
+"""Key stores and trust stores: bytes of PEM, PKCS #12 or JKS in, a key with its chain or certificates out.
+
+Pure. What a store is, its first bytes say, whatever the configuration calls it: Java's tools have written PKCS #12 into
+files named .jks since 2017. Keys stay in memory. Every error is one line that names the store and no secret.
+
+Differences from Java: a store with several keys is refused rather than one of them chosen, and in PKCS #12 a
+certificate is trusted when it has an alias. Java asks for an attribute that only its own tools write, and they always
+write an alias with it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from pykbroker.config.kinds import ConfigError
+from pykbroker.security.tls import jks
+
+if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
+
+_BLOCK: Final = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----\s([A-Za-z0-9+/=\s]+)-----END \1-----")
+_CERTIFICATES: Final = (b"CERTIFICATE", b"X509 CERTIFICATE", b"TRUSTED CERTIFICATE")
+_SEQUENCE: Final = 0x30
+
+
+@dataclass(slots=True, frozen=True)
+class OwnKey:
+    """pem: the key without protection, then its chain. chain: DER, the key's own certificate first."""
+
+    pem: bytes = field(repr=False)
+    chain: tuple[bytes, ...]
+
+
+@dataclass(slots=True, frozen=True)
+class Passwords:
+    """Of a store, and of the key in it where that is another."""
+
+    store: str | None = None
+    key: str | None = None
+
+    def __repr__(self) -> str:
+        return "Passwords([hidden])"
+
+
+def read_key(data: bytes, passwords: Passwords, name: str) -> OwnKey:
+    """The one key of a store. `name` is the store's in errors."""
+    try:
+        match _kind(data):
+            case "PEM":
+                key, chain = _pem_key(data, passwords.key)
+            case "JKS":
+                key, chain = _jks_key(data, passwords)
+            case _:
+                key, chain = _pkcs12_key(data, passwords)
+    except (jks.JksError, _StoreError) as error:
+        raise ConfigError(f"{name}: {error}") from None
+    return _own_key(key, chain, name)
+
+
+def read_trusted(data: bytes, password: str | None, name: str) -> tuple[bytes, ...]:
+    """The certificates (DER) that a store trusts, one at least."""
+    try:
+        match _kind(data):
+            case "PEM":
+                found = tuple(_certificates(data))
+            case "JKS":
+                store = jks.read_jks(data, password)
+                found = (*store.trusted, *(key.chain[0] for key in store.keys if key.chain))
+            case _:
+                found = _pkcs12_trusted(data, password)
+        for certificate in found:
+            _parse(certificate)
+    except (jks.JksError, _StoreError) as error:
+        raise ConfigError(f"{name}: {error}") from None
+    if not found:
+        raise ConfigError(f"{name}: it has no certificate that is trusted")
+    return found
+
+
+class _StoreError(ValueError):
+    pass
+
+
+def _kind(data: bytes) -> str:
+    if data.startswith(jks.STORE_MAGIC):
+        return "JKS"
+    if data.startswith(jks.JCEKS_MAGIC):
+        raise _StoreError("a store of type JCEKS is not served; keytool -importkeystore makes PKCS12 of it")
+    if b"-----BEGIN " in data:
+        return "PEM"
+    if data[:1] == bytes([_SEQUENCE]) and len(data) > 1 and data[1] & 0x80:
+        return "PKCS12"
+    raise _StoreError("it is no store of PEM, PKCS12 or JKS")
+
+
+# -- PEM --------------------------------------------------------------------------------------------------------------
+
+
+def _blocks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Label and DER of each block. White space may be anything: a properties file may have it all in one line."""
+    for label, body in _BLOCK.findall(data):
+        try:
+            yield label, base64.b64decode(b"".join(body.split()), validate=True)
+        except binascii.Error:
+            raise _StoreError(f"the block {label.decode()} is no base64") from None
+
+
+def _certificates(data: bytes) -> list[bytes]:
+    return [der for label, der in _blocks(data) if label in _CERTIFICATES]
+
+
+def _pem_key(data: bytes, password: str | None) -> tuple[Any, list[bytes]]:
+    from cryptography.hazmat.primitives.serialization import load_der_private_key
+
+    keys = [(label, der) for label, der in _blocks(data) if label.endswith(b"PRIVATE KEY")]
+    if len(keys) != 1:
+        raise _StoreError(f"it has {len(keys)} private keys, and must have one")
+    ((label, der),) = keys
+    encrypted = label == b"ENCRYPTED PRIVATE KEY"
+    if encrypted and password is None:
+        raise _StoreError("its key is encrypted, and ssl.key.password is not set")
+    try:
+        key = load_der_private_key(der, password.encode() if encrypted and password is not None else None)
+    except (ValueError, TypeError):
+        reason = "its key cannot be decrypted with ssl.key.password" if encrypted else "its key cannot be read"
+        raise _StoreError(reason) from None
+    return key, _certificates(data)
+
+
+# -- PKCS #12 and JKS -------------------------------------------------------------------------------------------------
+
+
+def _pkcs12(data: bytes, password: str | None) -> Any:
+    from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
+
+    try:
+        return load_pkcs12(data, None if password is None else password.encode())
+    except Exception:  # noqa: BLE001  # several types, whose texts may have anything in them
+        raise _StoreError("the password is wrong, or it is no PKCS12 store that can be read") from None
+
+
+def _pkcs12_key(data: bytes, passwords: Passwords) -> tuple[Any, list[bytes]]:
+    if passwords.key is not None and passwords.key != passwords.store:
+        raise _StoreError("ssl.key.password is not that of the store, and a PKCS12 store has one for both")
+    store = _pkcs12(data, passwords.store)
+    if store.key is None or store.cert is None:
+        raise _StoreError("it has no private key with a certificate")
+    others = [each.certificate for each in store.additional_certs]
+    return store.key, [_der(each) for each in _chain(store.cert.certificate, others)]
+
+
+def _chain(leaf: Certificate, others: list[Certificate]) -> list[Certificate]:
+    """From a certificate to its issuers: in a PKCS #12 store they have no order."""
+    chain = [leaf]
+    while chain[-1].issuer != chain[-1].subject:
+        issuer = next((each for each in others if each.subject == chain[-1].issuer and each not in chain), None)
+        if issuer is None:
+            break
+        chain.append(issuer)
+    return chain
+
+
+def _pkcs12_trusted(data: bytes, password: str | None) -> tuple[bytes, ...]:
+    store = _pkcs12(data, password)
+    found = [each.certificate for each in store.additional_certs if each.friendly_name is not None]
+    if store.cert is not None:
+        found.append(store.cert.certificate)
+    return tuple(map(_der, found))
+
+
+def _jks_key(data: bytes, passwords: Passwords) -> tuple[Any, list[bytes]]:
+    from cryptography.hazmat.primitives.serialization import load_der_private_key
+
+    store = jks.read_jks(data, passwords.store)
+    if len(store.keys) != 1:
+        raise _StoreError(f"it has {len(store.keys)} private keys, and must have one")
+    (entry,) = store.keys
+    password = passwords.key if passwords.key is not None else passwords.store
+    der = jks.unprotected(entry, password or "")
+    try:
+        return load_der_private_key(der, None), list(entry.chain)
+    except (ValueError, TypeError):
+        raise _StoreError(f"its key {entry.alias} cannot be read") from None
+
+
+# -- keys and certificates --------------------------------------------------------------------------------------------
+
+
+def _parse(der: bytes) -> Certificate:
+    from cryptography.x509 import load_der_x509_certificate
+
+    try:
+        return load_der_x509_certificate(der)
+    except ValueError:
+        raise _StoreError("one of its certificates cannot be read") from None
+
+
+def _der(certificate: Certificate) -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    return certificate.public_bytes(Encoding.DER)
+
+
+def _own_key(key: Any, chain: list[bytes], name: str) -> OwnKey:
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+    if not chain:
+        raise ConfigError(f"{name}: it has no certificate")
+    kind = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
+    try:
+        fits = key.public_key().public_bytes(*kind) == _parse(chain[0]).public_key().public_bytes(*kind)
+        for certificate in chain[1:]:
+            _parse(certificate)
+    except (_StoreError, UnsupportedAlgorithm) as error:
+        raise ConfigError(f"{name}: {error}") from None
+    if not fits:
+        raise ConfigError(f"{name}: its key does not fit its first certificate")
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return OwnKey(pem + b"".join(map(_to_pem, chain)), tuple(chain))
+
+
+def _to_pem(der: bytes) -> bytes:
+    return b"-----BEGIN CERTIFICATE-----\n" + base64.encodebytes(der) + b"-----END CERTIFICATE-----\n"

@@ -1,0 +1,406 @@
+"""Where the requests of each API name topics and partitions, and where its answers have the error about each of them.
+
+Pure: messages in, values out. An API without a row here says an error in the `error_code` of its whole answer, if that
+has one. Some APIs (Metadata, Fetch) are named in `ALWAYS_CARRIED_OUT`: their answers say more than one verdict for each
+part, so that a part which is refused is replaced in the answer.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from pykbroker_wire.apis import APIS, ApiKey
+from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.primitives import EncodeError, Message, TopLevel
+
+_MOST_VERSIONS = 1 << 15
+#: Names an element that is a value of its own, a topic's name or a partition's index.
+ITSELF = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A list of the request and the list of the answer with an element for each of its elements.
+
+    keys: pairs of fields that are equal in both, the request's first.
+    """
+
+    asked: str
+    answered: str
+    keys: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The levels of one API in versions `first` to `last`, the outermost first.
+
+    topic_at, partition_at: the level whose elements name a topic, a partition. blank: fields of an element of the last
+    level that says an error, where they are not the default.
+    """
+
+    levels: tuple[Level, ...]
+    topic_at: int | None = None
+    partition_at: int | None = None
+    first: int = 0
+    last: int = _MOST_VERSIONS
+    code: str = "error_code"
+    blank: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPart:
+    """What a request asks about: the request's elements from the outermost level to the last.
+
+    topic: its name; None where the request names a topic that there is not, or none.
+    """
+
+    elements: tuple[Any, ...]
+    topic: str | None
+    partition: int | None
+
+
+def _names(*pairs: str) -> tuple[tuple[str, str], ...]:
+    """`"name"` for both sides, `"partition:partition_index"` for different names."""
+    found = []
+    for pair in pairs:
+        asked, colon, answered = pair.partition(":")
+        found.append((asked, answered if colon else asked))
+    return tuple(found)
+
+
+def _topics(
+    asked: str = "topics",
+    answered: str = "topics",
+    *keys: str,
+    partitions: Level | None = None,
+    **rest: Any,
+) -> Parts:
+    topics = Level(asked, answered, _names(*(keys or ("name",))))
+    if partitions is None:
+        return Parts((topics,), topic_at=0, **rest)
+    return Parts((topics, partitions), topic_at=0, partition_at=1, **rest)
+
+
+def _list(asked: str, answered: str, *keys: str, **rest: Any) -> Parts:
+    return Parts((Level(asked, answered, _names(*keys)),), **rest)
+
+
+_BY_PARTITION_INDEX = Level("partitions", "partitions", _names("partition_index"))
+_INDEXES = Level("partition_indexes", "partitions", _names(":partition_index"))
+_TXN_PARTITIONS = Level("partitions", "results_by_partition", _names(":partition_index"))
+_NO_OFFSET = {"committed_offset": -1, "committed_leader_epoch": -1, "metadata": ""}
+_RESOURCE = ("resource_type", "resource_name")
+
+_PARTS: dict[int, tuple[Parts, ...]] = {
+    ApiKey.PRODUCE: (
+        _topics(
+            "topic_data",
+            "responses",
+            "name",
+            "topic_id",
+            partitions=Level("partition_data", "partition_responses", _names("index")),
+            blank={"base_offset": -1},
+        ),
+    ),
+    ApiKey.FETCH: (
+        _topics(
+            "topics",
+            "responses",
+            "topic",
+            "topic_id",
+            partitions=Level("partitions", "partitions", _names("partition:partition_index")),
+            blank={"high_watermark": -1, "records": b""},
+        ),
+    ),
+    ApiKey.LIST_OFFSETS: (_topics(partitions=_BY_PARTITION_INDEX, blank={"timestamp": -1, "offset": -1}),),
+    ApiKey.METADATA: (_topics("topics", "topics", "name", "topic_id"),),
+    ApiKey.OFFSET_COMMIT: (_topics("topics", "topics", "name", "topic_id", partitions=_BY_PARTITION_INDEX),),
+    ApiKey.OFFSET_FETCH: (
+        _topics(partitions=_INDEXES, last=7, blank=_NO_OFFSET),
+        Parts(
+            (
+                Level("groups", "groups", _names("group_id")),
+                Level("topics", "topics", _names("name", "topic_id")),
+                _INDEXES,
+            ),
+            topic_at=1,
+            partition_at=2,
+            first=8,
+            blank=_NO_OFFSET,
+        ),
+    ),
+    ApiKey.FIND_COORDINATOR: (
+        _list("coordinator_keys", "coordinators", ":key", first=4, blank={"node_id": -1, "port": -1}),
+    ),
+    ApiKey.DESCRIBE_GROUPS: (_list("groups", "groups", ":group_id"),),
+    ApiKey.DELETE_GROUPS: (_list("groups_names", "results", ":group_id"),),
+    ApiKey.CREATE_TOPICS: (_topics(),),
+    ApiKey.DELETE_TOPICS: (
+        _topics("topic_names", "responses", ":name", last=5),
+        _topics("topics", "responses", "name", "topic_id", first=6),
+    ),
+    ApiKey.DELETE_RECORDS: (_topics(partitions=_BY_PARTITION_INDEX, blank={"low_watermark": -1}),),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (
+        _topics("topics", "topics", "topic", partitions=Level("partitions", "partitions", _names("partition"))),
+    ),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (
+        _topics(
+            "v3_and_below_topics",
+            "results_by_topic_v3_and_below",
+            partitions=_TXN_PARTITIONS,
+            last=3,
+            code="partition_error_code",
+        ),
+        Parts(
+            (
+                Level("transactions", "results_by_transaction", _names("transactional_id")),
+                Level("topics", "topic_results", _names("name")),
+                _TXN_PARTITIONS,
+            ),
+            topic_at=1,
+            partition_at=2,
+            first=4,
+            code="partition_error_code",
+        ),
+    ),
+    ApiKey.TXN_OFFSET_COMMIT: (_topics(partitions=_BY_PARTITION_INDEX),),
+    ApiKey.DESCRIBE_CONFIGS: (_list("resources", "results", *_RESOURCE),),
+    ApiKey.ALTER_CONFIGS: (_list("resources", "responses", *_RESOURCE),),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (_list("resources", "responses", *_RESOURCE),),
+    ApiKey.CREATE_PARTITIONS: (_topics("topics", "results"),),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (_topics("topics", "responses", partitions=_BY_PARTITION_INDEX),),
+    ApiKey.OFFSET_DELETE: (_topics(partitions=_BY_PARTITION_INDEX),),
+    ApiKey.DESCRIBE_PRODUCERS: (_topics(partitions=_INDEXES),),
+    ApiKey.DESCRIBE_TRANSACTIONS: (_list("transactional_ids", "transaction_states", ":transactional_id"),),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (_list("group_ids", "groups", ":group_id"),),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: (_topics(),),
+}
+#: Where an error is put that is about no topic in particular, when that is neither the whole answer nor each last part.
+_WHOLES: dict[int, Parts] = {
+    ApiKey.OFFSET_FETCH: Parts((Level("groups", "groups", _names("group_id")),), first=8),
+}
+#: Errors of these answers are about topics or partitions, but for those of a fetch session and of the cluster.
+_WHOLE_ERRORS: dict[int, frozenset[ErrorCode]] = {
+    ApiKey.FETCH: frozenset(
+        {
+            ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+            ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+            ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+        }
+    ),
+    ApiKey.METADATA: frozenset({ErrorCode.REBOOTSTRAP_REQUIRED}),
+}
+#: Their answers are replaced part by part. The broker has no side effects to spare, and without brokers in it an answer
+#: of Metadata is of no use; of a fetch session the broker and the client would know different partitions.
+ALWAYS_CARRIED_OUT = frozenset({ApiKey.METADATA, ApiKey.FETCH, ApiKey.DESCRIBE_TOPIC_PARTITIONS})
+#: Of an answer that is an error as a whole, where they are not the default.
+_BLANK_ANSWER: dict[int, Mapping[str, Any]] = {
+    ApiKey.INIT_PRODUCER_ID: {"producer_id": -1, "producer_epoch": -1},
+    ApiKey.JOIN_GROUP: {"generation_id": -1, "protocol_name": "", "leader": ""},
+    ApiKey.FIND_COORDINATOR: {"node_id": -1, "port": -1},
+}
+
+
+def parts_of(key: int, version: int) -> Parts | None:
+    """Where this version of an API names what it asks about; None: it does not, or the error is the whole answer's."""
+    return next((parts for parts in _PARTS.get(key, ()) if parts.first <= version <= parts.last), None)
+
+
+def whole_of(key: int, version: int) -> Parts | None:
+    """Where an error stands that is about all that a request asks, when the answer has a place of its own for it."""
+    parts = _WHOLES.get(key)
+    return parts if parts is not None and version >= parts.first else None
+
+
+def is_of_the_whole(key: int, code: ErrorCode) -> bool:
+    """Whether an answer that has a place for both says this error of itself, and not of each part."""
+    return key not in _WHOLE_ERRORS or code in _WHOLE_ERRORS[key]
+
+
+def names_topics(key: int) -> bool:
+    """Whether requests of any version name topics."""
+    return any(parts.topic_at is not None for parts in _PARTS.get(key, ()))
+
+
+def names_partitions(key: int) -> bool:
+    return any(parts.partition_at is not None for parts in _PARTS.get(key, ()))
+
+
+def says_errors(key: int) -> bool:
+    """Whether an answer in the newest version can say an error."""
+    return parts_of(key, APIS[key].max_version) is not None or has_code(key, APIS[key].max_version)
+
+
+@cache
+def has_code(key: int, version: int) -> bool:
+    """Whether the answer as a whole has an `error_code` in this version."""
+    response = APIS[key].response
+    if "error_code" not in response.__slots__:
+        return False
+    said = response()
+    said.error_code = int(ErrorCode.UNKNOWN_SERVER_ERROR)  # type: ignore[attr-defined]
+    try:
+        body = b"".join(said.encode(version))
+    except EncodeError:
+        return False
+    again, _ = response.decode(memoryview(body), 0, version)
+    return bool(getattr(again, "error_code", 0))
+
+
+def parts_in(
+    key: int, version: int, request: TopLevel, name_of: typing.Callable[[bytes], str | None]
+) -> list[NamedPart]:
+    """Everything that a request asks about. `name_of`: the name of a topic id."""
+    parts = parts_of(key, version)
+    return [] if parts is None else parts_at(parts, request, name_of)
+
+
+def parts_at(parts: Parts, request: TopLevel, name_of: typing.Callable[[bytes], str | None]) -> list[NamedPart]:
+    """What a request asks about at these levels."""
+    found: list[NamedPart] = []
+
+    def descend(message: Any, depth: int, elements: tuple[Any, ...], topic: str | None) -> None:
+        level = parts.levels[depth]
+        for element in getattr(message, level.asked) or ():
+            here, partition = topic, None
+            if depth == parts.topic_at:
+                here = _topic_name(element, level, name_of)
+            if depth == parts.partition_at:
+                partition = element if isinstance(element, int) else getattr(element, level.keys[0][0])
+            path = (*elements, element)
+            if depth + 1 == len(parts.levels):
+                found.append(NamedPart(path, here, partition))
+            else:
+                descend(element, depth + 1, path, here)
+
+    descend(request, 0, (), None)
+    return found
+
+
+def _topic_name(element: Any, level: Level, name_of: typing.Callable[[bytes], str | None]) -> str | None:
+    if isinstance(element, str):
+        return element
+    name: str | None = getattr(element, level.keys[0][0])
+    return name or name_of(getattr(element, "topic_id", b""))
+
+
+def without(parts: Parts, request: Any, refused: Iterable[NamedPart]) -> Any | None:
+    """The request without these parts; None when nothing is left of it. The request itself stays as it is."""
+    gone = {tuple(map(id, part.elements)) for part in refused}
+
+    def rest(message: Any, depth: int, path: tuple[int, ...]) -> Any | None:
+        level = parts.levels[depth]
+        left = []
+        for element in getattr(message, level.asked) or ():
+            here = (*path, id(element))
+            if depth + 1 < len(parts.levels):
+                element = rest(element, depth + 1, here)
+                if element is not None:
+                    left.append(element)
+            elif here not in gone:
+                left.append(element)
+        if not left:
+            return None
+        shorter = copy.copy(message)
+        setattr(shorter, level.asked, left)
+        return shorter
+
+    return rest(request, 0, ())
+
+
+def put_errors(parts: Parts, response: Any, refused: Iterable[NamedPart], code: int) -> Any:
+    """The answer with `code` about these parts, in place of what it says of them. A copy: handlers share messages."""
+    answer = copy.copy(response)
+    last = len(parts.levels) - 1
+    for part in refused:
+        message = answer
+        for depth, level in enumerate(parts.levels):
+            answered = list(getattr(message, level.answered))
+            setattr(message, level.answered, answered)
+            element_class = _element_class(type(message), level.answered)
+            names = part_names(part, level, depth)
+            at = next((at for at, one in enumerate(answered) if is_about(one, names)), None)
+            if at is None:
+                at = len(answered)
+                answered.append(element_class(**names))
+            elif depth == last:
+                # With what the answer has found out of its name: a topic's beside its id.
+                names = {name: getattr(answered[at], name) for name in names}
+            if depth == last:
+                answered[at] = element_class(**{**parts.blank, **names, parts.code: code})
+            else:
+                answered[at] = copy.copy(answered[at])
+            message = answered[at]
+    return answer
+
+
+def part_names(part: NamedPart, level: Level, depth: int) -> dict[str, Any]:
+    """The fields of the answer's element for this part, and their values."""
+    element = part.elements[depth]
+    return {said: element if asked == ITSELF else getattr(element, asked) for asked, said in level.keys}
+
+
+def is_about(one: Any, names: Mapping[str, Any]) -> bool:
+    """Whether an element of an answer has these names. Of a topic's name and id an answer may say one alone."""
+    said = [(getattr(one, name), wanted) for name, wanted in names.items()]
+    return any(value == wanted and _is_said(value) for value, wanted in said) and all(
+        value == wanted or not (_is_said(value) and _is_said(wanted)) for value, wanted in said
+    )
+
+
+def _is_said(value: Any) -> bool:
+    return value is not None and value != "" and not (isinstance(value, bytes) and not any(value))
+
+
+def refusal(key: int, code: int) -> Any:
+    """An answer that says an error as a whole."""
+    response: Any = APIS[key].response()
+    for name, value in _BLANK_ANSWER.get(key, {}).items():
+        setattr(response, name, value)
+    response.error_code = code
+    return response
+
+
+_FIELD_TYPES: dict[str, dict[str, Any]] = {}
+
+
+def field_types(cls: type[Message]) -> dict[str, Any]:
+    """The fields of a message class and what their annotations say."""
+    name = f"{cls.__module__}.{cls.__qualname__}"
+    found = _FIELD_TYPES.get(name)
+    if found is None:
+        hints = typing.get_type_hints(cls.__init__, vars(sys.modules[cls.__module__]))
+        found = _FIELD_TYPES[name] = {field: hint for field, hint in hints.items() if field != "return"}
+    return found
+
+
+def _element_class(cls: type[Message], name: str) -> Any:
+    (element,) = typing.get_args(field_types(cls)[name])
+    return element
+
+
+def error_codes(message: Message) -> list[int]:
+    """Every error code in an answer that is not 0, in its order, each once."""
+    found: dict[int, None] = {}
+
+    def look(one: Message) -> None:
+        for name in one.__slots__:
+            value = getattr(one, name)
+            if isinstance(value, list):
+                for element in value:
+                    if not isinstance(element, Message):
+                        break
+                    look(element)
+            elif isinstance(value, Message):
+                look(value)
+            elif value and name.endswith("error_code"):
+                found[value] = None
+
+    look(message)
+    return list(found)

@@ -1,0 +1,167 @@
+"""The fault rules that are set, and how often each has matched: `broker.faults`.
+
+A test's threads set rules and wait, the nodes' threads ask for a verdict on each request. Responsible for the order of
+the rules, their counts and their number; not responsible for carrying a verdict out (testing/watched_dispatcher.py).
+Every node of a cluster asks the same set, so that rules and counts outlive a node that is started again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from pykbroker.testing.faults.fault_rule import FaultError, FaultRule, SeenRequest
+from pykbroker.testing.faults.named_parts import NamedPart
+
+MOST_RULES = 100
+
+
+class Fault:
+    """A rule that is set, until `remove` or the end of a `with` block."""
+
+    def __init__(self, faults: Faults, number: int, rule: FaultRule) -> None:
+        self._faults = faults
+        #: of this set, never given twice
+        self.number = number
+        self.rule = rule
+        #: requests that matched since it was set
+        self.matched = 0
+        #: those on which it acted
+        self.acted = 0
+
+    def wait_for(self, count: int = 1, timeout_seconds: float = 60.0) -> None:
+        """Wait until that many requests have matched since it was set. Raises TimeoutError, which says how many."""
+        self._faults.wait_for(self, count, timeout_seconds)
+
+    def remove(self) -> None:
+        """Take the rule away; its counts stay as they are. Twice is fine."""
+        self._faults.remove(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.remove()
+
+    def __repr__(self) -> str:
+        return f"Fault({self.number}, {self.rule.to_json()}, matched={self.matched}, acted={self.acted})"
+
+    def to_json(self) -> dict[str, Any]:
+        """As HTTP shows it."""
+        return {"id": self.number, "rule": self.rule.to_json(), "matched": self.matched, "acted": self.acted}
+
+
+@dataclass(frozen=True, slots=True)
+class ActingRule:
+    """The rule that acts on a request, and the parts of the request that it is about."""
+
+    rule: FaultRule
+    number: int
+    chosen: tuple[NamedPart, ...]
+
+
+class Faults:
+    """Rules in the order in which they were added. Every rule counts each request that it matches; the first of them
+    that has something to do and whose turn it is (`nth`, `times`) acts."""
+
+    def __init__(self) -> None:
+        #: replaced and never changed: nodes read it without the lock
+        self.rules: tuple[Fault, ...] = ()
+        self._last_number = 0
+        self._changed = threading.Condition()
+
+    # -- for tests ----------------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        api: str | int | None = None,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        client_id: str | None = None,
+        node: int | None = None,
+        between_brokers: bool | None = None,
+        nth: int | None = None,
+        times: int | None = None,
+        error: str | int | None = None,
+        delay_ms: int | None = None,
+        drop: bool | None = None,
+        disconnect: bool | None = None,
+        change: dict[str, Any] | None = None,
+        carried_out: bool | None = None,
+    ) -> Fault:
+        """Set a rule behind the others; without an action it only counts. The words: FaultRule. Raises FaultError."""
+        given = {name: value for name, value in locals().items() if name != "self"}
+        return self.put(FaultRule.of(given))
+
+    def put(self, rule: FaultRule) -> Fault:
+        """Set a rule. Raises FaultError when there are MOST_RULES."""
+        with self._changed:
+            if len(self.rules) >= MOST_RULES:
+                raise FaultError(f"there are {MOST_RULES} fault rules already")
+            self._last_number += 1
+            fault = Fault(self, self._last_number, rule)
+            self.rules = (*self.rules, fault)
+            return fault
+
+    def find(self, number: int) -> Fault | None:
+        return next((fault for fault in self.rules if fault.number == number), None)
+
+    def remove(self, fault: Fault) -> None:
+        """Take a rule away; of no effect when it is not set."""
+        with self._changed:
+            self.rules = tuple(other for other in self.rules if other is not fault)
+            self._changed.notify_all()
+
+    def clear(self) -> None:
+        """Take every rule away."""
+        with self._changed:
+            self.rules = ()
+            self._changed.notify_all()
+
+    def wait_for(self, fault: Fault, count: int, timeout_seconds: float) -> None:
+        """Wait until a rule has matched that many requests. Raises TimeoutError, also when it is taken away before."""
+        deadline = time.monotonic() + timeout_seconds
+        with self._changed:
+            while fault.matched < count:
+                left = deadline - time.monotonic()
+                if fault not in self.rules:
+                    raise TimeoutError(f"fault {fault.number} was removed when {fault.matched} requests had matched")
+                if left <= 0 or not self._changed.wait(left):
+                    raise TimeoutError(
+                        f"fault {fault.number} matched {fault.matched} requests in {timeout_seconds:g} s, not {count}: "
+                        f"{fault.rule.to_json()}"
+                    )
+
+    def __iter__(self) -> Iterator[Fault]:
+        return iter(self.rules)
+
+    def __len__(self) -> int:
+        return len(self.rules)
+
+    # -- for nodes ----------------------------------------------------------------------------------------------------
+
+    def may_match(self, key: int) -> bool:
+        """Whether a rule is about this API."""
+        return any(fault.rule.api is None or fault.rule.api == key for fault in self.rules)
+
+    def judge(self, seen: SeenRequest) -> ActingRule | None:
+        """Count a request, and say what acts on it."""
+        verdict: ActingRule | None = None
+        with self._changed:
+            for fault in self.rules:
+                chosen = fault.rule.chosen(seen)
+                if chosen is None:
+                    continue
+                fault.matched += 1
+                if verdict is None and fault.rule.acts and fault.rule.is_turn(fault.matched):
+                    fault.acted += 1
+                    verdict = ActingRule(fault.rule, fault.number, chosen)
+                self._changed.notify_all()
+        return verdict

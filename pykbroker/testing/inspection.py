@@ -1,0 +1,426 @@
+"""What a broker or a cluster holds, as a test reads it: records, offsets, groups, transactions; typed values.
+
+The nodes are asked in memory, in the newest version of each API: no socket, no client, no fault rule, nothing in the
+recorded traffic. Not responsible for what nodes answer (api/). In a cluster the leader is asked, or the coordinator.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pykbroker.metadata.image import MetadataImage, TopicImage
+from pykbroker.metadata.topic_names import INTERNAL_TOPICS
+from pykbroker_wire.errors import ErrorCode, KafkaError
+from pykbroker_wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from pykbroker_wire.messages.consumer_protocol import ConsumerProtocolAssignment
+from pykbroker_wire.messages.describe_groups import DescribeGroupsRequest
+from pykbroker_wire.messages.describe_transactions import DescribeTransactionsRequest
+from pykbroker_wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pykbroker_wire.messages.list_groups import ListGroupsRequest
+from pykbroker_wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from pykbroker_wire.messages.list_transactions import ListTransactionsRequest
+from pykbroker_wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from pykbroker_wire.records.batch import iter_batches
+from pykbroker_wire.records.record import iter_records
+
+_EARLIEST, _LATEST = -2, -1
+_MOST_BYTES = (1 << 31) - 1
+_PATIENCE_SECONDS = 60.0
+_POLL_SECONDS = 0.02
+_TRY_AGAIN = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+#: What the key of a control record says of a transaction that was aborted.
+_ABORT = 0
+NamedIndex = tuple[str, int]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class InspectedRecord:
+    """A record as a consumer gets it. timestamp_ms: since 1970. headers: names with their values."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InspectedMember:
+    """assignment: topics with the index of a partition, sorted."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    instance_id: str | None
+    assignment: tuple[NamedIndex, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InspectedGroup:
+    """type: `classic` or `consumer` (KIP-848). state: Kafka's word, `Stable`, `Empty`, ... protocol: the assignor."""
+
+    group_id: str
+    type: str
+    state: str
+    protocol: str
+    members: tuple[InspectedMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InspectedOffset:
+    """leader_epoch: -1 when the commit said none."""
+
+    offset: int
+    metadata: str | None
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class InspectedTransaction:
+    """state: Kafka's word, `Ongoing`, `CompleteCommit`, ... start_ms: since 1970, -1 when none runs. partitions: what
+    takes part, sorted."""
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_ms: int
+    partitions: tuple[NamedIndex, ...]
+
+
+class Inspected(ABC):
+    """A broker, or a cluster. Its methods may be called from any thread of the host.
+
+    LookupError for a topic, a group or a transactional id that there is not, TimeoutError when no node that runs can
+    answer for a minute.
+    """
+
+    @abstractmethod
+    def _ask(self, node: int, request: Any) -> Any:
+        """What a node answers to a request. RuntimeError if it does not serve."""
+
+    @abstractmethod
+    def _asked_nodes(self) -> tuple[int, ...]:
+        """The ids of the nodes that serve."""
+
+    @abstractmethod
+    def _image(self) -> MetadataImage:
+        """The newest metadata."""
+
+    # -- topics -------------------------------------------------------------------------------------------------------
+
+    def topics(self, *, internal: bool = False) -> dict[str, int]:
+        """The names of all topics with their numbers of partitions; `internal`: Kafka's own topics too."""
+        found = self._image().topics.by_name
+        return {
+            name: len(topic.partitions)
+            for name, topic in sorted(found.items())
+            if internal or name not in INTERNAL_TOPICS
+        }
+
+    def records(
+        self, topic: str, partition: int | None = None, *, read_committed: bool = False
+    ) -> list[InspectedRecord]:
+        """What a consumer from the beginning would get: of one partition, or of all, one after the other. With
+        `read_committed` neither records of open transactions nor of those that were aborted."""
+        indexes = [partition] if partition is not None else sorted(self._topic(topic).partitions)
+        return [record for index in indexes for record in self._read(topic, index, read_committed=read_committed)]
+
+    def wait_for_records(
+        self,
+        topic: str,
+        count: int,
+        *,
+        read_committed: bool = False,
+        timeout_seconds: float = _PATIENCE_SECONDS,
+    ) -> list[InspectedRecord]:
+        """`records`, when there are that many. The topic may come later. TimeoutError says how many there are."""
+        deadline = time.monotonic() + timeout_seconds
+        while True:
+            try:
+                found = self.records(topic, read_committed=read_committed)
+            except LookupError:
+                found = []
+            if len(found) >= count:
+                return found
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{topic} has {len(found)} records after {timeout_seconds:g} s, not {count}")
+            time.sleep(_POLL_SECONDS)
+
+    def beginning_offsets(self, topic: str) -> dict[int, int]:
+        """The first offset of each partition that can still be read."""
+        return self._offsets(topic, _EARLIEST)
+
+    def end_offsets(self, topic: str, *, read_committed: bool = False) -> dict[int, int]:
+        """The offset behind the last record that consumers get, for each partition: the high watermark; with
+        `read_committed` the last stable offset."""
+        return self._offsets(topic, _LATEST, read_committed=read_committed)
+
+    # -- groups -------------------------------------------------------------------------------------------------------
+
+    def groups(self) -> list[InspectedGroup]:
+        """All groups, sorted by their ids."""
+        return [self._describe(*found) for _, found in sorted(self._listed().items())]
+
+    def group(self, group_id: str) -> InspectedGroup:
+        """One group. LookupError when there is no such group."""
+        found = self._listed().get(group_id)
+        if found is None:
+            raise LookupError(f"there is no group {group_id}")
+        return self._describe(*found)
+
+    def committed_offsets(self, group_id: str) -> dict[NamedIndex, InspectedOffset]:
+        """The offsets that a group has committed, by topic and partition; none for a group that there is not."""
+        listed = self._listed().get(group_id)
+        if listed is None:
+            return {}
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
+        (group,) = self._patiently(listed[0], request, lambda answer: answer.groups[0].error_code).groups
+        by_id = self._image().topics.by_id
+        return {
+            (by_id[topic.topic_id].name, one.partition_index): InspectedOffset(
+                one.committed_offset, one.metadata, one.committed_leader_epoch
+            )
+            for topic in group.topics
+            if topic.topic_id in by_id
+            for one in topic.partitions
+            if one.committed_offset >= 0
+        }
+
+    # -- transactions -------------------------------------------------------------------------------------------------
+
+    def transactions(self) -> list[InspectedTransaction]:
+        """All transactional ids, sorted."""
+        found = {}
+        for node in self._asked_nodes():
+            answer = self._patiently(node, ListTransactionsRequest(duration_filter=-1), _whole)
+            for one in answer.transaction_states:
+                found[one.transactional_id] = node
+        return [self._transaction(node, transactional_id) for transactional_id, node in sorted(found.items())]
+
+    def transaction(self, transactional_id: str) -> InspectedTransaction:
+        """One transactional id. LookupError when there is no such id."""
+        for found in self.transactions():
+            if found.transactional_id == transactional_id:
+                return found
+        raise LookupError(f"there is no transactional id {transactional_id}")
+
+    # -- how ----------------------------------------------------------------------------------------------------------
+
+    def _topic(self, topic: str) -> TopicImage:
+        found = self._image().topics.by_name.get(topic)
+        if found is None:
+            raise LookupError(f"there is no topic {topic}")
+        return found
+
+    def _leader_of(self, topic: str, index: int) -> int:
+        partition = self._topic(topic).partitions.get(index)
+        if partition is None:
+            raise LookupError(f"{topic} has no partition {index}")
+        return partition.leader
+
+    def _offsets(self, topic: str, timestamp: int, *, read_committed: bool = False) -> dict[int, int]:
+        return {
+            index: self._offset(topic, index, timestamp, read_committed=read_committed)
+            for index in sorted(self._topic(topic).partitions)
+        }
+
+    def _offset(self, topic: str, index: int, timestamp: int, *, read_committed: bool) -> int:
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=int(read_committed),
+            topics=[
+                ListOffsetsTopic(
+                    name=topic,
+                    partitions=[
+                        ListOffsetsPartition(partition_index=index, current_leader_epoch=-1, timestamp=timestamp)
+                    ],
+                )
+            ],
+        )
+        answer = self._of_leader(topic, index, request, lambda answer: answer.topics[0].partitions[0])
+        offset: int = answer.offset
+        return offset
+
+    def _read(self, topic: str, index: int, *, read_committed: bool) -> Iterator[InspectedRecord]:
+        offset = self._offset(topic, index, _EARLIEST, read_committed=read_committed)
+        end = self._offset(topic, index, _LATEST, read_committed=read_committed)
+        open_aborted: set[int] = set()
+        while offset < end:
+            request = FetchRequest(
+                max_bytes=_MOST_BYTES,
+                isolation_level=int(read_committed),
+                session_epoch=-1,
+                topics=[
+                    FetchTopic(
+                        topic_id=self._topic(topic).id,
+                        partitions=[
+                            FetchPartition(
+                                partition=index,
+                                current_leader_epoch=-1,
+                                fetch_offset=offset,
+                                partition_max_bytes=_MOST_BYTES,
+                            )
+                        ],
+                    )
+                ],
+            )
+            found = self._of_leader(topic, index, request, lambda answer: answer.responses[0].partitions[0])
+            data = b"".join(found.records) if isinstance(found.records, list) else bytes(found.records or b"")
+            aborted = sorted((one.first_offset, one.producer_id) for one in found.aborted_transactions or ())
+            if not data:
+                return
+            for position, header in iter_batches(data):
+                while aborted and aborted[0][0] <= header.last_offset:
+                    open_aborted.add(aborted.pop(0)[1])
+                offset = header.next_offset
+                if header.is_control:
+                    (marker,) = iter_records(data, position, header)
+                    if bytes(marker.key or b"")[2:4] == _ABORT.to_bytes(2, "big"):
+                        open_aborted.discard(header.producer_id)
+                    continue
+                if header.is_transactional and header.producer_id in open_aborted:
+                    continue
+                for record in iter_records(data, position, header):
+                    if record.offset < end:
+                        yield InspectedRecord(
+                            topic,
+                            index,
+                            record.offset,
+                            record.timestamp,
+                            None if record.key is None else bytes(record.key),
+                            None if record.value is None else bytes(record.value),
+                            tuple(record.headers),
+                        )
+
+    def _listed(self) -> dict[str, tuple[int, str, str]]:
+        """Each group with its coordinator, its id and its type."""
+        found = {}
+        for node in self._asked_nodes():
+            for group in self._patiently(node, ListGroupsRequest(), _whole).groups:
+                found[group.group_id] = (node, group.group_id, group.group_type)
+        return found
+
+    def _describe(self, node: int, group_id: str, kind: str) -> InspectedGroup:
+        if kind.lower() == "consumer":
+            request = ConsumerGroupDescribeRequest(group_ids=[group_id])
+            (group,) = self._patiently(node, request, lambda answer: answer.groups[0].error_code).groups
+            return InspectedGroup(
+                group_id,
+                "consumer",
+                group.group_state,
+                group.assignor_name,
+                tuple(
+                    InspectedMember(
+                        one.member_id,
+                        one.client_id,
+                        one.client_host,
+                        one.instance_id,
+                        _sorted(
+                            {topic.topic_name: topic.partitions for topic in one.assignment.topic_partitions},
+                        ),
+                    )
+                    for one in group.members
+                ),
+            )
+        (old,) = self._patiently(
+            node, DescribeGroupsRequest(groups=[group_id]), lambda answer: answer.groups[0].error_code
+        ).groups
+        return InspectedGroup(
+            group_id,
+            "classic",
+            old.group_state,
+            old.protocol_data,
+            tuple(
+                InspectedMember(
+                    one.member_id,
+                    one.client_id,
+                    one.client_host,
+                    one.group_instance_id,
+                    _assigned(bytes(one.member_assignment)) if old.protocol_type == "consumer" else (),
+                )
+                for one in old.members
+            ),
+        )
+
+    def _transaction(self, node: int, transactional_id: str) -> InspectedTransaction:
+        request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+        answer = self._patiently(node, request, lambda answer: answer.transaction_states[0].error_code)
+        (found,) = answer.transaction_states
+        return InspectedTransaction(
+            transactional_id,
+            found.transaction_state,
+            found.producer_id,
+            found.producer_epoch,
+            found.transaction_timeout_ms,
+            found.transaction_start_time_ms,
+            _sorted({topic.topic: topic.partitions for topic in found.topics}),
+        )
+
+    def _of_leader(self, topic: str, index: int, request: Any, part: Callable[[Any], Any]) -> Any:
+        """What the leader says of a partition."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            leader = self._leader_of(topic, index)
+            code: int = ErrorCode.LEADER_NOT_AVAILABLE
+            if leader in self._asked_nodes():
+                found = part(self._ask(leader, request))
+                code = found.error_code
+                if not code:
+                    return found
+            _may_try_again(code, deadline, f"partition {topic}-{index}")
+
+    def _patiently(self, node: int, request: T, code_of: Callable[[Any], int]) -> Any:
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            answer = self._ask(node, request)
+            code = code_of(answer)
+            if not code:
+                return answer
+            _may_try_again(code, deadline, type(request).__name__)
+
+
+def _whole(answer: Any) -> int:
+    code: int = answer.error_code
+    return code
+
+
+def _may_try_again(code: int, deadline: float, what: str) -> None:
+    if code not in _TRY_AGAIN:
+        raise KafkaError(ErrorCode(code))
+    if time.monotonic() > deadline:
+        raise TimeoutError(f"{what}: {ErrorCode(code).name} after {_PATIENCE_SECONDS:g} s")
+    time.sleep(_POLL_SECONDS)
+
+
+def _sorted(partitions: Mapping[str, list[int]]) -> tuple[NamedIndex, ...]:
+    return tuple(sorted((topic, index) for topic, indexes in partitions.items() for index in indexes))
+
+
+def _assigned(assignment: bytes) -> tuple[NamedIndex, ...]:
+    """A classic member's assignment; nothing while it has none."""
+    if not assignment:
+        return ()
+    version = min(int.from_bytes(assignment[:2], "big"), ConsumerProtocolAssignment.MAX_VERSION)
+    found, _ = ConsumerProtocolAssignment.decode(memoryview(assignment), 2, version)
+    return _sorted({topic.topic: topic.partitions for topic in found.assigned_partitions})

@@ -1,0 +1,90 @@
+"""The text that Prometheus reads, read by its own client."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from pykbroker.metrics.exposition import lines, named
+from pykbroker.metrics.registry import Metrics
+from pykbroker.testing import Broker
+
+
+@pytest.mark.parametrize(
+    ("mbean", "counts", "name", "labels"),
+    [
+        (
+            "kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec",
+            True,
+            "kafka_server_brokertopicmetrics_messagesin_total",
+            "",
+        ),
+        (
+            "kafka.network:type=RequestMetrics,name=TotalTimeMs,request=Produce",
+            True,
+            "kafka_network_requestmetrics_totaltimems_total",
+            'request="Produce"',
+        ),
+        (
+            "kafka.log:type=LogCleaner,name=max-clean-time-secs",
+            False,
+            "kafka_log_logcleaner_max_clean_time_secs",
+            "",
+        ),
+        (
+            "kafka.log:type=Log,name=Size,topic=a.b,partition=3",
+            False,
+            "kafka_log_log_size",
+            'topic="a.b",partition="3"',
+        ),
+        (
+            'kafka.log:type=LogManager,name=LogDirectoryOffline,logDirectory=/a"\\b\nc',
+            False,
+            "kafka_log_logmanager_logdirectoryoffline",
+            r'logDirectory="/a\"\\b\nc"',
+        ),
+    ],
+)
+def test_names(mbean: str, counts: bool, name: str, labels: str) -> None:
+    assert named(mbean, counts=counts) == (name, labels)
+
+
+def test_a_comma_in_a_value() -> None:
+    found = named("kafka.log:type=LogManager,name=LogDirectoryOffline,logDirectory=/a,b/c", counts=False)
+    assert found == ("kafka_log_logmanager_logdirectoryoffline", 'logDirectory="/a,b/c"')
+
+
+def test_a_topic_whose_name_is_that_of_a_rate() -> None:
+    metrics = Metrics()
+    metrics.gauge("kafka.log:type=Log,name=Size,topic=BytesInPerSec,partition=0", lambda: 7)
+    metrics.gauge("kafka.server:type=FetchSessionCache,name=EvictionsPerSec", lambda: 8)
+    assert [sample.counts for sample in metrics.samples()] == [False, True]
+
+
+def test_a_counter_and_a_gauge() -> None:
+    metrics = Metrics()
+    metrics.counter("kafka.server:type=A,name=BPerSec").value = 1 << 60
+    metrics.gauge("kafka.server:type=A,name=C,x=1", lambda: 0.25)
+    metrics.gauge("kafka.server:type=A,name=C,x=2", lambda: 3)
+    assert "".join(lines(metrics.samples())) == (
+        "# TYPE kafka_server_a_b_total counter\n"
+        "kafka_server_a_b_total 1.152921504606847e+18\n"
+        "# TYPE kafka_server_a_c gauge\n"
+        'kafka_server_a_c{x="1"} 0.25\n'
+        'kafka_server_a_c{x="2"} 3\n'
+    )
+
+
+@pytest.mark.slow
+def test_prometheus_reads_every_metric_of_a_node() -> None:
+    with Broker({"pykbroker.create.topics": "a-b:2:1,a.c:1:1"}) as broker:
+        metrics = broker._node.metrics
+        expected = metrics.snapshot()
+        families = list(text_string_to_metric_families("".join(lines(metrics.samples()))))
+    names = [family.name for family in families]
+    assert len(names) == len(set(names)), "the lines of a family stand together"
+    samples = [sample for family in families for sample in family.samples]
+    assert len(samples) == len(expected)
+    assert {family.type for family in families} == {"counter", "gauge"}
+    sizes = [sample.labels for sample in samples if sample.name == "kafka_log_log_size"]
+    assert {"topic": "a-b", "partition": "1"} in sizes

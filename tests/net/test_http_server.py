@@ -1,0 +1,171 @@
+"""HTTP over real sockets: what is answered, what is refused, and what is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from unittest import mock
+
+import pytest
+
+from pykbroker.net import http_server
+from pykbroker.net.http_server import HttpRequest, HttpResponse, HttpServer
+from pykbroker.runtime import OsRuntime
+
+LINES = 20_000
+
+
+def handle(request: HttpRequest) -> HttpResponse:
+    if request.target == "/long":
+        return HttpResponse(200, (f"line {number}\n" for number in range(LINES)))
+    return HttpResponse(200, [f"{request.method} {request.target} {request.headers.get('x', '')}\n"])
+
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Connect = Callable[[], Awaitable[Streams]]
+
+
+def serve(scenario: Callable[[Connect], Awaitable[None]]) -> None:
+    async def main() -> None:
+        server = HttpServer(OsRuntime(asyncio.get_running_loop()), "127.0.0.1", 0, handle)
+        await server.open()
+        try:
+            async with asyncio.timeout(60):
+                await scenario(lambda: asyncio.open_connection("127.0.0.1", server.port))
+        finally:
+            server.close()
+
+    asyncio.run(main())
+
+
+async def ask(streams: Streams, *lines: str) -> bytes:
+    """What comes until the connection ends."""
+    reader, writer = streams
+    writer.write("\r\n".join([*lines, "", ""]).encode())
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+def test_a_request_is_answered_and_the_connection_is_kept() -> None:
+    async def scenario(connect: Connect) -> None:
+        reader, writer = await connect()
+        for word in ("one", "two"):
+            writer.write(f"GET /{word} HTTP/1.1\r\nHost: here\r\nX: y\r\n\r\n".encode())
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+            text = await reader.readuntil(b"0\r\n\r\n")
+            assert f"GET /{word} y\n".encode() in text
+        writer.close()
+
+    serve(scenario)
+
+
+def test_requests_that_come_at_once_are_answered_in_their_order() -> None:
+    async def scenario(connect: Connect) -> None:
+        one = "GET /long HTTP/1.1\r\nHost: here\r\n\r\n"
+        answer = await ask(await connect(), one + "GET /last HTTP/1.1", "Host: here", "Connection: close")
+        assert answer.count(b"line ") == LINES
+        assert answer.rstrip().endswith(b"0")
+        assert answer.index(b"GET /last") > answer.index(b"line 19999")
+
+    serve(scenario)
+
+
+def test_a_head_has_no_body() -> None:
+    async def scenario(connect: Connect) -> None:
+        answer = await ask(await connect(), "HEAD /long HTTP/1.1", "Host: here", "Connection: close")
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert b"line" not in answer
+
+    serve(scenario)
+
+
+def test_very_many_heads_at_once() -> None:
+    async def scenario(connect: Connect) -> None:
+        heads = 3000
+        first = "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n" * heads
+        answer = await ask(await connect(), f"{first}HEAD / HTTP/1.1", "Host: a", "Connection: close")
+        assert answer.count(b"HTTP/1.1 200") == heads + 1
+
+    serve(scenario)
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"\x00\x01\x02\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\n\r\n", b"400"),
+        (b"GET /" + b"x" * (http_server.MAX_HEAD_BYTES + 1), b"431"),
+    ],
+)
+def test_what_is_not_http_is_refused_and_the_connection_ends(sent: bytes, status: bytes) -> None:
+    async def scenario(connect: Connect) -> None:
+        reader, writer = await connect()
+        writer.write(sent)
+        assert (await reader.read()).startswith(b"HTTP/1.1 " + status)
+        writer.close()
+
+    serve(scenario)
+
+
+def test_a_silent_connection_ends() -> None:
+    async def scenario(connect: Connect) -> None:
+        reader, writer = await connect()
+        writer.write(b"GET / HT")
+        assert await reader.read() == b""
+        writer.close()
+
+    with mock.patch.object(http_server, "_SILENCE_SECONDS", 0.05):
+        serve(scenario)
+
+
+def test_there_are_only_so_many_connections() -> None:
+    async def scenario(connect: Connect) -> None:
+        first = await connect()
+        first[1].write(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
+        assert await first[0].readline()
+
+        async def is_served() -> bool:
+            try:
+                return (await ask(await connect(), "GET / HTTP/1.0")).startswith(b"HTTP/1.1 200")
+            except OSError:
+                return False
+
+        assert not await is_served()
+        first[1].close()
+        # Its end may not be noticed yet.
+        while not await is_served():
+            pass
+
+    with mock.patch.object(http_server, "MAX_CONNECTIONS", 1):
+        serve(scenario)
+
+
+def test_a_client_that_does_not_read_is_waited_for_and_costs_no_memory() -> None:
+    asked: list[int] = []
+
+    def endless(request: HttpRequest) -> HttpResponse:
+        def parts() -> Iterator[str]:
+            number = 0
+            while True:
+                number += 1
+                asked.append(number)
+                yield "x" * 1000
+
+        return HttpResponse(200, parts())
+
+    async def main() -> None:
+        server = HttpServer(OsRuntime(asyncio.get_running_loop()), "127.0.0.1", 0, endless)
+        await server.open()
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1 << 10)
+        writer.write(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
+        before = -1
+        while len(asked) != before or not asked:
+            before = len(asked)
+            await asyncio.sleep(0.2)
+        # The buffers of both ends are full: some megabytes of the system's own.
+        assert len(asked) < 50_000
+        server.close()
+        writer.close()
+
+    asyncio.run(asyncio.wait_for(main(), 60))

@@ -1,0 +1,197 @@
+"""Stores of PEM, PKCS #12 and JKS: what keytool and others have made is read, what cannot be used is one line."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import ssl
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ed25519
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+    pkcs12,
+)
+from cryptography.x509 import load_der_x509_certificate
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pykbroker.config.kinds import ConfigError
+from pykbroker.runtime.secret_files import as_memory_file
+from pykbroker.security.tls.stores import OwnKey, Passwords, read_key, read_trusted
+from tests.certificates import authority, client_identity, in_one_line, node_identity
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "key_stores"
+STORE, KEY = "storesecret", "keysecret"
+NAME = "listener SSL, keystore /etc/key"
+
+
+def golden(name: str) -> bytes:
+    return (GOLDEN / name).read_bytes()
+
+
+def check_fits(own: OwnKey) -> None:
+    """The key is that of the first certificate, and OpenSSL takes both."""
+    raw = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
+    key = load_pem_private_key(own.pem, None).public_key()
+    assert key.public_bytes(*raw) == load_der_x509_certificate(own.chain[0]).public_key().public_bytes(*raw)
+    with as_memory_file(own.pem) as path:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(path)
+
+
+@pytest.mark.parametrize(
+    ("file", "passwords"),
+    [("key.jks", Passwords(STORE, KEY)), ("key.p12", Passwords(STORE)), ("key.p12", Passwords(STORE, STORE))],
+)
+def test_keys_that_keytool_has_made(file: str, passwords: Passwords) -> None:
+    own = read_key(golden(file), passwords, NAME)
+    check_fits(own)
+    assert own.chain == read_trusted(golden("certificate.pem"), None, NAME)
+
+
+@pytest.mark.parametrize("file", ["trust.jks", "trust.p12", "certificate.pem"])
+@pytest.mark.parametrize("password", [STORE, None])
+def test_trust_stores_that_keytool_has_made(file: str, password: str | None) -> None:
+    if file == "trust.p12" and password is None:
+        with pytest.raises(ConfigError, match="the password is wrong"):
+            read_trusted(golden(file), password, NAME)
+    else:
+        (certificate,) = read_trusted(golden(file), password, NAME)
+        assert load_der_x509_certificate(certificate).subject.rfc4514_string() == "CN=node,O=Golden"
+
+
+def test_a_key_in_a_trust_store_trusts_its_own_certificate_alone() -> None:
+    """As in Java: the authority above it is part of the chain, and no entry of its own."""
+    identity = node_identity()
+    (trusted,) = read_trusted(identity.pkcs12("p"), "p", NAME)
+    assert load_der_x509_certificate(trusted) == identity.certificate
+    (trusted,) = read_trusted(golden("key.jks"), STORE, NAME)
+    with pytest.raises(ConfigError, match="no certificate that is trusted"):
+        read_trusted(
+            pkcs12.serialize_key_and_certificates(
+                None, None, None, [authority().certificate], BestAvailableEncryption(b"p")
+            ),
+            "p",
+            NAME,
+        )
+
+
+def test_our_own_stores_are_read() -> None:
+    identity = node_identity()
+    own = read_key(identity.pkcs12("p"), Passwords("p"), NAME)
+    check_fits(own)
+    assert [load_der_x509_certificate(each) for each in own.chain] == [identity.certificate, authority().certificate]
+    (trusted,) = read_trusted(authority().truststore("p"), "p", NAME)
+    assert load_der_x509_certificate(trusted) == authority().certificate
+
+
+def test_pem_may_be_encrypted_and_in_one_line() -> None:
+    identity = node_identity()
+    protection = BestAvailableEncryption("pässword".encode())
+    encrypted = identity.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, protection)
+    for pem in (encrypted + identity.chain_pem, in_one_line(identity.chain_pem + encrypted).encode()):
+        check_fits(read_key(pem, Passwords(key="pässword"), NAME))
+    traditional = identity.key.private_bytes(
+        Encoding.PEM, PrivateFormat.TraditionalOpenSSL, BestAvailableEncryption(b"x")
+    )
+    for pem, password, reason in (
+        (encrypted + identity.chain_pem, None, "ssl.key.password is not set"),
+        (encrypted + identity.chain_pem, "wrong", "cannot be decrypted"),
+        (traditional + identity.chain_pem, "x", "0 private keys"),
+    ):
+        with pytest.raises(ConfigError, match=reason):
+            read_key(pem, Passwords(key=password), NAME)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "no store of PEM, PKCS12 or JKS"),
+        (b"\x30", "no store"),
+        (b"hello", "no store"),
+        (b"\x30\x82\x00\x10" + bytes(16), "the password is wrong, or it is no PKCS12"),
+        (b"-----BEGIN CERTIFICATE-----\n!!\n-----END CERTIFICATE-----", "0 private keys"),
+        (b"-----BEGIN PRIVATE KEY-----\nabc\n-----END PRIVATE KEY-----", "no base64"),
+        (b"-----BEGIN PRIVATE KEY-----\nabcd\n-----END PRIVATE KEY-----", "its key cannot be read"),
+        (node_identity().key_pem, "it has no certificate"),
+        (node_identity().key_pem * 2 + node_identity().chain_pem, "it has 2 private keys"),
+        (node_identity().key_pem + client_identity().chain_pem, "does not fit"),
+        (golden("key.jks")[:-1] + b"x", "the password is wrong, or the store is damaged"),
+        (golden("trust.jks"), "0 private keys"),
+        (golden("other.jceks"), "JCEKS is not served"),
+        (authority().truststore(STORE), "no private key"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line(data: bytes, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason) as refused:
+        read_key(data, Passwords(STORE), NAME)
+    line = str(refused.value)
+    assert line.startswith(NAME)
+    assert "\n" not in line
+    assert STORE not in line
+
+
+@pytest.mark.parametrize(
+    ("file", "passwords"),
+    [
+        ("key.jks", Passwords("wrong", KEY)),
+        ("key.jks", Passwords(STORE, "wrong")),
+        ("key.jks", Passwords(STORE)),
+        ("key.p12", Passwords("wrong")),
+        ("key.p12", Passwords(STORE, "another")),
+        ("key.p12", Passwords()),
+    ],
+)
+def test_a_wrong_password_is_one_line_without_it(file: str, passwords: Passwords) -> None:
+    with pytest.raises(ConfigError, match="password") as refused:
+        read_key(golden(file), passwords, NAME)
+    assert refused.value.__cause__ is None
+    for secret in (passwords.store, passwords.key):
+        assert secret in (None, "wrong", "another") or secret not in str(refused.value)
+
+
+def test_secrets_are_in_no_repr() -> None:
+    assert STORE not in repr(Passwords(STORE, KEY))
+    assert "PRIVATE" not in repr(read_key(golden("key.p12"), Passwords(STORE), NAME))
+    assert "PRIVATE" not in repr(node_identity())
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    file=st.sampled_from(["key.jks", "trust.jks", "key.p12", "trust.p12", "certificate.pem"]),
+    cuts=st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 255)), max_size=4),
+    end=st.integers(0, 5000),
+    password=st.sampled_from([STORE, None]),
+)
+def test_damaged_stores_are_refused_and_nothing_else(
+    file: str, cuts: list[tuple[int, int]], end: int, password: str | None
+) -> None:
+    data = bytearray(golden(file))
+    for position, byte in cuts:
+        data[position % len(data)] = byte
+    del data[max(1, end % len(data)) :]
+    for read in (
+        lambda: read_trusted(bytes(data), password, NAME),
+        lambda: read_key(bytes(data), Passwords(password, KEY if file == "key.jks" else None), NAME),
+    ):
+        with contextlib.suppress(ConfigError):
+            read()
+
+
+def test_a_memory_file_is_on_no_disk() -> None:
+    with as_memory_file(b"secret" * 100_000) as path:
+        assert os.readlink(path).startswith("/memfd:")
+        assert Path(path).read_bytes() == b"secret" * 100_000
+    assert not Path(path).exists()
+
+
+def test_a_key_of_another_kind_is_refused_with_one_line() -> None:
+    key = ed25519.Ed25519PrivateKey.generate()
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"x"))
+    with pytest.raises(ConfigError, match="does not fit"):
+        read_key(pem + node_identity().chain_pem, Passwords(key="x"), NAME)

@@ -1,0 +1,21 @@
+"""One broker for the tests of faults, without a rule at the begin and at the end of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import pykbroker
+
+
+@pytest.fixture(scope="package")
+def shared_broker() -> Iterator[pykbroker.Broker]:
+    with pykbroker.Broker({"num.partitions": 2}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def broker(shared_broker: pykbroker.Broker) -> Iterator[pykbroker.Broker]:
+    yield shared_broker
+    shared_broker.faults.clear()
