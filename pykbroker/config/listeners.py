@@ -15,8 +15,8 @@ from pykbroker.config.kinds import ConfigError
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PLAINTEXT: Final = "PLAINTEXT"
-SERVED_PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT")
-"""Those that accepted connections speak in this version; PLAINTEXT alone on the listeners of controllers."""
+#: Those whose connections begin with a handshake of TLS.
+TLS_PROTOCOLS: Final = ("SSL", "SASL_SSL")
 _LISTENER: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 
 

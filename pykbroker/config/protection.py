@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from pykbroker.config.dynamic import DynamicConfigs, loggable
 from pykbroker.config.key_table import STATIC_KEYS
 from pykbroker.config.kinds import ConfigError, Required, Value, format_value
-from pykbroker.config.listeners import PLAINTEXT, SERVED_PROTOCOLS, security_protocol_map
+from pykbroker.config.listeners import PLAINTEXT, SECURITY_PROTOCOLS, TLS_PROTOCOLS, security_protocol_map
 from pykbroker.config.load import Config
 
 _AUTHORIZER: Final = "authorizer.class.name"
@@ -138,7 +138,7 @@ def _served_listeners(settings: GivenSettings) -> Mapping[str, Collection[str]]:
     controllers = {name.upper() for name in _list(texts, "controller.listener.names")}
     opened = {entry.partition("://")[0].upper() for entry in _list(texts, "listeners")}
     between_brokers = texts.get("inter.broker.listener.name") or _value(texts, "security.inter.broker.protocol")
-    served: dict[str, Collection[str]] = dict.fromkeys(opened - controllers, SERVED_PROTOCOLS)
+    served: dict[str, Collection[str]] = dict.fromkeys(opened - controllers, SECURITY_PROTOCOLS)
     if str(between_brokers).upper() in served:
         served[str(between_brokers).upper()] = _BETWEEN_BROKERS
     return served
@@ -186,11 +186,11 @@ def _listener_keys(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
 
 def _is_served(match: re.Match[str], listener: str | None, protocol: str) -> bool:
     """Whether a key with the prefix of a listener acts, from the start on."""
-    if protocol == "SSL":
-        return match[2].startswith("ssl.")
+    if match[2].startswith("ssl."):
+        return protocol in TLS_PROTOCOLS
     # A JAAS line is of one mechanism; Apache Kafka passes over one without it.
     is_whole = match[2] != "sasl.jaas.config" or match[1].upper() != listener
-    return protocol == "SASL_PLAINTEXT" and match[2] in _SERVED_SASL and is_whole
+    return protocol.startswith("SASL_") and match[2] in _SERVED_SASL and is_whole
 
 
 def _sasl_classes(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
@@ -218,9 +218,9 @@ _NO_TIERS: Final = "remote storage"
 TABLE: Final[tuple[ProtectionRow, ...]] = (
     ProtectionRow(
         ("listeners", "advertised.listeners", "controller.listener.names", _PROTOCOL_MAP),
-        "the protocol of a listener in use is not PLAINTEXT, nor SSL on a broker's, nor SASL_PLAINTEXT where only "
-        "clients are",
-        "TLS of controllers, SASL between nodes, and SASL_SSL",
+        "the protocol of a listener in use is not PLAINTEXT, nor SSL on a broker's, nor SASL_PLAINTEXT or SASL_SSL "
+        "where only clients are",
+        "TLS of controllers, and SASL between nodes",
         _secured_listeners,
     ),
     ProtectionRow(
@@ -237,9 +237,9 @@ TABLE: Final[tuple[ProtectionRow, ...]] = (
             "listener.name.<listener>[.<mechanism>].connections.max.reauth.ms",
             "listener.name.<listener>.principal.builder.class",
         ),
-        "the listener is in use, except for `ssl.*` of one that is SSL, and for `sasl.enabled.mechanisms`, "
-        "`<mechanism>.sasl.jaas.config`, `sasl.server.max.receive.size` and `connections.max.reauth.ms` of one that is "
-        "SASL_PLAINTEXT, from the start on",
+        "the listener is in use, except, from the start on, for `ssl.*` of one with TLS, and for "
+        "`sasl.enabled.mechanisms`, `<mechanism>.sasl.jaas.config`, `sasl.server.max.receive.size` and "
+        "`connections.max.reauth.ms` of one with SASL",
         "TLS and authentication",
         _listener_keys,
     ),

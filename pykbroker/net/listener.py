@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pykbroker.config.kinds import ConfigError
-from pykbroker.config.listeners import SERVED_PROTOCOLS
+from pykbroker.config.listeners import SECURITY_PROTOCOLS, TLS_PROTOCOLS
 from pykbroker.net.admission import Admission, AdmissionLimits
 from pykbroker.net.connection import Connection, Dispatch
 from pykbroker.runtime.cold_reads import ColdReads
@@ -101,7 +101,7 @@ class Listener:
         """`admission`, `memory`, `cold_reads` and `handshakes` are shared by the listeners of one server; without the
         first two nothing is bounded. ConfigError for a protocol that connections do not speak: no client may take a
         plain socket for a secured one."""
-        if security_protocol not in SERVED_PROTOCOLS or (tls is not None) != (security_protocol == "SSL"):
+        if security_protocol not in SECURITY_PROTOCOLS or (tls is not None) != (security_protocol in TLS_PROTOCOLS):
             raise ConfigError(f"listener {name}: {security_protocol} is not served")
         self.tls = tls
         self.runtime = runtime

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pykbroker.config.listeners import SECURITY_PROTOCOLS, EndPoint
+from pykbroker.config.listeners import SECURITY_PROTOCOLS, TLS_PROTOCOLS, EndPoint
 from pykbroker.config.live import LiveConfig
 from pykbroker.config.load import Config
 from pykbroker.metadata.image import Endpoint
@@ -145,7 +145,7 @@ class Ports:
 
 def _tls_servers(config: Config) -> dict[str, TlsServer]:
     """By the names of the listeners that speak TLS."""
-    names = [point.listener_name for point in config.listeners.broker if point.security_protocol == "SSL"]
+    names = [point.listener_name for point in config.listeners.broker if point.security_protocol in TLS_PROTOCOLS]
     if not names:
         return {}
     # It needs cryptography, which a node without TLS never loads.

@@ -217,7 +217,10 @@ def server_context(*, client_auth: ssl.VerifyMode = ssl.CERT_NONE) -> ssl.SSLCon
     )
     auth = {ssl.CERT_NONE: "none", ssl.CERT_OPTIONAL: "requested", ssl.CERT_REQUIRED: "required"}[client_auth]
     return server_context(
-        TlsSettings("SSL", None, None, auth, ("TLSv1.2", "TLSv1.3"), (), "DEFAULT", checks_host_names=True), material
+        TlsSettings(
+            "SSL", None, None, auth, ("TLSv1.2", "TLSv1.3"), (), "DEFAULT", checks_host_names=True, is_below_sasl=False
+        ),
+        material,
     )
 
 

@@ -56,21 +56,14 @@ PROMISES: dict[str, list[tuple[dict[str, str], str]]] = {
             {
                 "listeners": f"{protocol}://localhost:0,{PLAIN_CONTROLLER}",
                 "advertised.listeners": f"{protocol}://localhost:0,{PLAIN_CONTROLLER}",
+                "inter.broker.listener.name": protocol,
             },
             f"listeners={protocol}://localhost:0",
         )
-        for protocol in ("SASL_SSL",)
+        for protocol in ("SASL_PLAINTEXT", "SASL_SSL")
     ]
     + [
         # SASL is for clients: not between brokers, and not on a controller.
-        (
-            {
-                "listeners": f"SASL_PLAINTEXT://localhost:0,{PLAIN_CONTROLLER}",
-                "advertised.listeners": f"SASL_PLAINTEXT://localhost:0,{PLAIN_CONTROLLER}",
-                "inter.broker.listener.name": "SASL_PLAINTEXT",
-            },
-            "listeners=SASL_PLAINTEXT://localhost:0",
-        ),
         (
             {
                 "listeners": "PLAINTEXT://localhost:0,SSL://localhost:0",
@@ -235,7 +228,7 @@ def test_a1_a_node_with_such_a_configuration_is_never_made(texts: dict[str, str]
 def test_a1_one_line_names_everything(tmp_path: Path) -> None:
     texts = {
         "authorizer.class.name": "com.example.One",
-        "listeners": f"SASL_SSL://localhost:0,{PLAIN_CONTROLLER}",
+        "listener.name.plaintext.ssl.client.auth": "required",
         "delegation.token.secret.key": "secret",
         "client.quota.callback.class": "a" * 1_000,
         "security.providers": "two\nlines",

@@ -56,6 +56,8 @@ class TlsSettings:
     principal_mapping_rules: str
     #: a peer must be what its certificate says
     checks_host_names: bool
+    #: SASL says which user a client is, and the certificate only that it may connect
+    is_below_sasl: bool
 
 
 class _Keys:
@@ -107,15 +109,34 @@ def settings_of(config: Config, listener: str) -> TlsSettings:
         cipher_suites=keys.list("ssl.cipher.suites"),
         principal_mapping_rules=keys.text("ssl.principal.mapping.rules") or "",
         checks_host_names=identification == "https",
+        is_below_sasl=_is_below_sasl(config, listener),
     )
 
 
 def _client_auth(config: Config, keys: _Keys, listener: str) -> str:
     key = "ssl.client.auth"
-    if config.listeners.protocols.get(listener) == "SASL_SSL":
-        # As in Apache Kafka: SASL says who a client is, and a key for all listeners is not meant for this one.
-        return "none" if config.is_default(keys.prefix + key) else str(keys.value(key))
+    if _is_below_sasl(config, listener) and config.is_default(keys.prefix + key):
+        # As in Apache Kafka: SASL says which user a client is, and a key for all listeners is not meant for this one.
+        return "none"
     return str(keys.value(key))
+
+
+def warn_of_client_auth(config: Config, listener: str) -> None:
+    """One line where `ssl.client.auth` is set and does not count (see _client_auth)."""
+    key = "ssl.client.auth"
+    keys = _Keys(config, listener)
+    if _is_below_sasl(config, listener) and keys.name(key) == key and keys.value(key) != "none":
+        logger.warning(
+            "Listener %s: %s=%s does not count on SASL_SSL, so clients need no certificate; %s would count",
+            listener,
+            key,
+            keys.value(key),
+            keys.prefix + key,
+        )
+
+
+def _is_below_sasl(config: Config, listener: str) -> bool:
+    return config.listeners.protocols.get(listener) == "SASL_SSL"
 
 
 def _versions(keys: _Keys) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from pykbroker.security.peer_session import ANONYMOUS, PeerSession
 from pykbroker.security.tls.contexts import read_material, server_context
 from pykbroker.security.tls.distinguished_names import MalformedName, subject_of
 from pykbroker.security.tls.principal_mapping import PrincipalMapper
-from pykbroker.security.tls.settings import settings_of
+from pykbroker.security.tls.settings import settings_of, warn_of_client_auth
 
 
 class UnmappedClient(ValueError):
@@ -19,13 +19,14 @@ class UnmappedClient(ValueError):
 class TlsServer:
     """One listener's."""
 
-    def __init__(self, context: ssl.SSLContext, mapper: PrincipalMapper) -> None:
+    def __init__(self, context: ssl.SSLContext, mapper: PrincipalMapper | None) -> None:
+        """`mapper`: None where certificates name no principal, because SASL does."""
         self.context = context
         self._mapper = mapper
 
     def session_of(self, certificate: bytes | None) -> PeerSession:
         """The principal of a client, by the certificate (DER) that it has proved. UnmappedClient if it has none."""
-        if certificate is None:
+        if certificate is None or self._mapper is None:
             return ANONYMOUS
         try:
             subject = subject_of(certificate)
@@ -40,5 +41,6 @@ class TlsServer:
 def tls_server(config: Config, listener: str) -> TlsServer:
     """From the keys and the stores. ConfigError, one line without secrets, for what cannot be used."""
     settings = settings_of(config, listener)
-    mapper = PrincipalMapper(settings.principal_mapping_rules)
+    warn_of_client_auth(config, listener)
+    mapper = None if settings.is_below_sasl else PrincipalMapper(settings.principal_mapping_rules)
     return TlsServer(server_context(settings, read_material(settings)), mapper)
