@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from bench import raw
-from bench.servers import Server
+from bench.servers import LoneNode, Server
 
 #: What one measurement of one side found.
 Found = Mapping[str, float | list[float]]
@@ -73,7 +73,7 @@ def _one_node(side: type[Server]) -> Server:
     return side()
 
 
-def new_topic(server: Server, partitions: int = 1, **configs: str) -> tuple[str, bytes]:
+def new_topic(server: LoneNode, partitions: int = 1, **configs: str) -> tuple[str, bytes]:
     client = raw.Client(server.address)
     name = f"bench-{uuid.uuid4().hex[:12]}"
     topic_id = client.create_topic(name, partitions, **configs)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import selectors
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Iterable, Mapping
@@ -38,11 +39,13 @@ _CRC_FROM = 21
 
 
 class Client:
-    """A blocking client for set-up."""
+    """A blocking client for set-up, over TLS where it is given a context."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, tls: ssl.SSLContext | None = None) -> None:
         self.socket = socket.create_connection(address, 30)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname=address[0])
         self._correlation = 0
 
     def call(self, request, version: int):
@@ -125,8 +128,16 @@ def make_batch(records: int, value_bytes: int, producer_id: int) -> bytearray:
 class _ProduceLane:
     """One connection with its producer and partition."""
 
-    def __init__(self, address: Address, topic_id: bytes, partition: int, records: int, value_bytes: int) -> None:
-        client = Client(address)
+    def __init__(
+        self,
+        address: Address,
+        topic_id: bytes,
+        partition: int,
+        records: int,
+        value_bytes: int,
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        client = Client(address, tls)
         self.socket = client.socket
         self.records = records
         self.batch = make_batch(records, value_bytes, client.producer_id())
@@ -206,6 +217,14 @@ class Load:
         return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
+def _received(sock: socket.socket) -> bytes:
+    """What is there, of TLS too, of which a selector sees nothing once it is decrypted."""
+    data = sock.recv(262144)
+    while isinstance(sock, ssl.SSLSocket) and sock.pending():
+        data += sock.recv(262144)
+    return data
+
+
 def produce(
     leaders: Address | Mapping[int, Address],
     topic_id: bytes,
@@ -217,6 +236,7 @@ def produce(
     seconds: float,
     partitions: int = 0,
     max_bytes: int = 1 << 62,
+    tls: ssl.SSLContext | None = None,
 ) -> Load:
     """Keep `in_flight` requests on each connection unanswered for a time, or until about `max_bytes` are written. Each
     connection has a partition of its own, or they share the first `partitions`. `leaders`: the one broker that leads
@@ -225,7 +245,7 @@ def produce(
     for number in range(connections):
         partition = number % (partitions or connections)
         address = leaders[partition] if isinstance(leaders, Mapping) else leaders
-        lanes.append(_ProduceLane(address, topic_id, partition, records, value_bytes))
+        lanes.append(_ProduceLane(address, topic_id, partition, records, value_bytes, tls))
     max_requests = max_bytes // len(lanes[0].batch)
     load = Load()
     if connections == 1 and in_flight == 1:
@@ -258,7 +278,7 @@ def produce(
         while running:
             for key, _ in selector.select(30):
                 lane = key.data
-                data = lane.socket.recv(262144)
+                data = _received(lane.socket)
                 if not data:
                     raise ConnectionError("the broker closed a connection")
                 answered = lane.take_answers(data)
@@ -285,7 +305,14 @@ def produce(
 
 
 def fetch(
-    address: Address, topic_id: bytes, end_offset: int, *, fetch_bytes: int, in_flight: int, seconds: float
+    address: Address,
+    topic_id: bytes,
+    end_offset: int,
+    *,
+    fetch_bytes: int,
+    in_flight: int,
+    seconds: float,
+    tls: ssl.SSLContext | None = None,
 ) -> Load:
     """Read the same megabytes again and again, `in_flight` requests on one connection."""
     request = FetchRequest(
@@ -306,7 +333,7 @@ def fetch(
         ],
     )
     frame = b"".join(encode_request(1, FETCH_VERSION, 1, "bench", request))
-    client = Client(address)
+    client = Client(address, tls)
     sock = client.socket
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * 1024 * 1024)
     sock.sendall(frame)

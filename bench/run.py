@@ -43,6 +43,7 @@ from bench.reading import READING  # noqa: E402
 from bench.replication import REPLICATION  # noqa: E402
 from bench.report import RESULTS, format_row, part_of  # noqa: E402
 from bench.returning import RETURNING  # noqa: E402
+from bench.secured import SECURED  # noqa: E402
 from bench.servers import BEFORE, KAFKA_VERSION, ROOT, ApacheKafka, Pykbroker, Server, checkout  # noqa: E402
 from bench.slow_device import slow_device  # noqa: E402
 from bench.spark import SPARK  # noqa: E402
@@ -53,7 +54,7 @@ from bench.transactions import TRANSACTIONS  # noqa: E402
 KNOWN = [
     *(*MEASUREMENTS, *GROUPS, *TRANSACTIONS, *RETURNING, *STARTING, *DURABILITY, *READING, *COMPACTION, *SPARK),
     *(*REPLICATION, *FOOTPRINT, *PAUSES),
-    *(*SPREADING, *CONTAINERS),
+    *(*SPREADING, *CONTAINERS, *SECURED),
 ]
 
 #: side -> figure -> the value of each round

@@ -132,11 +132,8 @@ class BrokerProcess(ABC):
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-class Server(BrokerProcess):
-    """A node that is alone, of one side."""
-
-    name = ""
-    root = ROOT
+class LoneNode(BrokerProcess):
+    """A node that is alone, on a directory and ports that are its own."""
 
     def __init__(self) -> None:
         super().__init__(Path(tempfile.mkdtemp(prefix="pykbroker-bench-")), free_port())
@@ -147,16 +144,6 @@ class Server(BrokerProcess):
     @property
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self.port}"
-
-    @classmethod
-    @abstractmethod
-    def starting(cls, properties: Path) -> list[str]:
-        """The command that runs a node of this side from its properties."""
-
-    @classmethod
-    @abstractmethod
-    def formatting(cls, properties: Path, *words: str) -> list[str]:
-        """The command that formats the directories of a node of this side."""
 
     def prepare(self) -> None:
         """Whatever must be there before the clock starts."""
@@ -179,6 +166,23 @@ class Server(BrokerProcess):
         client.call(DeleteTopicsRequest(topics=topics, timeout_ms=30_000), 6)
         client.close()
         self.topics.clear()
+
+
+class Server(LoneNode):
+    """A node of one side, with the side's defaults."""
+
+    name = ""
+    root = ROOT
+
+    @classmethod
+    @abstractmethod
+    def starting(cls, properties: Path) -> list[str]:
+        """The command that runs a node of this side from its properties."""
+
+    @classmethod
+    @abstractmethod
+    def formatting(cls, properties: Path, *words: str) -> list[str]:
+        """The command that formats the directories of a node of this side."""
 
 
 class Pykbroker(Server):
