@@ -15,7 +15,7 @@ chmod 0755 /etc/kafka/docker/* /etc/confluent/docker/* /opt/kafka/bin/*
 chmod 0664 /etc/kafka/docker/server.properties
 
 # One script has all names: kafka-topics in Confluent's image, kafka-topics.sh in Apache Kafka's.
-for name in broker-api-versions cluster configs console-consumer console-producer consumer-groups delete-records \
+for name in acls broker-api-versions cluster configs console-consumer console-producer consumer-groups delete-records \
     dump-log features get-offsets leader-election log-dirs metadata-quorum reassign-partitions server-start server-stop \
     storage topics transactions; do
     ln -s kafka-tool "/opt/kafka/bin/kafka-$name.sh"

@@ -100,6 +100,7 @@ SAME_CLASS = {
 }
 SAME_MODULE = {
     "__main__": "the program, and the entry of Apache Kafka's tools",
+    "acls": "what the controller changes, what is asked, the tool, and the command",
     "alter_partition": "the API, and the controller's decision",
     "cluster": "nodes in one process, for tests, the tool, and the command",
     "configs": "of resources: changed by the controller, read by a coordinator, asked for, the tool, and the command",

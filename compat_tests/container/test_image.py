@@ -26,6 +26,7 @@ LINES = (
 MB = 1_000_000
 #: Names that people's scripts call, in both images' spelling.
 NAMES = (
+    "acls",
     "broker-api-versions",
     "cluster",
     "configs",

@@ -21,6 +21,7 @@ from pykbroker.kafka_tools.__main__ import main
 #: Apache Kafka's main class behind each name.
 CLASSES = {
     "topics": "org.apache.kafka.tools.TopicCommand",
+    "acls": "org.apache.kafka.tools.AclCommand",
     "configs": "kafka.admin.ConfigCommand",
     "console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",

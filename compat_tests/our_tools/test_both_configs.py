@@ -76,6 +76,53 @@ def test_quotas_and_credentials(both: BothTools) -> None:
     both.agree("configs", "--describe", "--entity-type", "ips")
 
 
+def test_scram_credentials(both: BothTools) -> None:
+    names = two_names("u")
+
+    def agree(words: str) -> str:
+        return both.agree("configs", *words.split(), names=names).out
+
+    agree("--alter --entity-type users --entity-name ‹u› --add-config SCRAM-SHA-256=[iterations=8192,password=pä,ss]")
+    agree("--alter --user ‹u› --add-config SCRAM-SHA-512=[password=t]")
+    both_mechanisms = "are SCRAM-SHA-256=iterations=8192, SCRAM-SHA-512=iterations=4096"
+    assert both_mechanisms in agree("--describe --entity-type users --entity-name ‹u›")
+    both.agree("configs", "--describe", "--entity-type", "users", change=[sorted_lines])
+    agree("--alter --user ‹u› --delete-config SCRAM-SHA-256")
+    assert both_mechanisms not in agree("--describe --user ‹u›")
+    # A second time there is nothing to delete.
+    assert "Completed" not in agree("--alter --user ‹u› --delete-config SCRAM-SHA-256")
+    agree("--alter --user ‹u› --delete-config SCRAM-SHA-512")
+    assert agree("--describe --user ‹u›") == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--user u --add-config SCRAM-SHA-256=[iterations=10,password=s]",
+        "--user u --add-config SCRAM-SHA-256=[iterations=20000,password=s]",
+        "--user u --add-config SCRAM-SHA-256=[iterations=x,password=s]",
+        "--user u --add-config SCRAM-SHA-256=[iterations=4096]",
+        "--user u --add-config SCRAM-SHA-256=[password=]",
+        "--user u --add-config SCRAM-SHA-256=[password=a],SCRAM-SHA-512=[password=a]",
+        "--user u --add-config SCRAM-SHA-256=x",
+        "--user u --add-config SCRAM-SHA-1=[password=a]",
+        "--user-defaults --add-config SCRAM-SHA-256=[password=a]",
+        "--user u --client c --add-config SCRAM-SHA-256=[password=a]",
+        "--user u --add-config SCRAM-SHA-256=[password=a],producer_byte_rate=10",
+        "--user u --add-config SCRAM-SHA-256=[password=a] --delete-config SCRAM-SHA-256",
+        "--user u --delete-config SCRAM-SHA-256,producer_byte_rate",
+        "--user u --delete-config SCRAM-SHA-1,a",
+        "--user none-such --delete-config SCRAM-SHA-256",
+        "--user u --client c --delete-config SCRAM-SHA-256,SCRAM-SHA-512",
+        "--client c --add-config a=b",
+        "--ip 1.2.3.4 --add-config a=b",
+        "--ip 1.2.3.4 --delete-config a",
+    ],
+)
+def test_credentials_and_quotas_that_are_refused(both: BothTools, words: str) -> None:
+    both.agree("configs", "--alter", *words.split())
+
+
 @pytest.mark.parametrize(
     "words",
     [

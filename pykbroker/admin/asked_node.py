@@ -151,7 +151,7 @@ class AskedNode:
         try:
             return self._loop.run(work)
         except (SaslAuthenticationFailedError, AuthorizationError) as error:
-            raise AskFailed(str(error), "org.apache.kafka.common.errors.SaslAuthenticationException") from None
+            raise AskFailed(_reason(error), "org.apache.kafka.common.errors.SaslAuthenticationException") from None
         except (KafkaTimeoutError, RequestTimedOutError) as error:
             raise timed_out(f"{self.address} does not answer: {_reason(error)}") from None
         except DecodeError as error:
@@ -162,7 +162,7 @@ class AskedNode:
 
 def _reason(error: Exception) -> str:
     """A failed connection in words: kafka-python says the name of its class, and of the system the number alone."""
-    text = re.sub(r"^(\[Err(or|no) \d+\] )?(\w+Error: )?", "", str(error))
+    text = re.sub(r"^(\[Err(or|no) \d+\] )?(\w+Error: )*", "", str(error))
     return re.sub(r"\b(\d+) E[A-Z]+\b", lambda found: os.strerror(int(found[1])), text)
 
 

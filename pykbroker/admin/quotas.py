@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pykbroker.admin.asked_cluster import AskedCluster
-from pykbroker.admin.failure import check
+from pykbroker.admin.failure import check, failed
 from pykbroker_wire.errors import ErrorCode
 
 #: SCRAM mechanisms: the protocol's number, and the hash of it
@@ -99,7 +99,9 @@ def scram_of(cluster: AskedCluster, user: str | None) -> dict[str, list[tuple[st
 def alter_scram(
     cluster: AskedCluster, user: str, wanted: Mapping[str, tuple[int, str]], unwanted: Sequence[str]
 ) -> None:
-    """`wanted`: mechanism -> iterations and password, which is salted here; `unwanted`: mechanisms that end."""
+    """`wanted`: mechanism -> iterations and password, which is salted here; `unwanted`: mechanisms that end.
+
+    Raises AskFailed, as Apache Kafka's client does for an empty password before it asks."""
     from pykbroker_wire.messages.alter_user_scram_credentials import (
         AlterUserScramCredentialsRequest,
         AlterUserScramCredentialsResponse,
@@ -110,6 +112,8 @@ def alter_scram(
     upsertions = []
     for mechanism, (iterations, password) in wanted.items():
         number, hashed = MECHANISMS[mechanism]
+        if not password:
+            raise failed(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Password must not be empty")
         salt = secrets.token_bytes(32)
         salted = hashlib.pbkdf2_hmac(hashed, password.encode(), salt, iterations)
         upsertions.append(

@@ -13,6 +13,7 @@ from importlib import import_module
 #: What stands behind `kafka-NAME.sh`, and what the tool does.
 TOOLS = {
     "topics": "create, delete, describe or change topics",
+    "acls": "list, add and remove the rules of which principal may do what",
     "configs": "describe and change the configuration of topics, brokers, clients and groups",
     "console-producer": "write lines of standard input to a topic",
     "console-consumer": "print the records of topics",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _QUOTA_PARTS: Final = {"users": "user", "clients": "client-id", "ips": "ip"}
 _QUOTA_WORDS: Final = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
+_QUOTA_KEYS: Final = {"producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"}
 _CHANGES: Final = ("add-config", "add-config-file", "delete-config")
 _SCRAM: Final = re.compile(r"(?:iterations=([0-9]*),)?password=(.*)", re.S)
 
@@ -210,14 +211,11 @@ def _alter_quotas(cluster: AskedCluster, found: list[Entity], wanted: dict[str, 
     from pykbroker.admin import quotas
     from pykbroker.admin.quotas import MECHANISMS, QuotaOf
 
+    _check_quota_keys(found, wanted, unwanted)
     scram = {key: scram_credential(key, value) for key, value in wanted.items() if key in MECHANISMS}
     ended = [key for key in unwanted if key in MECHANISMS]
     if scram or ended:
-        if [one.type for one in found] != ["users"] or not found[0].name:
-            raise ValueError("The use of quota configs or an unnamed user is not allowed with SCRAM credentials")
-        if len(scram) + len(ended) != len(wanted) + len(unwanted):
-            raise ValueError("Cannot alter both quota and SCRAM credential configs simultaneously for user(s)")
-        quotas.alter_scram(cluster, found[0].name, scram, ended)
+        quotas.alter_scram(cluster, found[0].name or "", scram, ended)
         return
     entity = [QuotaOf(_QUOTA_PARTS[one.type], one.name or None) for one in found]
     known = quotas.described(cluster, entity)
@@ -234,11 +232,46 @@ def _alter_quotas(cluster: AskedCluster, found: list[Entity], wanted: dict[str, 
     quotas.alter(cluster, entity, changes)
 
 
+def _check_quota_keys(found: list[Entity], wanted: dict[str, str], unwanted: list[str]) -> None:
+    """Raise ValueError for keys that an entity of these types does not have."""
+    from pykbroker.admin.quotas import MECHANISMS
+
+    types = [one.type for one in found]
+    if types == ["ips"]:
+        served, said, of = {"connection_creation_rate"}, "connection quota", "ips"
+    elif types == ["users"]:
+        served, said, of = _QUOTA_KEYS | set(MECHANISMS), "quota and SCRAM credential", "users"
+    else:
+        served, said, of = _QUOTA_KEYS, "quota", "clients"
+    for done, keys, name in (("added", [*wanted], "Set"), ("deleted", unwanted, "ArrayBuffer")):
+        if unknown := [key for key in keys if key not in served]:
+            if of == "ips":
+                done, shown = "added", ",".join(unknown)
+            else:
+                shown = f"{name}({', '.join(unknown)})"
+            raise ValueError(
+                f"Only {said} configs can be {done} for '{of}' using --bootstrap-server. Unexpected config names: "
+                f"{shown}"
+            )
+    keys = [*wanted, *unwanted]
+    if types == ["users"] and any(key in MECHANISMS for key in keys):
+        if not found[0].name:
+            raise ValueError(
+                "The use of --entity-default or --user-defaults is not allowed with User SCRAM Credentials using "
+                "--bootstrap-server."
+            )
+        if not all(key in MECHANISMS for key in keys):
+            raise ValueError(
+                "Cannot alter both quota and SCRAM credential configs simultaneously for 'users' using "
+                "--bootstrap-server."
+            )
+
+
 def scram_credential(mechanism: str, written: str) -> tuple[int, str]:
     """`iterations=8192,password=secret`: the iterations and the password. Raises ValueError."""
     found = _SCRAM.fullmatch(written)
     if found is None:
-        raise ValueError(f"Invalid credential property {mechanism}={written}")
+        raise ValueError(f"Invalid credential property {mechanism.replace('-', '_')}={written}")
     iterations = int(found[1]) if found[1] else 4096
     if iterations < 4096:
         raise ValueError(f"Iterations {iterations} is less than the minimum 4096 required for {mechanism}")

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pykbroker.admin.client_properties import python_settings, read_properties, security_of, settings_of
+from pykbroker.admin.client_properties import python_settings, read_properties, settings_of
+from pykbroker.admin.client_security import security_of
 from pykbroker.admin.failure import NotServed
 from pykbroker.config.kinds import ConfigError
 
@@ -42,13 +43,6 @@ def test_a_login_that_cannot_be_read(login: str) -> None:
 def test_an_unknown_protocol() -> None:
     with pytest.raises(ConfigError, match=r"Invalid value NONE for configuration security.protocol"):
         security_of({"security.protocol": "none"})
-
-
-def test_stores_other_than_pem_are_named(tmp_path: Path) -> None:
-    store = tmp_path / "trust.jks"
-    store.write_bytes(b"\xfe\xed\xfe\xed")
-    with pytest.raises(NotServed, match=r"trust\.jks is a JKS store, and only PEM is supported"):
-        security_of({"security.protocol": "SSL", "ssl.truststore.location": str(store)})
 
 
 def test_the_check_of_host_names_can_be_turned_off() -> None:
