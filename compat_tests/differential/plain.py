@@ -60,6 +60,10 @@ class Symbols:
             self._known[key] = f"‹{kind} {self._count[kind]}›"
         return self._known[key]
 
+    def call(self, kind: str, value: Any, name: str) -> None:
+        """This value's symbol is said with a name, whatever is shown before it."""
+        self._known[kind, value] = f"‹{kind} of {name}›"
+
     def knows(self, kind: str, value: Any) -> bool:
         return (kind, value) in self._known
 

@@ -16,9 +16,10 @@ from pykbroker_wire.messages.describe_client_quotas import (
 
 
 def handle(ctx: BrokerContext, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
+    if not ctx.authorize(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, CLUSTER_NAME):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return DescribeClientQuotasResponse(error_code=code, error_message=None, entries=None)
     try:
-        if not ctx.authorize(Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, CLUSTER_NAME):
-            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         exact, specified = _filter(request)
     except KafkaError as error:
         return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)

@@ -10,7 +10,7 @@ from pykbroker_wire.messages.describe_quorum import DescribeQuorumRequest, Descr
 
 def handle(ctx: ControllerContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     if not ctx.authorize(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
-        return DescribeQuorumResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return refused(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return ctx.services.quorum.handle(request, ctx.api_version, ctx.listener_name)
 
 

@@ -18,7 +18,9 @@ from pykbroker_wire.messages.describe_user_scram_credentials import (
 def handle(ctx: AnyContext, request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
     if not ctx.authorize(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return DescribeUserScramCredentialsResponse(error_code=code, error_message=code.message)
+        # As in Apache Kafka, which says no name here. It does not answer at all when the request has null.
+        refused = [DescribeUserScramCredentialsResult(error_code=code, error_message=None) for _ in request.users or ()]
+        return DescribeUserScramCredentialsResponse(error_code=code, error_message=None, results=refused)
     known = ctx.services.metadata.image.scram
     users = [user.name for user in request.users or ()] or [name for _, name in known]
     asked_twice = {name for name, count in Counter(users).items() if request.users and count > 1}

@@ -519,5 +519,23 @@ def _tell_offsets(data: PartitionData, log: PartitionLog) -> None:
 def _read_metadata_log(ctx: AnyContext, request: FetchRequest) -> FetchResponse | asyncio.Future[FetchResponse]:
     """On a controller listener only the metadata log is read; the quorum knows everything else."""
     if not ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
-        return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return _refused(request, ctx.api_version, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return ctx.services.quorum.handle(request, ctx.api_version, ctx.listener_name)
+
+
+def _refused(request: FetchRequest, version: int, code: ErrorCode) -> FetchResponse:
+    """As Apache Kafka refuses a Fetch as a whole: before topic ids each partition has the error too."""
+    topics = request.topics if version < _TOPIC_IDS_FROM else ()
+    return FetchResponse(
+        error_code=code,
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                partitions=[
+                    PartitionData(partition_index=each.partition, error_code=code, high_watermark=-1, records=b"")
+                    for each in topic.partitions
+                ],
+            )
+            for topic in topics
+        ],
+    )

@@ -28,7 +28,7 @@ from pykbroker.serving.config_changes import (
     settled,
     sort_out,
 )
-from pykbroker.serving.context import AnyContext, BrokerContext, ControllerContext
+from pykbroker.serving.context import AnyContext, BrokerContext, ControllerContext, is_on_broker
 from pykbroker.serving.on_controller import respond
 from pykbroker.serving.rows import Settled
 from pykbroker_wire.errors import ErrorCode, KafkaError
@@ -121,8 +121,12 @@ def _change_loggers(
     verdict = check_keys(resource, _nulls(alterations))
     if verdict.failed:
         return verdict
-    if not ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME):
-        return failure(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    # As in Apache Kafka, whose brokers and controllers ask for different operations and answer in different words.
+    broker = is_on_broker(ctx)
+    operation = Operation.ALTER_CONFIGS if broker else Operation.CLUSTER_ACTION
+    if not ctx.authorize(operation, Resource.CLUSTER, CLUSTER_NAME):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return Verdict(code, None) if broker else failure(code)
     try:
         broker_loggers.check_node_id(ctx.services.node_id, resource.resource_name)
         broker_loggers.change(alterations, validate_only)

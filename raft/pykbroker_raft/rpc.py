@@ -25,7 +25,7 @@ PARTITION = 0
 TOPIC_ID = bytes(15) + b"\x01"
 
 # From these versions on a response can name the endpoints of the leader.
-_FIRST_WITH_ENDPOINTS = {"vote": 1, "begin": 1, "end": 1, "fetch": 16, "snapshot": 1}
+_FIRST_WITH_ENDPOINTS = {"vote": 1, "begin": 1, "end": 1, "fetch": 17, "snapshot": 1}
 
 
 def one_partition(topics: Any) -> Any | None:

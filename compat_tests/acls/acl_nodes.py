@@ -1,0 +1,245 @@
+"""Apache Kafka and pykbroker from the same properties, with users, rules and the resources that the matrix is about.
+
+Clients log in on the listener of brokers (PLAIN). Listeners of controllers are plain here: there the address of a
+connection says which client it is. Until the first rules are there, all are allowed what no rule is about.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from compat_tests.acls.acl_cases import CLIENT, DOOMED, MINE, MINE_NEW, OTHER, RECORDS, TOPICS, Case, Values
+from compat_tests.acls.acl_clients import CLIENTS, EVERYTHING, NONE, AclClient, rules_of_nodes
+from compat_tests.acls.acl_requests import build
+from compat_tests.differential.link import Link
+from compat_tests.differential.plain import Symbols
+from compat_tests.differential.session import NOW_MS, Step
+from compat_tests.node import Node, Pykbroker
+from compat_tests.oracle.kafka import ApacheKafka
+from compat_tests.sasl.secured import MODULES, Ports
+from pykbroker.serving.rows import On
+from pykbroker_wire.apis import APIS
+from pykbroker_wire.headers import decode_response, encode_request
+from pykbroker_wire.messages.create_acls import CreateAclsRequest
+from pykbroker_wire.primitives import DecodeError, TopLevel
+
+PATIENCE_S = 30.0
+ANSWER_TIMEOUT_S = 8.0
+ADMIN = AclClient("admin", "127.0.0.1", ())
+CONFIG = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": f"User:{ADMIN.name}",
+    "allow.everyone.if.no.acl.found": "true",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "controller.quorum.append.linger.ms": "0",
+    # A member that sends one heartbeat is there to the end.
+    "group.consumer.session.timeout.ms": "3600000",
+    "group.consumer.max.session.timeout.ms": "3600000",
+}
+
+
+class LoggedInLink(Link):
+    """A connection of a client of the matrix: logged in, or from the address that says which client it is."""
+
+    def __init__(self, port: int, client: AclClient, on: On) -> None:
+        super().__init__("localhost", port)
+        source = (client.host, 0) if on is On.CONTROLLER else None
+        self._socket = socket.create_connection(("127.0.0.1", port), PATIENCE_S, source)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if on is On.BROKER:
+            self._log_in(client)
+
+    def _log_in(self, client: AclClient) -> None:
+        for api, values in (
+            ("SaslHandshake", {"mechanism": "PLAIN"}),
+            ("SaslAuthenticate", {"auth_bytes": f"\0{client.name}\0{client.password}".encode()}),
+        ):
+            request = build(api, 1, values, {})
+            self.send(b"".join(encode_request(request.API_KEY, 1, 0, "matrix", request)))
+            frame = self.receive(PATIENCE_S)
+            assert isinstance(frame, bytes), f"{client.name} could not log in: {frame}"
+            _, answer = decode_response(request.API_KEY, 1, frame)
+            assert answer.error_code == 0, answer  # type: ignore[attr-defined]
+
+
+class GuardedNode:
+    """One of the two nodes, with the connections of all clients to it."""
+
+    def __init__(self, node: Node, ports: Ports) -> None:
+        self.node = node
+        self._ports = {On.BROKER: ports.sasl, On.CONTROLLER: ports.plain + 1}
+        self._links: dict[tuple[str, On], LoggedInLink] = {}
+        self.topic_ids: dict[str, bytes] = {}
+        self._texts = {
+            f"localhost:{ports.sasl}": "‹clients›",
+            f"localhost:{ports.plain}": "‹nodes›",
+            f"localhost:{ports.plain + 1}": "‹controllers›",
+            str(node.data_dir): "‹data›",
+        }
+
+    def send(self, client: AclClient, on: On, case: Case, version: int) -> None:
+        if case.doomed:
+            self._make_topics(DOOMED)
+        values = _for_client(case.values, f"{client.name}.{version}.{on.name}".lower())
+        self._send(client, on, build(APIS[case.key].name, version, values, self.topic_ids), version)
+
+    def receive(self, client: AclClient, on: On, case: Case, version: int) -> Step:
+        name = APIS[case.key].name
+        link = self._links[client.name, on]
+        frame = link.receive(ANSWER_TIMEOUT_S)
+        if not isinstance(frame, bytes) or case.alone:
+            self._links.pop((client.name, on)).close()
+        if not isinstance(frame, bytes):
+            return Step(client.name, name, version, None, frame.value)
+        try:
+            answer: Any = decode_response(case.key, version, frame)[1]
+        except DecodeError as error:
+            return Step(client.name, name, version, None, f"not decodable: {error}: {frame.hex()[:200]}")
+        symbols = Symbols(self._texts, NOW_MS)
+        for topic, topic_id in self.topic_ids.items():
+            symbols.call("uuid", topic_id, topic)
+        said = symbols.message(answer)
+        return Step(client.name, name, version, None, _read_or_not(said) if case.own_records else said)
+
+    def ask(self, client: AclClient, api: str, version: int, values: Values, on: On = On.BROKER) -> Any:
+        """For what a test needs, without keeping it."""
+        return self._answer(client, on, build(api, version, values, self.topic_ids), version)
+
+    def _send(self, client: AclClient, on: On, request: TopLevel, version: int) -> None:
+        link = self._links.get((client.name, on))
+        if link is None:
+            link = self._links[client.name, on] = LoggedInLink(self._ports[on], client, on)
+        link.send(b"".join(encode_request(request.API_KEY, version, 1, "matrix", request)))
+
+    def _answer(self, client: AclClient, on: On, request: TopLevel, version: int) -> Any:
+        self._send(client, on, request, version)
+        frame = self._links[client.name, on].receive(PATIENCE_S)
+        assert isinstance(frame, bytes), f"{type(request).__name__}: {frame}"
+        return decode_response(request.API_KEY, version, frame)[1]
+
+    # What the matrix is about.
+
+    def know_topics(self) -> None:
+        """Their ids: in answers they are called alike on both nodes."""
+        found = self.ask(ADMIN, "Metadata", 13, {"topics": None}).topics
+        self.topic_ids = {topic.name: topic.topic_id for topic in found}
+
+    def prepare(self) -> None:
+        self._make_topics(*TOPICS)
+        self._make_rules()
+        partitions = [{"index": 0, "records": RECORDS}]
+        written = [{"topic_id": f"id:{name}", "partition_data": partitions} for name in (MINE, OTHER)]
+        produced = self.ask(ADMIN, "Produce", 13, {"acks": 1, "timeout_ms": 10_000, "topic_data": written})
+        assert [part.error_code for topic in produced.responses for part in topic.partition_responses] == [0, 0]
+        for kind in (0, 1):
+            coordinated = {"coordinator_keys": [MINE], "key_type": kind}
+            self._until_done("FindCoordinator", 6, coordinated, lambda answer: answer.coordinators[0].error_code)
+        for group in (MINE, OTHER):
+            committed = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}]
+            topics = [{"topic_id": f"id:{name}", "partitions": committed} for name in (MINE, OTHER)]
+            self._until_done(
+                "OffsetCommit",
+                10,
+                {"group_id": group, "topics": topics},
+                lambda answer: any(part.error_code for topic in answer.topics for part in topic.partitions),
+            )
+            producer = {"transactional_id": group, "transaction_timeout_ms": 60_000}
+            self._until_done("InitProducerId", 5, producer, lambda answer: answer.error_code)
+        member = {
+            "group_id": MINE_NEW,
+            "member_id": "AAAAAAAAAAAAAAAAAAAAAQ",
+            "rebalance_timeout_ms": 10_000,
+            "subscribed_topic_names": [MINE, OTHER],
+            "topic_partitions": [],
+        }
+        joined = self.ask(ADMIN, "ConsumerGroupHeartbeat", 1, member)
+        assert joined.error_code == 0, joined
+        self._make_topics(DOOMED)
+        self.know_topics()
+
+    def _make_rules(self) -> None:
+        rules = [*rules_of_nodes(), *(each for client in CLIENTS for each in client.creations())]
+        made = self._answer(ADMIN, On.BROKER, CreateAclsRequest(creations=rules), 3)
+        assert not any(result.error_code for result in made.results), made
+        # Both halves of a node have heard of them.
+        for on, api, version in ((On.BROKER, "ListConfigResources", 1), (On.CONTROLLER, "DescribeQuorum", 0)):
+            self._until_done(api, version, {}, lambda answer: not answer.error_code, NONE, on)
+            self._until_done(api, version, {}, lambda answer: answer.error_code, EVERYTHING, on)
+
+    def _make_topics(self, *names: str) -> None:
+        topics = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in names]
+        made = self.ask(ADMIN, "CreateTopics", 7, {"topics": topics, "timeout_ms": 20_000})
+        self.topic_ids.update((topic.name, topic.topic_id) for topic in made.topics if not topic.error_code)
+        described = {"topics": [{"name": name} for name in names], "allow_auto_topic_creation": False}
+
+        def served() -> bool:
+            found = self.ask(ADMIN, "Metadata", 13, described).topics
+            return all(topic.topic_id == self.topic_ids[topic.name] for topic in found) and not any(
+                each.error_code for topic in found for each in (topic, *topic.partitions)
+            )
+
+        self._until(served)
+
+    def _until_done(
+        self,
+        api: str,
+        version: int,
+        values: Values,
+        failed: Callable[[Any], Any],
+        client: AclClient = ADMIN,
+        on: On = On.BROKER,
+    ) -> None:
+        self._until(lambda: not failed(self.ask(client, api, version, values, on)))
+
+    def _until(self, holds: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not holds():
+            assert time.monotonic() < deadline, self.node.tail()
+            time.sleep(0.005)
+
+    def close(self) -> None:
+        for link in self._links.values():
+            link.close()
+
+
+def _for_client(values: Any, name: str) -> Any:
+    if isinstance(values, str):
+        return values.replace(CLIENT, name)
+    if isinstance(values, list):
+        return [_for_client(each, name) for each in values]
+    return {key: _for_client(each, name) for key, each in values.items()} if isinstance(values, Mapping) else values
+
+
+def _read_or_not(answer: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a Fetch of the metadata log, whose records and offsets each node has for itself."""
+    for topic in answer["responses"]:
+        for partition in topic["partitions"]:
+            for field in ("records", "high_watermark", "last_stable_offset", "log_start_offset", "current_leader"):
+                partition[field] = partition[field] not in (None, [], "")
+    return answer
+
+
+@contextmanager
+def both_guarded() -> Iterator[tuple[GuardedNode, GuardedNode]]:
+    """Apache Kafka and pykbroker, prepared."""
+    users = " ".join(f'user_{client.name}="{client.password}"' for client in (ADMIN, *CLIENTS))
+    with ExitStack() as stack:
+        made = []
+        for kind in (ApacheKafka, Pykbroker):
+            ports = Ports.free()
+            more = {**CONFIG, "sasl.enabled.mechanisms": "PLAIN"}
+            config = ports.config(more)
+            config["listener.name.clients.plain.sasl.jaas.config"] = f"{MODULES['PLAIN']} required {users};"
+            node: Node = kind(config, port=ports.plain)
+            stack.callback(node.close)
+            node.start()
+            guarded = GuardedNode(node, ports)
+            stack.callback(guarded.close)
+            guarded.prepare()
+            made.append(guarded)
+        yield made[0], made[1]

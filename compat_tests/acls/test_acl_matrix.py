@@ -1,0 +1,110 @@
+"""Each API asks the authorizer what Apache Kafka asks: error codes and what is left out of answers, client by client.
+
+Nothing is masked but what differential/masks.py names: values that each node makes up, and the order of hash maps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from compat_tests.acls.acl_cases import CASES, Case
+from compat_tests.acls.acl_clients import CLIENTS, EVERYTHING, NONE, OWNER, AclClient
+from compat_tests.acls.acl_nodes import GuardedNode, both_guarded
+from compat_tests.differential.masks import is_masked, sort_inside
+from compat_tests.differential.plain import flatten
+from compat_tests.differential.session import Step
+from compat_tests.oracle.kafka import kafka_libs
+from pykbroker.api import TABLE
+from pykbroker.serving.rows import On
+from pykbroker_wire.apis import APIS
+from pykbroker_wire.errors import ErrorCode
+
+pytestmark = pytest.mark.slow
+SERVED = {api.key: api.on for api in TABLE}
+WHERE = [
+    pytest.param(case, on, id=f"{case.name}-{on.name}".lower())
+    for case in CASES
+    for on in (On.BROKER, On.CONTROLLER)
+    if on in case.on & SERVED[case.key]
+]
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[tuple[GuardedNode, GuardedNode]]:
+    kafka_libs()
+    with both_guarded() as pair:
+        yield pair
+
+
+def check(
+    nodes: tuple[GuardedNode, GuardedNode], case: Case, on: On, clients: Sequence[AclClient], versions: Sequence[int]
+) -> list[Step]:
+    """What pykbroker has answered, and Apache Kafka too."""
+    theirs, ours = [], []
+    for node in nodes:
+        node.know_topics()
+    for version in versions:
+        for client in clients:
+            for node in nodes:
+                node.send(client, on, case, version)
+            theirs.append(nodes[0].receive(client, on, case, version))
+            ours.append(nodes[1].receive(client, on, case, version))
+    answered = [pair for pair in zip(theirs, ours, strict=True) if not (case.kafka_fails and has_failed(pair[0]))]
+    if found := list(differences(answered, on)):
+        pytest.fail("\n".join(found), pytrace=False)
+    assert not any(map(has_failed, ours))
+    return ours
+
+
+def has_failed(step: Step) -> bool:
+    return isinstance(step.answered, dict) and step.answered.get("error_code") == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def differences(answered: Sequence[tuple[Step, Step]], on: On) -> Iterator[str]:
+    for left, right in answered:
+        kafka, own = seen(left, on), seen(right, on)
+        if kafka != own:
+            yield left.title
+            for path in sorted(kafka.keys() | own.keys()):
+                one, other = kafka.get(path, "(absent)"), own.get(path, "(absent)")
+                if one != other:
+                    yield f"    {path}: Apache Kafka {one}, pykbroker {other}"
+
+
+def seen(step: Step, on: On) -> dict[str, Any]:
+    """An answer as far as it is compared: the order of arrays is differential/'s matter."""
+    answer = deepcopy(step.answered)
+    if step.api == "ApiVersions":
+        served = {int(key) for key, where in SERVED.items() if on in where}
+        answer["api_keys"] = [row for row in answer["api_keys"] if row["api_key"] in served]
+        answer["supported_features"] = []
+    sort_inside(answer)
+    return {path: value for path, value in flatten(answer).items() if not is_masked(step.api, path)}
+
+
+def versions(case: Case) -> range:
+    api = APIS[case.key]
+    return range(max(api.min_version, case.from_version), api.max_version + 1)
+
+
+@pytest.mark.parametrize(("case", "on"), WHERE)
+def test_each_client_in_the_newest_version(guarded: tuple[GuardedNode, GuardedNode], case: Case, on: On) -> None:
+    check(guarded, case, on, CLIENTS, versions(case)[-1:])
+
+
+@pytest.mark.parametrize(("case", "on"), WHERE)
+def test_each_version(guarded: tuple[GuardedNode, GuardedNode], case: Case, on: On) -> None:
+    said = check(guarded, case, on, (NONE, OWNER, EVERYTHING), versions(case))
+    # A row in which rules change nothing would compare nothing.
+    answers = [[seen(step, on) for step in said if step.label == client.name] for client in (NONE, EVERYTHING)]
+    assert (answers[0] != answers[1]) == bool(case.resources)
+
+
+@pytest.mark.long(amount="each client in each version of each API")
+@pytest.mark.parametrize(("case", "on"), WHERE)
+def test_each_client_in_each_version(guarded: tuple[GuardedNode, GuardedNode], case: Case, on: On) -> None:
+    check(guarded, case, on, CLIENTS, versions(case))
