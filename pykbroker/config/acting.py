@@ -172,6 +172,7 @@ BROKER: frozenset[str] = frozenset(
         "request.timeout.ms",
         "sasl.enabled.mechanisms",
         "sasl.jaas.config",
+        "sasl.mechanism.inter.broker.protocol",
         "sasl.server.max.receive.size",
         "server.max.startup.time.ms",
         "share.coordinator.state.topic.min.isr",

@@ -58,8 +58,6 @@ class GivenSettings:
     changed: Collection[str]
 
 
-#: What brokers speak with each other.
-_BETWEEN_BROKERS: Final = (PLAINTEXT, "SSL")
 #: Which listeners there are, and how they are secured.
 _ABOUT_LISTENERS: Final = frozenset(
     {
@@ -133,22 +131,18 @@ def _protocols(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _served_listeners(settings: GivenSettings) -> Mapping[str, Collection[str]]:
-    """The listeners on which more than PLAINTEXT is served, and what: those of brokers; SASL where only clients are."""
+    """The listeners on which more than PLAINTEXT is served, and what: those of brokers."""
     texts = settings.texts
     controllers = {name.upper() for name in _list(texts, "controller.listener.names")}
     opened = {entry.partition("://")[0].upper() for entry in _list(texts, "listeners")}
-    between_brokers = texts.get("inter.broker.listener.name") or _value(texts, "security.inter.broker.protocol")
-    served: dict[str, Collection[str]] = dict.fromkeys(opened - controllers, SECURITY_PROTOCOLS)
-    if str(between_brokers).upper() in served:
-        served[str(between_brokers).upper()] = _BETWEEN_BROKERS
-    return served
+    return dict.fromkeys(opened - controllers, SECURITY_PROTOCOLS)
 
 
 def _between_brokers(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
     key = "security.inter.broker.protocol"
     value = str(_value(settings.texts, key))
-    if value not in _BETWEEN_BROKERS or (value != PLAINTEXT and key in settings.changed):
-        yield key, value, "SASL between brokers" if value not in _BETWEEN_BROKERS else "TLS that begins later"
+    if value != PLAINTEXT and key in settings.changed:
+        yield key, value, "protection that begins later"
 
 
 def _secured_listeners(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
@@ -218,15 +212,14 @@ _NO_TIERS: Final = "remote storage"
 TABLE: Final[tuple[ProtectionRow, ...]] = (
     ProtectionRow(
         ("listeners", "advertised.listeners", "controller.listener.names", _PROTOCOL_MAP),
-        "the protocol of a listener in use is not PLAINTEXT, nor SSL on a broker's, nor SASL_PLAINTEXT or SASL_SSL "
-        "where only clients are",
-        "TLS of controllers, and SASL between nodes",
+        "the protocol of a listener in use is not PLAINTEXT, and it is a controller's or set while the node runs",
+        "TLS and SASL of controllers",
         _secured_listeners,
     ),
     ProtectionRow(
         ("security.inter.broker.protocol",),
-        "it is not PLAINTEXT, nor SSL from the start on",
-        "SASL between brokers",
+        "it is not PLAINTEXT, and set while the node runs",
+        "protection that begins later",
         _between_brokers,
     ),
     ProtectionRow(_SASL_CLASSES, "a SASL listener is in use", "authentication by other programs", _sasl_classes),

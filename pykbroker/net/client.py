@@ -1,7 +1,8 @@
 """A connection that this node makes to another node: requests out, answers in the order of the requests.
 
 Responsible for one peer: connecting, negotiating versions, timeouts, finding out that the peer has vanished, and a
-pause before it connects again. Not responsible for choosing a node or trying a request again.
+pause before it connects again. Not responsible for choosing a node or trying a request again, nor for how this node
+proves which user it is (sasl_client.py).
 
 A request that times out ends alone: its answer is dropped when it comes. A peer answers in order, so what the others
 wait for is the oldest answer that it owes. If nothing at all has arrived for as long as that oldest request could wait,
@@ -22,6 +23,7 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -36,6 +38,7 @@ from pykbroker_wire.messages.api_versions import ApiVersionsRequest, ApiVersions
 from pykbroker_wire.primitives import DecodeError, EncodeError, TopLevel
 
 if TYPE_CHECKING:
+    from pykbroker.net.sasl_client import OutgoingExchange, OutgoingLogin
     from pykbroker.net.tls_client import TlsClient
 
 logger = logging.getLogger(__name__)
@@ -53,23 +56,41 @@ class Disconnected(ConnectionError):
 @dataclass(slots=True, frozen=True)
 class ConnectionSetup:
     """How long a connection may take until it is ready: the first time, and at most after failures; how long this
-    node waits before it connects again (Apache Kafka's values between nodes); and whether it speaks TLS."""
+    node waits before it connects again (Apache Kafka's values between nodes); whether it speaks TLS, and SASL."""
 
     first_ms: int = 10_000
     greatest_ms: int = 30_000
     reconnect_ms: int = 50
     greatest_reconnect_ms: int = 500
-    #: None: PLAINTEXT
+    #: None: no TLS
     tls: TlsClient | None = None
+    #: None: the peer does not ask which user this node is
+    login: OutgoingLogin | None = None
 
 
 class _Request:
     """One request and the future of its answer."""
 
-    __slots__ = ("answer", "correlation_id", "least", "message", "timeout", "timer", "version", "written_at")
+    __slots__ = (
+        "answer",
+        "answered",
+        "correlation_id",
+        "least",
+        "message",
+        "timeout",
+        "timer",
+        "version",
+        "written_at",
+    )
 
     def __init__(
-        self, message: TopLevel, timeout: float, version: int | None, least: int, answer: asyncio.Future[Any] | None
+        self,
+        message: TopLevel,
+        timeout: float,
+        version: int | None,
+        least: int,
+        answer: asyncio.Future[Any] | None,
+        answered: Callable[[Any], None] | None = None,
     ) -> None:
         self.message = message
         #: seconds
@@ -77,8 +98,9 @@ class _Request:
         #: the caller's choice until it is written, then the one in which it was written
         self.version = version
         self.least = least
-        #: None for what the connection itself asks
+        #: one of both: the second for what the connection itself asks
         self.answer = answer
+        self.answered = answered
         self.timer: asyncio.TimerHandle | None = None
         self.correlation_id = 0
         self.written_at = 0.0
@@ -97,8 +119,10 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
         "_cannot_say",
         "_client_id",
         "_correlation_id",
+        "_exchange",
         "_frames",
         "_heard_at",
+        "_login",
         "_loop",
         "_ready",
         "_receive_buffer_bytes",
@@ -108,6 +132,7 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
         "_versions",
         "_watch_timer",
         "address",
+        "was_refused",
     )
 
     def __init__(
@@ -119,10 +144,16 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
         receive_buffer_bytes: int = -1,
         *,
         speaks_tls: bool = False,
+        login: OutgoingLogin | None = None,
     ) -> None:
-        """`speaks_tls`: its transport is a TLS layer, which says when the connection is secured."""
+        """`speaks_tls`: its transport is a TLS layer, which says when the connection is secured. `login`: as which user
+        it asks, once versions are known."""
         super().__init__(MADE)
         self._speaks_tls = speaks_tls
+        self._login = login
+        self._exchange: OutgoingExchange | None = None
+        #: the peer does not let this node in, and the log says so
+        self.was_refused = False
         self._receive_buffer_bytes = receive_buffer_bytes
         self._loop = loop
         self.address = address
@@ -275,9 +306,9 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
             raise
         if request.timer is not None:
             request.timer.cancel()
-        if request.answer is None:
-            self._negotiated(request.version, cast(ApiVersionsResponse, response))
-        else:
+        if request.answered is not None:
+            request.answered(response)
+        elif request.answer is not None:
             request.answer.set_result(response)
 
     # -- states -------------------------------------------------------------------------------------------------------
@@ -289,16 +320,49 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
     def _ask_for_versions(self, version: int) -> None:
         asked = ApiVersionsRequest(client_software_name="pykbroker", client_software_version=__version__)
         # Without a timeout of its own: the connection is given up when its setup takes too long.
-        self._send(_Request(asked, math.inf, version, 0, None), asked, version)
+        self._send(_Request(asked, math.inf, version, 0, None, partial(self._negotiated, version)), asked, version)
 
     def _negotiated(self, asked: int, response: ApiVersionsResponse) -> None:
         found = after_api_versions(asked, response)
-        if isinstance(found, PeerVersions):
-            self._versions = found
-            self.become(ConnectionState.READY)
-            self._ready()
-        else:
+        if not isinstance(found, PeerVersions):
             self._ask_for_versions(found)
+            return
+        self._versions = found
+        if self._login is None:
+            self.authenticated()
+            return
+        # Not loaded by a node that does not need it: its start is short.
+        from pykbroker.net.sasl_client import OutgoingExchange
+
+        self.become(ConnectionState.AUTHENTICATING)
+        self._exchange = OutgoingExchange(self._login, self)
+        self._exchange.begin()
+
+    # -- authentication (see AuthenticatingConnection) ----------------------------------------------------------------
+
+    def ask(self, message: TopLevel, least_version: int, answered: Callable[[Any], None]) -> None:
+        if self.end is not None:
+            return
+        try:
+            version = self._versions.choose(message.API_KEY, least_version)
+        except UnsupportedVersion as error:
+            self.close(f"it cannot authenticate this node: {error}")
+        else:
+            self._send(_Request(message, math.inf, version, 0, None, answered), message, version)
+
+    def authenticated(self) -> None:
+        self.become(ConnectionState.READY)
+        self._ready()
+
+    def refused(self, reason: str) -> None:
+        self.was_refused = True
+        self.close(reason)
+
+    def renew_if_due(self) -> None:
+        """Prove again as which user this node asks, when the session ends soon; no longer READY meanwhile."""
+        if self._exchange is not None and self.state is ConnectionState.READY and self._exchange.is_due():
+            self.become(ConnectionState.AUTHENTICATING)
+            self._exchange.renew()
 
     def _finish(self, end: End) -> None:
         if self.end is not None:
@@ -306,6 +370,8 @@ class ClientConnection(StatefulConnection, asyncio.BufferedProtocol):
         if self._watch_timer is not None:
             self._watch_timer.cancel()
             self._watch_timer = None
+        if self._exchange is not None:
+            self._exchange.stop()
         unanswered, self._unanswered = self._unanswered, deque()
         error = f"the connection to {self.address} ended before the answer came: {end}"
         for request in unanswered:
@@ -385,6 +451,8 @@ class BrokerConnection:
                 sent.end(Disconnected(f"there is no connection to {self._address}, the next attempt comes soon"))
                 return answer
             connection = self._connect()
+        else:
+            connection.renew_if_due()
         sent.timer = loop.call_later(timeout, self._expire, sent, timeout_ms)
         if connection.state is ConnectionState.READY:
             connection.write(sent)
@@ -416,6 +484,7 @@ class BrokerConnection:
             self._ready,
             self._receive_buffer_bytes,
             speaks_tls=setup.tls is not None,
+            login=setup.login,
         )
         connection.when_ended(self._ended)
         self._was_ready = False
@@ -450,6 +519,7 @@ class BrokerConnection:
 
     def _ended(self, end: End) -> None:
         setup = self._setup
+        was_refused = self._connection is not None and self._connection.was_refused
         self._connection = None
         if self._setup_timer is not None:
             self._setup_timer.cancel()
@@ -462,7 +532,7 @@ class BrokerConnection:
                 logging.DEBUG if self._closed else logging.INFO, "Connection to %s: ended: %s", self._address, end
             )
         else:
-            if not self._failures and not self._closed:
+            if not self._failures and not self._closed and not was_refused:
                 # One line, however often it is tried again.
                 logger.info("Connection to %s: cannot connect: %s", self._address, end)
             self._failures += 1

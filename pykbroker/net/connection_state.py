@@ -66,8 +66,12 @@ MADE: Transitions = {
         {ConnectionState.HANDSHAKING, ConnectionState.NEGOTIATING, ConnectionState.CLOSING}
     ),
     ConnectionState.HANDSHAKING: frozenset({ConnectionState.NEGOTIATING, ConnectionState.CLOSING}),
-    ConnectionState.NEGOTIATING: frozenset({ConnectionState.READY, ConnectionState.CLOSING}),
-    ConnectionState.READY: frozenset({ConnectionState.CLOSING}),
+    ConnectionState.NEGOTIATING: frozenset(
+        {ConnectionState.AUTHENTICATING, ConnectionState.READY, ConnectionState.CLOSING}
+    ),
+    ConnectionState.AUTHENTICATING: frozenset({ConnectionState.READY, ConnectionState.CLOSING}),
+    # Authentication again: KIP-368.
+    ConnectionState.READY: frozenset({ConnectionState.AUTHENTICATING, ConnectionState.CLOSING}),
     ConnectionState.CLOSING: frozenset({ConnectionState.CLOSED}),
     ConnectionState.CLOSED: frozenset(),
 }

@@ -1,4 +1,4 @@
-"""TLS of the connections that this node makes to brokers: what they share, and the layer of each."""
+"""TLS of the connections that this node makes to one listener of others: what they share, and the layer of each."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _RECEIVE_BYTES = 64 * 1024
 
 
 class TlsClient:
-    """With the keys and stores of the listener between brokers, as in Apache Kafka."""
+    """With the keys and stores that this node's configuration has for that listener, as in Apache Kafka."""
 
-    def __init__(self, runtime: Runtime, config: Config) -> None:
+    def __init__(self, runtime: Runtime, config: Config, listener: str, handshakes: Handshakes) -> None:
         """ConfigError, one line without secrets, for what cannot be used."""
-        settings = settings_of(config, config.listeners.inter_broker_name)
+        settings = settings_of(config, listener)
         self._context = client_context(settings, read_material(settings))
         self._loop = runtime.loop
-        self._handshakes = Handshakes(runtime)
+        self._handshakes = handshakes
         self._receive_view = memoryview(bytearray(_RECEIVE_BYTES))
 
     def layer(self, connection: SecuredProtocol, host: str) -> TlsLayer:

@@ -55,16 +55,21 @@ class Ports:
     """The listeners of both halves."""
 
     def __init__(
-        self, runtime: Runtime, live: LiveConfig, cold_reads: ColdReads, authentication: Authentication
+        self,
+        runtime: Runtime,
+        live: LiveConfig,
+        cold_reads: ColdReads,
+        handshakes: Handshakes,
+        authentication: Authentication,
     ) -> None:
-        """Reads the key stores of TLS listeners: ConfigError for one that cannot be used."""
+        """Reads the key stores of TLS listeners: ConfigError for one that cannot be used. `handshakes`: of the node."""
         self._authentication = authentication
         self._runtime = runtime
         self._live = live
         self._cold_reads = cold_reads
         self._listeners: list[Listener] = []
         self._tls = _tls_servers(live.static)
-        self._handshakes = Handshakes(runtime)
+        self._handshakes = handshakes
 
     async def bind(self, parts: StartedParts) -> None:
         """Take every port. Raises OSError."""

@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
 from pykbroker.config.authorization import authorizer_settings
-from pykbroker.config.listeners import PLAINTEXT
 from pykbroker.config.live import LiveConfig
 from pykbroker.config.load import Config
 from pykbroker.metadata.acl_publisher import AclPublisher
@@ -21,12 +19,13 @@ from pykbroker.metadata.config_watch import ConfigWatch
 from pykbroker.metadata.live_config import LiveConfigPublisher
 from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.metrics.registry import Metrics
-from pykbroker.net.client import ConnectionSetup
 from pykbroker.net.from_config import EARLY_FENCING, setup_timeout
+from pykbroker.net.handshakes import Handshakes
 from pykbroker.net.lost_peers import LostPeers
 from pykbroker.node.parts import StartedParts
 from pykbroker.node.ports import Authentication, Ports, without_sasl
 from pykbroker.node.quorum_settings import quorum_config
+from pykbroker.node.ways_to_nodes import setup_between_brokers
 from pykbroker.quorum.channel import SocketPeers
 from pykbroker.quorum.driver import QuorumDriver
 from pykbroker.runtime import Runtime
@@ -61,18 +60,6 @@ class Ending(NamedTuple):
     broker_epoch: int
 
 
-def _setup_between_brokers(config: Config, runtime: Runtime) -> ConnectionSetup:
-    """Of the connections that this node makes to brokers. ConfigError for stores that cannot be used."""
-    setup = setup_timeout(config)
-    listeners = config.listeners
-    if not config.is_broker or listeners.protocols[listeners.inter_broker_name] == PLAINTEXT:
-        return setup
-    # It needs cryptography, which a node without TLS never loads.
-    from pykbroker.net.tls_client import TlsClient
-
-    return replace(setup, tls=TlsClient(runtime, config))
-
-
 class SharedServer:
     """`start` once; it puts on the stack what has to be closed."""
 
@@ -96,8 +83,9 @@ class SharedServer:
         #: of this run of the node, for its registrations
         self.incarnation_id = random_uuid(runtime.random)
         self.space = DiskSpace(runtime)
-        self.ports = Ports(runtime, self.live, self.cold_reads, self._authentication(config))
-        self.setup_between_brokers = _setup_between_brokers(config, runtime)
+        handshakes = Handshakes(runtime)
+        self.ports = Ports(runtime, self.live, self.cold_reads, handshakes, self._authentication(config))
+        self.setup_between_brokers = setup_between_brokers(config, runtime, handshakes)
         self.log_dirs: list[LogDir] = []
         self.authorizer: Authorizer = AllowAll()
         self._acls: StandardAuthorizer | None = None

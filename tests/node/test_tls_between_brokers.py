@@ -10,9 +10,10 @@ import pytest
 
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import development_profile, load
-from pykbroker.net.client import BrokerConnection, ConnectionSetup, Disconnected
-from pykbroker.net.tls_client import TlsClient
+from pykbroker.net.client import BrokerConnection, Disconnected
+from pykbroker.net.handshakes import Handshakes
 from pykbroker.node.node import Node
+from pykbroker.node.ways_to_nodes import setup_between_brokers
 from pykbroker.runtime import OsRuntime
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest
@@ -69,7 +70,8 @@ def trio_leader(wire: Wire, not_by: int = -1) -> int:
 async def ask(runtime: OsRuntime, port: int, host: str, properties: dict[str, str]) -> object:
     """One request over TLS, by the rules of a broker with these properties."""
     config = load({**development_profile("/nowhere", 0), **SECURED_BETWEEN, **properties})
-    connection = BrokerConnection(runtime, host, port, "test", ConnectionSetup(tls=TlsClient(runtime, config)))
+    setup = setup_between_brokers(config, runtime, Handshakes(runtime))
+    connection = BrokerConnection(runtime, host, port, "test", setup)
     try:
         return await connection.send(MetadataRequest(topics=[]), PATIENCE_MS)
     finally:

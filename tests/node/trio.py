@@ -41,8 +41,11 @@ class Trio(Nodes):
         quorum: str,
         settings: Mapping[str, object],
         own: Mapping[int, Mapping[str, object]] | None = None,
+        users: Sequence[str] = (),
     ) -> None:
+        """`users`: of SCRAM, from the first start on, as `--add-scram` takes them."""
         self.folder = folder
+        self._users = [word for user in users for word in ("--add-scram", user)]
         self.ports, self.controller_ports = self.choose_ports()
         self.running: dict[int, Process] = {}
         self._stack = ExitStack()
@@ -89,7 +92,7 @@ class Trio(Nodes):
         return ("--initial-controllers", ",".join(initial))
 
     def format(self, number: int, *voters: str) -> None:
-        done = run("format", str(self.files[number]), "--cluster-id", CLUSTER_ID, *voters)
+        done = run("format", str(self.files[number]), "--cluster-id", CLUSTER_ID, *voters, *self._users)
         assert done.returncode == 0, done.stderr
 
     def __enter__(self) -> Self:

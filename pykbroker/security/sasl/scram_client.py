@@ -1,7 +1,8 @@
 """The client's side of PLAIN and SCRAM, for the connections that this node makes. RFC 4616, RFC 5802.
 
 Pure: challenges in, tokens out. SCRAM checks the server's signature: a peer that does not know the password's keys is
-not this cluster's.
+not this cluster's. The one costly step, PBKDF2, can be taken before `evaluate` (`derivation`), on a thread; salted
+passwords are kept (`SaltedPasswords`), so that the next connection costs none.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol
 
 from pykbroker.security.sasl.plain_server import PLAIN
 from pykbroker.security.sasl.scram import (
@@ -18,6 +19,7 @@ from pykbroker.security.sasl.scram import (
     MIN_ITERATIONS,
     BadMessage,
     ScramMechanism,
+    ServerFirst,
     client_key,
     hash_of,
     parse_server_final,
@@ -29,6 +31,9 @@ from pykbroker.security.sasl.scram import (
     to_base64,
     xor,
 )
+
+#: Salted passwords of one login: each user has one salt in a cluster, and two while its password changes.
+_KEPT: Final = 8
 
 
 class LoginRefused(Exception):
@@ -46,11 +51,42 @@ class Login:
     def __repr__(self) -> str:
         return f"Login({self.mechanism}, [hidden])"
 
-    def begin(self) -> SaslClient:
-        """One exchange."""
+    def begin(self, salted: SaltedPasswords | None = None) -> SaslClient:
+        """One exchange. `salted`: what earlier ones have derived."""
         if self.mechanism == PLAIN:
             return PlainClient(self)
-        return ScramClient(self, MECHANISMS[self.mechanism])
+        return ScramClient(self, MECHANISMS[self.mechanism], salted=salted)
+
+
+class Derivation(NamedTuple):
+    """What a salted password of a login is derived with."""
+
+    salt: bytes
+    iterations: int
+
+
+class SaltedPasswords:
+    """Of one login, the last used ones: the salt is the peer's choice. Its text shows none."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[Derivation, bytes] = {}
+
+    def __repr__(self) -> str:
+        return "SaltedPasswords([hidden])"
+
+    def find(self, derivation: Derivation) -> bytes | None:
+        """None for one that is not known, or no more."""
+        salted = self._known.pop(derivation, None)
+        if salted is not None:
+            self._known[derivation] = salted
+        return salted
+
+    def keep(self, derivation: Derivation, salted: bytes) -> None:
+        self._known[derivation] = salted
+        while len(self._known) > _KEPT:
+            del self._known[next(iter(self._known))]
 
 
 class SaslClient(Protocol):
@@ -63,6 +99,14 @@ class SaslClient(Protocol):
 
     def first(self) -> bytes:
         """The token that begins."""
+        ...
+
+    def derivation(self, challenge: bytes) -> Derivation | None:
+        """What `evaluate` of this challenge would have to derive first; None for nothing. Raises LoginRefused."""
+        ...
+
+    def derive(self, derivation: Derivation) -> bytes:
+        """The salted password that `evaluate` would derive. It may run on a thread: it releases the GIL."""
         ...
 
     def evaluate(self, challenge: bytes) -> bytes | None:
@@ -80,6 +124,12 @@ class PlainClient:
     def first(self) -> bytes:
         return f"\0{self._login.user}\0{self._login.password}".encode()
 
+    def derivation(self, challenge: bytes) -> Derivation | None:
+        return None
+
+    def derive(self, derivation: Derivation) -> bytes:
+        raise AssertionError("PLAIN derives nothing")
+
     def evaluate(self, challenge: bytes) -> bytes | None:
         if challenge or self.is_complete:
             raise LoginRefused("the peer sent a challenge, and PLAIN has none")
@@ -88,10 +138,17 @@ class PlainClient:
 
 
 class ScramClient:
-    __slots__ = ("_bare", "_login", "_mechanism", "_nonce", "_signature", "is_complete")
+    __slots__ = ("_bare", "_login", "_mechanism", "_nonce", "_salted", "_signature", "is_complete")
 
-    def __init__(self, login: Login, mechanism: ScramMechanism, nonce: Callable[[], str] = random_string) -> None:
+    def __init__(
+        self,
+        login: Login,
+        mechanism: ScramMechanism,
+        nonce: Callable[[], str] = random_string,
+        salted: SaltedPasswords | None = None,
+    ) -> None:
         self._login = login
+        self._salted = SaltedPasswords() if salted is None else salted
         self._mechanism = mechanism
         self._nonce = nonce()
         self._bare = f"n={saslname(login.user)},r={self._nonce}"
@@ -101,6 +158,16 @@ class ScramClient:
 
     def first(self) -> bytes:
         return f"n,,{self._bare}".encode()
+
+    def derivation(self, challenge: bytes) -> Derivation | None:
+        if self._signature is not None:
+            return None
+        first = self._first_of(challenge)
+        wanted = Derivation(first.salt, first.iterations)
+        return None if self._salted.find(wanted) is not None else wanted
+
+    def derive(self, derivation: Derivation) -> bytes:
+        return salted_password(self._mechanism, self._login.password, derivation.salt, derivation.iterations)
 
     def evaluate(self, challenge: bytes) -> bytes | None:
         try:
@@ -113,7 +180,25 @@ class ScramClient:
 
     def _prove(self, challenge: bytes) -> bytes:
         mechanism = self._mechanism
-        first = parse_server_first(challenge)
+        first = self._first_of(challenge)
+        derivation = Derivation(first.salt, first.iterations)
+        salted = self._salted.find(derivation)
+        if salted is None:
+            salted = self.derive(derivation)
+            self._salted.keep(derivation, salted)
+        without_proof = f"c={to_base64(b'n,,')},r={first.nonce}"
+        signed = f"{self._bare},{challenge.decode()},{without_proof}".encode()
+        key = client_key(mechanism, salted)
+        proof = xor(key, hmac.digest(hash_of(mechanism, key), signed, mechanism.hash_name))
+        self._signature = hmac.digest(server_key(mechanism, salted), signed, mechanism.hash_name)
+        return f"{without_proof},p={to_base64(proof)}".encode()
+
+    def _first_of(self, challenge: bytes) -> ServerFirst:
+        """The server's first message. Raises LoginRefused."""
+        try:
+            first = parse_server_first(challenge)
+        except BadMessage as error:
+            raise LoginRefused(str(error)) from None
         if not first.nonce.startswith(self._nonce) or first.nonce == self._nonce:
             raise LoginRefused("the peer's nonce does not begin with this node's")
         if not MIN_ITERATIONS <= first.iterations <= MAX_ITERATIONS:
@@ -121,13 +206,7 @@ class ScramClient:
             raise LoginRefused(
                 f"the peer wants {first.iterations} iterations, allowed are {MIN_ITERATIONS} to {MAX_ITERATIONS}"
             )
-        salted = salted_password(mechanism, self._login.password, first.salt, first.iterations)
-        without_proof = f"c={to_base64(b'n,,')},r={first.nonce}"
-        signed = f"{self._bare},{challenge.decode()},{without_proof}".encode()
-        key = client_key(mechanism, salted)
-        proof = xor(key, hmac.digest(hash_of(mechanism, key), signed, mechanism.hash_name))
-        self._signature = hmac.digest(server_key(mechanism, salted), signed, mechanism.hash_name)
-        return f"{without_proof},p={to_base64(proof)}".encode()
+        return first
 
     def _check(self, challenge: bytes) -> None:
         assert self._signature is not None

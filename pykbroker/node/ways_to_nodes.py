@@ -1,0 +1,43 @@
+"""How the connections that this node makes to others are secured: as the listener to which they lead.
+
+Responsible for wiring alone, by Apache Kafka's rules: the protocol of the listener between brokers or of the first one
+of controllers, and with its prefix the keys, the stores and the JAAS line of this node. Loads neither TLS nor SASL
+where they are not spoken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pykbroker.config.listeners import PLAINTEXT, TLS_PROTOCOLS
+from pykbroker.config.load import Config
+from pykbroker.net.client import ConnectionSetup
+from pykbroker.net.from_config import setup_timeout
+from pykbroker.net.handshakes import Handshakes
+from pykbroker.runtime import Runtime
+
+
+def setup_between_brokers(config: Config, runtime: Runtime, handshakes: Handshakes) -> ConnectionSetup:
+    """Of the connections to brokers. ConfigError, one line without secrets, for what cannot be used."""
+    if not config.is_broker:
+        return setup_timeout(config)
+    listener = config.listeners.inter_broker_name
+    return _setup(config, runtime, handshakes, listener, "sasl.mechanism.inter.broker.protocol")
+
+
+def _setup(
+    config: Config, runtime: Runtime, handshakes: Handshakes, listener: str, mechanism_key: str
+) -> ConnectionSetup:
+    setup = setup_timeout(config)
+    protocol = config.listeners.protocols.get(listener, PLAINTEXT)
+    if protocol in TLS_PROTOCOLS:
+        # It needs cryptography.
+        from pykbroker.net.tls_client import TlsClient
+
+        setup = replace(setup, tls=TlsClient(runtime, config, listener, handshakes))
+    if protocol.startswith("SASL_"):
+        from pykbroker.config.sasl_settings import login_of
+        from pykbroker.net.sasl_client import OutgoingLogin
+
+        setup = replace(setup, login=OutgoingLogin(runtime, login_of(config, listener, mechanism_key)))
+    return setup

@@ -1,0 +1,100 @@
+"""What this node says to a peer before any request, on a connection that it makes: SaslHandshake, then the tokens.
+
+Pure: answers in, requests out. Responsible for the order of the messages and for believing no answer that says success
+before the mechanism does (KIP-43, KIP-152, KIP-368). Not responsible for sockets, versions, time (net/sasl_client.py),
+nor for what is in a token (scram_client.py).
+
+Invariant: a session comes only from an exchange in which the peer has shown what its mechanism asks of it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from pykbroker.security.sasl.scram_client import Derivation, Login, LoginRefused, SaltedPasswords
+from pykbroker_wire.errors import ErrorCode, error_name
+from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+#: Version 0 of SaslHandshake is followed by tokens without a header, which have no errors.
+LEAST_HANDSHAKE: Final = 1
+_LONGEST_TEXT: Final = 200
+
+
+class ClientSession(NamedTuple):
+    """The peer has let this node in. `lifetime_ms`: until it must be renewed; None for as long as the connection."""
+
+    lifetime_ms: int | None
+
+
+class _Step(Enum):
+    BEGIN = auto()
+    HANDSHAKE = auto()
+    TOKENS = auto()
+    COMPLETE = auto()
+    FAILED = auto()
+
+
+class ClientAuthenticator:
+    """One exchange. Each method raises LoginRefused, and nothing follows it."""
+
+    __slots__ = ("_client", "_mechanism", "_step")
+
+    def __init__(self, login: Login, salted: SaltedPasswords) -> None:
+        self._client = login.begin(salted)
+        self._mechanism = login.mechanism
+        self._step = _Step.BEGIN
+
+    def begin(self) -> SaslHandshakeRequest:
+        """The first request. Once."""
+        assert self._step is _Step.BEGIN
+        self._step = _Step.HANDSHAKE
+        return SaslHandshakeRequest(mechanism=self._mechanism)
+
+    def handshaken(self, response: SaslHandshakeResponse) -> SaslAuthenticateRequest:
+        """The request that follows the answer to `begin`'s."""
+        self._expect(_Step.HANDSHAKE)
+        if response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+            served = ", ".join(response.mechanisms)
+            raise LoginRefused(f"the peer does not serve {self._mechanism}, only {shown(served)}")
+        if response.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+            raise LoginRefused("the peer asks for no SASL on this listener")
+        if response.error_code != ErrorCode.NONE:
+            raise LoginRefused(f"the peer answers SaslHandshake with {error_name(response.error_code)}")
+        self._step = _Step.TOKENS
+        return SaslAuthenticateRequest(auth_bytes=self._client.first())
+
+    def derivation(self, response: SaslAuthenticateResponse) -> Derivation | None:
+        """What has to be derived before this answer is given to `receive`, lest that takes milliseconds."""
+        if self._step is not _Step.TOKENS or response.error_code != ErrorCode.NONE:
+            return None
+        return self._client.derivation(bytes(response.auth_bytes))
+
+    def derive(self, derivation: Derivation) -> bytes:
+        """The milliseconds, on any thread: what the SaltedPasswords are to keep."""
+        return self._client.derive(derivation)
+
+    def receive(self, response: SaslAuthenticateResponse) -> SaslAuthenticateRequest | ClientSession:
+        """The next request, or the session."""
+        self._expect(_Step.TOKENS)
+        if response.error_code != ErrorCode.NONE:
+            said = f": {shown(response.error_message)}" if response.error_message else ""
+            raise LoginRefused(f"{error_name(response.error_code)}{said}")
+        token = self._client.evaluate(bytes(response.auth_bytes))
+        self._step = _Step.COMPLETE if self._client.is_complete else _Step.TOKENS
+        if self._step is _Step.COMPLETE:
+            lifetime_ms = response.session_lifetime_ms
+            return ClientSession(lifetime_ms if lifetime_ms > 0 else None)
+        assert token is not None
+        return SaslAuthenticateRequest(auth_bytes=token)
+
+    def _expect(self, step: _Step) -> None:
+        found, self._step = self._step, _Step.FAILED
+        if found is not step:
+            raise LoginRefused("the peer sends an answer that no request waits for")
+
+
+def shown(text: str) -> str:
+    """A peer's words, fit for a line of the log."""
+    return text[:_LONGEST_TEXT].encode("unicode_escape").decode("ascii")
