@@ -31,6 +31,8 @@ SECTIONS: Final = {
         "topics": "List, create, describe, alter and delete topics.",
         "groups": "List, describe, reset and delete groups of consumers.",
         "configs": "Describe and alter configurations of topics, brokers, groups and client metrics.",
+        "users": "List the users of SCRAM, set their passwords, remove them.",
+        "acls": "List, add, remove and check the rules of what principals may do.",
         "reassign": "Move partitions between brokers.",
         "transactions": "List, describe and end transactions; find those that hang.",
         "cluster": "Show the nodes and the features of a cluster; unregister brokers.",
