@@ -26,9 +26,9 @@ import click
 from pykbroker.cli.command_group import CommandGroup
 from pykbroker.cli.health import USUAL_SOCKETS
 from pykbroker.config.kinds import ConfigError
-from pykbroker.config.load import Config, load
+from pykbroker.config.load import Config
 from pykbroker.config.properties import parse_bytes
-from pykbroker.config.protection import refuse
+from pykbroker.config.start_up import start_config, start_texts
 from pykbroker.container.data_directories import DirectorySeen, FirstVoters, another_cluster, complaint, first_voters
 from pykbroker.container.environment import read_environment
 from pykbroker.container.server_properties import ServerProperties, server_properties
@@ -107,7 +107,7 @@ def _run(act: Callable[[ContainerOptions], int], options: ContainerOptions) -> i
 
 def _configure(options: ContainerOptions) -> int:
     composed = _compose(options)
-    load(composed.properties)  # what cannot start is said now
+    start_config(composed.properties)  # what cannot start is said now
     return 0
 
 
@@ -143,9 +143,8 @@ def _config(options: ContainerOptions) -> Config:
     if options.keep and os.path.exists(options.file):
         with open(options.file, "rb") as file:
             properties = parse_bytes(file.read())
-        refuse(properties)
-        return load(properties)
-    return load(_compose(options).properties)
+        return start_config(properties)
+    return start_config(_compose(options).properties)
 
 
 def _compose(options: ContainerOptions) -> ServerProperties:
@@ -161,7 +160,7 @@ def _compose(options: ContainerOptions) -> ServerProperties:
     )
     for warning in composed.warnings:
         logger.warning("%s", warning)
-    refuse(composed.properties)
+    start_texts(composed.properties)
     try:
         with open(options.file, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(composed.text)

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import click
 
 from pykbroker.config.kinds import ConfigError
-from pykbroker.config.load import Config, development_profile, load
+from pykbroker.config.load import Config, development_profile
 from pykbroker.config.properties import parse
-from pykbroker.config.protection import refuse
+from pykbroker.config.start_up import start_config
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -49,8 +49,7 @@ def read(properties_file: str | None, settings: Iterable[str], data_dir: str, po
     else:
         properties.update(development_profile(data_dir, 9092 if port is None else port))
     properties.update(assignments(settings))
-    refuse(properties)
-    return Settings(load(properties), properties_file is not None)
+    return Settings(start_config(properties), properties_file is not None)
 
 
 def assignments(texts: Iterable[str]) -> Iterator[tuple[str, str]]:

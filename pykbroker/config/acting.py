@@ -22,6 +22,7 @@ BROKER: frozenset[str] = frozenset(
         "compression.lz4.level",
         "compression.type",
         "compression.zstd.level",
+        "config.providers",
         "connection.failed.authentication.delay.ms",
         "connections.max.idle.ms",
         "connections.max.reauth.ms",

@@ -21,6 +21,7 @@ from pykbroker.config.key_table import DYNAMIC_ONLY_KEYS, STATIC_KEYS, broker_sy
 from pykbroker.config.kinds import ConfigError, Key, Required, Value, parse_voter
 from pykbroker.config.listeners import Listeners
 from pykbroker.config.nearest import did_you_mean
+from pykbroker.config.provider_names import left_over
 
 LISTENER_PREFIX: Final = re.compile(r"listener\.name\.[^.]*\.(.+)")
 # What starts with these is handed to a plug-in and is no typing error.
@@ -83,6 +84,10 @@ class Config:
             ):
                 meant = did_you_mean(name, STATIC_KEYS)
                 warnings.append(f"Configuration {name} is not known and has no effect{meant}")
+        for name, variable in left_over(with_ids):
+            warnings.append(
+                f"Configuration {name}: no provider has a value for {variable}, which stays as it is written"
+            )
         object.__setattr__(self, "_raw", with_ids)
         object.__setattr__(self, "_values", values)
         object.__setattr__(self, "warnings", tuple(warnings))

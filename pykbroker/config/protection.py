@@ -20,6 +20,7 @@ from pykbroker.config.key_table import STATIC_KEYS
 from pykbroker.config.kinds import ConfigError, Required, Value, format_value
 from pykbroker.config.listeners import PLAINTEXT, SECURITY_PROTOCOLS, TLS_PROTOCOLS, security_protocol_map
 from pykbroker.config.load import Config
+from pykbroker.config.provider_names import CLASSES, class_key, provider_names
 
 _AUTHORIZER: Final = "authorizer.class.name"
 #: The one class that is served (security/standard_authorizer.py).
@@ -207,6 +208,17 @@ def _uses_sasl(settings: GivenSettings) -> bool:
     return any(protocols.get(name, PLAINTEXT).startswith("SASL_") for name in settings.listeners)
 
 
+def _providers(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
+    key = "config.providers"
+    if key in settings.changed and settings.texts[key]:
+        yield key, settings.texts[key], "config providers that the properties file does not name"
+        return
+    names = provider_names(settings.texts)
+    unknown = [name for name in names if settings.texts.get(class_key(name), "") not in CLASSES]
+    if unknown:
+        yield key, settings.texts[key], f"config providers of other classes: {', '.join(unknown)}"
+
+
 _NO_TIERS: Final = "remote storage"
 
 TABLE: Final[tuple[ProtectionRow, ...]] = (
@@ -243,7 +255,12 @@ TABLE: Final[tuple[ProtectionRow, ...]] = (
     _set("client.quota.callback.class", "client quotas"),
     _set("delegation.token.secret.key", "delegation tokens"),
     _set("security.providers", "security providers"),
-    _set("config.providers", "config providers; a value such as ${file:...} would be taken as it stands"),
+    ProtectionRow(
+        ("config.providers",),
+        "one of them has another class than EnvVarConfigProvider, FileConfigProvider and DirectoryConfigProvider",
+        "config providers of other classes",
+        _providers,
+    ),
     _set("remote.log.storage.system.enable", _NO_TIERS, harmless=(False,)),
 )
 

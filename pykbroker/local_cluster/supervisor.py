@@ -24,8 +24,7 @@ from dataclasses import dataclass
 
 from pykbroker.config import properties
 from pykbroker.config.kinds import ConfigError
-from pykbroker.config.load import load
-from pykbroker.config.protection import refuse
+from pykbroker.config.start_up import start_config
 from pykbroker.local_cluster.topology import (
     HOST,
     Layout,
@@ -86,8 +85,7 @@ def prepare(wanted: Wanted) -> tuple[Layout, dict[int, int]]:
     told = {member.number: properties_of(layout, member, wanted.tree, ports, wanted.given) for member in layout.members}
     configs = {}
     for number, values in told.items():
-        refuse(values)
-        configs[number] = load(values)
+        configs[number] = start_config(values)
     # From here on the tree is written: whatever interrupts it, the next start goes on.
     _write(path, layout.to_json())
     for member in layout.members:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 
@@ -12,6 +13,28 @@ def read_secret(path: str) -> bytes:
     """Raises OSError."""
     with open(path, "rb") as file:
         return file.read()
+
+
+def read_regular(path: str) -> bytes | None:
+    """None for what is no regular file. Raises OSError."""
+    # A pipe would be waited for.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(descriptor)
+
+
+def exists(path: str) -> bool:
+    return os.path.exists(path)
+
+
+def environment() -> Mapping[str, str]:
+    """The variables of this process."""
+    return os.environ
 
 
 @contextmanager

@@ -19,8 +19,8 @@ from functools import partial
 from typing import Any, Self
 
 from pykbroker.config.cluster_profile import check_own_keys, replicated_profile
-from pykbroker.config.load import Config, load
-from pykbroker.config.protection import refuse
+from pykbroker.config.load import Config
+from pykbroker.config.start_up import start_config
 from pykbroker.metadata.image import EMPTY_IMAGE, MetadataImage
 from pykbroker.node.node import Node
 from pykbroker.storage.format import format_directories
@@ -348,8 +348,7 @@ class Cluster(WithBlock, Watched, Inspected):
                     "controller.quorum.bootstrap.servers": bootstrap,
                     "log.dirs": os.path.join(temporary.name, str(number)),
                 }
-                refuse(properties)
-                config = self._configs[number] = load(properties)
+                config = self._configs[number] = start_config(properties)
                 now_ms = time.time_ns() // 1_000_000
                 format_directories(disk, config, cluster_id, rng, now_ms=now_ms, initial_voters=voters)
         except BaseException:

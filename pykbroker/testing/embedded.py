@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from pykbroker.config.kinds import ConfigError
-from pykbroker.config.load import development_profile, load
-from pykbroker.config.protection import refuse
+from pykbroker.config.load import development_profile
+from pykbroker.config.start_up import start_config
 from pykbroker.metadata.image import MetadataImage
 from pykbroker.node.node import Node
 from pykbroker.runtime import OsRuntime
@@ -87,8 +87,7 @@ class Broker(WithBlock, Watched, Inspected):
         directory = self._data_dir or (self._temporary.name if self._temporary else "")
         try:
             properties = {**development_profile(directory, self._port), **self._overrides}
-            refuse(properties)
-            config = load(properties)
+            config = start_config(properties)
         except ConfigError:
             self._remove_temporary()
             raise

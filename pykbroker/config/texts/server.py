@@ -154,7 +154,9 @@ authorizer.class.name
 client.quota.callback.class
     Class that works out which client quota holds for a request.
 config.providers
-    Names of providers that resolve ${name:path:key} inside other values.
+    Names of providers that resolve ${name:path:key} inside other values, when a node starts. Served are
+    Apache Kafka's EnvVarConfigProvider, FileConfigProvider and DirectoryConfigProvider, with
+    config.providers.<name>.class, .param.allowlist.pattern and .param.allowed.paths.
 controller.quota.window.num
     How many windows a quota on topic changes is averaged over.
 controller.quota.window.size.seconds

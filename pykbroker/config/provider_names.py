@@ -1,0 +1,41 @@
+"""The names of config.providers: keys, classes, and variables in a text. Pure; providers.py looks the values up."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from typing import Final
+
+KEY: Final = "config.providers"
+#: `${provider:path:key}` or `${provider:key}`, as org.apache.kafka.common.config.ConfigTransformer finds them.
+VARIABLE: Final = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
+
+
+class Provider(Enum):
+    ENVIRONMENT = "EnvVarConfigProvider"
+    FILE = "FileConfigProvider"
+    DIRECTORY = "DirectoryConfigProvider"
+
+
+#: The classes that are served.
+CLASSES: Final[Mapping[str, Provider]] = {
+    f"org.apache.kafka.common.config.provider.{each.value}": each for each in Provider
+}
+
+
+def provider_names(texts: Mapping[str, str]) -> list[str]:
+    return [name for each in texts.get(KEY, "").split(",") if (name := each.strip())]
+
+
+def class_key(name: str) -> str:
+    return f"{KEY}.{name}.class"
+
+
+def left_over(texts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Keys and variables for which no provider of the configuration had a value."""
+    names = provider_names(texts)
+    for key, text in texts.items() if names else ():
+        for match in VARIABLE.finditer(text):
+            if match[1] in names:
+                yield key, match[0]
