@@ -53,8 +53,8 @@ _THREAD_POOLS = (
 class DynamicConfigs:
     """What the metadata log says of this broker and of all brokers, as text."""
 
-    broker: Mapping[str, str] = field(default_factory=dict)
-    cluster: Mapping[str, str] = field(default_factory=dict)
+    broker: Mapping[str, str] = field(default_factory=dict, repr=False)
+    cluster: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def apply(self, config: Config) -> Config:
         """The configuration in effect: broker over cluster over file. Keys that only exist dynamically stay out of it.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from pykbroker.config.dynamic import DynamicConfigs, loggable
@@ -39,6 +39,9 @@ class BrokenPromise(NamedTuple):
     value: str
     not_served: str
 
+    def __repr__(self) -> str:
+        return f"BrokenPromise({self})"
+
     def __str__(self) -> str:
         value = " ".join((self.value if self.key in TOPIC_TABLE else loggable(self.key, self.value)).split())
         if len(value) > _LONGEST_VALUE:
@@ -50,7 +53,7 @@ class BrokenPromise(NamedTuple):
 class GivenSettings:
     """The texts that are set, and the listeners that they are about."""
 
-    texts: Mapping[str, str]
+    texts: Mapping[str, str] = field(repr=False)
     #: listener name -> the key that names it, and how; upper case
     listeners: Mapping[str, tuple[str, str]]
     #: `listener.name.<listener>.` counts for any listener: a change is judged by a node that does not know them all

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from pykbroker.dump.redaction import redacted
 from pykbroker.dump.text import java_text
 from pykbroker_wire.json_form import render, to_json
 from pykbroker_wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
@@ -133,7 +134,8 @@ def metadata_decoder(record: Record) -> Printed:
         version, _ = read_varint(value, position)
     except DecodeError as error:
         return None, f"Error at {record.offset}, skipping. {error}"
-    return None, render({"type": _type_name(message), "version": version, "data": to_json(message, version)})
+    data = redacted(message, to_json(message, version))
+    return None, render({"type": _type_name(message), "version": version, "data": data})
 
 
 def _type_name(message: TopLevel) -> str:

@@ -252,7 +252,9 @@ def _free_ports(held: ExitStack) -> Callable[[], int]:
 
 def _write(path: str, text: str) -> None:
     """All of it, or what was there before."""
-    with open(f"{path}.new", "w", encoding="utf-8") as file:
+    # It may have passwords.
+    descriptor = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

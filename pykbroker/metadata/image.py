@@ -153,7 +153,8 @@ class ControllerImage:
 class ConfigsImage:
     """Set configuration values (never defaults), by (resource type, name). The name "" is the cluster-wide default."""
 
-    by_resource: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=lambda: _EMPTY)
+    #: values may be passwords
+    by_resource: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=lambda: _EMPTY, repr=False)
 
     def of(self, resource_type: int, name: str) -> Mapping[str, str]:
         return self.by_resource.get((resource_type, name), _EMPTY)

@@ -71,8 +71,14 @@ READ_ERRORS: Final = (IndexError, struct.error)
 WRITE_ERRORS: Final = (AttributeError, TypeError, struct.error, UnicodeEncodeError)
 
 
+#: Fields that may hold passwords, keys, or requests that hold some.
+_SECRET_FIELDS: Final = frozenset(
+    {"auth_bytes", "hmac", "request_data", "response_data", "salted_password", "server_key", "stored_key"}
+)
+
+
 class Message:
-    """A struct of the protocol: slots, equality by value, a readable repr."""
+    """A struct of the protocol: slots, equality by value, a readable repr without secrets."""
 
     __slots__: tuple[str, ...] = ()
 
@@ -85,7 +91,13 @@ class Message:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self.__slots__)})"
+        shown = {name: getattr(self, name) for name in self.__slots__}
+        hidden = _SECRET_FIELDS.intersection(shown)
+        if "value" in shown and "Config" in type(self).__name__ and not type(self).__name__.startswith("Creatable"):
+            # Of a broker it may be a password.
+            hidden |= {"value"}
+        fields = (f"{name}={'[hidden]' if name in hidden else repr(value)}" for name, value in shown.items())
+        return f"{type(self).__name__}({', '.join(fields)})"
 
 
 class TopLevel(Message):

@@ -78,7 +78,8 @@ class OsDisk:
         return found
 
     def make_dirs(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        # The metadata log has dynamic passwords and keys of SCRAM as they are; other files are people's data.
+        os.makedirs(path, mode=0o700, exist_ok=True)
 
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)
