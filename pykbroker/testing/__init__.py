@@ -1,5 +1,5 @@
-"""Kafka in the tests of others: `Broker`, one node in this process, and `Cluster`, several; fixtures for pytest;
-`PykbrokerContainer`, the image, for testcontainers.
+"""Kafka in the tests of others: `Broker`, one node in this process, `SecureBroker`, one whose clients prove which
+user they are, and `Cluster`, several; fixtures for pytest; `PykbrokerContainer`, the image, for testcontainers.
 
 `from pykbroker.testing import Broker, Cluster`. Nothing is imported before it is asked for.
 """
@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from pykbroker.testing.embedded import Broker
     from pykbroker.testing.network import CLIENTS
     from pykbroker.testing.pykbroker_container import PykbrokerContainer
+    from pykbroker.testing.secure_broker import SecureBroker
 
-__all__ = ["CLIENTS", "Broker", "Cluster", "PykbrokerContainer"]
+__all__ = ["CLIENTS", "Broker", "Cluster", "PykbrokerContainer", "SecureBroker"]
 
 
 def __getattr__(name: str) -> Any:
@@ -26,6 +27,10 @@ def __getattr__(name: str) -> Any:
         from pykbroker.testing.cluster import Cluster
 
         return Cluster
+    if name == "SecureBroker":
+        from pykbroker.testing.secure_broker import SecureBroker
+
+        return SecureBroker
     if name == "CLIENTS":
         from pykbroker.testing.network import CLIENTS
 

@@ -1,5 +1,6 @@
 """pytest fixtures: `kafka_broker` (one node per session and per xdist worker), `kafka_faults` (its fault rules),
-`kafka_cluster` (three nodes that a test may disturb) and `kafka_topics` (names that belong to one test).
+`kafka_broker_secure` (one with TLS and users), `kafka_cluster` (three nodes that a test may disturb) and `kafka_topics`
+(names that belong to one test).
 
 Nothing of pykbroker is imported until a fixture is used.
 """
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from pykbroker.testing.cluster import Cluster
     from pykbroker.testing.embedded import Broker
     from pykbroker.testing.faults.rule_set import Faults
+    from pykbroker.testing.secure_broker import SecureBroker
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -23,6 +25,11 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "kafka_cluster(nodes=3, properties=None, node_properties=None): kafka_cluster is a cluster of this test's own, "
         "made with these arguments",
+    )
+    config.addinivalue_line(
+        "markers",
+        'kafka_broker_secure(users=("alice", "bob"), protocol="SASL_SSL", mechanism="SCRAM-SHA-512", acls=False, '
+        "config=None): kafka_broker_secure is a broker of this test's own, made with these arguments",
     )
 
 
@@ -40,6 +47,32 @@ def kafka_faults(kafka_broker: Broker) -> Iterator[Faults]:
     """The fault rules of `kafka_broker`; those that a test has set go with the test."""
     yield kafka_broker.faults
     kafka_broker.faults.clear()
+
+
+@pytest.fixture(scope="session")
+def _kafka_shared_secure() -> Iterator[SecureBroker]:
+    from pykbroker.testing.secure_broker import SecureBroker
+
+    with SecureBroker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def kafka_broker_secure(request: pytest.FixtureRequest) -> Iterator[SecureBroker]:
+    """A broker whose clients prove which user they are: SASL_SSL with SCRAM-SHA-512, and the users alice and bob.
+
+    `kafka_broker_secure.kafka_python("alice")` are the settings of a client; `confluent`, `aiokafka` and `java` make
+    those of others. One broker for the whole session; with `@pytest.mark.kafka_broker_secure(protocol="SSL")` a test
+    has one of its own.
+    """
+    marker = request.node.get_closest_marker("kafka_broker_secure")
+    if marker is None:
+        yield request.getfixturevalue("_kafka_shared_secure")
+        return
+    from pykbroker.testing.secure_broker import SecureBroker
+
+    with SecureBroker(*marker.args, **marker.kwargs) as broker:
+        yield broker
 
 
 class _SharedCluster:

@@ -25,7 +25,7 @@ from tests.testing.test_plugin import PLUGIN, installed_plugins
 
 
 def test_every_example_is_run_somewhere() -> None:
-    assert Counter(example.needs for example in examples()) == {"": 11, "frameworks": 3, "spark": 1, "docker": 1}
+    assert Counter(example.needs for example in examples()) == {"": 13, "frameworks": 3, "spark": 1, "docker": 1}
 
 
 @pytest.mark.slow

@@ -1,0 +1,108 @@
+"""A broker with users: what its settings let in, and what it keeps out."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError, SaslAuthenticationFailedError, TopicAuthorizationFailedError
+
+from pykbroker.cli.main import main
+from pykbroker.config.kinds import ConfigError
+from pykbroker.testing import SecureBroker
+
+FORMS = [
+    pytest.param({"protocol": "SSL"}, id="SSL"),
+    pytest.param({"protocol": "SASL_PLAINTEXT", "mechanism": "PLAIN"}, id="PLAIN"),
+    pytest.param({"protocol": "SASL_PLAINTEXT", "mechanism": "SCRAM-SHA-256"}, id="SCRAM-SHA-256"),
+    pytest.param({"protocol": "SASL_SSL", "mechanism": "SCRAM-SHA-512"}, id="SASL_SSL"),
+]
+
+
+def send(settings: dict[str, Any], topic: str) -> None:
+    producer = KafkaProducer(**settings)
+    try:
+        producer.send(topic, b"one").get(60)
+    finally:
+        producer.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMS)
+def test_each_kind_of_listener(form: dict[str, Any]) -> None:
+    with SecureBroker({"alice": 'a "quoted\\ pässword', "carol": "c"}, **form) as broker:
+        send(broker.kafka_python("alice"), "orders")
+        consumer = KafkaConsumer(
+            "orders", **broker.kafka_python("carol"), auto_offset_reset="earliest", consumer_timeout_ms=60_000
+        )
+        assert next(consumer).value == b"one"
+        consumer.close()
+        assert [record.value for record in broker.records("orders")] == [b"one"]
+
+
+@pytest.mark.slow
+def test_a_client_that_proves_nothing_is_not_served() -> None:
+    with SecureBroker() as broker:
+        for settings in (
+            {"bootstrap_servers": broker.bootstrap_servers},
+            {**broker.kafka_python("alice"), "sasl_plain_password": "wrong"},
+            {**broker.kafka_python("alice"), "sasl_plain_username": "zoe"},
+            {**broker.kafka_python("alice"), "security_protocol": "SASL_PLAINTEXT"},
+        ):
+            with pytest.raises((KafkaError, SaslAuthenticationFailedError)):
+                KafkaAdminClient(**settings, bootstrap_timeout_ms=2000).list_topics()
+        assert broker.topics() == {}
+
+
+@pytest.mark.slow
+def test_users_may_do_what_acls_allow() -> None:
+    with SecureBroker(acls=True) as broker:
+        words = ["-b", broker.bootstrap_servers, "--command-config", broker.properties_file("admin")]
+        assert main(["acls", "add", "alice", "--topic", "orders", "--role", "producer", *words]) == 0
+        send(broker.kafka_python("alice"), "orders")
+        with pytest.raises(TopicAuthorizationFailedError):
+            send(broker.kafka_python("bob"), "orders")
+        assert len(list(broker.records("orders"))) == 1
+
+
+@pytest.mark.slow
+def test_it_may_be_started_again(tmp_path: Path) -> None:
+    broker = SecureBroker(data_dir=tmp_path)
+    for _ in range(2):
+        with broker:
+            folder = Path(broker.kafka_python()["ssl_cafile"]).parent
+            send(broker.kafka_python(), "orders")
+        assert not folder.exists()
+    with broker:
+        assert len(list(broker.records("orders"))) == 2
+
+
+def test_settings_of_each_client() -> None:
+    with SecureBroker(protocol="SSL") as broker:
+        assert broker.aiokafka("bob")["ssl_context"].verify_mode == ssl.CERT_REQUIRED
+        assert broker.java("bob")["security.protocol"] == "SSL"
+        assert Path(broker.java("bob")["ssl.keystore.location"]).read_bytes().startswith(b"-----BEGIN PRIVATE KEY")
+    with SecureBroker(protocol="SASL_PLAINTEXT", mechanism="PLAIN") as broker:
+        assert broker.confluent("bob") == {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "bob",
+            "sasl.password": "bob-secret",
+        }
+        with pytest.raises(ValueError, match="there is no user 'zoe'; there are admin, alice, bob"):
+            broker.java("zoe")
+    with pytest.raises(RuntimeError, match="not running"):
+        broker.kafka_python("bob")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), [({"protocol": "TLS"}, "protocol TLS"), ({"mechanism": "GSSAPI"}, "GSSAPI")]
+)
+def test_what_there_is_not(words: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        SecureBroker(**words)
