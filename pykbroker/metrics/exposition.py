@@ -39,7 +39,9 @@ def named(mbean: str, *, counts: bool) -> MetricName:
         else:
             labels.append(f'{_NOT_IN_NAMES.sub("_", key)}="{value.translate(_ESCAPES)}"')
     name = _NOT_IN_NAMES.sub("_", "_".join(words)).lower()
-    return MetricName(f"{name.removesuffix('persec')}_total" if counts else name, ",".join(labels))
+    if counts:
+        name = f"{name.removesuffix('persec').removesuffix('_total')}_total"
+    return MetricName(name, ",".join(labels))
 
 
 def lines(samples: Iterable[Sample]) -> Iterator[str]:

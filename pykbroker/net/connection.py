@@ -177,17 +177,23 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
 
     def secured(self, certificate: bytes | None) -> None:
         """TLS is agreed on, and the client has proved this certificate (DER), or shown none."""
-        tls = self.listener.tls
+        tls, metrics = self.listener.tls, self.listener.metrics
         assert tls is not None
         try:
             self.session = tls.session_of(certificate)
         except ValueError as error:
+            metrics.refused.value += 1
             self.close(f"the client has no principal: {error}")
-        else:
-            self._take_frames()
+            return
+        if self.listener.authentication is None:
+            metrics.authenticated.value += 1
+            metrics.without_renewal.value += 1
+        self._take_frames()
 
     def insecure(self, reason: str) -> None:
         """There is no TLS with this client, or no more."""
+        if self.state is ConnectionState.HANDSHAKING:
+            self.listener.metrics.refused.value += 1
         self.close(reason)
 
     def _take_frames(self) -> None:

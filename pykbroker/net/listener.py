@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING
 
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.listeners import SECURITY_PROTOCOLS, TLS_PROTOCOLS
+from pykbroker.metrics.registry import Metrics
 from pykbroker.net.admission import Admission, AdmissionLimits
 from pykbroker.net.connection import Connection, Dispatch
+from pykbroker.net.listener_metrics import ListenerMetrics
 from pykbroker.runtime.cold_reads import ColdReads
 
 if TYPE_CHECKING:
@@ -97,6 +99,7 @@ class Listener:
         admission: Admission | None = None,
         memory: WaitingMemory | None = None,
         cold_reads: ColdReads | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         """`admission`, `memory`, `cold_reads` and `handshakes` are shared by the listeners of one server; without the
         first two nothing is bounded. ConfigError for a protocol that connections do not speak: no client may take a
@@ -115,6 +118,7 @@ class Listener:
         self.receive_view = memoryview(bytearray(RECEIVE_BYTES))
         #: in the order in which they came, which is that of their end with the listener
         self.connections: dict[Connection, None] = {}
+        self.metrics = ListenerMetrics(metrics or Metrics(), name, lambda: len(self.connections))
         self.port = 0
         self._dispatch: Dispatch | None = None
         #: None where clients are not asked which user they are
@@ -173,11 +177,13 @@ class Listener:
         refused = self.admission.arrive(connection)
         if refused is None:
             self.connections[connection] = None
+            self.metrics.opened.value += 1
         return refused
 
     def forget(self, connection: Connection) -> None:
         if connection in self.connections:
             del self.connections[connection]
+            self.metrics.closed.value += 1
             self.admission.leave(connection)
 
     def _schedule_tidy(self) -> None:

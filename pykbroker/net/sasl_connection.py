@@ -113,7 +113,13 @@ class SaslConnection:
 
     def _enter(self, session: Authenticated) -> None:
         connection = self._connection
-        loop = connection.listener.loop
+        loop, metrics = connection.listener.loop, connection.listener.metrics
+        if self._session is not None:
+            metrics.renewed.value += 1
+        else:
+            metrics.authenticated.value += 1
+            if not session.is_renewable:
+                metrics.without_renewal.value += 1
         self._authenticator = None
         self._session = session
         self._stop_timer()
@@ -129,6 +135,7 @@ class SaslConnection:
     def _refuse(self, reason: str, answer: Buffers) -> Pending | None:
         """Kafka's delay against guessing: the client hears of it late, and meanwhile nothing is read."""
         connection = self._connection
+        self._count_refusal()
         self._stop_timer()
         connection.mute()
         loop, delay = connection.listener.loop, self._settings.failure_seconds
@@ -147,7 +154,12 @@ class SaslConnection:
             _SECONDS_TO_READ, self._connection.close, reason, logging.DEBUG
         )
 
+    def _count_refusal(self) -> None:
+        metrics = self._connection.listener.metrics
+        (metrics.refused if self._session is None else metrics.renewal_refused).value += 1
+
     def _too_late(self) -> None:
+        self._count_refusal()
         self._connection.close(f"not authenticated within {self._settings.deadline_seconds:g} s")
 
     def _stop_timer(self) -> None:
@@ -166,5 +178,6 @@ class SaslConnection:
             self.begin(self._session)
             return self._authenticate(connection, frame)
         if now > self._expires_at:
+            connection.listener.metrics.expired.value += 1
             raise CloseConnection("its session has ended and was not renewed (connections.max.reauth.ms)")
         return self._serve(connection, frame)

@@ -14,6 +14,7 @@ from pykbroker.config.listeners import SECURITY_PROTOCOLS, TLS_PROTOCOLS, EndPoi
 from pykbroker.config.live import LiveConfig
 from pykbroker.config.load import Config
 from pykbroker.metadata.image import Endpoint
+from pykbroker.metrics.registry import Metrics
 from pykbroker.net.admission import Admission
 from pykbroker.net.connection import Dispatch
 from pykbroker.net.from_config import admission_limits, limits_of
@@ -61,12 +62,14 @@ class Ports:
         cold_reads: ColdReads,
         handshakes: Handshakes,
         authentication: Authentication,
+        metrics: Metrics,
     ) -> None:
         """Reads the key stores of TLS listeners: ConfigError for one that cannot be used. `handshakes`: of the node."""
         self._authentication = authentication
         self._runtime = runtime
         self._live = live
         self._cold_reads = cold_reads
+        self._metrics = metrics
         self._listeners: list[Listener] = []
         self._tls = _tls_servers(live.static)
         self._handshakes = handshakes
@@ -91,6 +94,7 @@ class Ports:
                     admission=admission,
                     memory=memory,
                     cold_reads=self._cold_reads,
+                    metrics=self._metrics,
                 )
                 parts.add(f"listener {listener.name}", listener.close)
                 await listener.bind(point.host, point.port, config.int("socket.listen.backlog.size"))

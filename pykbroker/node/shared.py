@@ -84,7 +84,7 @@ class SharedServer:
         self.incarnation_id = random_uuid(runtime.random)
         self.space = DiskSpace(runtime)
         handshakes = Handshakes(runtime)
-        self.ports = Ports(runtime, self.live, self.cold_reads, handshakes, self._authentication(config))
+        self.ports = Ports(runtime, self.live, self.cold_reads, handshakes, self._authentication(config), self.metrics)
         self.setup_between_brokers = setup_between_brokers(config, runtime, handshakes)
         self.log_dirs: list[LogDir] = []
         self.authorizer: Authorizer = AllowAll()

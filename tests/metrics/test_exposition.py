@@ -26,6 +26,12 @@ from pykbroker.testing import Broker
             'request="Produce"',
         ),
         (
+            "kafka.server:type=socket-server-metrics,name=failed-authentication-total,listener=A,networkProcessor=0",
+            True,
+            "kafka_server_socket_server_metrics_failed_authentication_total",
+            'listener="A",networkProcessor="0"',
+        ),
+        (
             "kafka.log:type=LogCleaner,name=max-clean-time-secs",
             False,
             "kafka_log_logcleaner_max_clean_time_secs",

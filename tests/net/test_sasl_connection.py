@@ -524,6 +524,49 @@ def test_a_renewal_lets_nothing_through_until_it_succeeds(frames: list[bytes], c
     assert world.connection.session.principal == "User:alice"
 
 
+# Apache Kafka's socket-server-metrics.
+
+
+def counted(world: World) -> dict[str, int]:
+    metrics = world.listener.metrics
+    return {name: counter.value for name in metrics.__slots__ if (counter := getattr(metrics, name)).value}
+
+
+def test_what_is_counted_of_a_session() -> None:
+    world = World(reauth_ms=10_000)
+    world.log_in()
+    assert counted(world) == {"opened": 1, "authenticated": 1}
+    world.loop.pass_seconds(9)
+    world.log_in()
+    assert counted(world) == {"opened": 1, "authenticated": 1, "renewed": 1}
+    world.loop.pass_seconds(10.1)
+    world.send(METADATA)
+    assert counted(world) == {"opened": 1, "authenticated": 1, "renewed": 1, "expired": 1}
+
+
+def test_what_is_counted_of_refusals() -> None:
+    world = World(reauth_ms=10_000)
+    world.handshake()
+    world.authenticate(b"\0alice\0wrong")
+    assert counted(world) == {"opened": 1, "refused": 1}
+    world = World(reauth_ms=10_000)
+    world.log_in()
+    world.handshake()
+    world.authenticate(b"\0alice\0wrong")
+    assert counted(world) == {"opened": 1, "authenticated": 1, "renewal_refused": 1}
+    world = World()
+    world.loop.pass_seconds(61)
+    assert counted(world) == {"opened": 1, "refused": 1}
+
+
+@pytest.mark.parametrize(("version", "is_renewable"), [(0, False), (1, True), (2, True)])
+def test_clients_that_cannot_renew_are_counted(version: int, is_renewable: bool) -> None:
+    world = World()
+    world.handshake()
+    world.authenticate(b"\0alice\0alice-secret", version)
+    assert counted(world).get("without_renewal", 0) == (0 if is_renewable else 1)
+
+
 def test_a_listener_and_its_authentication_agree() -> None:
     world = World()
     authentication = world.listener.authentication

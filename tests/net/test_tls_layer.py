@@ -487,6 +487,8 @@ def test_the_principal_is_the_subject_by_the_rules(tmp_path: Path) -> None:
         served = Served(client_context(tmp_path, identity), own, rules)
         served.pair.handshake()
         assert served.connection.session == PeerSession(principal)
+        metrics = served.connection.listener.metrics
+        assert (metrics.authenticated.value, metrics.without_renewal.value, metrics.refused.value) == (1, 1, 0)
         served.pair.feed(served.pair.send(frame(b"a")))
         assert served.frames == [b"a"]
 
@@ -498,6 +500,7 @@ def test_a_client_without_a_principal_is_not_served(tmp_path: Path) -> None:
     served.pair.feed(served.pair.send(frame(b"a")))
     assert served.connection.end is not None
     assert "no rule" in served.connection.end.reason
+    assert served.connection.listener.metrics.refused.value == 1
     assert not served.frames
 
 
@@ -510,6 +513,8 @@ def test_a_client_that_must_prove_itself_and_cannot_is_not_served(issuer: str | 
     assert served.connection.end is not None
     assert "handshake failed" in served.connection.end.reason
     assert not served.frames
+    metrics = served.connection.listener.metrics
+    assert (metrics.authenticated.value, metrics.refused.value) == (0, 1)
 
 
 def test_a_handshake_has_a_deadline_unless_it_waits_for_admission(contexts: Contexts) -> None:

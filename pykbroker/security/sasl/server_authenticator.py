@@ -68,11 +68,13 @@ class Rules:
 
 @dataclass(slots=True, frozen=True)
 class Authenticated:
-    """`lifetime_ms`: the session ends then unless it is renewed; None: it does not end."""
+    """`lifetime_ms`: the session ends then unless it is renewed; None: it does not end. `is_renewable`: the client
+    speaks SaslAuthenticate 1 or newer, and so can renew it (KIP-368)."""
 
     user: str
     mechanism: str
     lifetime_ms: int | None
+    is_renewable: bool = True
 
 
 @dataclass(slots=True)
@@ -99,7 +101,7 @@ class _Failed(Exception):
 class ServerAuthenticator:
     """One exchange. `renewed`: the session that it renews."""
 
-    __slots__ = ("_frames", "_mechanism", "_renewed", "_rules", "_server", "_with_headers", "state")
+    __slots__ = ("_frames", "_is_renewable", "_mechanism", "_renewed", "_rules", "_server", "_with_headers", "state")
 
     def __init__(self, rules: Rules, renewed: Authenticated | None = None) -> None:
         self._rules = rules
@@ -108,6 +110,7 @@ class ServerAuthenticator:
         self._mechanism = ""
         #: tokens come in SaslAuthenticate
         self._with_headers = False
+        self._is_renewable = False
         self._frames = 0
         self.state = AuthenticationState.HANDSHAKE_OR_VERSIONS if renewed is None else AuthenticationState.HANDSHAKE
 
@@ -218,6 +221,7 @@ class ServerAuthenticator:
         if header.api_key != ApiKey.SASL_AUTHENTICATE:
             raise _Failed(f"{_name_of(header)} where SaslAuthenticate is due", _illegal_state(header))
         _check_version(header)
+        self._is_renewable = header.version >= 1
         request, _ = SaslAuthenticateRequest.decode(frame, position, header.version)
         return header, bytes(request.auth_bytes)
 
@@ -234,7 +238,9 @@ class ServerAuthenticator:
                 f"Cannot change principals during re-authentication from User.{renewed.user}: User.{user}"
             )
         lasts_ms = self._rules.mechanisms[self._mechanism].max_reauth_ms
-        return challenge, Authenticated(user, self._mechanism, lasts_ms if lasts_ms > 0 else None)
+        return challenge, Authenticated(
+            user, self._mechanism, lasts_ms if lasts_ms > 0 else None, is_renewable=self._is_renewable
+        )
 
     @property
     def _what(self) -> str:
