@@ -5,7 +5,8 @@ for the log of decisions (`kafka.authorizer.logger`). Not responsible for what A
 of them (metadata/acl_publisher.py).
 
 Until `complete_initial_load` only super users are answered; anything else raises AuthorizerNotReady. Decisions are kept
-for as long as no ACL changes, at most MAX_DECISIONS of them: what a client may choose freely must not grow a table.
+for as long as no ACL changes, at most MAX_DECISIONS of them, and on names of at most KEPT_CHARACTERS: what a client may
+choose freely must not grow a table.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from pykbroker.security.authorizer import Asker, AuthorizerNotReady, Operation, 
 from pykbroker_wire.apis import APIS
 
 MAX_DECISIONS: Final = 10_000
+#: Of a name; a decision on a longer one (of a group, of a transaction: up to 32,767) is not kept.
+KEPT_CHARACTERS: Final = 256
 _TRACE: Final = logging.DEBUG - 5
 
 logger = logging.getLogger(__name__)
@@ -135,6 +138,9 @@ class StandardAuthorizer:
         return decision
 
     def _keep(self, question: _Question, decision: Decision) -> None:
+        name = question[-1]
+        if name is not None and len(name) > KEPT_CHARACTERS:
+            return
         if len(self._decisions) >= MAX_DECISIONS:
             # All at once: the next requests decide anew, and no order has to be kept on the way of each.
             self._decisions.clear()

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Self
 
 import pytest
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
@@ -96,7 +97,7 @@ class Secured:
         (listener,) = (each for each in self.node.shared.ports.bound if each.name == "SSL")
         return [connection.session.principal for connection in list(listener.connections)]
 
-    def __enter__(self) -> Secured:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -16,9 +16,21 @@ _BUCKETS = 16
 _LOAD_FACTOR = 0.75
 
 
-@lru_cache(maxsize=65_536)
+#: A longer text is hashed each time: clients choose names of groups, and 65,536 of the longest would be 2 GiB.
+_KEPT_CHARACTERS = 256
+
+
 def java_hash(text: str) -> int:
     """String.hashCode: over UTF-16 units, wrapping at 32 bits."""
+    return _kept_hash(text) if len(text) <= _KEPT_CHARACTERS else _hash(text)
+
+
+@lru_cache(maxsize=65_536)
+def _kept_hash(text: str) -> int:
+    return _hash(text)
+
+
+def _hash(text: str) -> int:
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for unit in struct.unpack(f">{len(units) // 2}H", units):

@@ -1,0 +1,82 @@
+"""What clients choose freely fills no memory: 100,000 names, short and as long as the protocol allows."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from pykbroker.coordinator.group import java
+from pykbroker.security.authorizer import Operation, Resource
+from pykbroker.security.standard_authorizer import MAX_DECISIONS, StandardAuthorizer
+
+MB = 1 << 20
+NAMES = 100_000
+LONGEST = 32_767
+
+
+@dataclass
+class Client:
+    """See pykbroker.security.authorizer.Asker."""
+
+    principal: str = "User:mallory"
+    client_host: str = "10.0.0.1"
+    api_key: int = 10
+    api_version: int = 4
+    client_id: str = "c"
+
+
+def held(fill: Callable[[], object]) -> int:
+    """Bytes that are there afterwards and were not before."""
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        fill()
+        return tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.slow
+def test_decisions_on_100000_names_principals_and_hosts() -> None:
+    authorizer = StandardAuthorizer(1)
+    authorizer.complete_initial_load()
+
+    def fill() -> None:
+        for number in range(NAMES):
+            client = Client(f"User:{number % 1000}", f"10.0.{number % 200}.1")
+            assert not authorizer.authorize(client, Operation.READ, Resource.GROUP, f"group-{number}", quiet=True)
+            authorizer.authorize_some(client, Operation.WRITE, Resource.TOPIC)
+
+    assert held(fill) < 8 * MB
+    assert len(authorizer._decisions) <= MAX_DECISIONS
+
+
+def test_decisions_on_the_longest_names() -> None:
+    authorizer = StandardAuthorizer(1)
+    authorizer.complete_initial_load()
+
+    def fill() -> None:
+        for number in range(500):
+            name = str(number).ljust(LONGEST, "\u4e00")
+            assert not authorizer.authorize(Client(), Operation.READ, Resource.GROUP, name, quiet=True)
+
+    assert held(fill) < MB
+
+
+def test_partitions_of_the_longest_names_of_groups() -> None:
+    java._kept_hash.cache_clear()
+    for number in range(20):
+        java.partition_for(str(number).ljust(LONGEST, "\u4e00"), 50)
+    assert java._kept_hash.cache_info().currsize == 0
+
+
+def test_a_name_has_one_hash_whatever_its_length() -> None:
+    for length in (0, 1, 255, 256, 257, LONGEST):
+        text = "\u4e00b" * (length // 2) + "a" * (length % 2)
+        expected = 0
+        for unit in text:
+            expected = (31 * expected + ord(unit)) & 0xFFFFFFFF
+        assert java.java_hash(text) & 0xFFFFFFFF == expected
