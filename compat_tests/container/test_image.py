@@ -256,7 +256,7 @@ def test_a_volume_that_cannot_be_used_is_one_line(new_container: NewContainer, v
 @pytest.mark.parametrize(
     ("more", "line"),
     [
-        ({"KAFKA_SSL_KEYSTORE_FILENAME": "kafka.p12"}, "KAFKA_SSL_KEYSTORE_FILENAME: this version serves no TLS"),
+        ({"KAFKA_SSL_KEY_CREDENTIALS": "none"}, "/etc/kafka/secrets/none with ssl.key.password cannot be read"),
         ({"KAFKA_ADVERTISED_LISTENERS": "SASL_PLAINTEXT://localhost:9092"}, "SASL_PLAINTEXT"),
         ({"KAFKA_LOG_RETENTION_MS": "a week"}, "log.retention.ms"),
     ],

@@ -10,9 +10,11 @@ all, because each interpreter that starts costs as much as a node needs to be re
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import random
+import re
 import socket
 import stat
 import sys
@@ -39,6 +41,8 @@ _HEALTH = "pykbroker.health.socket"
 _LEVELS = {"TRACE": "DEBUG", "WARN": "WARNING", "FATAL": "CRITICAL", "OFF": "CRITICAL"}
 #: entries of a directory that are looked at: enough for its files and its first partitions
 _MOST_ENTRIES = 1000
+#: keys whose values are nothing for other users
+_SECRET = re.compile(r"password|jaas|keystore\.key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +161,16 @@ def _compose(options: ContainerOptions) -> ServerProperties:
         defaults=_read(options.defaults),
         hostname=socket.gethostname(),
         is_directory=os.path.isdir,
+        read_credentials=_read,
     )
     for warning in composed.warnings:
         logger.warning("%s", warning)
     start_texts(composed.properties)
     try:
         with open(options.file, "w", encoding="utf-8", errors="surrogateescape") as file:
+            if any(_SECRET.search(key) for key in composed.properties):
+                with contextlib.suppress(PermissionError):  # another user's file
+                    os.fchmod(file.fileno(), 0o600)
             file.write(composed.text)
     except OSError as error:
         # A read-only root, or another user: the node has its properties all the same.

@@ -1,4 +1,4 @@
-"""`KAFKA_*` and `KAFKA_CFG_*` variables: which become properties, which have no effect, which ask for protection.
+"""`KAFKA_*` and `KAFKA_CFG_*` variables: which become properties, which have no effect, which cannot be heeded.
 
 Responsible for the variables alone; not for property files (server_properties.py) nor for what the properties lack
 (single_node.py).
@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pykbroker.config.kinds import ConfigError
-from pykbroker.config.load import find_key, is_known
+from pykbroker.config.authorization import ALLOW_IF_NO_ACL, SUPER_USERS
+from pykbroker.config.load import is_known
 
 PREFIX: Final = "KAFKA_"
 #: Bitnami's images; a variable without `CFG_` wins, as there.
@@ -42,14 +42,21 @@ NOT_PROPERTIES: Final = frozenset(
 )
 #: Variables with a meaning of their own, and the key of ours that does it.
 OWN_KEYS: Final = {"KAFKA_CREATE_TOPICS": "pykbroker.create.topics"}
-#: Names of files in /etc/kafka/secrets, and users with their passwords: both images', and Bitnami's.
-SECRETS: Final = frozenset(
+SECRETS_FOLDER: Final = "/etc/kafka/secrets/"
+#: Both images' names of stores in that folder, and the keys that get their paths.
+STORES: Final = {
+    "KAFKA_SSL_KEYSTORE_FILENAME": "ssl.keystore.location",
+    "KAFKA_SSL_TRUSTSTORE_FILENAME": "ssl.truststore.location",
+}
+#: Names of files in that folder with one password each, and the keys that get the passwords.
+CREDENTIALS: Final = {
+    "KAFKA_SSL_KEYSTORE_CREDENTIALS": "ssl.keystore.password",
+    "KAFKA_SSL_KEY_CREDENTIALS": "ssl.key.password",
+    "KAFKA_SSL_TRUSTSTORE_CREDENTIALS": "ssl.truststore.password",
+}
+#: Bitnami's way to TLS and users, which its scripts turn into stores and JAAS lines: not served.
+BITNAMI_SECRETS: Final = frozenset(
     {
-        "KAFKA_SSL_KEYSTORE_FILENAME",
-        "KAFKA_SSL_KEYSTORE_CREDENTIALS",
-        "KAFKA_SSL_KEY_CREDENTIALS",
-        "KAFKA_SSL_TRUSTSTORE_FILENAME",
-        "KAFKA_SSL_TRUSTSTORE_CREDENTIALS",
         "KAFKA_CERTIFICATE_PASSWORD",
         "KAFKA_CLIENT_USERS",
         "KAFKA_CLIENT_PASSWORDS",
@@ -60,7 +67,9 @@ SECRETS: Final = frozenset(
         "KAFKA_TLS_TYPE",
     }
 )
-_JAAS: Final = "java.security.auth.login.config"
+#: StandardAuthorizer's, and no keys of a broker.
+_AUTHORIZER_KEYS: Final = frozenset({SUPER_USERS, ALLOW_IF_NO_ACL})
+_PROTECTION: Final = ("ssl.", "sasl.", "listener.name.")
 _ZOOKEEPER: Final = "zookeeper."
 _OWN: Final = "pykbroker."
 #: Compose files give these an empty value where the images' scripts take them away. Testcontainers for .NET ends the
@@ -76,8 +85,10 @@ class Environment:
     properties: Mapping[str, str]
     #: variables that name no key, in order
     unknown: tuple[str, ...]
-    #: variables that ask for TLS, SASL or ACLs
+    #: variables that ask for protection in a way that is not served
     protection: tuple[str, ...]
+    #: key -> the file with its value
+    credentials: Mapping[str, str]
     #: variables of ZooKeeper, which is not there
     zookeeper: tuple[str, ...]
     cluster_id: str | None
@@ -105,27 +116,33 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
     unknown: list[str] = []
     protection: list[str] = []
     zookeeper: list[str] = []
+    credentials: dict[str, str] = {}
+    stores: dict[str, str] = {}
     # Those with CFG_ first: the others replace them.
     for variable in sorted(variables, key=lambda name: (not name.startswith(CFG_PREFIX), name)):
         if not variable.startswith(PREFIX):
             continue
         text = variables[variable]
-        if variable in SECRETS:
+        if variable in BITNAMI_SECRETS:
             if text.strip():
                 protection.append(variable)
+        elif variable in STORES:
+            if text.strip():
+                stores[STORES[variable]] = SECRETS_FOLDER + text.strip()
+        elif variable in CREDENTIALS:
+            if text.strip():
+                credentials[CREDENTIALS[variable]] = SECRETS_FOLDER + text.strip()
         elif variable in NOT_PROPERTIES:
-            if _JAAS in text:
-                protection.append(variable)
+            pass
         elif variable in OWN_KEYS:
             properties[OWN_KEYS[variable]] = text
         else:
             key = property_name(variable)
             if key.startswith(_ZOOKEEPER):
                 zookeeper.append(variable)
-            elif asks_for_protection(key, text):
-                protection.append(variable)
-            elif not is_known(key):
-                unknown.append(variable)
+            elif not is_known(key) and key not in _AUTHORIZER_KEYS:
+                # A slip in a key that was to protect stops the start.
+                (protection if key.startswith(_PROTECTION) and text.strip() else unknown).append(variable)
             elif key in _LISTENERS:
                 entries = ",".join(filter(None, map(str.strip, text.split(","))))
                 if entries:
@@ -134,38 +151,20 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
                 properties[key] = text
     cluster_id = variables.get("CLUSTER_ID", "").strip() or variables.get("KAFKA_KRAFT_CLUSTER_ID", "").strip()
     return Environment(
-        dict(sorted(properties.items())),
+        dict(sorted({**properties, **stores}.items())),
         tuple(sorted(unknown)),
         tuple(sorted(protection)),
+        dict(sorted(credentials.items())),
         tuple(sorted(zookeeper)),
         cluster_id or None,
     )
 
 
-def asks_for_protection(key: str, text: str) -> bool:
-    """Whether a broker that heeds the key would use TLS, SASL or ACLs. The default of a key asks for nothing."""
-    if not text.strip():
-        return False
-    if key.startswith("listener.name."):
-        return any(f".{kind}." in key for kind in ("ssl", "sasl"))
-    if key in ("authorizer.class.name", "super.users"):
-        return True
-    if not key.startswith(("ssl.", "sasl.")):
-        return False
-    row = find_key(key)
-    if row is None:
-        return True
-    try:
-        return row.parse(text) != row.default
-    except ConfigError:
-        return True
-
-
 def protection_line(variables: tuple[str, ...]) -> str:
     """The one line that stops the start. It names variables and never values: they may be passwords."""
     return (
-        f"{', '.join(variables)}: this version serves no TLS, no SASL and no ACLs. Take "
-        f"{'it' if len(variables) == 1 else 'them'} away, and let the listeners be PLAINTEXT"
+        f"{', '.join(variables)}: protection is not to be had in this way. Take "
+        f"{'it' if len(variables) == 1 else 'them'} away; docker/README.md says which variables do"
     )
 
 

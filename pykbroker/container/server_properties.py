@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from pykbroker.config.key_table import STATIC_KEYS
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.properties import parse
 from pykbroker.container.environment import protection_line, read_environment, unknown_line
 from pykbroker.container.single_node import complete
+from pykbroker.runtime.kafka_opts import jaas_path
+
+_ENABLED: Final = "sasl.enabled.mechanisms"
 
 
 @dataclass(slots=True, frozen=True)
@@ -34,9 +38,10 @@ def server_properties(
     defaults: str,
     hostname: str = "localhost",
     is_directory: Callable[[str], bool] = lambda path: False,
+    read_credentials: Callable[[str], str] = lambda path: "",
 ) -> ServerProperties:
     """`mounted` and `defaults`: texts of property files. `hostname`: what other containers call this one.
-    `is_directory` says which places for data are mounted.
+    `is_directory` says which places for data are mounted. `read_credentials`: what a file has in it; it raises OSError.
 
     ConfigError, one line, when the variables ask for what this version does not give, or contradict each other.
     """
@@ -44,6 +49,7 @@ def server_properties(
     if found.protection:
         raise ConfigError(protection_line(found.protection))
     lines = "".join(f"{key}={text}\n" for key, text in found.properties.items())
+    lines += "".join(f"{key}={_password(key, path, read_credentials)}\n" for key, path in found.credentials.items())
     if mounted is not None:
         text = f"{mounted.rstrip()}\n{lines}"
     elif found.describes_a_node:
@@ -51,6 +57,39 @@ def server_properties(
     else:
         text = f"{defaults.rstrip()}\n{lines}"
     completed = complete(parse(text), zookeeper=found.zookeeper, hostname=hostname, is_directory=is_directory)
+    if jaas_path(variables) is None:
+        completed.added.update(scram_lines({**parse(text), **completed.added}))
     warnings = [unknown_line(found.unknown, STATIC_KEYS)] if found.unknown else []
     text += "".join(f"{key}={value}\n" for key, value in completed.added.items())
     return ServerProperties(text, parse(text), (*warnings, *completed.warnings), found.cluster_id)
+
+
+def scram_lines(properties: Mapping[str, str]) -> dict[str, str]:
+    """The JAAS line of each mechanism of SCRAM that has none: of a broker it says nothing but the module's name.
+
+    Testcontainers' module for Node gives it in a variable with a hyphen in its name, which a POSIX shell drops."""
+    named = (entry.strip().partition(":") for entry in properties.get("listener.security.protocol.map", "").split(","))
+    protocols = {name.strip().upper(): protocol.strip().upper() for name, _, protocol in named}
+    found = {}
+    for entry in properties.get("listeners", "").split(","):
+        name = entry.strip().partition("://")[0]
+        prefix = f"listener.name.{name.lower()}."
+        if not protocols.get(name.upper(), name.upper()).startswith("SASL_"):
+            continue
+        enabled = properties.get(f"{prefix}{_ENABLED}", properties.get(_ENABLED, ""))
+        for mechanism in (text.strip() for text in enabled.split(",")):
+            key = f"{prefix}{mechanism.lower()}.sasl.jaas.config"
+            if mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512") and not properties.get(key, "").strip():
+                found[key] = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+    return found
+
+
+def _password(key: str, path: str, read: Callable[[str], str]) -> str:
+    """As a properties file writes it: as the images' scripts read it, without line ends behind it."""
+    try:
+        text = read(path).rstrip("\r\n")
+    except OSError as error:
+        raise ConfigError(f"{path} with {key} cannot be read: {error.strerror or error}") from None
+    if not text or "\n" in text:
+        raise ConfigError(f"{path} with {key} must have one line")
+    return text.replace("\\", "\\\\")

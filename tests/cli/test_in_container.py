@@ -119,7 +119,7 @@ def test_a_cluster_id_is_wanted_where_roles_are_given(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "line"),
     [
-        ({"KAFKA_SASL_ENABLED_MECHANISMS": "PLAIN"}, "KAFKA_SASL_ENABLED_MECHANISMS: this version serves no TLS"),
+        ({"KAFKA_TLS_TYPE": "JKS"}, "KAFKA_TLS_TYPE: protection is not to be had in this way"),
         ({"KAFKA_NUM_PARTITIONS": "many"}, "Invalid value many for configuration num.partitions"),
         ({"KAFKA_LOG_DIRS": "/proc/data"}, "/proc"),
     ],

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from pykbroker.config.key_table import STATIC_KEYS
 from pykbroker.container.environment import (
+    BITNAMI_SECRETS,
+    CREDENTIALS,
     NOT_PROPERTIES,
     OWN_KEYS,
-    SECRETS,
-    asks_for_protection,
+    STORES,
     property_name,
     protection_line,
     read_environment,
@@ -19,9 +20,10 @@ from pykbroker.container.environment import (
     variable_of,
 )
 
+NO_KEYS = NOT_PROPERTIES | BITNAMI_SECRETS | STORES.keys() | CREDENTIALS.keys()
 variables = st.one_of(
     st.sampled_from([variable_of(key) for key in STATIC_KEYS]),
-    st.sampled_from(sorted(NOT_PROPERTIES | SECRETS | OWN_KEYS.keys())),
+    st.sampled_from(sorted(NO_KEYS | OWN_KEYS.keys())),
     st.from_regex(r"(KAFKA_|KAFKA_CFG_|KAFKA_ZOOKEEPER_)?[A-Z0-9_]{1,12}", fullmatch=True),
 )
 
@@ -55,11 +57,16 @@ def test_every_variable_has_one_meaning_or_none(given_variables: dict[str, str])
         key = OWN_KEYS.get(variable, property_name(variable))
         if not variable.startswith("KAFKA_"):
             assert variable not in named
-        elif variable not in named and variable not in NOT_PROPERTIES | SECRETS:
+        elif (
+            variable not in named
+            and variable not in NOT_PROPERTIES | BITNAMI_SECRETS | STORES.keys() | CREDENTIALS.keys()
+        ):
             blank = not text.replace(",", "").strip() and key in ("listeners", "advertised.listeners")
             assert blank or key in found.properties
     assert found.properties.keys() <= {
-        OWN_KEYS.get(variable, property_name(variable)) for variable in given_variables if variable.startswith("KAFKA_")
+        STORES.get(variable) or OWN_KEYS.get(variable, property_name(variable))
+        for variable in given_variables
+        if variable.startswith("KAFKA_")
     }
 
 
@@ -103,45 +110,46 @@ def test_a_slip_is_named_with_what_is_meant() -> None:
 
 @pytest.mark.parametrize(
     ("variable", "text"),
-    [
-        ("KAFKA_SSL_KEYSTORE_FILENAME", "broker.p12"),
-        ("KAFKA_SSL_KEYSTORE_LOCATION", "/etc/kafka/secrets/broker.p12"),
-        ("KAFKA_SSL_CLIENT_AUTH", "required"),
-        ("KAFKA_SASL_ENABLED_MECHANISMS", "PLAIN"),
-        ("KAFKA_CFG_SASL_MECHANISM_INTER_BROKER_PROTOCOL", "PLAIN"),
-        ("KAFKA_LISTENER_NAME_CLIENT_SCRAM___SHA___512_SASL_JAAS_CONFIG", "secret"),
-        ("KAFKA_AUTHORIZER_CLASS_NAME", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
-        ("KAFKA_SUPER_USERS", "User:admin"),
-        ("KAFKA_OPTS", "-Djava.security.auth.login.config=/etc/kafka/jaas.conf"),
-        ("KAFKA_CLIENT_PASSWORDS", "secret"),
-        ("KAFKA_SSL_NO_SUCH_KEY", "1"),
-    ],
-)
-def test_protection_is_asked_for_and_no_value_is_told(variable: str, text: str) -> None:
+    [("KAFKA_CLIENT_PASSWORDS", "secret"), ("KAFKA_TLS_TYPE", "JKS"), ("KAFKA_SSL_NO_SUCH_KEY", "secret"),
+     ("KAFKA_LISTENER_NAME_CLIENT_SASL_NONE", "secret")],
+)  # fmt: skip
+def test_protection_in_a_way_that_is_not_served(variable: str, text: str) -> None:
     found = read_environment({variable: text, "KAFKA_NODE_ID": "1"})
     assert found.protection == (variable,)
     line = protection_line(found.protection)
-    assert variable in line
-    assert text not in line.removeprefix(variable).partition(":")[0]
-    assert protection_line(("KAFKA_A",)) == line.replace(variable, "KAFKA_A")
+    assert line.startswith(f"{variable}: protection is not to be had in this way")
+    assert text not in line.removeprefix(variable)
     assert found.properties == {"node.id": "1"}
+    assert read_environment({variable: " "}).protection == ()
 
 
 @pytest.mark.parametrize(
-    ("key", "text"),
+    ("variable", "key"),
     [
-        ("ssl.client.auth", "none"),
-        ("ssl.keystore.location", " "),
-        ("authorizer.class.name", ""),
-        ("num.partitions", "3"),
+        ("KAFKA_SSL_KEYSTORE_LOCATION", "ssl.keystore.location"),
+        ("KAFKA_CFG_SASL_MECHANISM_INTER_BROKER_PROTOCOL", "sasl.mechanism.inter.broker.protocol"),
+        ("KAFKA_LISTENER_NAME_CLIENT_SCRAM___SHA___512_SASL_JAAS_CONFIG",
+         "listener.name.client.scram-sha-512.sasl.jaas.config"),
+        # As Testcontainers' module for Node has it.
+        ("KAFKA_LISTENER_NAME_SECURE_SCRAM-SHA-512_SASL_JAAS_CONFIG",
+         "listener.name.secure.scram-sha-512.sasl.jaas.config"),
+        ("KAFKA_AUTHORIZER_CLASS_NAME", "authorizer.class.name"),
+        ("KAFKA_SUPER_USERS", "super.users"),
     ],
-)
-def test_defaults_ask_for_no_protection(key: str, text: str) -> None:
-    assert not asks_for_protection(key, text)
+)  # fmt: skip
+def test_protection_that_is_a_property(variable: str, key: str) -> None:
+    found = read_environment({variable: "a value"})
+    assert (found.properties, found.protection) == ({key: "a value"}, ())
 
 
-def test_cluster_id() -> None:
-    assert read_environment({}).cluster_id is None
-    assert read_environment({"CLUSTER_ID": " "}).cluster_id is None
-    assert read_environment({"CLUSTER_ID": "a", "KAFKA_KRAFT_CLUSTER_ID": "b"}).cluster_id == "a"
-    assert read_environment({"KAFKA_KRAFT_CLUSTER_ID": "b"}).cluster_id == "b"
+def test_stores_and_credentials_are_files_in_one_folder() -> None:
+    found = read_environment({
+        "KAFKA_SSL_KEYSTORE_FILENAME": "node.p12", "KAFKA_SSL_KEYSTORE_LOCATION": "/elsewhere",
+        "KAFKA_SSL_KEYSTORE_CREDENTIALS": "node.password", "KAFKA_SSL_KEY_CREDENTIALS": "key.password",
+        "KAFKA_SSL_TRUSTSTORE_FILENAME": "", "KAFKA_OPTS": "-Djava.security.auth.login.config=/etc/kafka/jaas.conf",
+    })  # fmt: skip
+    assert found.properties == {"ssl.keystore.location": "/etc/kafka/secrets/node.p12"}
+    assert found.credentials == {
+        "ssl.keystore.password": "/etc/kafka/secrets/node.password",
+        "ssl.key.password": "/etc/kafka/secrets/key.password",
+    }

@@ -166,10 +166,8 @@ def test_a_listener_without_a_host_is_advertised_under_the_name_of_the_container
 
 
 def test_protection_stops_with_one_line() -> None:
-    with pytest.raises(
-        ConfigError, match=r"^KAFKA_AUTHORIZER_CLASS_NAME, KAFKA_SUPER_USERS: this version serves no TLS"
-    ):
-        compose({"KAFKA_SUPER_USERS": "User:a", "KAFKA_AUTHORIZER_CLASS_NAME": "A"})
+    with pytest.raises(ConfigError, match=r"^KAFKA_TLS_TYPE: protection is not to be had in this way"):
+        compose({"KAFKA_TLS_TYPE": "JKS"})
     # As Apache Kafka: with such a listener the map has no CONTROLLER by itself.
     with pytest.raises(ConfigError, match="No security protocol defined for listener CONTROLLER"):
         config_of({"KAFKA_ADVERTISED_LISTENERS": "SASL_PLAINTEXT://localhost:9092"})
@@ -186,3 +184,61 @@ def test_protection_stops_with_one_line() -> None:
 def test_listeners_from_what_is_advertised(advertised: str, listeners: str) -> None:
     assert on_all_addresses(advertised) == listeners
     assert ports_of(advertised) == ports_of(listeners)
+
+
+SECURED = {
+    "KAFKA_NODE_ID": "1",
+    "KAFKA_PROCESS_ROLES": "broker,controller",
+    "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+    "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@localhost:29093",
+    "KAFKA_INTER_BROKER_LISTENER_NAME": "PLAINTEXT",
+    "KAFKA_LISTENERS": "SECURE://:9092,PLAINTEXT://:19092,CONTROLLER://:29093",
+    "KAFKA_ADVERTISED_LISTENERS": "SECURE://localhost:9092,PLAINTEXT://broker:19092",
+}
+
+
+def test_passwords_come_from_files() -> None:
+    secrets = {"/etc/kafka/secrets/keystore": "back\\slash =secret \n", "/etc/kafka/secrets/key": "key-secret\r\n"}
+    more = {"KAFKA_SSL_KEYSTORE_FILENAME": "node.p12", "KAFKA_SSL_KEYSTORE_CREDENTIALS": "keystore",
+            "KAFKA_SSL_KEY_CREDENTIALS": "key", "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP":
+            "SECURE:SSL,PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"}  # fmt: skip
+
+    def composed() -> ServerProperties:
+        return server_properties(
+            {**SECURED, **more}, mounted=None, defaults=DEFAULTS, read_credentials=lambda path: secrets[path]
+        )
+
+    properties = composed().properties
+    refuse(properties)
+    config = load(properties)
+    assert properties["ssl.keystore.location"] == "/etc/kafka/secrets/node.p12"
+    assert properties["ssl.keystore.password"] == "back\\slash =secret "
+    assert config["ssl.key.password"] == "key-secret"
+    for wrong in ("", "two\nlines"):
+        secrets["/etc/kafka/secrets/key"] = wrong
+        with pytest.raises(ConfigError, match=r"^/etc/kafka/secrets/key with ssl.key.password must have one line$"):
+            composed()
+
+
+def test_a_password_that_cannot_be_read() -> None:
+    def read(path: str) -> str:
+        raise FileNotFoundError(2, "No such file or directory", path)
+
+    with pytest.raises(ConfigError, match=r"^/etc/kafka/secrets/key with ssl.key.password cannot be read: No such"):
+        server_properties(
+            {**SECURED, "KAFKA_SSL_KEY_CREDENTIALS": "key"}, mounted=None, defaults=DEFAULTS, read_credentials=read
+        )
+
+
+def test_scram_needs_no_jaas_line() -> None:
+    given = {**SECURED, "KAFKA_SASL_ENABLED_MECHANISMS": "SCRAM-SHA-512,PLAIN", "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP":
+             "SECURE:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"}  # fmt: skip
+    key = "listener.name.secure.scram-sha-512.sasl.jaas.config"
+    properties = compose(given).properties
+    assert properties[key] == "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+    # PLAIN has its users there.
+    assert [name for name in properties if "jaas" in name] == [key]
+    own = compose({**given, "KAFKA_LISTENER_NAME_SECURE_SCRAM___SHA___512_SASL_JAAS_CONFIG": "mine;"}).properties
+    assert own[key] == "mine;"
+    with_file = {**given, "KAFKA_OPTS": "-Djava.security.auth.login.config=/etc/kafka/jaas.conf"}
+    assert not [name for name in compose(with_file).properties if "jaas" in name]

@@ -11,6 +11,7 @@ import pytest
 from compat_tests import needs
 from compat_tests.built import npm_packages
 from compat_tests.container.testcontainers.conftest import OutputOf
+from tests.certificates import authority, node_identity
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -32,3 +33,11 @@ def test_node_module(mode: str, tagged: str, output_of: OutputOf) -> None:
 def test_node_module_with_a_tag_from_before_kraft(tagged_7: str, output_of: OutputOf) -> None:
     """The module starts a ZooKeeper beside the broker and waits for the ports of both."""
     assert records(output_of, tagged_7, "default", "one", "two", "three") == ["one", "two", "three"]
+
+
+def test_node_module_with_tls_and_a_user(tagged: str, output_of: OutputOf, tmp_path: Path) -> None:
+    store, trusted = tmp_path / "node.p12", tmp_path / "authority.pem"
+    store.write_bytes(node_identity().pkcs12("storesecret"))
+    trusted.write_bytes(authority().certificate_pem)
+    words = f"sasl:{store}:storesecret:{trusted}"
+    assert records(output_of, tagged, words, "one", "two", "three") == ["one", "two", "three"]
