@@ -53,6 +53,13 @@ $(FRAMEWORKS)/.made: pyproject.toml $(COMPILED) $(FRAMEWORKS_WANTED) | $(BIN)/py
 	$(FRAMEWORKS)/bin/python -m pip install -q -e . -r $(FRAMEWORKS_WANTED)
 	@touch $@
 
+# sslyze wants another cryptography than pykbroker: compat_tests/tls.
+SSLYZE := .venv-sslyze
+$(SSLYZE)/.made: compat_tests/tls/requirements.txt
+	$(PYTHON) -m venv $(SSLYZE)
+	$(SSLYZE)/bin/python -m pip install -q -r compat_tests/tls/requirements.txt
+	@touch $@
+
 install: $(VENV)/.install
 
 # What the compat tests need beside Python; a test whose part is still missing afterwards skips and names it.
@@ -63,6 +70,8 @@ test-env: system
 	@$(MAKE) --no-print-directory $(VENV)/.test
 	@$(MAKE) --no-print-directory $(FRAMEWORKS)/.made \
 	    || echo "test-env: the frameworks cannot be installed; the test that wants them skips"
+	@$(MAKE) --no-print-directory $(SSLYZE)/.made \
+	    || echo "test-env: sslyze cannot be installed; the test that wants it skips"
 
 # --- running --------------------------------------------------------------------------------------------------------
 
@@ -194,4 +203,4 @@ schemas: system $(VENV)/.install
 	$(BIN)/python wire/generate schemas --kafka $(KAFKA)
 
 clean:
-	rm -rf $(VENV) $(FRAMEWORKS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist
+	rm -rf $(VENV) $(FRAMEWORKS) $(SSLYZE) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist

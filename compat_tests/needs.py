@@ -42,6 +42,14 @@ def frameworks() -> str:
     return str(python)
 
 
+def sslyze() -> str:
+    """The Python with sslyze, or a skip."""
+    python = ROOT / ".venv-sslyze" / "bin" / "python"
+    if not (python.parent.parent / ".made").exists():
+        pytest.skip("the environment of sslyze is missing: `make test-env` makes it")
+    return str(python)
+
+
 def java() -> str:
     return program("java")
 

@@ -1,0 +1,94 @@
+"""sslyze as the judge of TLS: which versions and suites a listener takes, and what it is known to be attacked by.
+
+It wants another cryptography than this project: it runs in an environment of its own (requirements.txt beside this
+file).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from compat_tests import needs
+from compat_tests.node import make_node
+from compat_tests.ports import steady_port
+from tests.certificates import node_properties
+
+pytestmark = pytest.mark.slow
+LISTENERS: Final = ("SSL", "SASL_SSL")
+VERSIONS: Final = ("ssl_2_0", "ssl_3_0", "tls_1_0", "tls_1_1", "tls_1_2", "tls_1_3")
+COMMANDS: Final = ("sslv2", "sslv3", "tlsv1", "tlsv1_1", "tlsv1_2", "tlsv1_3", "reneg", "compression", "heartbleed",
+                   "openssl_ccs", "fallback", "robot")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def judged(against: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[str, Any]]]:
+    """What sslyze says of each listener: the name of a scan, and its result."""
+    python = needs.sslyze()
+    plain = steady_port()
+    ports = {listener: steady_port() for listener in LISTENERS}
+    points = f"PLAINTEXT://localhost:{plain}" + "".join(f",{name}://localhost:{ports[name]}" for name in LISTENERS)
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    node = make_node(
+        against,
+        {
+            **node_properties(),
+            "listeners": f"{points},CONTROLLER://localhost:{plain + 1}",
+            "advertised.listeners": points,
+            "inter.broker.listener.name": "PLAINTEXT",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.sasl_ssl.plain.sasl.jaas.config": f'{module} user_alice="alice-secret";',
+        },
+        port=plain,
+    )
+    try:
+        node.start()
+        out = tmp_path_factory.mktemp("sslyze") / "said.json"
+        yield {listener: _ask(python, f"localhost:{ports[listener]}", out) for listener in LISTENERS}
+    finally:
+        node.close()
+
+
+def _ask(python: str, address: str, out: Path) -> dict[str, Any]:
+    scans = [f"--{command}" for command in COMMANDS]
+    done = subprocess.run(
+        [python, "-m", "sslyze", *scans, "--json_out", str(out), "--mozilla_config", "disable", address],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = json.loads(out.read_text())["server_scan_results"]
+    assert found["connectivity_status"] == "COMPLETED", found
+    answers = {name: one for name, one in found["scan_result"].items() if one["status"] != "NOT_SCHEDULED"}
+    assert {name: one["status"] for name, one in answers.items()} == dict.fromkeys(answers, "COMPLETED")
+    return {name: one["result"] for name, one in answers.items()}
+
+
+@pytest.mark.parametrize("listener", LISTENERS)
+def test_only_tls_1_2_and_1_3(judged: dict[str, dict[str, Any]], listener: str) -> None:
+    taken = {version: judged[listener][f"{version}_cipher_suites"]["accepted_cipher_suites"] for version in VERSIONS}
+    assert [version for version in VERSIONS if taken[version]] == ["tls_1_2", "tls_1_3"]
+    names = [suite["cipher_suite"]["name"] for version in VERSIONS for suite in taken[version]]
+    assert not [
+        name for name in names if any(weak in name for weak in ("NULL", "EXPORT", "RC4", "3DES", "anon", "MD5"))
+    ]
+
+
+@pytest.mark.parametrize("listener", LISTENERS)
+def test_no_compression_and_no_known_attack(judged: dict[str, dict[str, Any]], listener: str, against: str) -> None:
+    said = judged[listener]
+    assert said["tls_compression"]["supports_compression"] is False
+    assert said["heartbleed"]["is_vulnerable_to_heartbleed"] is False
+    assert said["openssl_ccs_injection"]["is_vulnerable_to_ccs_injection"] is False
+    assert said["robot"]["robot_result"].startswith("NOT_VULNERABLE")
+    if against == "pykbroker":
+        assert said["session_renegotiation"]["is_vulnerable_to_client_renegotiation_dos"] is False
+        assert said["session_renegotiation"]["supports_secure_renegotiation"] is True
