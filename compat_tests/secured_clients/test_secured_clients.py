@@ -1,0 +1,344 @@
+"""Each client × each mechanism × with and without TLS, on one node with ACLs: what it may, what it may not, and how it
+says so. The right password writes and reads; a wrong one and a topic without an ACL are the client's own exceptions.
+
+The node's sessions end every two seconds, so a client that works longer than that has renewed its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from compat_tests.node import Node, make_node
+from compat_tests.oracle.kafka import kafka_libs, run_tool
+from compat_tests.ports import steady_port
+from compat_tests.sasl.secured import MODULES, USERS, add_users
+from tests.certificates import authority, node_properties
+
+pytestmark = pytest.mark.slow
+PATIENCE: Final = 60
+PROTOCOLS: Final = ("SASL_PLAINTEXT", "SASL_SSL")
+CASES: Final = [(protocol, mechanism) for protocol in PROTOCOLS for mechanism in USERS]
+DENIED: Final = "denied"
+
+
+@dataclass(frozen=True)
+class SecuredListeners:
+    node: Node
+    ports: dict[str, int]
+    authority: str
+
+    def address(self, protocol: str) -> str:
+        return f"localhost:{self.ports[protocol]}"
+
+
+@pytest.fixture(scope="module")
+def secured(against: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredListeners]:
+    from confluent_kafka.admin import (  # type: ignore[attr-defined]
+        AclBinding,
+        AclOperation,
+        AclPermissionType,
+        AdminClient,
+        NewTopic,
+        ResourcePatternType,
+        ResourceType,
+    )
+
+    file = tmp_path_factory.mktemp("secured") / "authority.pem"
+    file.write_bytes(authority().certificate_pem)
+    plain = steady_port()
+    ports = {protocol: steady_port() for protocol in PROTOCOLS}
+    points = f"PLAINTEXT://localhost:{plain}" + "".join(f",{name}://localhost:{port}" for name, port in ports.items())
+    user, password = USERS["PLAIN"]
+    jaas = {name: f"{module} required;" for name, module in MODULES.items()}
+    jaas["PLAIN"] = f'{MODULES["PLAIN"]} required user_{user}="{password}";'
+    node = make_node(
+        against,
+        {
+            **node_properties(),
+            "listeners": f"{points},CONTROLLER://localhost:{plain + 1}",
+            "advertised.listeners": points,
+            "inter.broker.listener.name": "PLAINTEXT",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,"
+            "SASL_SSL:SASL_SSL",
+            "sasl.enabled.mechanisms": ",".join(MODULES),
+            **{
+                f"listener.name.{protocol.lower()}.{name.lower()}.sasl.jaas.config": line
+                for protocol in PROTOCOLS
+                for name, line in jaas.items()
+            },
+            "connections.max.reauth.ms": "2000",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+        },
+        port=plain,
+    )
+    try:
+        node.start()
+        add_users(node)
+        admin = AdminClient({"bootstrap.servers": node.bootstrap})
+        names = [DENIED, *(f"{client}-{protocol}-{mechanism}" for client in CLIENTS for protocol, mechanism in CASES)]
+        for made in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
+            made.result(PATIENCE)
+        allowed = [
+            AclBinding(
+                kind, prefix, ResourcePatternType.PREFIXED, f"User:{name}", "*", operation, AclPermissionType.ALLOW
+            )
+            for kind, operations in (
+                (ResourceType.TOPIC, (AclOperation.READ, AclOperation.WRITE)),
+                (ResourceType.GROUP, (AclOperation.READ,)),
+            )
+            for prefix in CLIENTS
+            for name, _ in USERS.values()
+            for operation in operations
+        ]
+        for added in admin.create_acls(allowed).values():
+            added.result(PATIENCE)
+        yield SecuredListeners(node, ports, str(file))
+    finally:
+        node.close()
+
+
+class KafkaPython:
+    """kafka-python."""
+
+    def settings(self, secured: SecuredListeners, protocol: str, mechanism: str, password: str) -> dict[str, Any]:
+        return {
+            "bootstrap_servers": secured.address(protocol),
+            "security_protocol": protocol,
+            "ssl_cafile": secured.authority if protocol == "SASL_SSL" else None,
+            "sasl_mechanism": mechanism,
+            "sasl_plain_username": USERS[mechanism][0],
+            "sasl_plain_password": password,
+        }
+
+    def copy(self, settings: dict[str, Any], topic: str, values: Iterator[bytes]) -> list[bytes]:
+        from kafka import KafkaConsumer, KafkaProducer
+
+        producer = KafkaProducer(**settings, bootstrap_timeout_ms=PATIENCE * 1000, retries=20)
+        count = 0
+        for value in values:
+            producer.send(topic, value).get(PATIENCE)
+            count += 1
+        producer.close()
+        consumer = KafkaConsumer(topic, **settings, group_id=topic, auto_offset_reset="earliest")
+        found: list[bytes] = []
+        while len(found) < count:
+            records = consumer.poll(timeout_ms=PATIENCE * 1000)
+            assert records
+            found += [record.value for each in records.values() for record in each]
+        consumer.close()
+        return found
+
+    def refused(self, settings: dict[str, Any]) -> str:
+        from kafka import KafkaProducer
+        from kafka.errors import KafkaTimeoutError
+
+        with pytest.raises(KafkaTimeoutError):
+            KafkaProducer(**settings, bootstrap_timeout_ms=3000)
+        # Its log says why.
+        return "SaslAuthenticationFailed"
+
+    def denied(self, settings: dict[str, Any]) -> str:
+        from kafka import KafkaProducer
+        from kafka.errors import TopicAuthorizationFailedError
+
+        producer = KafkaProducer(**settings, bootstrap_timeout_ms=PATIENCE * 1000, max_block_ms=10_000)
+        with pytest.raises(TopicAuthorizationFailedError) as raised:
+            producer.send(DENIED, b"x").get(PATIENCE)
+        producer.close()
+        return type(raised.value).__name__
+
+
+class ConfluentKafka:
+    """confluent-kafka, which is librdkafka."""
+
+    def settings(self, secured: SecuredListeners, protocol: str, mechanism: str, password: str) -> dict[str, Any]:
+        return {
+            "bootstrap.servers": secured.address(protocol),
+            "security.protocol": protocol,
+            "ssl.ca.location": secured.authority,
+            "sasl.mechanism": mechanism,
+            "sasl.username": USERS[mechanism][0],
+            "sasl.password": password,
+            "log_level": 0,
+        }
+
+    def copy(self, settings: dict[str, Any], topic: str, values: Iterator[bytes]) -> list[bytes]:
+        from confluent_kafka import Consumer, Producer
+
+        producer = Producer(settings)
+        count = 0
+        failed: list[object] = []
+        for value in values:
+            producer.produce(topic, value, on_delivery=lambda error, _: failed.append(error) if error else None)
+            assert producer.flush(PATIENCE) == 0
+            count += 1
+        assert failed == []
+        consumer = Consumer({**settings, "group.id": topic, "auto.offset.reset": "earliest"})
+        consumer.subscribe([topic])
+        found: list[bytes] = []
+        while len(found) < count:
+            message = consumer.poll(PATIENCE)
+            assert message is not None
+            assert message.error() is None
+            found.append(message.value() or b"")
+        consumer.close()
+        return found
+
+    def refused(self, settings: dict[str, Any]) -> str:
+        from confluent_kafka import KafkaError, Producer
+
+        errors: list[KafkaError] = []
+        producer = Producer({**settings, "error_cb": errors.append})
+        deadline = time.monotonic() + PATIENCE
+        while not errors and time.monotonic() < deadline:
+            producer.poll(1)
+        return str(errors[0].name())
+
+    def denied(self, settings: dict[str, Any]) -> str:
+        from confluent_kafka import KafkaError, Producer
+
+        errors: list[KafkaError | None] = []
+        producer = Producer({**settings, "message.timeout.ms": 30_000})
+        producer.produce(DENIED, b"x", on_delivery=lambda error, _: errors.append(error))
+        producer.flush(PATIENCE)
+        assert errors[0] is not None
+        return str(errors[0].name())
+
+
+class AioKafka:
+    """aiokafka."""
+
+    def settings(self, secured: SecuredListeners, protocol: str, mechanism: str, password: str) -> dict[str, Any]:
+        trusted = ssl.create_default_context(cafile=secured.authority) if protocol == "SASL_SSL" else None
+        return {
+            "bootstrap_servers": secured.address(protocol),
+            "security_protocol": protocol,
+            "ssl_context": trusted,
+            "sasl_mechanism": mechanism,
+            "sasl_plain_username": USERS[mechanism][0],
+            "sasl_plain_password": password,
+        }
+
+    def copy(self, settings: dict[str, Any], topic: str, values: Iterator[bytes]) -> list[bytes]:
+        from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+
+        async def run() -> list[bytes]:
+            count = 0
+            async with AIOKafkaProducer(**settings) as producer:
+                for value in values:
+                    await producer.send_and_wait(topic, value)
+                    count += 1
+            consumer = AIOKafkaConsumer(topic, **settings, group_id=topic, auto_offset_reset="earliest")
+            async with consumer:
+                return [bytes((await asyncio.wait_for(consumer.getone(), PATIENCE)).value) for _ in range(count)]
+
+        return asyncio.run(run())
+
+    def refused(self, settings: dict[str, Any]) -> str:
+        return self._failure(settings, None)
+
+    def denied(self, settings: dict[str, Any]) -> str:
+        return self._failure(settings, DENIED)
+
+    def _failure(self, settings: dict[str, Any], topic: str | None) -> str:
+        from aiokafka import AIOKafkaProducer
+        from aiokafka.errors import KafkaError
+
+        async def run() -> str:
+            producer = AIOKafkaProducer(**settings)
+            try:
+                await producer.start()
+                if topic is not None:
+                    await producer.send_and_wait(topic, b"x")
+            except KafkaError as error:
+                return type(error).__name__
+            finally:
+                await producer.stop()
+            return ""
+
+        return asyncio.run(run())
+
+
+CLIENTS: Final[dict[str, Any]] = {
+    "kafka-python": KafkaPython(),
+    "confluent-kafka": ConfluentKafka(),
+    "aiokafka": AioKafka(),
+}
+#: what each says of a wrong password, and of a topic without an ACL
+SAYS: Final = {
+    "kafka-python": ("SaslAuthenticationFailed", "TopicAuthorizationFailedError"),
+    "confluent-kafka": ("_AUTHENTICATION", "TOPIC_AUTHORIZATION_FAILED"),
+    "aiokafka": ("KafkaConnectionError", "TopicAuthorizationFailedError"),
+}
+
+
+def values_for(seconds: float) -> Iterator[bytes]:
+    deadline = time.monotonic() + seconds
+    number = 0
+    while number < 3 or time.monotonic() < deadline:
+        yield str(number).encode()
+        number += 1
+
+
+@pytest.mark.parametrize(("protocol", "mechanism"), CASES)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_writes_and_reads(secured: SecuredListeners, client: str, protocol: str, mechanism: str) -> None:
+    """One mechanism of each protocol for longer than a session lasts."""
+    one = CLIENTS[client]
+    settings = one.settings(secured, protocol, mechanism, USERS[mechanism][1])
+    found = one.copy(settings, f"{client}-{protocol}-{mechanism}", values_for(3 if mechanism == "SCRAM-SHA-512" else 0))
+    assert found == [str(number).encode() for number in range(len(found))]
+
+
+@pytest.mark.parametrize(("protocol", "mechanism"), CASES)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_wrong_password(
+    secured: SecuredListeners, client: str, protocol: str, mechanism: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="kafka")
+    one = CLIENTS[client]
+    assert one.refused(one.settings(secured, protocol, mechanism, "wrong")) == SAYS[client][0]
+    if client == "kafka-python":
+        assert SAYS[client][0] in caplog.text
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_topic_without_an_acl(secured: SecuredListeners, client: str, protocol: str) -> None:
+    one = CLIENTS[client]
+    settings = one.settings(secured, protocol, "SCRAM-SHA-256", USERS["SCRAM-SHA-256"][1])
+    assert one.denied(settings) == SAYS[client][1]
+
+
+@pytest.mark.parametrize(("protocol", "mechanism"), CASES[::2])
+def test_java(secured: SecuredListeners, protocol: str, mechanism: str, tmp_path: Path) -> None:
+    """By a tool of Apache Kafka: a topic that its user may see, a wrong password, a topic that it may not."""
+    kafka_libs()
+    user, password = USERS[mechanism]
+
+    def described(topic: str, password: str) -> Any:
+        file = tmp_path / "client.properties"
+        line = f'{MODULES[mechanism]} required username="{user}" password="{password}";'
+        file.write_text(
+            f"security.protocol={protocol}\nsasl.mechanism={mechanism}\nsasl.jaas.config={line}\n"
+            f"ssl.truststore.type=PEM\nssl.truststore.location={secured.authority}\n"
+        )
+        arguments = ["--bootstrap-server", secured.address(protocol), "--command-config", str(file), "--topic", topic]
+        return run_tool("org.apache.kafka.tools.GetOffsetShell", arguments, check=False, timeout=PATIENCE)
+
+    mine = f"kafka-python-{protocol}-{mechanism}"
+    assert described(mine, password).stdout.startswith(f"{mine}:0:")
+    assert "SaslAuthenticationException" in described(mine, "wrong").stderr
+    refused = described(DENIED, password)
+    assert f"{DENIED}:0" not in refused.stdout
+    assert refused.returncode == 1
