@@ -38,6 +38,21 @@ LISTENER_ONLY = frozenset(
         "ssl.engine.factory.class",
     }
 )
+#: What may change with the prefix of a TLS listener while a node runs (SslConfigs.RECONFIGURABLE_CONFIGS).
+RELOADED = frozenset(
+    {
+        "ssl.keystore.type",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.key",
+        "ssl.keystore.certificate.chain",
+        "ssl.key.password",
+        "ssl.truststore.type",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.certificates",
+    }
+)
 # With a listener prefix these are still one value for all brokers.
 _CLUSTER_LEVEL_OF_LISTENER = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
 _THREAD_POOLS = (

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from pykbroker.config.dynamic import DynamicConfigs, loggable
+from pykbroker.config.dynamic import RELOADED, DynamicConfigs, loggable
 from pykbroker.config.key_table import STATIC_KEYS
 from pykbroker.config.kinds import ConfigError, Required, Value, format_value
 from pykbroker.config.listeners import PLAINTEXT, SECURITY_PROTOCOLS, TLS_PROTOCOLS, security_protocol_map
@@ -173,7 +173,8 @@ def _listener_keys(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
         name = next((name for name in settings.listeners if f"{match[1].upper()}.".startswith(f"{name}.")), None)
         if name is None and not settings.every_listener:
             continue
-        if key not in settings.changed and _is_served(match, name, protocols.get(name or "", PLAINTEXT)):
+        may_change = key not in settings.changed or match[2] in RELOADED
+        if may_change and _is_served(match, name, protocols.get(name or "", PLAINTEXT)):
             continue
         base = STATIC_KEYS.get(match[2])
         if not match[2].startswith(("ssl.", "sasl.")) and base is not None and base.parse(text) == base.default:
@@ -184,6 +185,9 @@ def _listener_keys(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
 
 def _is_served(match: re.Match[str], listener: str | None, protocol: str) -> bool:
     """Whether a key with the prefix of a listener acts, from the start on."""
+    if match[1] != match[1].lower():
+        # As in Apache Kafka, it is looked for in lower case alone.
+        return False
     if match[2].startswith("ssl."):
         return protocol in TLS_PROTOCOLS
     # A JAAS line is of one mechanism; Apache Kafka passes over one without it.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pykbroker.config.load import Config
 from pykbroker.net.handshakes import Handshakes
 from pykbroker.net.tls_layer import SecuredProtocol, TlsLayer
 from pykbroker.runtime import Runtime
-from pykbroker.security.tls.contexts import client_context, read_material
+from pykbroker.security.tls.contexts import client_context
 from pykbroker.security.tls.settings import settings_of
+from pykbroker.security.tls.store_replacement import Stores, read_stores
 
 _RECEIVE_BYTES = 64 * 1024
 
@@ -17,11 +20,22 @@ class TlsClient:
 
     def __init__(self, runtime: Runtime, config: Config, listener: str, handshakes: Handshakes) -> None:
         """ConfigError, one line without secrets, for what cannot be used."""
-        settings = settings_of(config, listener)
-        self._context = client_context(settings, read_material(settings))
+        self.listener = listener
+        self.stores: Stores | None = read_stores(settings_of(config, listener))
+        self._context = client_context(*self.stores)
         self._loop = runtime.loop
         self._handshakes = handshakes
         self._receive_view = memoryview(bytearray(_RECEIVE_BYTES))
+
+    def prepare(self, stores: Stores) -> Callable[[], None]:
+        """What makes the connections that begin from then on use other stores. ConfigError, and nothing has changed,
+        for those that cannot be used."""
+        context = client_context(*stores)
+
+        def take() -> None:
+            self._context, self.stores = context, stores
+
+        return take
 
     def layer(self, connection: SecuredProtocol, host: str) -> TlsLayer:
         """For one connection to `host`."""

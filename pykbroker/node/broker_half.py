@@ -167,6 +167,7 @@ class BrokerHalf:
             lifecycle=lifecycle,
             rows=rows(On.BROKER, shared.metrics),
             cluster_views=self._views,
+            check_stores=shared.check_stores,
         )
 
     async def start(self, parts: StartedParts) -> None:

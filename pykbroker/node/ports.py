@@ -6,7 +6,7 @@ advertised. Not responsible for what is answered (serving/).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -117,6 +117,11 @@ class Ports:
     def _of(self, points: tuple[EndPoint, ...]) -> list[Listener]:
         names = {point.listener_name for point in points}
         return [listener for listener in self._listeners if listener.name in names]
+
+    @property
+    def tls(self) -> Mapping[str, TlsServer]:
+        """What listeners that speak TLS have, by their names."""
+        return self._tls
 
     @property
     def bound(self) -> tuple[Listener, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pykbroker.config.authorization import authorizer_settings
 from pykbroker.config.live import LiveConfig
@@ -47,6 +47,9 @@ from pykbroker_log.log_config import StorageError
 from pykbroker_log.log_dirs import LogDir
 from pykbroker_raft.metadata_storage import UNUSABLE
 from pykbroker_wire.primitives import random_uuid, uuid_to_str
+
+if TYPE_CHECKING:
+    from pykbroker.node.tls_stores import TlsStores, UsesStores
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +89,8 @@ class SharedServer:
         handshakes = Handshakes(runtime)
         self.ports = Ports(runtime, self.live, self.cold_reads, handshakes, self._authentication(config), self.metrics)
         self.setup_between_brokers = setup_between_brokers(config, runtime, handshakes)
+        #: None: this node speaks no TLS
+        self.stores = self._tls_stores()
         self.log_dirs: list[LogDir] = []
         self.authorizer: Authorizer = AllowAll()
         self._acls: StandardAuthorizer | None = None
@@ -122,6 +127,9 @@ class SharedServer:
         formatted = self._formatted = self._open_directories()
         check_metadata(self.runtime.disk, config, self.log_dirs)
         await self.ports.bind(parts)
+        if self.stores is not None:
+            parts.add("TLS stores", self.stores.close)
+            self.stores.start()
         lost = None
         if config.bool(EARLY_FENCING):
             lost = LostPeers(self.runtime, lambda address: self.quorum.peer_refused(*address))
@@ -147,6 +155,10 @@ class SharedServer:
         """Follow the quorum: from now on publishers are told what the metadata says."""
         self.loader.add_publisher(ConfigWatch(self.config, lambda line: self._on_failure(StartError(line))))
         self.loader.add_publisher(LiveConfigPublisher(self.live, self.config.node_id))
+        if self.stores is not None:
+            from pykbroker.node.tls_stores import StorePublisher
+
+            self.loader.add_publisher(StorePublisher(self.stores, self.live, self.config.node_id))
         if self._acls is not None:
             self.loader.add_publisher(AclPublisher(self._acls))
         self.quorum.register(self.loader, None if self._acls is None else self._acls.complete_initial_load)
@@ -159,6 +171,22 @@ class SharedServer:
         else:
             self._acls.when_loaded(lambda: None if loaded.done() else loaded.set_result(None))
         return loaded
+
+    def check_stores(self, config: Config) -> None:
+        """ConfigError for a changed configuration whose stores of TLS cannot be used."""
+        if self.stores is not None:
+            self.stores.check(config)
+
+    def _tls_stores(self) -> TlsStores | None:
+        users: dict[str, list[UsesStores]] = {name: [server] for name, server in self.ports.tls.items()}
+        if (client := self.setup_between_brokers.tls) is not None:
+            users.setdefault(client.listener, []).append(client)
+        if not users:
+            return None
+        # It needs cryptography, which a node without TLS never loads.
+        from pykbroker.node.tls_stores import TlsStores
+
+        return TlsStores(self.config, self.runtime, self.metrics, users)
 
     def _authentication(self, config: Config) -> Authentication:
         """ConfigError for a listener that could not authenticate its clients."""

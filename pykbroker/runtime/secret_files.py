@@ -28,6 +28,15 @@ def read_regular(path: str) -> bytes | None:
         os.close(descriptor)
 
 
+def version_of(path: str) -> tuple[int, int, int] | None:
+    """What differs when a file has been written or another has its name; None while there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
 def exists(path: str) -> bool:
     return os.path.exists(path)
 

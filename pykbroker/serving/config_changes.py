@@ -98,9 +98,13 @@ def judge_on_broker(ctx: BrokerContext, resource: AlteredResource, change: Broke
     )
     layer = dict(current.broker if name else current.cluster)
     change.apply(layer)
-    return _without_config_error(
-        lambda: validate_broker_overrides(ctx.services.config, current, layer, per_broker=bool(name))
-    )
+
+    def check() -> None:
+        validate_broker_overrides(ctx.services.config, current, layer, per_broker=bool(name))
+        if name:
+            ctx.services.check_stores(DynamicConfigs(layer, current.cluster).apply(ctx.services.config))
+
+    return _without_config_error(check)
 
 
 def judge_on_controller(

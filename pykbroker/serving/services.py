@@ -66,6 +66,8 @@ class BrokerServices(Services):
     #: ports that were bound, by listener name (a configured port 0 is not what a client can connect to)
     bound_ports: dict[str, int] = field(default_factory=dict)
     shutdown: Callable[[], None] = lambda: None
+    #: whether the stores that a changed configuration names can be used: ConfigError if not
+    check_stores: Callable[[Config], None] = lambda config: None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -31,7 +31,6 @@ from tests.certificates import (
     node_properties,
 )
 from tests.node.processes import run, write_properties
-from tests.node.sim import BROKER
 from tests.node.wire import Closed, Wire, batch
 
 MB = 1 << 20
@@ -171,16 +170,6 @@ def test_a_client_without_a_certificate_is_anonymous(plain_key: Secured, tmp_pat
     with Wire(plain_key.address(), tls=client_context(tmp_path, client_identity())) as wire:
         wire.metadata()
         assert plain_key.principals() == ["User:ANONYMOUS"]
-
-
-def test_stores_do_not_change_while_the_node_runs(plain_key: Secured) -> None:
-    """Not yet. Other keys do."""
-    with Wire(plain_key.address("PLAINTEXT")) as wire:
-        for key in ("listener.name.ssl.ssl.keystore.location", "listener.name.ssl.ssl.client.auth"):
-            answer = wire.alter(BROKER, "1", {key: "required"})
-            assert answer.error_code == ErrorCode.INVALID_CONFIG
-            assert f"{key}=required (TLS on listener SSL)" in answer.error_message
-        assert wire.alter(BROKER, "1", {"log.cleaner.threads": "2"}).error_code == ErrorCode.NONE
 
 
 @pytest.mark.slow

@@ -127,5 +127,6 @@ OWN = in_area(
     Key("pykbroker.metadata.log.cut.at", LONG, None, at_least(0), MEDIUM),
     Key("pykbroker.metadata.reserve.bytes", LONG, 2_097_152, at_least(0), MEDIUM),
     Key("pykbroker.metrics.listener", STRING, None, HostAndPort(), MEDIUM),
+    Key("pykbroker.ssl.store.watch.interval.ms", LONG, 0, at_least(0), MEDIUM),
     Key("pykbroker.write.back.bytes", LONG, 8_388_608, at_least(0), MEDIUM),
 )

@@ -152,6 +152,9 @@ pykbroker.metrics.listener
     host:port at which the node answers `GET /metrics` for Prometheus, with the names of jmx_exporter's rules for Apache
     Kafka. It asks for no credentials: give it an address that only the Prometheus server reaches. Without it there
     is none.
+pykbroker.ssl.store.watch.interval.ms
+    How often a node looks whether a file of a key store or trust store has changed, to read it again as AlterConfigs of
+    the same path would. 0: never.
 pykbroker.write.back.bytes
     When so much was appended to a log, the device is asked in the background to write it, without a promise of when it
     is done: so what is dirty in memory stays bounded. 0 leaves it to the operating system.

@@ -108,7 +108,7 @@ class Authority:
         return pkcs12.serialize_java_truststore([entry], BestAvailableEncryption(password.encode()))
 
     def issue(
-        self, subject: x509.Name | str, *, now: datetime.datetime, days: int, hosts: Sequence[str] = ()
+        self, subject: x509.Name | str, *, now: datetime.datetime, days: float, hosts: Sequence[str] = ()
     ) -> Issued:
         """A certificate for a node, which is reached by one of `hosts`, or, without hosts, for a client. A subject that
         is a text is the common name."""
@@ -130,7 +130,7 @@ class Authority:
 
 
 def _unsigned(
-    subject: x509.Name, issuer: x509.Name, key: EllipticCurvePrivateKey, now: datetime.datetime, days: int
+    subject: x509.Name, issuer: x509.Name, key: EllipticCurvePrivateKey, now: datetime.datetime, days: float
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()

@@ -14,7 +14,7 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pykbroker.config.kinds import ConfigError
@@ -30,10 +30,12 @@ _SEQUENCE: Final = 0x30
 
 @dataclass(slots=True, frozen=True)
 class OwnKey:
-    """pem: the key without protection, then its chain. chain: DER, the key's own certificate first."""
+    """pem: the key without protection, then its chain. chain: DER, the key's own certificate first. alias: the name of
+    the entry in its store, as Java has it."""
 
     pem: bytes = field(repr=False)
     chain: tuple[bytes, ...]
+    alias: str = "kafka"
 
 
 @dataclass(slots=True, frozen=True)
@@ -52,14 +54,14 @@ def read_key(data: bytes, passwords: Passwords, name: str) -> OwnKey:
     try:
         match _kind(data):
             case "PEM":
-                key, chain = _pem_key(data, passwords.key)
+                key, chain, alias = _pem_key(data, passwords.key)
             case "JKS":
-                key, chain = _jks_key(data, passwords)
+                key, chain, alias = _jks_key(data, passwords)
             case _:
-                key, chain = _pkcs12_key(data, passwords)
+                key, chain, alias = _pkcs12_key(data, passwords)
     except (jks.JksError, _StoreError) as error:
         raise ConfigError(f"{name}: {error}") from None
-    return _own_key(key, chain, name)
+    return replace(_own_key(key, chain, name), alias=alias)
 
 
 def read_trusted(data: bytes, password: str | None, name: str) -> tuple[bytes, ...]:
@@ -114,7 +116,7 @@ def _certificates(data: bytes) -> list[bytes]:
     return [der for label, der in _blocks(data) if label in _CERTIFICATES]
 
 
-def _pem_key(data: bytes, password: str | None) -> tuple[Any, list[bytes]]:
+def _pem_key(data: bytes, password: str | None) -> tuple[Any, list[bytes], str]:
     from cryptography.hazmat.primitives.serialization import load_der_private_key
 
     keys = [(label, der) for label, der in _blocks(data) if label.endswith(b"PRIVATE KEY")]
@@ -129,7 +131,7 @@ def _pem_key(data: bytes, password: str | None) -> tuple[Any, list[bytes]]:
     except (ValueError, TypeError):
         reason = "its key cannot be decrypted with ssl.key.password" if encrypted else "its key cannot be read"
         raise _StoreError(reason) from None
-    return key, _certificates(data)
+    return key, _certificates(data), "kafka"
 
 
 # -- PKCS #12 and JKS -------------------------------------------------------------------------------------------------
@@ -144,14 +146,15 @@ def _pkcs12(data: bytes, password: str | None) -> Any:
         raise _StoreError("the password is wrong, or it is no PKCS12 store that can be read") from None
 
 
-def _pkcs12_key(data: bytes, passwords: Passwords) -> tuple[Any, list[bytes]]:
+def _pkcs12_key(data: bytes, passwords: Passwords) -> tuple[Any, list[bytes], str]:
     if passwords.key is not None and passwords.key != passwords.store:
         raise _StoreError("ssl.key.password is not that of the store, and a PKCS12 store has one for both")
     store = _pkcs12(data, passwords.store)
     if store.key is None or store.cert is None:
         raise _StoreError("it has no private key with a certificate")
     others = [each.certificate for each in store.additional_certs]
-    return store.key, [_der(each) for each in _chain(store.cert.certificate, others)]
+    alias = "1" if store.cert.friendly_name is None else store.cert.friendly_name.decode(errors="replace").lower()
+    return store.key, [_der(each) for each in _chain(store.cert.certificate, others)], alias
 
 
 def _chain(leaf: Certificate, others: list[Certificate]) -> list[Certificate]:
@@ -173,7 +176,7 @@ def _pkcs12_trusted(data: bytes, password: str | None) -> tuple[bytes, ...]:
     return tuple(map(_der, found))
 
 
-def _jks_key(data: bytes, passwords: Passwords) -> tuple[Any, list[bytes]]:
+def _jks_key(data: bytes, passwords: Passwords) -> tuple[Any, list[bytes], str]:
     from cryptography.hazmat.primitives.serialization import load_der_private_key
 
     store = jks.read_jks(data, passwords.store)
@@ -183,7 +186,7 @@ def _jks_key(data: bytes, passwords: Passwords) -> tuple[Any, list[bytes]]:
     password = passwords.key if passwords.key is not None else passwords.store
     der = jks.unprotected(entry, password or "")
     try:
-        return load_der_private_key(der, None), list(entry.chain)
+        return load_der_private_key(der, None), list(entry.chain), entry.alias
     except (ValueError, TypeError):
         raise _StoreError(f"its key {entry.alias} cannot be read") from None
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 
 from pykbroker.config.load import Config
 from pykbroker.security.peer_session import ANONYMOUS, PeerSession
-from pykbroker.security.tls.contexts import read_material, server_context
+from pykbroker.security.tls.contexts import server_context
 from pykbroker.security.tls.distinguished_names import MalformedName, subject_of
 from pykbroker.security.tls.principal_mapping import PrincipalMapper
 from pykbroker.security.tls.settings import settings_of, warn_of_client_auth
+from pykbroker.security.tls.store_replacement import Stores, read_stores
 
 
 class UnmappedClient(ValueError):
@@ -19,10 +21,22 @@ class UnmappedClient(ValueError):
 class TlsServer:
     """One listener's."""
 
-    def __init__(self, context: ssl.SSLContext, mapper: PrincipalMapper | None) -> None:
-        """`mapper`: None where certificates name no principal, because SASL does."""
+    def __init__(self, context: ssl.SSLContext, mapper: PrincipalMapper | None, stores: Stores | None = None) -> None:
+        """`mapper`: None where certificates name no principal, because SASL does. `stores`: what `context` has."""
+        #: of the connections that begin from now on
         self.context = context
+        self.stores = stores
         self._mapper = mapper
+
+    def prepare(self, stores: Stores) -> Callable[[], None]:
+        """What makes the connections that begin from then on use other stores. ConfigError, and nothing has changed,
+        for those that cannot be used. Its keys for tickets are new: no session is resumed that began before."""
+        context = server_context(*stores)
+
+        def take() -> None:
+            self.context, self.stores = context, stores
+
+        return take
 
     def session_of(self, certificate: bytes | None) -> PeerSession:
         """The principal of a client, by the certificate (DER) that it has proved. UnmappedClient if it has none."""
@@ -43,4 +57,5 @@ def tls_server(config: Config, listener: str) -> TlsServer:
     settings = settings_of(config, listener)
     warn_of_client_auth(config, listener)
     mapper = None if settings.is_below_sasl else PrincipalMapper(settings.principal_mapping_rules)
-    return TlsServer(server_context(settings, read_material(settings)), mapper)
+    stores = read_stores(settings)
+    return TlsServer(server_context(*stores), mapper, stores)

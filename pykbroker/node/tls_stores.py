@@ -1,0 +1,216 @@
+"""The stores of this node's TLS listeners while it runs: new ones, and certificates that end.
+
+Responsible for when stores are read again: after AlterConfigs of `listener.name.<listener>.ssl.*` of this broker, also
+where nothing but the file has changed (Apache Kafka's DynamicBrokerConfig), and, with
+pykbroker.ssl.store.watch.interval.ms, when a file changes. Each TlsServer and TlsClient of a listener gets the same
+stores, or keeps those that it has: connections that are there go on. Says once a day which certificates end soon. Not
+responsible for what may replace what (security/tls/store_replacement.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol
+
+from pykbroker.config.kinds import ConfigError
+from pykbroker.config.live import LiveConfig
+from pykbroker.config.load import Config
+from pykbroker.metadata.delta import MetadataDelta
+from pykbroker.metadata.image import ConfigResource, MetadataImage
+from pykbroker.metrics.registry import Metrics
+from pykbroker.runtime import Runtime
+from pykbroker.runtime.secret_files import version_of
+from pykbroker.security.tls.distinguished_names import subject_of
+from pykbroker.security.tls.settings import TlsSettings, settings_of
+from pykbroker.security.tls.store_replacement import Allowed, Stores, check_replacement, read_stores
+
+logger = logging.getLogger(__name__)
+
+WATCH_INTERVAL: Final = "pykbroker.ssl.store.watch.interval.ms"
+METRIC: Final = "pykbroker.security:type=TlsCertificates,name=SecondsUntilEnd,listener="
+_WARNED_BEFORE: Final = datetime.timedelta(days=30)
+_DAY_SECONDS: Final = 86_400.0
+
+
+class UsesStores(Protocol):
+    """A TlsServer or a TlsClient."""
+
+    @property
+    def stores(self) -> Stores | None: ...
+    def prepare(self, stores: Stores) -> Callable[[], None]: ...
+
+
+class TlsStores:
+    """By listener. `users`: what has stores of the listener, at least one each."""
+
+    def __init__(
+        self, config: Config, runtime: Runtime, metrics: Metrics, users: Mapping[str, Iterable[UsesStores]]
+    ) -> None:
+        self._static = config
+        self._runtime = runtime
+        self._users = {listener: tuple(each) for listener, each in users.items()}
+        self._current: dict[str, Stores] = {}
+        for listener, (first, *_) in self._users.items():
+            assert first.stores is not None
+            self._current[listener] = first.stores
+        #: what is to be in use, also where it cannot be
+        self._wanted = {listener: stores.settings for listener, stores in self._current.items()}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._seen = {listener: _versions(settings) for listener, settings in self._wanted.items()}
+        metrics.family(self._seconds_until_end)
+
+    def start(self) -> None:
+        """Look after certificates, and files where that is wanted, until `close`."""
+        self._look_at_certificates()
+        self._watch()
+
+    def close(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    # -- configuration ------------------------------------------------------------------------------------------------
+
+    def check(self, config: Config) -> None:
+        """Whether the stores of a changed configuration may be used: ConfigError in Apache Kafka's words if not."""
+        for listener, current in self._current.items():
+            try:
+                settings = settings_of(config, listener)
+                if settings != current.settings:
+                    self._judge(listener, current, read_stores(settings))
+            except ConfigError as error:
+                raise ConfigError(
+                    "Invalid value org.apache.kafka.common.config.ConfigException: Validation of dynamic config update "
+                    f"of SSLFactory failed: {error} for configuration Invalid dynamic configuration"
+                ) from None
+
+    def update(self, config: Config, *, is_start: bool = False) -> None:
+        """Read the stores that the configuration has now. `is_start`: no client is served yet, and what the properties
+        file names may be older than what was checked against it."""
+        for listener in self._current:
+            try:
+                self._wanted[listener] = settings_of(config, listener)
+            except ConfigError as error:
+                logger.error("Listener %s: the old stores stay: %s", listener, error)
+                continue
+            self._reload(listener, compare=not is_start)
+
+    def _reload(self, listener: str, *, compare: bool = True) -> None:
+        current = self._current[listener]
+        try:
+            # Before the files are read: a change while they are is seen with the next look.
+            self._seen[listener] = _versions(self._wanted[listener])
+            new = read_stores(self._wanted[listener])
+            if new == current:
+                return
+            if compare:
+                self._judge(listener, current, new)
+            prepared = [user.prepare(new) for user in self._users[listener]]
+        except ConfigError as error:
+            logger.error("Listener %s: new stores are not taken, and the old ones stay: %s", listener, error)
+            return
+        for take in prepared:
+            take()
+        self._current[listener] = new
+        logger.info("Listener %s: new stores are in use for new connections", listener)
+        self._look_at(listener)
+
+    def _judge(self, listener: str, current: Stores, new: Stores) -> None:
+        config, prefix = self._static, f"listener.name.{listener.lower()}."
+
+        def allows(key: str) -> bool:
+            return config.bool(key if config.is_default(prefix + key) else prefix + key)
+
+        between = config.is_broker and config.listeners.inter_broker_name == listener
+        check_replacement(
+            current, new, Allowed(allows("ssl.allow.dn.changes"), allows("ssl.allow.san.changes"), between)
+        )
+
+    # -- files --------------------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        interval_ms = self._static.int(WATCH_INTERVAL)
+        if interval_ms and self._current:
+            self._later("files", interval_ms / 1000, self._look_at_files)
+
+    def _look_at_files(self) -> None:
+        for listener, settings in self._wanted.items():
+            if _versions(settings) != self._seen[listener]:
+                self._reload(listener)
+        self._watch()
+
+    # -- ends ---------------------------------------------------------------------------------------------------------
+
+    def _look_at_certificates(self) -> None:
+        for listener in self._current:
+            self._look_at(listener)
+        if self._current:
+            self._later("certificates", _DAY_SECONDS, self._look_at_certificates)
+
+    def _look_at(self, listener: str) -> None:
+        now = self._now()
+        for certificate in _chain(self._current[listener]):
+            end = end_of(certificate)
+            if end - now < _WARNED_BEFORE:
+                text = "has ended: clients refuse it" if end <= now else f"ends in {(end - now).days} days"
+                logger.warning("Listener %s: the certificate of %s %s (%s)", listener, _name(certificate), text, end)
+
+    def _seconds_until_end(self) -> list[tuple[str, float]]:
+        """The first end of a certificate of each listener's key; negative afterwards."""
+        now = self._now()
+        return [
+            (METRIC + listener, min((end_of(each) - now).total_seconds() for each in chain))
+            for listener, stores in self._current.items()
+            if (chain := _chain(stores))
+        ]
+
+    def _now(self) -> datetime.datetime:
+        return datetime.datetime.fromtimestamp(self._runtime.now_ms() / 1000, datetime.UTC)
+
+    def _later(self, name: str, seconds: float, act: Callable[[], None]) -> None:
+        def run() -> None:
+            self._timers.pop(name, None)
+            act()
+
+        self._timers[name] = self._runtime.loop.call_later(seconds, run)
+
+
+class StorePublisher:
+    """Tells the stores when the configuration of this broker was set, also to what it was: that reads the files again.
+
+    A publisher of the loader, behind that of the live configuration."""
+
+    def __init__(self, stores: TlsStores, live: LiveConfig, node_id: int) -> None:
+        self._stores = stores
+        self._live = live
+        self._resource = (ConfigResource.BROKER, str(node_id))
+
+    def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
+        if self._resource in delta.configs_changed:
+            self._stores.update(self._live.current, is_start=old.offset < 0)
+
+
+def _versions(settings: TlsSettings) -> tuple[object, ...]:
+    found = (settings.keystore, settings.truststore)
+    return tuple(version_of(each.location) for each in found if each is not None and each.location is not None)
+
+
+def _chain(stores: Stores) -> tuple[bytes, ...]:
+    return () if stores.material.key is None else stores.material.key.chain
+
+
+def _name(certificate: bytes) -> str:
+    try:
+        return subject_of(certificate)
+    except ValueError:
+        return "a subject that cannot be read"
+
+
+def end_of(certificate: bytes) -> datetime.datetime:
+    """When a certificate (DER) ends."""
+    from cryptography.x509 import load_der_x509_certificate
+
+    return load_der_x509_certificate(certificate).not_valid_after_utc

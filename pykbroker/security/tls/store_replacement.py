@@ -1,0 +1,137 @@
+"""Whether new stores may take the place of those that a listener has, by the rules of Apache Kafka's SslFactory.
+
+Responsible for the judgement: the certificate says the same name and no fewer hosts (`ssl.allow.dn.changes`,
+`ssl.allow.san.changes`), no store appears where there was none, and, on the listener between brokers, old and new
+stores trust each other both ways. Not responsible for when stores are read, nor for what is done with them.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from pykbroker.config.kinds import ConfigError
+from pykbroker.security.tls.contexts import Material, client_context, read_material, server_context
+from pykbroker.security.tls.distinguished_names import MalformedName, subject_of
+from pykbroker.security.tls.settings import TlsSettings
+
+_CONFIG_EXCEPTION: Final = "org.apache.kafka.common.config.ConfigException: "
+
+
+class Stores(NamedTuple):
+    """What a listener is given, and what was read from it."""
+
+    settings: TlsSettings
+    material: Material
+
+
+class Allowed(NamedTuple):
+    """dn, san: what of the certificate may change. trusts_itself: old and new stores must trust each other."""
+
+    dn: bool
+    san: bool
+    trusts_itself: bool
+
+
+def read_stores(settings: TlsSettings) -> Stores:
+    """Raises ConfigError, one line without secrets."""
+    return Stores(settings, read_material(settings))
+
+
+def check_replacement(old: Stores, new: Stores, allowed: Allowed) -> None:
+    """ConfigError, in Apache Kafka's words where it has some, for stores that must not be taken."""
+    had, has = old.material, new.material
+    if had.key is None and has.key is not None:
+        raise _refusal("Cannot add SSL keystore to an existing listener for which no keystore was configured.")
+    if had.key is not None and has.key is None:
+        raise _refusal("Cannot remove the SSL keystore from an existing listener for which a keystore was configured.")
+    if had.key is not None and has.key is not None:
+        names = {"existing": (had.key.alias, had.key.chain[0]), "new": (has.key.alias, has.key.chain[0])}
+        if not allowed.dn:
+            _check_names(names)
+        if not allowed.san:
+            _check_hosts(names)
+    if had.trusted is None and has.trusted is not None:
+        raise _refusal("Cannot add SSL truststore to an existing listener for which no truststore was configured.")
+    if allowed.trusts_itself:
+        for server, client in ((old, new), (new, old)):
+            _check_handshake(server, client)
+
+
+def _refusal(text: str) -> ConfigError:
+    return ConfigError(_CONFIG_EXCEPTION + text)
+
+
+def _check_names(certificates: dict[str, tuple[str, bytes]]) -> None:
+    try:
+        names = {which: subject_of(der) for which, (_, der) in certificates.items()}
+    except MalformedName as error:
+        raise ConfigError(f"the subject of a certificate cannot be read: {error}") from None
+    old, new = (" ".join(name.lower().split()) for name in names.values())
+    if old != new:
+        shown = (f"{which}={{alias={certificates[which][0]}, DN={name}}}" for which, name in names.items())
+        raise _refusal(f"Keystore DistinguishedName does not match:  {', '.join(shown)}")
+
+
+def _check_hosts(certificates: dict[str, tuple[str, bytes]]) -> None:
+    hosts = {which: hosts_of(der) for which, (_, der) in certificates.items()}
+    if not hosts["existing"] <= hosts["new"]:
+        shown = (
+            f"{which}={{alias={certificates[which][0]}, "
+            f"SAN=[{', '.join(f'[{kind}, {name}]' for kind, name in sorted(found))}]}}"
+            for which, found in hosts.items()
+        )
+        raise _refusal(f"Keystore SubjectAltNames do not match:  {', '.join(shown)}")
+
+
+def hosts_of(certificate: bytes) -> frozenset[tuple[int, str]]:
+    """The subject alternative names of a certificate (DER): the kind as X.509 numbers it, and the name."""
+    from cryptography import x509
+
+    kinds: dict[type, int] = {
+        x509.RFC822Name: 1,
+        x509.DNSName: 2,
+        x509.DirectoryName: 4,
+        x509.UniformResourceIdentifier: 6,
+    }
+    kinds |= {x509.IPAddress: 7, x509.RegisteredID: 8}
+    try:
+        extension = x509.load_der_x509_certificate(certificate).extensions.get_extension_for_class(
+            x509.SubjectAlternativeName
+        )
+    except x509.ExtensionNotFound:
+        return frozenset()
+    return frozenset((kinds.get(type(name), 0), _text_of(name.value)) for name in extension.value)
+
+
+def _text_of(name: object) -> str:
+    return name if isinstance(name, str) else str(getattr(name, "dotted_string", name))
+
+
+def _check_handshake(server: Stores, client: Stores) -> None:
+    """In memory: host names are not compared, as in Apache Kafka."""
+    accepting = server_context(server.settings, server.material)
+    connecting = client_context(replace(client.settings, checks_host_names=False), client.material)
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    sides = [
+        connecting.wrap_bio(to_client, to_server, server_side=False),
+        accepting.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    waiting = list(sides)
+    # A handshake is over after few flights; a side that waits for bytes that do not come has none.
+    for _ in range(16):
+        for side in list(waiting):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLError as error:
+                reason = getattr(error, "verify_message", "") or error.reason or str(error)
+                raise ConfigError(
+                    f"javax.net.ssl.SSLHandshakeException: old and new stores do not trust each other: {reason}"
+                ) from None
+            waiting.remove(side)
+        if not waiting:
+            return
+    raise ConfigError("javax.net.ssl.SSLHandshakeException: old and new stores do not come to an end of a handshake")

@@ -1,0 +1,386 @@
+"""New key stores and trust stores while a node runs, and certificates that end."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import logging
+import shutil
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from pykbroker.config.load import development_profile, load
+from pykbroker.metrics.registry import Metrics
+from pykbroker.net.tls_client import TlsClient
+from pykbroker.node.tls_stores import METRIC, TlsStores
+from pykbroker.security.tls.authority import Authority, Issued
+from pykbroker.security.tls.tls_server import tls_server
+from pykbroker_wire.errors import ErrorCode
+from tests.acting import acts
+from tests.certificates import NODE_HOSTS, authority, client_context, client_identity, node_identity, now
+from tests.node.sim import BROKER, Sim
+from tests.node.test_tls_listeners import LISTENERS, Secured
+from tests.node.wire import Closed, Wire
+
+PATIENCE_SECONDS = 60.0
+PREFIX = "listener.name.ssl."
+KEYSTORE, TRUSTSTORE = f"{PREFIX}ssl.keystore.location", f"{PREFIX}ssl.truststore.location"
+SECRET = "store-secret"
+OTHER = "Another authority of the tests"
+FAILED = (
+    "Invalid value org.apache.kafka.common.config.ConfigException: Validation of dynamic config update of SSLFactory "
+    "failed: {} for configuration Invalid dynamic configuration"
+)
+
+
+def issued(name: str = "node", issuer: str = "Authority of the tests", hosts: tuple[str, ...] = NODE_HOSTS) -> Issued:
+    return authority(issuer).issue(name, now=now(), days=60, hosts=hosts)
+
+
+class Folder:
+    """Stores by name."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.mkdir(exist_ok=True)
+        self.key("one", node_identity())
+        self.trust("trust", authority())
+
+    def key(self, name: str, identity: Issued) -> str:
+        return self._put(name, identity.pkcs12(SECRET))
+
+    def trust(self, name: str, of: Authority) -> str:
+        return self._put(name, of.truststore(SECRET))
+
+    def _put(self, name: str, data: bytes) -> str:
+        """In one step, as a careful program puts a new file."""
+        new = self.path / f"{name}.new"
+        new.write_bytes(data)
+        return str(new.replace(self.path / f"{name}.p12"))
+
+    def junk(self, name: str) -> str:
+        return self._put(name, b"no store")
+
+    def properties(self, **more: str) -> dict[str, str]:
+        return {
+            **LISTENERS,
+            "ssl.keystore.location": str(self.path / "one.p12"),
+            "ssl.keystore.password": SECRET,
+            "ssl.key.password": SECRET,
+            "ssl.truststore.location": str(self.path / "trust.p12"),
+            "ssl.truststore.password": SECRET,
+            **more,
+        }
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path / "stores")
+
+
+def serial(node: Secured) -> int:
+    """Of the certificate that a new connection is shown."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with connected(node, context) as connection:
+        der = connection.getpeercert(binary_form=True)
+        assert der is not None
+        return x509.load_der_x509_certificate(der).serial_number
+
+
+def connected(node: Secured, context: ssl.SSLContext, session: ssl.SSLSession | None = None) -> ssl.SSLSocket:
+    host, _, port = node.address().rpartition(":")
+    plain = socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS)
+    return context.wrap_socket(plain, server_hostname=host, session=session)
+
+
+def wait(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def alter(node: Secured, values: dict[str, str | None], name: str = "1") -> tuple[ErrorCode, str | None]:
+    with Wire(node.address("PLAINTEXT")) as wire:
+        answer = wire.alter(BROKER, name, values)
+    return ErrorCode(answer.error_code), answer.error_message
+
+
+def use(node: Secured, values: dict[str, str | None], identity: Issued) -> None:
+    """Change the configuration, and wait for the certificate."""
+    assert alter(node, values) == (ErrorCode.NONE, None)
+    wait(lambda: serial(node) == identity.certificate.serial_number)
+
+
+@pytest.mark.slow
+def test_new_connections_get_the_new_store_and_old_ones_go_on(folder: Folder, tmp_path: Path) -> None:
+    two, three = issued(), issued()
+    context = client_context(tmp_path)
+    with Secured(tmp_path / "data", folder.properties()) as node:
+        assert serial(node) == node_identity().certificate.serial_number
+        with Wire(node.address(), tls=context) as wire:
+            use(node, {KEYSTORE: folder.key("two", two)}, two)
+            # The same path again: the file is read again.
+            folder.key("two", three)
+            assert serial(node) == two.certificate.serial_number
+            use(node, {KEYSTORE: str(folder.path / "two.p12")}, three)
+            # Without the key, that of the properties file counts again.
+            use(node, {KEYSTORE: None}, node_identity())
+            use(node, {KEYSTORE: str(folder.path / "two.p12")}, three)
+            wire.create("t")
+            assert wire.metadata("t").topics[0].error_code == ErrorCode.NONE
+    # A node that starts again has what the metadata says.
+    with Secured(tmp_path / "data", folder.properties()) as node:
+        assert serial(node) == three.certificate.serial_number
+
+
+@pytest.mark.slow
+def test_a_store_that_cannot_be_used_changes_nothing(
+    folder: Folder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Secured(tmp_path / "data", folder.properties()) as node:
+        before = serial(node)
+        other = folder.key("other", issued("other"))
+        assert alter(node, {KEYSTORE: other}) == (
+            ErrorCode.INVALID_REQUEST,
+            FAILED.format(
+                "org.apache.kafka.common.config.ConfigException: Keystore DistinguishedName does not match:  "
+                "existing={alias=key, DN=CN=node}, new={alias=key, DN=CN=other}"
+            ),
+        )
+        fewer = folder.key("fewer", issued(hosts=("127.0.0.1",)))
+        assert alter(node, {KEYSTORE: fewer, f"{PREFIX}ssl.key.password": SECRET}) == (
+            ErrorCode.INVALID_REQUEST,
+            FAILED.format(
+                "org.apache.kafka.common.config.ConfigException: Keystore SubjectAltNames do not match:  "
+                "existing={alias=key, SAN=[[2, localhost], [7, 127.0.0.1]]}, new={alias=key, SAN=[[7, 127.0.0.1]]}"
+            ),
+        )
+        for values in (
+            {KEYSTORE: folder.junk("junk")},
+            {KEYSTORE: str(folder.path / "gone.p12")},
+            {TRUSTSTORE: str(folder.path / "gone.p12")},
+            {f"{PREFIX}ssl.keystore.password": "wrong"},
+            {f"{PREFIX}ssl.keystore.type": "PEM"},
+        ):
+            code, message = alter(node, dict(values))
+            assert code == ErrorCode.INVALID_REQUEST
+            assert message is not None
+            assert "Validation of dynamic config update of SSLFactory failed: " in message
+            assert SECRET not in message
+        # The path stays, and the file is none any more: the change is taken, the store is not.
+        use(node, {KEYSTORE: folder.key("two", node_identity())}, node_identity())
+        folder.junk("two")
+        caplog.clear()
+        assert alter(node, {KEYSTORE: str(folder.path / "two.p12")})[0] == ErrorCode.NONE
+        wait(lambda: "the old ones stay" in caplog.text)
+        (line,) = (each for each in caplog.messages if "the old ones stay" in each)
+        assert line.startswith("Listener SSL: new stores are not taken, and the old ones stay: ")
+        assert "two.p12" in line
+        assert serial(node) == before
+
+
+@pytest.mark.slow
+@acts(broker=("ssl.allow.dn.changes", "ssl.allow.san.changes"))
+def test_names_and_hosts_may_change_where_it_is_allowed(folder: Folder, tmp_path: Path) -> None:
+    allowed = {"ssl.allow.dn.changes": "true", f"{PREFIX}ssl.allow.san.changes": "true"}
+    other = issued("other", hosts=("localhost",))
+    with Secured(tmp_path / "data", folder.properties(**allowed)) as node:
+        use(node, {KEYSTORE: folder.key("other", other)}, other)
+
+
+def node_texts(tmp_path: Path) -> dict[str, str]:
+    return development_profile(str(tmp_path / "unused"), 0)
+
+
+@pytest.mark.slow
+def test_between_brokers_old_and_new_stores_must_trust_each_other(folder: Folder, tmp_path: Path) -> None:
+    two, strange = issued(), issued(issuer=OTHER)
+    both = folder._put("both", authority().truststore(SECRET))
+    with Secured(
+        tmp_path / "data",
+        folder.properties(**{"inter.broker.listener.name": "SSL", "ssl.client.auth": "required"}),
+    ) as node:
+        client = node.node.shared.setup_between_brokers.tls
+        assert client is not None
+        for values in (
+            {KEYSTORE: folder.key("strange", strange)},
+            {TRUSTSTORE: folder.trust("strange-trust", authority(OTHER))},
+            {KEYSTORE: str(folder.path / "strange.p12"), TRUSTSTORE: str(folder.path / "strange-trust.p12")},
+        ):
+            code, message = alter(node, dict(values))
+            assert code == ErrorCode.INVALID_REQUEST
+            assert message is not None
+            assert "javax.net.ssl.SSLHandshakeException" in message
+        assert alter(node, {KEYSTORE: folder.key("two", two), TRUSTSTORE: both})[0] == ErrorCode.NONE
+        # The connections that this broker makes have the new key as well.
+        wait(lambda: key_of(client) == two.certificate.serial_number)
+
+
+def key_of(client: TlsClient) -> int:
+    """The serial number of its certificate."""
+    assert client.stores is not None
+    assert client.stores.material.key is not None
+    return x509.load_der_x509_certificate(client.stores.material.key.chain[0]).serial_number
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_no_session_is_resumed_after_a_change(version: ssl.TLSVersion, folder: Folder, tmp_path: Path) -> None:
+    two = issued()
+    context = client_context(tmp_path)
+    context.maximum_version = version
+
+    def session(given: ssl.SSLSession | None = None) -> tuple[bool, ssl.SSLSession]:
+        with connected(node, context, given) as connection:
+            # Tickets of TLS 1.3 come behind the handshake, with the first answer.
+            connection.sendall(b"\0\0\0\x0d\0\x12\0\0\0\0\0\1\0\3abc")
+            connection.read(4)
+            assert connection.session is not None
+            return bool(connection.session_reused), connection.session
+
+    with Secured(tmp_path / "data", folder.properties()) as node:
+        _, first = session()
+        reused, second = session(first)
+        assert reused
+        use(node, {KEYSTORE: folder.key("two", two)}, two)
+        reused, third = session(second)
+        assert not reused
+        assert session(third)[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_an_authority_that_is_withdrawn_lets_no_one_in(version: ssl.TLSVersion, folder: Folder, tmp_path: Path) -> None:
+    context = client_context(tmp_path, client_identity())
+    context.maximum_version = version
+    stranger = client_context(tmp_path, client_identity("bob", OTHER))
+    with Secured(tmp_path / "data", folder.properties(**{"ssl.client.auth": "required"})) as node:
+        with Wire(node.address(), tls=context) as wire:
+            assert isinstance(wire.socket, ssl.SSLSocket)
+            wire.metadata()
+            session = wire.socket.session
+            assert alter(node, {TRUSTSTORE: folder.trust("other", authority(OTHER))}) == (ErrorCode.NONE, None)
+
+            def taken() -> bool:
+                try:
+                    with Wire(node.address(), tls=stranger) as other:
+                        other.metadata()
+                except (ssl.SSLError, Closed, ConnectionError):
+                    return False
+                return True
+
+            wait(taken)
+            # The connection that is there goes on, as in Apache Kafka; a new one is refused, a resumed one too.
+            wire.metadata()
+        for given in (None, session):
+            assert not is_let_in(node, context, given)
+
+
+def is_let_in(node: Secured, context: ssl.SSLContext, session: ssl.SSLSession | None) -> bool:
+    """In TLS 1.3 a client hears of a refusal with the first answer."""
+    try:
+        with connected(node, context, session) as connection:
+            connection.sendall(b"\0\0\0\x0d\0\x12\0\0\0\0\0\1\0\3abc")
+            return connection.read(4) != b""
+    except (ssl.SSLError, ConnectionError):
+        return False
+
+
+@pytest.mark.slow
+@acts(broker=("pykbroker.ssl.store.watch.interval.ms",))
+def test_a_file_that_changes_is_read_again(folder: Folder, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    two, three = issued(), issued()
+    with Secured(tmp_path / "data", folder.properties(**{"pykbroker.ssl.store.watch.interval.ms": "20"})) as node:
+        folder.key("one", two)
+        wait(lambda: serial(node) == two.certificate.serial_number)
+        folder.junk("one")
+        wait(lambda: "the old ones stay" in caplog.text)
+        assert serial(node) == two.certificate.serial_number
+        shutil.move(folder.key("three", three), folder.path / "one.p12")
+        wait(lambda: serial(node) == three.certificate.serial_number)
+    assert sum("the old ones stay" in line for line in caplog.messages) == 1
+
+
+@pytest.mark.slow
+def test_what_cannot_change_while_a_node_runs_is_refused(folder: Folder, tmp_path: Path) -> None:
+    """Apache Kafka takes most of these, and nothing comes of them before the next start."""
+    with Secured(tmp_path / "data", folder.properties()) as node:
+        for key, value in (
+            (f"{PREFIX}ssl.client.auth", "required"),
+            (f"{PREFIX}ssl.enabled.protocols", "TLSv1.3"),
+            (f"{PREFIX}ssl.cipher.suites", "TLS_AES_256_GCM_SHA384"),
+            (f"{PREFIX}ssl.principal.mapping.rules", "DEFAULT"),
+            (f"{PREFIX}ssl.allow.dn.changes", "true"),
+            ("listener.name.SSL.ssl.keystore.location", str(folder.path / "one.p12")),
+            ("listener.name.plaintext.ssl.keystore.location", str(folder.path / "one.p12")),
+            ("listener.name.other.ssl.keystore.location", str(folder.path / "one.p12")),
+        ):
+            assert alter(node, {key: value})[0] == ErrorCode.INVALID_CONFIG, key
+        assert alter(node, {"ssl.keystore.location": str(folder.path / "one.p12")}) == (
+            ErrorCode.INVALID_REQUEST,
+            "These security configs can be dynamically updated only per-listener using the listener prefix: "
+            "[ssl.keystore.location]",
+        )
+        assert alter(node, {KEYSTORE: str(folder.path / "one.p12")}, "") == (
+            ErrorCode.INVALID_REQUEST,
+            f"Cannot update these configs at default cluster level, broker id must be specified: [{KEYSTORE}]",
+        )
+
+
+DAY_SECONDS = 86_400.0
+
+
+def test_the_end_of_a_certificate_is_told_each_day(
+    folder: Folder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """From 30 days before it, in the log and in a metric, and when it has come."""
+    sim = Sim()
+    try:
+        runtime = sim.world.runtime("stores", sim.disk)
+        begin = datetime.datetime.fromtimestamp(runtime.now_ms() / 1000, datetime.UTC)
+        long = Authority.create("Long", now=begin, days=400)
+        folder.key("one", long.issue("node", now=begin, days=31.5, hosts=NODE_HOSTS))
+        config = load({**node_texts(tmp_path), **folder.properties()})
+        metrics = Metrics()
+        stores = TlsStores(config, runtime, metrics, {"SSL": [tls_server(config, "SSL")]})
+
+        async def days(number: float) -> list[str]:
+            caplog.clear()
+            await asyncio.sleep(number * DAY_SECONDS)
+            return caplog.messages
+
+        async def play() -> None:
+            stores.start()
+            assert metrics.snapshot() == {METRIC + "SSL": pytest.approx(31.5 * DAY_SECONDS, abs=5)}
+            assert await days(1.5) == []
+            # Two days are gone with the next look, and then there is one each day.
+            (line,) = await days(1)
+            assert line.startswith("Listener SSL: the certificate of CN=node ends in 29 days (")
+            assert len(await days(10)) == 10
+            assert "has ended: clients refuse it" in (await days(20))[-1]
+            assert metrics.snapshot()[METRIC + "SSL"] < 0
+            stores.close()
+            assert await days(5) == []
+
+        with caplog.at_level(logging.WARNING, "pykbroker.node.tls_stores"):
+            sim.world.loop.run_until_complete(play())
+    finally:
+        sim.close()
+
+
+@pytest.mark.slow
+def test_a_certificate_that_has_ended_is_told_at_the_start(
+    folder: Folder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder.key("one", authority().issue("node", now=now() - datetime.timedelta(days=9), days=8, hosts=NODE_HOSTS))
+    with Secured(tmp_path / "data", folder.properties()) as node:
+        assert "Listener SSL: the certificate of CN=node has ended: clients refuse it" in caplog.text
+        assert node.node.metrics.snapshot()[METRIC + "SSL"] < -DAY_SECONDS / 2
