@@ -299,9 +299,10 @@ class ConnectionMachine(RuleBasedStateMachine):
         assert client.connection.state is not ConnectionState.READY or not client.connection._muted
         type(self).dispatched += len(client.dispatched)
         type(self).renewed += sum(1 for sent in client.sent if sent.proves) > 1
-        while client.parked:
-            client.answer_parked()
-        for _ in range(4):
+        for _ in range(8):
+            # Frames that waited behind parked answers may be parked in their turn.
+            while client.parked:
+                client.answer_parked()
             client.pass_seconds(300)
         assert client.connection.state is ConnectionState.CLOSED
         assert client.listener.memory.used == 0
