@@ -303,12 +303,18 @@ def test_writes_and_reads(secured: SecuredListeners, client: str, protocol: str,
 @pytest.mark.parametrize(("protocol", "mechanism"), CASES)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_wrong_password(
-    secured: SecuredListeners, client: str, protocol: str, mechanism: str, caplog: pytest.LogCaptureFixture
+    secured: SecuredListeners,
+    client: str,
+    protocol: str,
+    mechanism: str,
+    against: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, logger="kafka")
     one = CLIENTS[client]
     assert one.refused(one.settings(secured, protocol, mechanism, "wrong")) == SAYS[client][0]
-    if client == "kafka-python":
+    if client == "kafka-python" and against == "pykbroker":
+        # It does not read an answer that comes with the end of the connection, as Apache Kafka's does.
         assert SAYS[client][0] in caplog.text
 
 
