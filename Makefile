@@ -13,7 +13,7 @@ PYTEST_ARGS ?=
 PIPELINE_ARGS ?=
 BENCH_ARGS ?=
 
-.PHONY: install run image base-image apache-kafka-image spark-image up down test unit compat sim sim-long faults test-long test-env system pipeline lint bench generate schemas clean
+.PHONY: install run image base-image apache-kafka-image spark-image up down test unit compat sim sim-long faults test-long test-env system pipeline lint audit bench generate schemas clean
 .DEFAULT_GOAL := install
 
 # --- the environment: made again only when pyproject.toml changes, or what is compiled -------------------------------
@@ -170,6 +170,11 @@ test-long: test-env
 	$(BIN)/python -m tests.long_runs; \
 	exit $$failed
 
+# Known holes in what is installed, by pip-audit in an environment of its own. Where its service does not answer, or
+# knows a package not, it says "not run" and fails: that is no pass.
+audit: $(VENV)/.install
+	@PYTHON="$(PYTHON)" bash compat_tests/setup/audit.sh "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+
 # --- lint: every check runs, so that one look shows everything ------------------------------------------------------
 
 lint: $(VENV)/.lint
@@ -178,6 +183,7 @@ lint: $(VENV)/.lint
 	check $(BIN)/ruff check --output-format concise .; \
 	check $(BIN)/mypy; \
 	check $(BIN)/lint-imports; \
+	check $(BIN)/bandit -q -c pyproject.toml -r pykbroker wire log raft spark; \
 	check $(BIN)/python wire/generate --check; \
 	check $(BIN)/python -m pykbroker.config.reference --check; \
 	check $(BIN)/python -m pykbroker.api.reference --check; \

@@ -159,7 +159,7 @@ def resolve_listeners(config: Config) -> Listeners:
 
 def _reachable(config: Config, point: EndPoint, *, first: bool) -> EndPoint:
     """A controller end point without a host is advertised as controller.quorum.voters says, if that does."""
-    if point.host not in ("", "0.0.0.0"):
+    if point.host not in ("", "0.0.0.0"):  # nosec B104 # compared, not bound
         return point
     if first and (voter := config.voters.get(config.int("node.id"))) is not None:
         return EndPoint(point.listener_name, voter[0], voter[1], point.security_protocol)
@@ -193,7 +193,7 @@ def _check_roles(config: Config, warnings: list[str]) -> None:
             "Missing configuration controller.quorum.bootstrap.servers: with process.roles set, either it must contain "
             "the controllers as host:port or controller.quorum.voters must contain them as id@host:port"
         )
-    if any(host == "0.0.0.0" for host, _ in voters.values()):
+    if any(host == "0.0.0.0" for host, _ in voters.values()):  # nosec B104 # compared, not bound
         raise _wrong(config, "controller.quorum.voters", "Host string (0.0.0.0) is not routeable")
     if config.is_controller:
         if voters and node_id not in voters:
@@ -292,7 +292,7 @@ def _check_listeners(config: Config) -> None:
             raise _wrong(config, "cordoned.log.dirs", f"its entries must be in log.dirs: {', '.join(config.log_dirs)}")
     key = "advertised.listeners" if config.raw("advertised.listeners") else "listeners"
     for point in (*listeners.advertised_broker, *listeners.advertised_controller):
-        if point.host == "0.0.0.0" and point.listener_name in advertised:
+        if point.host == "0.0.0.0" and point.listener_name in advertised:  # nosec B104 # compared, not bound
             raise _wrong(
                 config,
                 key,

@@ -10,7 +10,10 @@ from collections.abc import Iterable
 
 from pykbroker.config import protection
 from pykbroker.config.key_table import GROUP_KEYS, TOPIC_KEYS
+from pykbroker.config.listeners import TLS_PROTOCOLS
 from pykbroker.config.load import Config, find_key
+
+_OF_TLS = ("ssl.", "pykbroker.ssl.")
 
 
 def broker_keys(names: Iterable[str]) -> list[str]:
@@ -32,7 +35,21 @@ def group_keys(names: Iterable[str]) -> list[str]:
     return sorted(name for name in names if name in GROUP_KEYS and not GROUP_KEYS[name].acts)
 
 
+def _keys_of_tls(config: Config) -> list[str]:
+    """Those that act where TLS is spoken, on a node that does not speak it."""
+    listeners = config.listeners
+    names = {point.listener_name for point in listeners.all} | {
+        *listeners.controller_names,
+        listeners.inter_broker_name,
+    }
+    if not {listeners.protocols.get(name) for name in names}.isdisjoint(TLS_PROTOCOLS):
+        return []
+    keys = {name: find_key(name) for name in config.overrides()}
+    return [name for name, key in keys.items() if key is not None and key.name.startswith(_OF_TLS)]
+
+
 def warnings(config: Config) -> list[str]:
     """The line for the start; none when every key that is set acts."""
-    found = broker_keys(config.overrides())
+    overrides = config.overrides()
+    found = sorted({*broker_keys(overrides), *_keys_of_tls(config)})
     return [f"These keys are set and have no effect in this version: {', '.join(found)}"] if found else []

@@ -16,8 +16,8 @@ from pykbroker.config.kinds import ConfigError
 #: Where data goes when nothing says where: the first that is there, because it is mounted, else the last. The
 #: first three are defaults of Apache Kafka's image and of Bitnami's.
 DATA_DIRECTORIES: Final = (
-    "/tmp/kraft-combined-logs",
-    "/tmp/kafka-logs",
+    "/tmp/kraft-combined-logs",  # nosec B108 # Apache Kafka's directory in images
+    "/tmp/kafka-logs",  # nosec B108 # Apache Kafka's directory in images
     "/bitnami/kafka/data",
     "/var/lib/kafka/data",
 )

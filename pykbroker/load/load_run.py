@@ -66,7 +66,7 @@ class _Process:
         self.done = 0
         self._told: LoadTold | None = None
         self._failure = ""
-        self._process = subprocess.Popen(
+        self._process = subprocess.Popen(  # nosec B603 # this program itself
             [sys.executable, "-m", "pykbroker.load.load_process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

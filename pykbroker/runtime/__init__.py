@@ -212,7 +212,7 @@ class OsRuntime:
 
         self.loop = loop
         self.disk: Disk = disk if disk is not None else OsDisk()
-        self.random = random.Random()
+        self.random = random.Random()  # nosec B311 # ids and delays; keys and salts are the system's
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="pykbroker-blocking")
         self._fsyncs: list[_Fsyncs] = []
         self._idle_fsyncs: list[_Fsyncs] = []

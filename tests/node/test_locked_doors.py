@@ -479,6 +479,11 @@ def test_a2_one_line_at_the_start_names_all_keys_without_effect(caplog: pytest.L
         "sasl.kerberos.service.name": "kafka",
         "remote.log.reader.threads": "3",
         "listener.name.plaintext.num.network.threads": "2",
+        # No listener of this node speaks TLS.
+        "ssl.keystore.location": "/nowhere.p12",
+        "ssl.keystore.password": "secret",
+        "listener.name.unused.ssl.client.auth": "required",
+        "pykbroker.ssl.store.watch.interval.ms": "5",
     }
     with caplog.at_level(logging.WARNING), pykbroker.Broker({**silent, "num.partitions": "2"}):
         pass

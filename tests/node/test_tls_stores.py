@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
+from pykbroker.config import silent
 from pykbroker.config.load import development_profile, load
 from pykbroker.metrics.registry import Metrics
 from pykbroker.net.tls_client import TlsClient
@@ -384,3 +385,7 @@ def test_a_certificate_that_has_ended_is_told_at_the_start(
     with Secured(tmp_path / "data", folder.properties()) as node:
         assert "Listener SSL: the certificate of CN=node has ended: clients refuse it" in caplog.text
         assert node.node.metrics.snapshot()[METRIC + "SSL"] < -DAY_SECONDS / 2
+
+
+def test_keys_of_tls_act_where_a_listener_speaks_it(folder: Folder, tmp_path: Path) -> None:
+    assert silent.warnings(load({**node_texts(tmp_path), **folder.properties()})) == []
