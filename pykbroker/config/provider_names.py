@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Final
 
+from pykbroker.config.key_table import STATIC_KEYS
+
 KEY: Final = "config.providers"
 #: `${provider:path:key}` or `${provider:key}`, as org.apache.kafka.common.config.ConfigTransformer finds them.
 VARIABLE: Final = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
@@ -24,8 +26,10 @@ CLASSES: Final[Mapping[str, Provider]] = {
 }
 
 
-def provider_names(texts: Mapping[str, str]) -> list[str]:
-    return [name for each in texts.get(KEY, "").split(",") if (name := each.strip())]
+def provider_names(texts: Mapping[str, str]) -> tuple[str, ...]:
+    """ConfigError for a text that is no list."""
+    value = STATIC_KEYS[KEY].parse(texts[KEY]) if KEY in texts else ()
+    return value if isinstance(value, tuple) else ()
 
 
 def class_key(name: str) -> str:
