@@ -174,6 +174,7 @@ BROKER: frozenset[str] = frozenset(
         "request.timeout.ms",
         "sasl.enabled.mechanisms",
         "sasl.jaas.config",
+        "sasl.mechanism.controller.protocol",
         "sasl.mechanism.inter.broker.protocol",
         "sasl.server.max.receive.size",
         "server.max.startup.time.ms",

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from pykbroker.config.dynamic import RELOADED, DynamicConfigs, loggable
 from pykbroker.config.key_table import STATIC_KEYS
 from pykbroker.config.kinds import ConfigError, Required, Value, format_value
-from pykbroker.config.listeners import PLAINTEXT, SECURITY_PROTOCOLS, TLS_PROTOCOLS, security_protocol_map
+from pykbroker.config.listeners import PLAINTEXT, TLS_PROTOCOLS, security_protocol_map
 from pykbroker.config.load import Config
 from pykbroker.config.provider_names import CLASSES, class_key, provider_names
 
@@ -134,14 +134,6 @@ def _protocols(texts: Mapping[str, str]) -> dict[str, str]:
     )
 
 
-def _served_listeners(settings: GivenSettings) -> Mapping[str, Collection[str]]:
-    """The listeners on which more than PLAINTEXT is served, and what: those of brokers."""
-    texts = settings.texts
-    controllers = {name.upper() for name in _list(texts, "controller.listener.names")}
-    opened = {entry.partition("://")[0].upper() for entry in _list(texts, "listeners")}
-    return dict.fromkeys(opened - controllers, SECURITY_PROTOCOLS)
-
-
 def _between_brokers(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
     key = "security.inter.broker.protocol"
     value = str(_value(settings.texts, key))
@@ -149,14 +141,15 @@ def _between_brokers(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
         yield key, value, "protection that begins later"
 
 
-def _secured_listeners(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
+def _late_listeners(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
+    """Listeners are opened, and connections secured, as the properties file says it."""
     texts = settings.texts
+    if _ABOUT_LISTENERS.isdisjoint(settings.changed):
+        return
     protocols = _protocols(texts)
-    served = _served_listeners(settings)
     for name, (key, value) in settings.listeners.items():
         protocol = protocols.get(name, PLAINTEXT)
-        is_changed = not _ABOUT_LISTENERS.isdisjoint(settings.changed)
-        if protocol == PLAINTEXT or (protocol in served.get(name, ()) and not is_changed):
+        if protocol == PLAINTEXT:
             continue
         if _PROTOCOL_MAP in texts:
             key, value = _PROTOCOL_MAP, f"{name}:{protocol}"
@@ -231,9 +224,9 @@ _NO_TIERS: Final = "remote storage"
 TABLE: Final[tuple[ProtectionRow, ...]] = (
     ProtectionRow(
         ("listeners", "advertised.listeners", "controller.listener.names", _PROTOCOL_MAP),
-        "the protocol of a listener in use is not PLAINTEXT, and it is a controller's or set while the node runs",
-        "TLS and SASL of controllers",
-        _secured_listeners,
+        "the protocol of a listener in use is not PLAINTEXT, and it is set while the node runs",
+        "protection that begins later",
+        _late_listeners,
     ),
     ProtectionRow(
         ("security.inter.broker.protocol",),

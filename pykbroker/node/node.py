@@ -21,7 +21,6 @@ from pykbroker.config import checks, protection, silent
 from pykbroker.config.load import Config
 from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.metrics.registry import Metrics
-from pykbroker.net.from_config import setup_timeout
 from pykbroker.node.broker_half import BrokerHalf
 from pykbroker.node.controller_half import ControllerHalf
 from pykbroker.node.node_health import HealthSocket, NodeHealth
@@ -208,7 +207,7 @@ class Node:
             self.shared.quorum,
             self.loader,
             f"broker-{self.config.node_id}",
-            setup_timeout(self.config),
+            self.shared.setup_to_controllers,
             local=None if self._controller is None else self._controller.call,
         )
         self._parts.add(f"{purpose} channel to the controller", channel.close)

@@ -159,7 +159,7 @@ class Ports:
 
 def _tls_servers(config: Config) -> dict[str, TlsServer]:
     """By the names of the listeners that speak TLS."""
-    names = [point.listener_name for point in config.listeners.broker if point.security_protocol in TLS_PROTOCOLS]
+    names = [point.listener_name for point in config.listeners.all if point.security_protocol in TLS_PROTOCOLS]
     if not names:
         return {}
     # It needs cryptography, which a node without TLS never loads.

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from pykbroker.config.authorization import authorizer_settings
+from pykbroker.config.kinds import ConfigError
 from pykbroker.config.live import LiveConfig
 from pykbroker.config.load import Config
 from pykbroker.metadata.acl_publisher import AclPublisher
@@ -19,13 +20,13 @@ from pykbroker.metadata.config_watch import ConfigWatch
 from pykbroker.metadata.live_config import LiveConfigPublisher
 from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.metrics.registry import Metrics
-from pykbroker.net.from_config import EARLY_FENCING, setup_timeout
+from pykbroker.net.from_config import EARLY_FENCING
 from pykbroker.net.handshakes import Handshakes
 from pykbroker.net.lost_peers import LostPeers
 from pykbroker.node.parts import StartedParts
 from pykbroker.node.ports import Authentication, Ports, without_sasl
 from pykbroker.node.quorum_settings import quorum_config
-from pykbroker.node.ways_to_nodes import setup_between_brokers
+from pykbroker.node.ways_to_nodes import refuse_scram_of_voters, setup_between_brokers, setup_to_controllers
 from pykbroker.quorum.channel import SocketPeers
 from pykbroker.quorum.driver import QuorumDriver
 from pykbroker.runtime import Runtime
@@ -89,6 +90,7 @@ class SharedServer:
         handshakes = Handshakes(runtime)
         self.ports = Ports(runtime, self.live, self.cold_reads, handshakes, self._authentication(config), self.metrics)
         self.setup_between_brokers = setup_between_brokers(config, runtime, handshakes)
+        self.setup_to_controllers = setup_to_controllers(config, runtime, handshakes)
         #: None: this node speaks no TLS
         self.stores = self._tls_stores()
         self.log_dirs: list[LogDir] = []
@@ -134,7 +136,7 @@ class SharedServer:
         if config.bool(EARLY_FENCING):
             lost = LostPeers(self.runtime, lambda address: self.quorum.peer_refused(*address))
             parts.add("lost peers", lost.close)
-        peers = SocketPeers(self.runtime, f"raft-client-{config.node_id}", setup_timeout(config), lost)
+        peers = SocketPeers(self.runtime, f"raft-client-{config.node_id}", self.setup_to_controllers, lost)
         quorum = self._quorum = QuorumDriver(
             self.runtime,
             quorum_config(config, formatted, self.ports),
@@ -150,6 +152,10 @@ class SharedServer:
             await quorum.start()
         except UNUSABLE as error:
             raise StartError(f"The metadata log in {config.metadata_log_dir} cannot be used: {error}") from error
+        try:
+            refuse_scram_of_voters(config, len(quorum.voters))
+        except ConfigError as error:
+            raise StartError(str(error)) from None
 
     def load(self) -> None:
         """Follow the quorum: from now on publishers are told what the metadata says."""
@@ -179,8 +185,9 @@ class SharedServer:
 
     def _tls_stores(self) -> TlsStores | None:
         users: dict[str, list[UsesStores]] = {name: [server] for name, server in self.ports.tls.items()}
-        if (client := self.setup_between_brokers.tls) is not None:
-            users.setdefault(client.listener, []).append(client)
+        for setup in (self.setup_between_brokers, self.setup_to_controllers):
+            if setup.tls is not None:
+                users.setdefault(setup.tls.listener, []).append(setup.tls)
         if not users:
             return None
         # It needs cryptography, which a node without TLS never loads.

@@ -8,13 +8,17 @@ where they are not spoken.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
+from pykbroker.config.kinds import ConfigError
 from pykbroker.config.listeners import PLAINTEXT, TLS_PROTOCOLS
 from pykbroker.config.load import Config
 from pykbroker.net.client import ConnectionSetup
 from pykbroker.net.from_config import setup_timeout
 from pykbroker.net.handshakes import Handshakes
 from pykbroker.runtime import Runtime
+
+_TO_CONTROLLERS: Final = "sasl.mechanism.controller.protocol"
 
 
 def setup_between_brokers(config: Config, runtime: Runtime, handshakes: Handshakes) -> ConnectionSetup:
@@ -23,6 +27,26 @@ def setup_between_brokers(config: Config, runtime: Runtime, handshakes: Handshak
         return setup_timeout(config)
     listener = config.listeners.inter_broker_name
     return _setup(config, runtime, handshakes, listener, "sasl.mechanism.inter.broker.protocol")
+
+
+def setup_to_controllers(config: Config, runtime: Runtime, handshakes: Handshakes) -> ConnectionSetup:
+    """Of the connections to controllers, those between voters among them. Raises ConfigError."""
+    refuse_scram_of_voters(config, len(config.voters))
+    listener = config.listeners.controller_names[0]
+    return _setup(config, runtime, handshakes, listener, _TO_CONTROLLERS)
+
+
+def refuse_scram_of_voters(config: Config, voters: int) -> None:
+    """ConfigError for a controller that would log in to other voters by SCRAM: its users are in the log that the voters
+    cannot read before they have elected a leader, for which they would have to log in."""
+    protocol = config.listeners.protocols.get(config.listeners.controller_names[0], PLAINTEXT)
+    mechanism = config.str(_TO_CONTROLLERS)
+    if config.is_controller and voters > 1 and protocol.startswith("SASL_") and mechanism.startswith("SCRAM-"):
+        raise ConfigError(
+            f"Invalid value {mechanism} for configuration {_TO_CONTROLLERS}: there are {voters} voters, and users of "
+            "SCRAM are in the metadata log, which no voter can read before it has logged in to the others. PLAIN, or "
+            "SSL with certificates, works between controllers"
+        )
 
 
 def _setup(
