@@ -11,6 +11,7 @@ from typing import Final
 from pykbroker.controller.result import OK, RecordList, Result, Verdict, failure
 from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.features import SCRAM_FROM
+from pykbroker.metadata.scram_record import scram_record
 from pykbroker.security.sasl.scram import (
     BY_NUMBER,
     MAX_ITERATIONS,
@@ -65,14 +66,7 @@ def _record(upsertion: ScramCredentialUpsertion) -> UserScramCredentialRecord:
     keys = stored_keys(
         BY_NUMBER[upsertion.mechanism], bytes(upsertion.salted_password), bytes(upsertion.salt), upsertion.iterations
     )
-    return UserScramCredentialRecord(
-        name=upsertion.name,
-        mechanism=upsertion.mechanism,
-        salt=keys.salt,
-        stored_key=keys.stored_key,
-        server_key=keys.server_key,
-        iterations=keys.iterations,
-    )
+    return scram_record(upsertion.name, upsertion.mechanism, keys)
 
 
 def _check_deletion(state: ControllerState, deletion: ScramCredentialDeletion) -> Verdict:

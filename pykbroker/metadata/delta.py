@@ -27,6 +27,7 @@ from pykbroker.metadata.image import (
     VersionRange,
 )
 from pykbroker.security.acl import Acl
+from pykbroker.security.stored_keys import StoredKeys
 from pykbroker_wire.stored.metadata import (
     AbortTransactionRecord,
     AccessControlEntryRecord,
@@ -138,7 +139,7 @@ class MetadataDelta:
         self.client_quotas_changed: dict[im.QuotaEntity, dict[str, float | None]] = {}
         self.producer_ids_next: int | None = None
         self.acls_changed: dict[bytes, Acl | None] = {}
-        self.scram_changed: dict[tuple[int, str], im.ScramCredential | None] = {}
+        self.scram_changed: dict[tuple[int, str], StoredKeys | None] = {}
         self.delegation_tokens_changed: dict[str, im.DelegationTokenImage | None] = {}
         self._names: dict[str, bytes | None] = {}
 
@@ -448,7 +449,7 @@ class MetadataDelta:
         self.acls_changed[record.id] = None
 
     def _scram(self, record: UserScramCredentialRecord) -> None:
-        self.scram_changed[record.mechanism, record.name] = im.ScramCredential(
+        self.scram_changed[record.mechanism, record.name] = StoredKeys(
             record.salt, record.stored_key, record.server_key, record.iterations
         )
 

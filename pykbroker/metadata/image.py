@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pykbroker.security.acl import Acl
+from pykbroker.security.stored_keys import StoredKeys
 from pykbroker_wire.primitives import ZERO_UUID
 
 #: Topic id of `__cluster_metadata`: AAAAAAAAAAAAAAAAAAAAAQ.
@@ -185,18 +186,6 @@ class FeaturesImage:
         return self.finalized.get("eligible.leader.replicas.version", 0) > 0
 
 
-class ScramCredential(NamedTuple):
-    """What is kept of a password. Its text shows none of it."""
-
-    salt: bytes
-    stored_key: bytes
-    server_key: bytes
-    iterations: int
-
-    def __repr__(self) -> str:
-        return "ScramCredential([hidden])"
-
-
 class DelegationTokenImage(NamedTuple):
     owner: str
     requester: str
@@ -227,7 +216,7 @@ class MetadataImage:
     producer_ids_next: int = -1
     acls: Mapping[bytes, Acl] = field(default_factory=lambda: _EMPTY)
     #: mechanism (1 SCRAM-SHA-256, 2 SCRAM-SHA-512) and user name
-    scram: Mapping[tuple[int, str], ScramCredential] = field(default_factory=lambda: _EMPTY)
+    scram: Mapping[tuple[int, str], StoredKeys] = field(default_factory=lambda: _EMPTY)
     delegation_tokens: Mapping[str, DelegationTokenImage] = field(default_factory=lambda: _EMPTY)
 
     def broker_is_active(self, broker_id: int) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from pykbroker.metadata.image import BrokerImage, ControllerImage, MetadataImage, PartitionImage
 from pykbroker.metadata.records import encode_record
+from pykbroker.metadata.scram_record import scram_record
 from pykbroker_wire.primitives import TopLevel
 from pykbroker_wire.stored.metadata import (
     AccessControlEntryRecord,
@@ -22,7 +23,6 @@ from pykbroker_wire.stored.metadata import (
     RegisterBrokerRecord,
     RegisterControllerRecord,
     TopicRecord,
-    UserScramCredentialRecord,
 )
 from pykbroker_wire.stored.metadata.client_quota_record import EntityData
 from pykbroker_wire.stored.metadata.register_broker_record import BrokerEndpoint, BrokerFeature
@@ -128,14 +128,7 @@ def image_records(image: MetadataImage) -> Iterator[TopLevel]:
     for acl_id, acl in image.acls.items():
         yield AccessControlEntryRecord(id=acl_id, **acl._asdict())
     for (mechanism, name), credential in image.scram.items():
-        yield UserScramCredentialRecord(
-            name=name,
-            mechanism=mechanism,
-            salt=credential.salt,
-            stored_key=credential.stored_key,
-            server_key=credential.server_key,
-            iterations=credential.iterations,
-        )
+        yield scram_record(name, mechanism, credential)
     for token_id, token in image.delegation_tokens.items():
         yield DelegationTokenRecord(
             owner=token.owner,

@@ -9,16 +9,16 @@ from collections.abc import Callable, Mapping
 
 from pykbroker.config.load import Config
 from pykbroker.config.sasl_settings import MechanismSettings, sasl_listeners
-from pykbroker.metadata.image import ScramCredential
 from pykbroker.net.sasl_connection import ListenerAuthentication
 from pykbroker.node.ports import AnswerVersions
 from pykbroker.security.sasl.plain_server import PlainServer
 from pykbroker.security.sasl.sasl_server import SaslServer
-from pykbroker.security.sasl.scram import MECHANISMS, StoredKeys
+from pykbroker.security.sasl.scram import MECHANISMS
 from pykbroker.security.sasl.scram_server import Decoys, ScramServer
 from pykbroker.security.sasl.server_authenticator import Mechanism, Rules
+from pykbroker.security.stored_keys import StoredKeys
 
-Credentials = Mapping[tuple[int, str], ScramCredential]
+Credentials = Mapping[tuple[int, str], StoredKeys]
 
 
 class SaslListeners:
@@ -55,5 +55,4 @@ class SaslListeners:
         return Mechanism(begin, settings.max_reauth_ms)
 
     def _find(self, mechanism: int, user: str) -> StoredKeys | None:
-        found = self._credentials().get((mechanism, user))
-        return None if found is None else StoredKeys(*found)
+        return self._credentials().get((mechanism, user))

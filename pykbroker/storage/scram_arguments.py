@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from pykbroker.metadata.features import METADATA_VERSION, SCRAM_FROM, metadata_version_name
+from pykbroker.metadata.scram_record import scram_record
 from pykbroker.security.sasl.scram import (
     MAX_ITERATIONS,
     MECHANISMS,
@@ -79,15 +80,7 @@ def _record(mechanism: ScramMechanism, written: str) -> UserScramCredentialRecor
         salted = salted_password(mechanism, password, salt_bytes, iterations)
     else:
         salted = _decoded(salted_text or "", "Failed to decode given saltedPassword")
-    keys = stored_keys(mechanism, salted, salt_bytes, iterations)
-    return UserScramCredentialRecord(
-        name=name,
-        mechanism=mechanism.number,
-        salt=keys.salt,
-        stored_key=keys.stored_key,
-        server_key=keys.server_key,
-        iterations=keys.iterations,
-    )
+    return scram_record(name, mechanism.number, stored_keys(mechanism, salted, salt_bytes, iterations))
 
 
 def _iterations(mechanism: ScramMechanism, written: str | None) -> int:

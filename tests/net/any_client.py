@@ -20,9 +20,10 @@ from pykbroker.net.sasl_connection import ListenerAuthentication
 from pykbroker.net.tls_layer import TlsLayer
 from pykbroker.runtime import Runtime
 from pykbroker.security.sasl.plain_server import PlainServer, PlainUsers
-from pykbroker.security.sasl.scram import SHA_256, SHA_512, ScramMechanism, StoredKeys, salted_password, stored_keys
+from pykbroker.security.sasl.scram import SHA_256, SHA_512, ScramMechanism, salted_password, stored_keys
 from pykbroker.security.sasl.scram_server import Decoys, ScramServer
 from pykbroker.security.sasl.server_authenticator import MAX_FRAMES, Mechanism, Rules
+from pykbroker.security.stored_keys import StoredKeys
 from pykbroker.security.tls.principal_mapping import PrincipalMapper
 from pykbroker.security.tls.tls_server import TlsServer
 from pykbroker_wire.messages.api_versions import ApiVersion, ApiVersionsResponse

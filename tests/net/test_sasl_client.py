@@ -19,6 +19,7 @@ from pykbroker.security.sasl.sasl_server import AuthenticationFailed, InvalidCre
 from pykbroker.security.sasl.scram import SHA_512
 from pykbroker.security.sasl.scram_client import Derivation, Login
 from pykbroker.security.sasl.scram_server import Decoys, ScramServer
+from pykbroker.security.stored_keys import StoredKeys
 from pykbroker_log.memory_disk import MemoryDisk
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
@@ -34,7 +35,7 @@ EXCHANGE = [HANDSHAKE, AUTHENTICATE, AUTHENTICATE]
 T = TypeVar("T")
 
 
-def keys(password: str) -> scram.StoredKeys:
+def keys(password: str) -> StoredKeys:
     return scram.stored_keys(SHA_512, scram.salted_password(SHA_512, password, b"salt", 4096), b"salt", 4096)
 
 

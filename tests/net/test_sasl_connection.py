@@ -17,10 +17,11 @@ from pykbroker.net.listener import Limits, Listener
 from pykbroker.net.sasl_connection import ListenerAuthentication
 from pykbroker.runtime import Runtime
 from pykbroker.security.sasl.plain_server import PlainServer, PlainUsers
-from pykbroker.security.sasl.scram import SHA_256, StoredKeys, salted_password, stored_keys
+from pykbroker.security.sasl.scram import SHA_256, salted_password, stored_keys
 from pykbroker.security.sasl.scram_client import Login, ScramClient
 from pykbroker.security.sasl.scram_server import Decoys, ScramServer
 from pykbroker.security.sasl.server_authenticator import MAX_FRAMES, Mechanism, Rules
+from pykbroker.security.stored_keys import StoredKeys
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.headers import decode_response, encode_request

@@ -13,8 +13,9 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from pykbroker.security.stored_keys import StoredKeys
 
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
@@ -41,19 +42,6 @@ SHA_256: Final = ScramMechanism("SCRAM-SHA-256", 1, "sha256", "SCRAM_SHA_256")
 SHA_512: Final = ScramMechanism("SCRAM-SHA-512", 2, "sha512", "SCRAM_SHA_512")
 MECHANISMS: Final = {mechanism.name: mechanism for mechanism in (SHA_256, SHA_512)}
 BY_NUMBER: Final = {mechanism.number: mechanism for mechanism in MECHANISMS.values()}
-
-
-@dataclass(slots=True, frozen=True, repr=False)
-class StoredKeys:
-    """What the server keeps of a password. Its text shows nothing of it."""
-
-    salt: bytes
-    stored_key: bytes
-    server_key: bytes
-    iterations: int
-
-    def __repr__(self) -> str:
-        return "StoredKeys([hidden])"
 
 
 def salted_password(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:

@@ -23,7 +23,6 @@ from pykbroker.security.sasl.scram import (
     ClientFirst,
     ScramMechanism,
     ServerFirst,
-    StoredKeys,
     hash_of,
     in_base_36,
     parse_client_final,
@@ -32,6 +31,7 @@ from pykbroker.security.sasl.scram import (
     to_base64,
     xor,
 )
+from pykbroker.security.stored_keys import StoredKeys
 
 #: (mechanism number, user name) -> what is stored of the password; None for a user without it
 FindKeys = Callable[[int, str], StoredKeys | None]

@@ -19,10 +19,11 @@ import pykbroker.security.sasl
 from pykbroker.security.sasl import plain_server, scram_client, scram_server
 from pykbroker.security.sasl.plain_server import PlainServer, PlainUsers
 from pykbroker.security.sasl.sasl_server import AuthenticationFailed, InvalidCredentials
-from pykbroker.security.sasl.scram import MECHANISMS, SHA_256, StoredKeys, to_base64
+from pykbroker.security.sasl.scram import MECHANISMS, SHA_256, to_base64
 from pykbroker.security.sasl.scram_client import Login, LoginRefused, ScramClient
 from pykbroker.security.sasl.scram_server import Decoys, ScramServer
 from pykbroker.security.sasl.server_authenticator import AuthenticationState
+from pykbroker.security.stored_keys import StoredKeys
 from pykbroker_wire.errors import ErrorCode
 from tests.net.any_client import PASSWORDS, STORED
 from tests.security.sasl.hostile_exchanges import Target, attack, final_of

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from pykbroker.security.sasl import scram
 from pykbroker.security.sasl.sasl_server import AuthenticationFailed, InvalidCredentials
-from pykbroker.security.sasl.scram import SHA_256, SHA_512, ScramMechanism, StoredKeys
+from pykbroker.security.sasl.scram import SHA_256, SHA_512, ScramMechanism
 from pykbroker.security.sasl.scram_client import Login, LoginRefused, ScramClient
 from pykbroker.security.sasl.scram_server import Decoys, ScramServer
+from pykbroker.security.stored_keys import StoredKeys
 
 SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
 CLIENT_NONCE = "rOprNGfwEbeRWgbNEkqO"
