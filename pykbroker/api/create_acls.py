@@ -11,7 +11,7 @@ from pykbroker.controller.acls import create_acls
 from pykbroker.controller.result import Verdict
 from pykbroker.net.connection import CloseConnection
 from pykbroker.security.acl import Acl, PatternType, Permission
-from pykbroker.security.authorizer import CLUSTER_NAME, AllowAll, Operation, Resource
+from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker.serving.context import ControllerContext
 from pykbroker.serving.on_controller import respond
 from pykbroker_wire.errors import ErrorCode
@@ -33,7 +33,7 @@ def handle(
     if not ctx.authorize(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return refused(request, ctx.api_version, code, code.message)
-    if isinstance(ctx.services.authorizer, AllowAll):
+    if not ctx.services.authorizer.keeps_acls:
         return refused(request, ctx.api_version, ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
     if any(map(_is_no_acl, request.creations)):
         # Kafka cannot make ACLs of them, and says no more.

@@ -9,7 +9,7 @@ import asyncio
 
 from pykbroker.controller.acls import Removed, delete_acls
 from pykbroker.net.connection import CloseConnection
-from pykbroker.security.authorizer import CLUSTER_NAME, AllowAll, Operation, Resource
+from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker.serving.acl_filters import acl_filter, has_unknown
 from pykbroker.serving.context import ControllerContext
 from pykbroker.serving.on_controller import respond
@@ -34,7 +34,7 @@ def handle(
     if not ctx.authorize(Operation.ALTER, Resource.CLUSTER, CLUSTER_NAME):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return refused(request, ctx.api_version, code, code.message)
-    if isinstance(ctx.services.authorizer, AllowAll):
+    if not ctx.services.authorizer.keeps_acls:
         return refused(request, ctx.api_version, ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
     filters = [acl_filter(wanted) for wanted in request.filters]
     return respond(

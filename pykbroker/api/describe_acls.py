@@ -6,7 +6,7 @@ Without an authorizer the answer is SECURITY_DISABLED.
 from __future__ import annotations
 
 from pykbroker.net.connection import CloseConnection
-from pykbroker.security.authorizer import CLUSTER_NAME, AllowAll, Operation, Resource
+from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker.serving.acl_filters import acl_filter, by_pattern, has_unknown
 from pykbroker.serving.context import AnyContext
 from pykbroker_wire.errors import ErrorCode
@@ -25,7 +25,7 @@ def handle(ctx: AnyContext, request: DescribeAclsRequest) -> DescribeAclsRespons
     if not ctx.authorize(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return DescribeAclsResponse(error_code=code, error_message=code.message)
-    if isinstance(ctx.services.authorizer, AllowAll):
+    if not ctx.services.authorizer.keeps_acls:
         return DescribeAclsResponse(
             error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured on the broker"
         )

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import Config
+from pykbroker.config.protection import STANDARD_AUTHORIZER
 
 AUTHORIZER: Final = "authorizer.class.name"
 SUPER_USERS: Final = "super.users"
@@ -24,8 +25,8 @@ class AuthorizerSettings(NamedTuple):
 
 
 def authorizer_settings(config: Config) -> AuthorizerSettings | None:
-    """None without an authorizer. ConfigError for a super user that is no principal."""
-    if not config.optional_str(AUTHORIZER):
+    """None without StandardAuthorizer. ConfigError for a super user that is no principal."""
+    if (config.optional_str(AUTHORIZER) or "").strip() != STANDARD_AUTHORIZER:
         return None
     super_users = []
     for text in (config.raw(SUPER_USERS) or "").split(";"):

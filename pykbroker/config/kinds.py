@@ -43,6 +43,9 @@ LONG: Final = Type.LONG
 DOUBLE: Final = Type.DOUBLE
 LIST: Final = Type.LIST
 CLASS: Final = Type.CLASS
+#: What a properties file says before the path of a class of Python (plugins/).
+PYTHON_CLASS: Final = "python:"
+_MAY_BE_PYTHON: Final = ("create.topic.policy.class.name", "alter.config.policy.class.name")
 PASSWORD: Final = Type.PASSWORD
 
 HIGH: Final = "high"
@@ -409,7 +412,8 @@ def parse_text(name: str, type: Type, text: str) -> Value:
         case Type.PASSWORD:
             return Password(trimmed)
         case Type.CLASS:
-            if not trimmed or any(not part.isidentifier() for part in re.split(r"[.$]", trimmed)):
+            path = trimmed.removeprefix(PYTHON_CLASS) if name in _MAY_BE_PYTHON else trimmed
+            if not path or any(not part.isidentifier() for part in re.split(r"[.$]", path)):
                 raise invalid(name, text, f"Class {text} could not be found.")
             return trimmed
         case Type.STRING:

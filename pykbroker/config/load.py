@@ -25,7 +25,14 @@ from pykbroker.config.provider_names import left_over
 
 LISTENER_PREFIX: Final = re.compile(r"listener\.name\.[^.]*\.(.+)")
 # What starts with these is handed to a plug-in and is no typing error.
-_PLUGIN_PREFIXES: Final = ("rlmm.config.", "rsm.config.", "config.providers.", "metrics.context.", "metrics.jmx.")
+_PLUGIN_PREFIXES: Final = (
+    "rlmm.config.",
+    "rsm.config.",
+    "config.providers.",
+    "metrics.context.",
+    "metrics.jmx.",
+    "plugin.",
+)
 #: Handed to the authorizer that is named (authorization.py).
 _AUTHORIZER_KEYS: Final = ("super.users", "allow.everyone.if.no.acl.found")
 _UNIT_MS: Final = {"minutes": 60_000, "hours": 3_600_000}

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from pykbroker.config.dynamic import RELOADED, DynamicConfigs, loggable
 from pykbroker.config.key_table import STATIC_KEYS
-from pykbroker.config.kinds import ConfigError, Required, Value, format_value
+from pykbroker.config.kinds import PYTHON_CLASS, ConfigError, Required, Value, format_value
 from pykbroker.config.listeners import PLAINTEXT, TLS_PROTOCOLS, security_protocol_map
 from pykbroker.config.load import Config
 from pykbroker.config.provider_names import CLASSES, class_key, provider_names
@@ -111,6 +111,22 @@ def _set(
     named = [format_value(value) or "" for value in harmless if value not in (None, "", ())]
     counts = f"it is not {', '.join(named)}" if named else "it is set"
     return ProtectionRow((key,), counts if role is None else f"{counts} on a {role}", not_served, found)
+
+
+def _plugin(key: str, not_served: str, *, harmless: Collection[Value] = (), role: str | None = None) -> ProtectionRow:
+    """A row of one key that names a class, which counts unless the class is one of Python and the file names it."""
+    row = _set(key, not_served, harmless=(None, "", *harmless), role=role)
+
+    def found(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
+        is_python = settings.texts.get(key, "").strip().startswith(PYTHON_CLASS)
+        if not is_python:
+            yield from row.found(settings)
+        elif key in settings.changed:
+            yield key, settings.texts[key], "a class of Python that the properties file does not name"
+
+    served = ", ".join(("a class of Python (docs/plugins.md)", *(format_value(value) or "" for value in harmless)))
+    on = "" if role is None else f" on a {role}"
+    return ProtectionRow((key,), f"it is not {served}{on}", not_served, found)
 
 
 def _value(texts: Mapping[str, str], key: str) -> Value:
@@ -248,10 +264,10 @@ TABLE: Final[tuple[ProtectionRow, ...]] = (
         "TLS and authentication",
         _listener_keys,
     ),
-    _set(_AUTHORIZER, "authorization by this class", harmless=(None, "", STANDARD_AUTHORIZER)),
+    _plugin(_AUTHORIZER, "authorization by this class", harmless=(STANDARD_AUTHORIZER,)),
     _set("principal.builder.class", "principal builders", harmless=(_value({}, "principal.builder.class"),)),
-    _set("create.topic.policy.class.name", "policies for new topics", role="controller"),
-    _set("alter.config.policy.class.name", "policies for configuration", role="controller"),
+    _plugin("create.topic.policy.class.name", "policies for new topics", role="controller"),
+    _plugin("alter.config.policy.class.name", "policies for configuration", role="controller"),
     _set("client.quota.callback.class", "client quotas"),
     _set("delegation.token.secret.key", "delegation tokens"),
     _set("security.providers", "security providers"),

@@ -117,10 +117,17 @@ def _table(keys: Iterable[Key], fallbacks: dict[str, list[str]] | None) -> list[
     return lines
 
 
+_SERVED = {
+    "authorizer.class.name": "StandardAuthorizer and Python",
+    "alter.config.policy.class.name": "Python",
+    "create.topic.policy.class.name": "Python",
+}
+
+
 def _acts(key: Key) -> str:
     refused = key.name in (protection.TOPIC_TABLE if key.dynamic == PER_TOPIC else protection.KEYS)
     if key.acts:
-        served = "StandardAuthorizer" if key.name == "authorizer.class.name" else "PLAINTEXT"
+        served = _SERVED.get(key.name, "PLAINTEXT")
         return f"yes; {served} only" if refused else "yes"
     return "refused" if refused else "no"
 

@@ -45,7 +45,8 @@ from pykbroker_wire.stored.metadata import (
 )
 
 if TYPE_CHECKING:
-    from pykbroker.runtime import Runtime
+    from pykbroker.plugins.topic_policies import Policies
+from pykbroker.runtime import Runtime
 
 logger = logging.getLogger(__name__)
 
@@ -98,11 +99,12 @@ class ActiveController:
         cluster_id: str,
         bootstrap: Sequence[TopLevel] | None = None,
         own_incarnation: bytes | None = None,
+        policies: Policies | None = None,
     ) -> None:
         """`bootstrap`: what the first leader of a new cluster writes; the newest metadata.version when not given, as
         Apache Kafka does where a directory does not say what it was formatted with.
         `own_incarnation`: that of the broker half in this process, if there is one."""
-        self.state = ControllerState(node_id, cluster_id, config, runtime.random)
+        self.state = ControllerState(node_id, cluster_id, config, runtime.random, policies)
         self.is_active = False
         self.epoch = -1
         self.committed_offset = -1

@@ -29,10 +29,18 @@ from pykbroker.controller.result import OK, RecordList, Result, Verdict, failure
 from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.image import ConfigResource
 from pykbroker.metadata.topic_names import check_topic_name
+from pykbroker.plugins import ChangedConfigs
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.stored.metadata import ConfigRecord
 
 ResourceKey = tuple[int, str]
+#: What a policy is told.
+_RESOURCE_NAMES = {
+    ConfigResource.TOPIC: "TOPIC",
+    ConfigResource.BROKER: "BROKER",
+    ConfigResource.GROUP: "GROUP",
+    ConfigResource.CLIENT_METRICS: "CLIENT_METRICS",
+}
 
 
 class AlterOperation(IntEnum):
@@ -157,6 +165,8 @@ def _validated(
         _validate(state, resource, whole, current)
         if not new_resource:
             _check_exists(state, resource)
+        explicit = {key: changed[key] for key in after if key in changed}
+        state.policies.check_configs(ChangedConfigs(_RESOURCE_NAMES[resource_type], name, explicit))
     except ConfigError as error:
         return failure(ErrorCode.INVALID_CONFIG, str(error))
     except KafkaError as error:

@@ -29,6 +29,7 @@ from pykbroker.metadata.image import (
 )
 from pykbroker.metadata.replay import Change, MetadataReplay
 from pykbroker.net.from_config import EARLY_FENCING
+from pykbroker.plugins.topic_policies import Policies
 from pykbroker.security.acl import Acl
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.primitives import TopLevel
@@ -50,11 +51,14 @@ class Checkpoint(NamedTuple):
 
 
 class ControllerState:
-    def __init__(self, node_id: int, cluster_id: str, config: Config, random: Random) -> None:
+    def __init__(
+        self, node_id: int, cluster_id: str, config: Config, random: Random, policies: Policies | None = None
+    ) -> None:
         self.node_id = node_id
         self.cluster_id = cluster_id
         self.config = config
         self.random = random
+        self.policies = policies or Policies()
         self.image: MetadataImage = EMPTY_IMAGE
         self.heartbeats = Heartbeats()
         self.fences_early = config.bool(EARLY_FENCING)

@@ -16,6 +16,7 @@ from pykbroker.controller.state import ControllerState, has_collision_characters
 from pykbroker.metadata.image import ConfigResource
 from pykbroker.metadata.snapshot import DIRECTORIES_FROM
 from pykbroker.metadata.topic_names import topic_name_problem
+from pykbroker.plugins import NewTopic
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.create_partitions import CreatePartitionsTopic, CreatePartitionsTopicResult
 from pykbroker_wire.messages.create_topics import (
@@ -109,6 +110,7 @@ def _create_topic(
         config_records.extend(found)
         config_records.extend(clear_records(state, found))
     assignments = _manual(state, topic) if topic.assignments else _automatic(state, topic)
+    state.policies.check_new_topic(_as_new(topic, overrides, assignments))
     records.check_room(1 + len(config_records) + len(assignments))
     topic_id = random_uuid(state.random)
     records.append(TopicRecord(name=topic.name, topic_id=topic_id))
@@ -134,6 +136,14 @@ def _create_topic(
         ]
     result.configs = told[key]
     return result
+
+
+def _as_new(topic: CreatableTopic, overrides: Mapping[str, str], assignments: Sequence[_Assignment]) -> NewTopic:
+    """What a policy is told of it, with the defaults in effect."""
+    if topic.assignments:
+        by_hand = {index: tuple(replicas) for index, (replicas, _) in enumerate(assignments)}
+        return NewTopic(topic.name, None, None, by_hand, overrides)
+    return NewTopic(topic.name, len(assignments), len(assignments[0][0]), None, overrides)
 
 
 #: replicas and those of them that are in sync

@@ -44,6 +44,7 @@ class ControllerHalf:
             cluster_id=shared.cluster_id,
             bootstrap=bootstrap_records(shared.runtime.disk, config),
             own_incarnation=shared.incarnation_id if config.is_broker else None,
+            policies=shared.policies,
         )
         controller_metrics.register(
             shared.metrics, lambda: shared.loader.image, is_active=lambda: self._controller.is_active

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from pykbroker.config.authorization import authorizer_settings
+from pykbroker.config.authorization import AUTHORIZER, authorizer_settings
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.live import LiveConfig
 from pykbroker.config.load import Config
@@ -27,6 +27,7 @@ from pykbroker.node.parts import StartedParts
 from pykbroker.node.ports import Authentication, Ports, without_sasl
 from pykbroker.node.quorum_settings import quorum_config
 from pykbroker.node.ways_to_nodes import refuse_scram_of_voters, setup_between_brokers, setup_to_controllers
+from pykbroker.plugins.topic_policies import Policies
 from pykbroker.quorum.channel import SocketPeers
 from pykbroker.quorum.driver import QuorumDriver
 from pykbroker.runtime import Runtime
@@ -77,7 +78,7 @@ class SharedServer:
         ending: Callable[[], Ending],
     ) -> None:
         """`on_failure`: the metadata log is lost, and the node with it. `ending` is asked when the directories are
-        closed. Raises ConfigError for a super user that is no principal."""
+        closed. Raises ConfigError for a super user that is no principal, and for a plugin that cannot be loaded."""
         self.config = config
         self.runtime = runtime
         self.live = LiveConfig(config)
@@ -101,6 +102,9 @@ class SharedServer:
             self.authorizer = self._acls = StandardAuthorizer(
                 config.node_id, settings.super_users, allow_if_no_acl=settings.allow_if_no_acl
             )
+        elif config.optional_str(AUTHORIZER):
+            self.authorizer = _authorizer_in_python(config)
+        self.policies = Policies.of(config) if config.is_controller else Policies()
         self._may_format = may_format
         self._on_failure = on_failure
         self._ending = ending
@@ -242,3 +246,13 @@ class SharedServer:
                 await close(self.runtime, log_dir, clean=ending.clean, broker_epoch=ending.broker_epoch, jobs=jobs)
             except StorageError as error:
                 logger.error("Log directory %s: cannot be closed cleanly: %s", log_dir.path, error)
+
+
+def _authorizer_in_python(config: Config) -> Authorizer:
+    # Not loaded by a node that does not need it.
+    from pykbroker.plugins.loading import plugin
+    from pykbroker.plugins.plugin_authorizer import PluginAuthorizer
+
+    made = plugin(config, AUTHORIZER)
+    assert made is not None, "config/protection.py lets no other authorizer start"
+    return PluginAuthorizer(made)

@@ -97,6 +97,11 @@ class Asker(Protocol):
 
 
 class Authorizer(Protocol):
+    @property
+    def keeps_acls(self) -> bool:
+        """Whether its rules are the ACLs of the metadata log, which clients set and list."""
+        ...
+
     def authorize(self, asker: Asker, operation: Operation, resource: Resource, name: str, quiet: bool = False) -> bool:
         """`quiet`: the answer only says what the client is shown; a refusal is nothing to report."""
         ...
@@ -113,6 +118,8 @@ class AuthorizerNotReady(Exception):
 class AllowAll:
     """Kafka without `authorizer.class.name`: everything is allowed."""
 
+    keeps_acls = False
+
     def authorize(self, asker: Asker, operation: Operation, resource: Resource, name: str, quiet: bool = False) -> bool:
         return True
 
@@ -122,6 +129,8 @@ class AllowAll:
 
 class DenyAll:
     """For tests: proves that every handler asks."""
+
+    keeps_acls = True
 
     def authorize(self, asker: Asker, operation: Operation, resource: Resource, name: str, quiet: bool = False) -> bool:
         return False

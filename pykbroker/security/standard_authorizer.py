@@ -47,6 +47,8 @@ _Question = tuple[str, str, int, int, str | None]
 class StandardAuthorizer:
     """One for both halves of a node."""
 
+    keeps_acls = True
+
     def __init__(self, node_id: int, super_users: Collection[str] = (), *, allow_if_no_acl: bool = False) -> None:
         """`super_users`: principals, "Type:name". `allow_if_no_acl`: allow.everyone.if.no.acl.found."""
         self._prefix = f"[StandardAuthorizer {node_id}]"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from pykbroker.config.dynamic import DynamicConfigs, check_dynamic_values, validate_broker_overrides
-from pykbroker.config.kinds import ConfigError
+from pykbroker.config.kinds import PYTHON_CLASS, ConfigError
 from pykbroker.config.protection import one_line, promises_of_change
 from pykbroker.controller.configs import ResourceKey
 from pykbroker.controller.result import OK, Verdict, failure
@@ -83,6 +83,8 @@ def judge_on_broker(ctx: BrokerContext, resource: AlteredResource, change: Broke
     """OK for what this broker may pass on. A broker's configuration is changed at that broker, which must be able to
     live with it."""
     verdict = check_keys(resource, change.nulls)
+    if not verdict.failed:
+        verdict = check_start_only(change.given)
     if verdict.failed or resource.resource_type != ConfigResource.BROKER:
         return verdict
     name, node_id = resource.resource_name, ctx.services.node_id
@@ -112,6 +114,8 @@ def judge_on_controller(
 ) -> Verdict:
     """OK for what the controller may write, as far as the request alone says. Names are judged with the records."""
     verdict = check_keys(resource, change.nulls)
+    if not verdict.failed:
+        verdict = check_start_only(change.given)
     if verdict.failed or resource.resource_type != ConfigResource.BROKER:
         return verdict
     name, is_forwarded = resource.resource_name, isinstance(ctx.peer, ForwardedPeer)
@@ -205,6 +209,25 @@ def check_keys(resource: AlteredResource, nulls: Sequence[str]) -> Verdict:
         return failure(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
     if resource.resource_type not in _ALTERABLE:
         return failure(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+    return OK
+
+
+_START_ONLY_KEYS = re.compile(r"(.*\.)?(config\.providers(\..*)?|.*callback\.handler\.class)")
+_VARIABLE = re.compile(r"\$\{.*\}", re.DOTALL)
+
+
+def check_start_only(given: Mapping[str, str]) -> Verdict:
+    """Refuse what only a properties file may say: which code runs in a node, and where values come from."""
+    for key, value in given.items():
+        if _START_ONLY_KEYS.fullmatch(key):
+            why = "is taken from the properties file alone"
+        elif value.strip().startswith(PYTHON_CLASS):
+            why = "names a class of Python, which only the properties file may"
+        elif _VARIABLE.search(value):
+            why = "has a variable in its value, which only the properties file may"
+        else:
+            continue
+        return failure(ErrorCode.INVALID_CONFIG, f"{key} {why}")
     return OK
 
 

@@ -146,11 +146,11 @@ socket.request.max.bytes
 socket.send.buffer.bytes
     SO_SNDBUF of client sockets; -1 leaves it to the operating system.
 alter.config.policy.class.name
-    Class of a policy that may refuse changes of configuration.
+    Class of a policy that may refuse changes of configuration. Served is a class of Python, `python:package.Class`.
 authorizer.class.name
     Class that decides who may do what. Empty: everyone may do everything.
     Served is org.apache.kafka.metadata.authorizer.StandardAuthorizer, with its own keys super.users (principals,
-    `User:admin;User:other`) and allow.everyone.if.no.acl.found (true or false).
+    `User:admin;User:other`) and allow.everyone.if.no.acl.found (true or false), and `python:package.Class`.
 client.quota.callback.class
     Class that works out which client quota holds for a request.
 config.providers
@@ -162,7 +162,7 @@ controller.quota.window.num
 controller.quota.window.size.seconds
     Length of one such window.
 create.topic.policy.class.name
-    Class of a policy that may refuse new topics.
+    Class of a policy that may refuse new topics. Served is a class of Python, `python:package.Class`.
 delegation.token.expiry.check.interval.ms
     How often expired delegation tokens are removed.
 delegation.token.expiry.time.ms
