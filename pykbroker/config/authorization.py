@@ -16,6 +16,7 @@ from pykbroker.config.protection import STANDARD_AUTHORIZER
 AUTHORIZER: Final = "authorizer.class.name"
 SUPER_USERS: Final = "super.users"
 ALLOW_IF_NO_ACL: Final = "allow.everyone.if.no.acl.found"
+AUDIT_FILE: Final = "pykbroker.authorizer.audit.file"
 EARLY_LISTENERS: Final = "early.start.listeners"
 
 
@@ -25,7 +26,10 @@ class AuthorizerSettings(NamedTuple):
 
 
 def authorizer_settings(config: Config) -> AuthorizerSettings | None:
-    """None without StandardAuthorizer. ConfigError for a super user that is no principal."""
+    """None without StandardAuthorizer. ConfigError for a super user that is no principal, and for
+    an audit without an authorizer."""
+    if config.optional_str(AUDIT_FILE) and not config.optional_str(AUTHORIZER):
+        raise ConfigError(f"{AUDIT_FILE} is set, but no {AUTHORIZER}: there is nothing to audit")
     if (config.optional_str(AUTHORIZER) or "").strip() != STANDARD_AUTHORIZER:
         return None
     super_users = []

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from pykbroker.config.authorization import AUTHORIZER, authorizer_settings
+from pykbroker.config.authorization import AUDIT_FILE, AUTHORIZER, authorizer_settings
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.live import LiveConfig
 from pykbroker.config.load import Config
@@ -136,6 +136,7 @@ class SharedServer:
         if self.stores is not None:
             parts.add("TLS stores", self.stores.close)
             self.stores.start()
+        self._watch_authorizer(parts)
         lost = None
         if config.bool(EARLY_FENCING):
             lost = LostPeers(self.runtime, lambda address: self.quorum.peer_refused(*address))
@@ -160,6 +161,19 @@ class SharedServer:
             refuse_scram_of_voters(config, len(quorum.voters))
         except ConfigError as error:
             raise StartError(str(error)) from None
+
+    def _watch_authorizer(self, parts: StartedParts) -> None:
+        """Metrics, and the audit that the properties file asks for."""
+        config, runtime = self.config, self.runtime
+        if self._acls is not None:
+            from pykbroker.security import authorizer_metrics  # of a node that needs it
+
+            authorizer_metrics.register(self.metrics, self._acls, config.roles, runtime.loop.time)
+        path = config.optional_str(AUDIT_FILE)
+        if path:
+            from pykbroker.node.authorization_audit import audited  # of a node that needs it
+
+            self.authorizer = audited(self.authorizer, path, config, runtime, self.metrics, parts)
 
     def load(self) -> None:
         """Follow the quorum: from now on publishers are told what the metadata says."""
@@ -250,8 +264,8 @@ class SharedServer:
 
 def _authorizer_in_python(config: Config) -> Authorizer:
     # Not loaded by a node that does not need it.
-    from pykbroker.plugins.loading import plugin
     from pykbroker.plugins.plugin_authorizer import PluginAuthorizer
+    from pykbroker.plugins.plugin_loading import plugin
 
     made = plugin(config, AUTHORIZER)
     assert made is not None, "config/protection.py lets no other authorizer start"

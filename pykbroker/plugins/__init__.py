@@ -4,7 +4,7 @@ A properties file names a class as `python:package.module.Class`: `authorizer.cl
 `create.topic.policy.class.name`, `alter.config.policy.class.name`. The class is imported when the node starts; what
 cannot be loaded stops the start. Methods run on the event loop of the node: they must not block. What raises, refuses.
 
-Nothing here loads or calls a plugin (loading.py, plugin_authorizer.py, topic_policies.py).
+Nothing here loads or calls a plugin (plugin_loading.py, plugin_authorizer.py, topic_policies.py).
 """
 
 from __future__ import annotations

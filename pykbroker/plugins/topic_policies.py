@@ -28,7 +28,7 @@ class Policies:
         """ConfigError for a class that cannot be loaded."""
         if not (config.optional_str(CREATE_TOPIC_POLICY) or config.optional_str(ALTER_CONFIG_POLICY)):
             return cls()
-        from pykbroker.plugins.loading import plugin  # of a node that needs it
+        from pykbroker.plugins.plugin_loading import plugin  # of a node that needs it
 
         return cls(plugin(config, CREATE_TOPIC_POLICY), plugin(config, ALTER_CONFIG_POLICY))
 

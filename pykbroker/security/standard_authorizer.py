@@ -56,6 +56,9 @@ class StandardAuthorizer:
         self._default = Decision(True, "DefaultAllow") if allow_if_no_acl else Decision(False, "DefaultDeny")
         self._index = AclIndex()
         self._decisions: dict[_Question, Decision] = {}
+        #: for metrics: questions that were answered, by what the answer was
+        self.allowed = 0
+        self.denied = 0
         self._loaded = False
         self._waiting: list[Callable[[], None]] = []
         result = "ALLOWED" if allow_if_no_acl else "DENIED"
@@ -75,6 +78,10 @@ class StandardAuthorizer:
             else:
                 self._index.add(acl_id, acl)
         self._decisions.clear()
+
+    @property
+    def acl_count(self) -> int:
+        return len(self._index)
 
     @property
     def is_loaded(self) -> bool:
@@ -105,12 +112,20 @@ class StandardAuthorizer:
         if decision is None:
             decision = self._decide(principal, host, operation, resource, name)
         if decision.allowed:
+            self.allowed += 1
             level = _TRACE if quiet else logging.DEBUG
         else:
+            self.denied += 1
             level = _TRACE if quiet else logging.INFO
         if audit_logger.isEnabledFor(level):
             audit_logger.log(level, "%s", _line(asker, operation, resource, name, decision))
         return decision.allowed
+
+    def explain(self, asker: Asker, operation: Operation, resource: Resource, name: str) -> str:
+        """The rule that decides, as the log says it."""
+        principal, host = asker.principal, asker.client_host
+        kept = self._decisions.get((principal, host, operation, resource, name))
+        return str(kept or self._decide(principal, host, operation, resource, name))
 
     def authorize_some(self, asker: Asker, operation: Operation, resource: Resource) -> bool:
         # A name that no ACL is likely to have: super users, rules of `*`, and the default without any rule.

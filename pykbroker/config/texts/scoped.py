@@ -128,6 +128,13 @@ pykbroker.connection.request.receive.timeout.ms
 pykbroker.create.topics
     Topics that the broker creates when it starts, if they are not there. Without numbers the cluster's defaults hold.
     What needs more brokers than there are waits for them.
+pykbroker.authorizer.audit.allowed
+    Whether the audit has what was allowed, too, and not only what was refused.
+pykbroker.authorizer.audit.file
+    File to which each decision of the authorizer is appended as one line of JSON. Without it there is no audit. What
+    cannot be opened stops the start, and so does an audit without an authorizer.
+pykbroker.authorizer.audit.max.waiting
+    Most lines of the audit that wait to be written; what comes beyond them is dropped and counted.
 pykbroker.early.fencing.enable
     Whether a process that dies is noticed by its sockets: the active controller fences such a broker, voters elect, and
     brokers send no client to it. Without it sessions and timeouts decide alone, as in Apache Kafka.

@@ -1,0 +1,37 @@
+"""The audit of decisions, where the properties file asks for one (`pykbroker.authorizer.audit.*`), and its metrics.
+
+Not loaded by a node without. A file that cannot be written stops the start: a node that is to be audited is.
+"""
+
+from __future__ import annotations
+
+from pykbroker.config.load import Config
+from pykbroker.metrics.registry import Metrics
+from pykbroker.node.parts import StartedParts
+from pykbroker.runtime import Runtime
+from pykbroker.runtime.line_file import LineFile
+from pykbroker.security.audited_authorizer import AuditedAuthorizer
+from pykbroker.security.authorizer import Authorizer
+from pykbroker.security.standard_authorizer import StandardAuthorizer
+from pykbroker.storage.format import StorageFormatError
+
+
+def audited(
+    authorizer: Authorizer, path: str, config: Config, runtime: Runtime, metrics: Metrics, parts: StartedParts
+) -> AuditedAuthorizer:
+    """Raises StorageFormatError for a file that cannot be opened."""
+    try:
+        file = LineFile(path, config.int("pykbroker.authorizer.audit.max.waiting"))
+    except OSError as error:
+        raise StorageFormatError(
+            f"pykbroker.authorizer.audit.file: {path} cannot be opened: {error.strerror}"
+        ) from error
+    parts.add("authorization audit", file.close)
+    metrics.gauge("pykbroker:type=AuthorizerAudit,name=DroppedCount", lambda: file.dropped)
+    return AuditedAuthorizer(
+        authorizer,
+        file.write,
+        runtime.now_ms,
+        with_allowed=config.bool("pykbroker.authorizer.audit.allowed"),
+        explain=authorizer.explain if isinstance(authorizer, StandardAuthorizer) else None,
+    )

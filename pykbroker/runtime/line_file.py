@@ -1,0 +1,67 @@
+"""Lines into a file, from the event loop and without waiting for the disk: a bounded queue, and a thread that writes.
+
+What finds the queue full is dropped and counted. Not responsible for what a line says.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import deque
+
+logger = logging.getLogger(__name__)
+_BATCH = 1000
+
+
+class LineFile:
+    """The file is appended to; a new one is only for its owner. OSError when it cannot be opened."""
+
+    def __init__(self, path: str, most_waiting: int) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._most_waiting = most_waiting
+        self._waiting: deque[str] = deque()
+        self._wake = threading.Event()
+        self._is_closed = False
+        self._has_failed = False
+        self.dropped = 0
+        self._thread = threading.Thread(target=self._write_all, name="line-file", daemon=True)
+        self._thread.start()
+
+    def write(self, line: str) -> None:
+        """Without its end of line. Returns at once."""
+        if len(self._waiting) >= self._most_waiting:
+            self.dropped += 1
+            return
+        self._waiting.append(line)
+        if not self._wake.is_set():
+            self._wake.set()
+
+    def close(self) -> None:
+        """Write what waits, and end."""
+        self._is_closed = True
+        self._wake.set()
+        self._thread.join()
+        os.close(self._file)
+
+    def _write_all(self) -> None:
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            # Read before the queue is emptied: what is written before `close` is in the file after it.
+            is_last = self._is_closed
+            while self._waiting:
+                count = min(len(self._waiting), _BATCH)
+                self._append("".join(f"{self._waiting.popleft()}\n" for _ in range(count)).encode())
+            if is_last:
+                return
+
+    def _append(self, data: bytes) -> None:
+        try:
+            while data:
+                data = data[os.write(self._file, data) :]
+        except OSError as error:
+            self.dropped += data.count(b"\n")
+            if not self._has_failed:
+                self._has_failed = True
+                logger.error("Line file: lines are lost, since they cannot be written: %s", error.strerror)

@@ -1,0 +1,79 @@
+"""The decisions of an authorizer as JSON, one object a line (`pykbroker.authorizer.audit.file`).
+
+Not responsible for where lines go (runtime/line_file.py). Questions of which the answer is only shown are left out, as
+in `kafka.authorizer.logger`. JSON in ASCII: what a client has named cannot begin a line nor steer a terminal.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from pykbroker.security.acl import java_address
+from pykbroker.security.authorizer import Asker, Authorizer, Operation, Resource
+from pykbroker_wire.apis import APIS
+
+#: (asker, operation, resource, name) -> the rule that decided
+Explain = Callable[[Asker, Operation, Resource, str], str]
+
+
+class AuditedAuthorizer:
+    def __init__(
+        self,
+        authorizer: Authorizer,
+        write: Callable[[str], None],
+        now_ms: Callable[[], int],
+        *,
+        with_allowed: bool,
+        explain: Explain | None = None,
+    ) -> None:
+        """`with_allowed`: permissions too, not only refusals."""
+        self._authorizer = authorizer
+        self._write = write
+        self._now_ms = now_ms
+        self._with_allowed = with_allowed
+        self._explain = explain
+
+    @property
+    def keeps_acls(self) -> bool:
+        return self._authorizer.keeps_acls
+
+    def authorize(self, asker: Asker, operation: Operation, resource: Resource, name: str, quiet: bool = False) -> bool:
+        allowed = self._authorizer.authorize(asker, operation, resource, name, quiet)
+        if not quiet and (not allowed or self._with_allowed):
+            rule = None if self._explain is None else self._explain(asker, operation, resource, name)
+            self._tell(asker, operation, resource, name, allowed, rule)
+        return allowed
+
+    def authorize_some(self, asker: Asker, operation: Operation, resource: Resource) -> bool:
+        allowed = self._authorizer.authorize_some(asker, operation, resource)
+        if not allowed or self._with_allowed:
+            self._tell(asker, operation, resource, None, allowed, None)
+        return allowed
+
+    def _tell(
+        self,
+        asker: Asker,
+        operation: Operation,
+        resource: Resource,
+        name: str | None,
+        allowed: bool,
+        rule: str | None,
+    ) -> None:
+        api = APIS.get(asker.api_key)
+        now = datetime.fromtimestamp(self._now_ms() / 1000, UTC)
+        said: dict[str, Any] = {
+            "time": now.isoformat(timespec="milliseconds"),
+            "allowed": allowed,
+            "principal": asker.principal,
+            "host": java_address(asker.client_host),
+            "client_id": getattr(asker, "client_id", None),
+            "api": str(asker.api_key) if api is None else api.name,
+            "operation": operation.name,
+            "resource_type": resource.name,
+            "resource_name": name,
+            "rule": rule,
+        }
+        self._write(json.dumps(said, separators=(",", ":")))
