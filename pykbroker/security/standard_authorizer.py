@@ -28,6 +28,9 @@ _TRACE: Final = logging.DEBUG - 5
 logger = logging.getLogger(__name__)
 #: One line for each decision, under the name and in the words that log pipelines know.
 audit_logger = logging.getLogger("kafka.authorizer.logger")
+_DEBUG: Final = logging.DEBUG
+#: What the logger knows of its levels, emptied by it when one changes: asking it costs as much as the decision.
+_levels: Mapping[int, bool] = getattr(audit_logger, "_cache", {})
 
 
 class Decision(NamedTuple):
@@ -111,9 +114,11 @@ class StandardAuthorizer:
         decision = self._decisions.get((principal, host, operation, resource, name))
         if decision is None:
             decision = self._decide(principal, host, operation, resource, name)
-        if decision.allowed:
+        if decision[0]:
             self.allowed += 1
-            level = _TRACE if quiet else logging.DEBUG
+            if _levels.get(_TRACE if quiet else _DEBUG) is False:
+                return True
+            level = _TRACE if quiet else _DEBUG
         else:
             self.denied += 1
             level = _TRACE if quiet else logging.INFO
