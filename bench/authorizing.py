@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent / part) for part in ("", "wire", "log", "raft")]
@@ -73,7 +74,7 @@ def measure(rounds: int = ROUNDS, requests: int = REQUESTS, many: int = 100_000)
         sides = list(authorizers(many).items())
         for number in range(rounds):
             for name, authorizer in sides[number % 3 :] + sides[: number % 3]:
-                _on_loop(broker, lambda name=name, authorizer=authorizer: one_round(name, authorizer))
+                _on_loop(broker, partial(one_round, name, authorizer))
     return taken
 
 
