@@ -16,7 +16,8 @@ NewCluster = Callable[..., Cluster]
 
 @pytest.fixture(scope="module")
 def new_cluster(against: str) -> Iterator[NewCluster]:
-    """`new_cluster({1: Member("kafka"), 2: Member("pykbroker")})`, formatted. It ends with the module at the latest.
+    """`new_cluster({1: Member("kafka"), 2: Member("pykbroker")})`, formatted (`words`: more for
+    the command that formats). It ends with the module at the latest.
 
     With `--against apache-kafka` every member is one of Apache Kafka.
     """
@@ -24,12 +25,12 @@ def new_cluster(against: str) -> Iterator[NewCluster]:
     kafka_libs()
     made: list[Cluster] = []
 
-    def make(members: Mapping[int, Member], *, own_tools: bool = False, **options: Any) -> Cluster:
+    def make(members: Mapping[int, Member], *words: str, own_tools: bool = False, **options: Any) -> Cluster:
         if against == "apache-kafka":
             members = {number: Member("kafka", member.roles) for number, member in members.items()}
         cluster = Cluster(members, **options)
         made.append(cluster)
-        cluster.format(own_tools=own_tools)
+        cluster.format(*words, own_tools=own_tools)
         return cluster
 
     yield make

@@ -85,9 +85,11 @@ class Cluster(Nodes):
         settings: Mapping[str, str] | None = None,
         own: Mapping[int, Mapping[str, str]] | None = None,
         directories: int = 2,
+        listeners: Mapping[int, str] | None = None,
     ) -> None:
         """`settings` are those of every member, `own` those of some beside them. A broker has `directories` log.dirs:
-        with two it tells the controller in which of them a replica lies (KIP-858)."""
+        with two it tells the controller in which of them a replica lies (KIP-858). `listeners`: one more of a
+        broker."""
         self.members = dict(members)
         self.quorum = quorum
         self.numbers = tuple(number for number, member in members.items() if member.is_broker)
@@ -97,6 +99,7 @@ class Cluster(Nodes):
         self._settings = {**SETTINGS, **(settings or {})}
         self._own = dict(own or {})
         self._directories = directories
+        self._listeners = dict(listeners or {})
         for number in members:
             (self.folder / str(number)).mkdir()
             self._write(number)
@@ -163,6 +166,7 @@ class Cluster(Nodes):
         listeners = []
         if member.is_broker:
             listeners.append(f"PLAINTEXT://{self.address(number)}")
+            listeners += [self._listeners[number]] if number in self._listeners else []
         if member.is_controller:
             listeners.append(f"CONTROLLER://{self.controller_address(number)}")
         if self.quorum == "static":
