@@ -9,7 +9,9 @@ Operations: produce (bootstrap, topic, compression, idempotent, max_request_byte
 transact (bootstrap, topic, transactional_id, transactions: [[commit, records]]) -> null;
 consume (bootstrap, topic, from_time_ms or null, committed) -> records;
 join (bootstrap, topic, group, session_timeout_ms) -> member; partitions (member) -> [int];
-assignment (member) -> [[topic, partition]]; records (member, from) -> records from that index; leave (member) -> null.
+assignment (member) -> [[topic, partition]]; records (member, from) -> records from that index; leave (member) -> null;
+secured (bootstrap, topic, secured: {security_protocol, authority, mechanism, user, password, duration_ms})
+-> {values, connections, error}.
 
 join may also have: protocol ("classic" or "consumer"), pattern (in place of the topic: a regular expression), instance
 (group.instance.id), assignor (the server's).

@@ -78,6 +78,8 @@ type request struct {
 	TransactionalID  string        `json:"transactional_id"`
 	Transactions     []transaction `json:"transactions"`
 	Committed        bool          `json:"committed"`
+
+	Secured securedRequest `json:"secured"`
 }
 
 // transaction is [commit, records].
@@ -365,6 +367,8 @@ func handle(r request) (any, error) {
 		return nil, transact(ctx, r)
 	case "consume":
 		return consume(ctx, r)
+	case "secured":
+		return secured(ctx, r), nil
 	case "join":
 		m, err := join(r)
 		members = append(members, m)

@@ -4,6 +4,8 @@
 const readline = require("node:readline");
 const { Kafka, CompressionTypes, Partitioners, logLevel } = require("kafkajs");
 
+const secured = require("./secured.js");
+
 const codecs = { none: CompressionTypes.None, gzip: CompressionTypes.GZIP };
 const members = [];
 
@@ -89,6 +91,7 @@ async function join(request) {
 
 async function handle(request) {
   if (request.op === "produce") return produce(request);
+  if (request.op === "secured") return secured(request);
   if (request.op === "join") return join(request);
   const member = members[request.member];
   if (member.failure) throw member.failure;

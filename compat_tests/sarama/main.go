@@ -40,6 +40,8 @@ type request struct {
 	Member           int      `json:"member"`
 	From             int      `json:"from"`
 	SessionTimeoutMs int64    `json:"session_timeout_ms"`
+
+	Secured securedRequest `json:"secured"`
 }
 
 var codecs = map[string]sarama.CompressionCodec{
@@ -202,6 +204,8 @@ func handle(r request) (any, error) {
 	switch r.Op {
 	case "produce":
 		return produce(r)
+	case "secured":
+		return secured(r), nil
 	case "join":
 		m, err := join(r)
 		members = append(members, m)

@@ -11,100 +11,29 @@ import logging
 import ssl
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from compat_tests.node import Node, make_node
 from compat_tests.oracle.kafka import kafka_libs, run_tool
-from compat_tests.ports import steady_port
-from compat_tests.sasl.secured import MODULES, USERS, add_users
-from tests.certificates import authority, node_properties
+from compat_tests.sasl.secured import MODULES, USERS
+from compat_tests.secured_clients.secured_listeners import (
+    CASES,
+    DENIED,
+    PATIENCE,
+    PROTOCOLS,
+    SecuredListeners,
+    secured_listeners,
+)
 
 pytestmark = pytest.mark.slow
-PATIENCE: Final = 60
-PROTOCOLS: Final = ("SASL_PLAINTEXT", "SASL_SSL")
-CASES: Final = [(protocol, mechanism) for protocol in PROTOCOLS for mechanism in USERS]
-DENIED: Final = "denied"
-
-
-@dataclass(frozen=True)
-class SecuredListeners:
-    node: Node
-    ports: dict[str, int]
-    authority: str
-
-    def address(self, protocol: str) -> str:
-        return f"localhost:{self.ports[protocol]}"
 
 
 @pytest.fixture(scope="module")
 def secured(against: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredListeners]:
-    from confluent_kafka.admin import (  # type: ignore[attr-defined]
-        AclBinding,
-        AclOperation,
-        AclPermissionType,
-        AdminClient,
-        NewTopic,
-        ResourcePatternType,
-        ResourceType,
-    )
-
-    file = tmp_path_factory.mktemp("secured") / "authority.pem"
-    file.write_bytes(authority().certificate_pem)
-    plain = steady_port()
-    ports = {protocol: steady_port() for protocol in PROTOCOLS}
-    points = f"PLAINTEXT://localhost:{plain}" + "".join(f",{name}://localhost:{port}" for name, port in ports.items())
-    user, password = USERS["PLAIN"]
-    jaas = {name: f"{module} required;" for name, module in MODULES.items()}
-    jaas["PLAIN"] = f'{MODULES["PLAIN"]} required user_{user}="{password}";'
-    node = make_node(
-        against,
-        {
-            **node_properties(),
-            "listeners": f"{points},CONTROLLER://localhost:{plain + 1}",
-            "advertised.listeners": points,
-            "inter.broker.listener.name": "PLAINTEXT",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,"
-            "SASL_SSL:SASL_SSL",
-            "sasl.enabled.mechanisms": ",".join(MODULES),
-            **{
-                f"listener.name.{protocol.lower()}.{name.lower()}.sasl.jaas.config": line
-                for protocol in PROTOCOLS
-                for name, line in jaas.items()
-            },
-            "connections.max.reauth.ms": "2000",
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users": "User:ANONYMOUS",
-        },
-        port=plain,
-    )
-    try:
-        node.start()
-        add_users(node)
-        admin = AdminClient({"bootstrap.servers": node.bootstrap})
-        names = [DENIED, *(f"{client}-{protocol}-{mechanism}" for client in CLIENTS for protocol, mechanism in CASES)]
-        for made in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
-            made.result(PATIENCE)
-        allowed = [
-            AclBinding(
-                kind, prefix, ResourcePatternType.PREFIXED, f"User:{name}", "*", operation, AclPermissionType.ALLOW
-            )
-            for kind, operations in (
-                (ResourceType.TOPIC, (AclOperation.READ, AclOperation.WRITE)),
-                (ResourceType.GROUP, (AclOperation.READ,)),
-            )
-            for prefix in CLIENTS
-            for name, _ in USERS.values()
-            for operation in operations
-        ]
-        for added in admin.create_acls(allowed).values():
-            added.result(PATIENCE)
-        yield SecuredListeners(node, ports, str(file))
-    finally:
-        node.close()
+    with secured_listeners(against, tmp_path_factory.mktemp("secured"), CLIENTS) as made:
+        yield made
 
 
 class KafkaPython:
