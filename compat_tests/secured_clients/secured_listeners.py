@@ -5,6 +5,7 @@ Its sessions end every two seconds, so a client that works longer than that has 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ def secured_listeners(against: str, folder: Path, clients: Collection[str]) -> I
     """
     from confluent_kafka.admin import (  # type: ignore[attr-defined]
         AclBinding,
+        AclBindingFilter,
         AclOperation,
         AclPermissionType,
         AdminClient,
@@ -98,6 +100,13 @@ def secured_listeners(against: str, folder: Path, clients: Collection[str]) -> I
         ]
         for added in admin.create_acls(allowed).values():
             added.result(PATIENCE)
+        # Apache Kafka answers before its broker has the rules.
+        every = AclBindingFilter(
+            ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+        )
+        deadline = time.monotonic() + PATIENCE
+        while len(admin.describe_acls(every).result(PATIENCE)) < len(allowed):
+            assert time.monotonic() < deadline
         yield SecuredListeners(node, ports, str(file))
     finally:
         node.close()
