@@ -45,7 +45,11 @@ LIST: Final = Type.LIST
 CLASS: Final = Type.CLASS
 #: What a properties file says before the path of a class of Python (plugins/).
 PYTHON_CLASS: Final = "python:"
-_MAY_BE_PYTHON: Final = ("create.topic.policy.class.name", "alter.config.policy.class.name")
+_MAY_BE_PYTHON: Final = (
+    "create.topic.policy.class.name",
+    "alter.config.policy.class.name",
+    "principal.builder.class",
+)
 PASSWORD: Final = Type.PASSWORD
 
 HIGH: Final = "high"

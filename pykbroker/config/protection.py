@@ -265,7 +265,9 @@ TABLE: Final[tuple[ProtectionRow, ...]] = (
         _listener_keys,
     ),
     _plugin(_AUTHORIZER, "authorization by this class", harmless=(STANDARD_AUTHORIZER,)),
-    _set("principal.builder.class", "principal builders", harmless=(_value({}, "principal.builder.class"),)),
+    _plugin(
+        "principal.builder.class", "principal builders of this class", harmless=(_value({}, "principal.builder.class"),)
+    ),
     _plugin("create.topic.policy.class.name", "policies for new topics", role="controller"),
     _plugin("alter.config.policy.class.name", "policies for configuration", role="controller"),
     _set("client.quota.callback.class", "client quotas"),

@@ -166,10 +166,13 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         self.transport.set_write_buffer_limits(high=limits.unsent_bytes)
         # Before `admit`, which may mute the connection and unmute it at once.
         self._frame_started = self.last_active
-        if self.listener.tls is None:
+        if self.listener.tls is not None:
+            self.become(ConnectionState.HANDSHAKING)
+        elif self.listener.authentication is not None or self._identify(None):
             self._take_frames()
         else:
-            self.become(ConnectionState.HANDSHAKING)
+            self.transport.abort()
+            return
         refused = self.listener.admit(self)
         if refused:
             self.close(f"refused: {refused}")
@@ -177,18 +180,27 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
 
     def secured(self, certificate: bytes | None) -> None:
         """TLS is agreed on, and the client has proved this certificate (DER), or shown none."""
-        tls, metrics = self.listener.tls, self.listener.metrics
-        assert tls is not None
-        try:
-            self.session = tls.session_of(certificate)
-        except ValueError as error:
-            metrics.refused.value += 1
-            self.close(f"the client has no principal: {error}")
-            return
+        metrics = self.listener.metrics
         if self.listener.authentication is None:
+            if not self._identify(certificate):
+                metrics.refused.value += 1
+                return
             metrics.authenticated.value += 1
             metrics.without_renewal.value += 1
         self._take_frames()
+
+    def _identify(self, certificate: bytes | None) -> bool:
+        """Name the principal of a client without SASL; False: it has none, and this is its end."""
+        tls, principals = self.listener.tls, self.listener.principals
+        try:
+            if principals is not None:
+                self.session = principals.session(self, certificate=certificate)
+            elif tls is not None:
+                self.session = tls.session_of(certificate)
+        except ValueError as error:
+            self.close(f"the client has no principal: {error}")
+            return False
+        return True
 
     def insecure(self, reason: str) -> None:
         """There is no TLS with this client, or no more."""

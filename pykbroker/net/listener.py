@@ -27,6 +27,7 @@ from pykbroker.runtime.cold_reads import ColdReads
 if TYPE_CHECKING:
     from pykbroker.net.handshakes import Handshakes
     from pykbroker.net.sasl_connection import ListenerAuthentication
+    from pykbroker.plugins.plugin_principals import PluginPrincipals
     from pykbroker.runtime import ListeningSocket, Runtime
     from pykbroker.security.tls.tls_server import TlsServer
 
@@ -100,6 +101,7 @@ class Listener:
         memory: WaitingMemory | None = None,
         cold_reads: ColdReads | None = None,
         metrics: Metrics | None = None,
+        principals: PluginPrincipals | None = None,
     ) -> None:
         """`admission`, `memory`, `cold_reads` and `handshakes` are shared by the listeners of one server; without the
         first two nothing is bounded. ConfigError for a protocol that connections do not speak: no client may take a
@@ -107,6 +109,8 @@ class Listener:
         if security_protocol not in SECURITY_PROTOCOLS or (tls is not None) != (security_protocol in TLS_PROTOCOLS):
             raise ConfigError(f"listener {name}: {security_protocol} is not served")
         self.tls = tls
+        #: None: principals are as Apache Kafka's DefaultKafkaPrincipalBuilder names them
+        self.principals = principals
         self.runtime = runtime
         self.loop = runtime.loop
         self.name = name

@@ -114,6 +114,7 @@ class SaslConnection:
     def _enter(self, session: Authenticated) -> None:
         connection = self._connection
         loop, metrics = connection.listener.loop, connection.listener.metrics
+        named = self._principal_of(session)
         if self._session is not None:
             metrics.renewed.value += 1
         else:
@@ -123,7 +124,7 @@ class SaslConnection:
         self._authenticator = None
         self._session = session
         self._stop_timer()
-        connection.session = PeerSession(f"User:{session.user}")
+        connection.session = named
         connection.become(ConnectionState.READY)
         if session.lifetime_ms is None:
             serve = self._serve
@@ -131,6 +132,22 @@ class SaslConnection:
             self._expires_at = loop.time() + session.lifetime_ms / 1000
             serve = self._serve_session
         connection.frames_go_to(serve, connection.listener.limits.frame_bytes)
+
+    def _principal_of(self, session: Authenticated) -> PeerSession:
+        """Raises CloseConnection for a user that has none, or another one than before."""
+        connection = self._connection
+        principals = connection.listener.principals
+        if principals is None:
+            return PeerSession(f"User:{session.user}")
+        try:
+            named = principals.session(connection, user=session.user, mechanism=session.mechanism)
+        except ValueError as error:
+            self._count_refusal()
+            raise CloseConnection(f"the client has no principal: {error}") from None
+        if self._session is not None and named != connection.session:
+            self._count_refusal()
+            raise CloseConnection("its principal is another one with the renewal of its session")
+        return named
 
     def _refuse(self, reason: str, answer: Buffers) -> Pending | None:
         """Kafka's delay against guessing: the client hears of it late, and meanwhile nothing is read."""

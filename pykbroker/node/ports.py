@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pykbroker.config.kinds import PYTHON_CLASS
 from pykbroker.config.listeners import SECURITY_PROTOCOLS, TLS_PROTOCOLS, EndPoint
 from pykbroker.config.live import LiveConfig
 from pykbroker.config.load import Config
@@ -28,6 +29,7 @@ from pykbroker_wire.messages.api_versions import ApiVersionsResponse
 
 if TYPE_CHECKING:
     from pykbroker.net.sasl_connection import ListenerAuthentication
+    from pykbroker.plugins.plugin_principals import PluginPrincipals
     from pykbroker.security.tls.tls_server import TlsServer
 
 
@@ -70,6 +72,7 @@ class Ports:
         self._live = live
         self._cold_reads = cold_reads
         self._metrics = metrics
+        self._principals = _principals(live.static)
         self._listeners: list[Listener] = []
         self._tls = _tls_servers(live.static)
         self._handshakes = handshakes
@@ -95,6 +98,7 @@ class Ports:
                     memory=memory,
                     cold_reads=self._cold_reads,
                     metrics=self._metrics,
+                    principals=self._principals,
                 )
                 parts.add(f"listener {listener.name}", listener.close)
                 await listener.bind(point.host, point.port, config.int("socket.listen.backlog.size"))
@@ -166,6 +170,14 @@ def _tls_servers(config: Config) -> dict[str, TlsServer]:
     from pykbroker.security.tls.tls_server import tls_server
 
     return {name: tls_server(config, name) for name in names}
+
+
+def _principals(config: Config) -> PluginPrincipals | None:
+    if not config.str("principal.builder.class").strip().startswith(PYTHON_CLASS):
+        return None
+    from pykbroker.plugins.plugin_principals import plugin_principals  # of a node that needs it
+
+    return plugin_principals(config)
 
 
 def _change_bounds(admission: Admission, points: tuple[EndPoint, ...], config: Config) -> None:

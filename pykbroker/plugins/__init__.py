@@ -1,10 +1,11 @@
 """Programs of yours inside a node: what they implement, as protocols. docs/plugins.md has an example.
 
 A properties file names a class as `python:package.module.Class`: `authorizer.class.name`,
-`create.topic.policy.class.name`, `alter.config.policy.class.name`. The class is imported when the node starts; what
-cannot be loaded stops the start. Methods run on the event loop of the node: they must not block. What raises, refuses.
+`create.topic.policy.class.name`, `alter.config.policy.class.name`, `principal.builder.class`. The class is imported
+when the node starts; what cannot be loaded stops the start. Methods run on the event loop of the node: they must not
+block. What raises, refuses.
 
-Nothing here loads or calls a plugin (plugin_loading.py, plugin_authorizer.py, topic_policies.py).
+Nothing here loads or calls a plugin (plugin_loading.py, plugin_authorizer.py, topic_policies.py, plugin_principals.py).
 """
 
 from __future__ import annotations
@@ -80,4 +81,28 @@ class AlterConfigPolicy(Protocol):
 
     def validate(self, change: ChangedConfigs) -> None:
         """Raise PolicyViolation for a change that must not be. Called on the active controller."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ProvenClient:
+    """What a client has proved to a listener, clients that are nodes too. `user`, `mechanism`: of SASL, None without.
+    `certificate`: the client's on a listener whose protocol is SSL, DER; None where it has shown none."""
+
+    listener: str
+    security_protocol: str
+    host: str
+    user: str | None
+    mechanism: str | None
+    certificate: bytes | None
+
+
+class PrincipalBuilder(Protocol):
+    """As Apache Kafka's KafkaPrincipalBuilder: names the principal of every connection, on every listener."""
+
+    def configure(self, configs: Mapping[str, str]) -> None: ...
+
+    def build(self, client: ProvenClient) -> str:
+        """The principal, "Type:name". Raise for a client that is not to be served. With the renewal of a session the
+        principal must stay."""
         ...

@@ -12,11 +12,13 @@ import pytest
 
 import pykbroker
 from pykbroker.config.kinds import ConfigError
-from pykbroker.plugins import ChangedConfigs, NewTopic, RequestOfClient
+from pykbroker.plugins import ChangedConfigs, NewTopic, ProvenClient, RequestOfClient
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_acls import AclCreation, CreateAclsRequest
+from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest
 from tests.acting import acts
-from tests.node.wire import BROKER, TOPIC, Wire, batch
+from tests.node.wire import BROKER, TOPIC, Closed, Wire, batch
 
 pytestmark = pytest.mark.slow
 PAGE = Path(__file__).parents[2] / "docs" / "plugins.md"
@@ -38,6 +40,14 @@ class Raising:
 
     def validate(self, asked: NewTopic | ChangedConfigs) -> None:
         raise RuntimeError("secret")
+
+    def build(self, client: ProvenClient) -> str:
+        if client.user == "raises":
+            raise RuntimeError("secret")
+        if client.user == "turns":
+            self.turns = getattr(self, "turns", 0) + 1
+            return f"User:{self.turns}"
+        return "nothing" if client.user == "nothing" else "User:ANONYMOUS"
 
 
 class Unconfigured(Raising):
@@ -104,7 +114,52 @@ def test_what_raises_refuses(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
-@pytest.mark.parametrize("key", ["authorizer.class.name", "create.topic.policy.class.name"])
+USERS = ("raises", "nothing", "turns", "team.alice")
+PLAIN_LISTENER = {
+    "listeners": "CLIENTS://localhost:0,PLAINTEXT://localhost:0,CONTROLLER://localhost:0",
+    "advertised.listeners": "CLIENTS://localhost:0,PLAINTEXT://localhost:0,CONTROLLER://localhost:0",
+    "listener.security.protocol.map": "CLIENTS:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "listener.name.clients.sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.clients.connections.max.reauth.ms": "60000",
+    "listener.name.clients.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    + " ".join(f'user_{name}="{name}-secret"' for name in USERS)
+    + ";",
+}
+
+
+def log_in(wire: Wire, user: str) -> int:
+    """The error code; Closed where the node ends the connection."""
+    assert wire.call(SaslHandshakeRequest(mechanism="PLAIN")).error_code == ErrorCode.NONE
+    token = f"\0{user}\0{user}-secret".encode()
+    return int(wire.call(SaslAuthenticateRequest(auth_bytes=token)).error_code)
+
+
+@acts(broker=("principal.builder.class",))
+def test_principals_by_a_class(example: dict[str, str]) -> None:
+    with pykbroker.Broker({**example, **PLAIN_LISTENER}) as broker, Wire(broker.bootstrap_servers) as wire:
+        assert log_in(wire, "team.alice") == ErrorCode.NONE
+        assert wire.try_create("team.t", 1, 1, {}).error_code == ErrorCode.NONE
+        assert wire.try_create("other.t", 1, 1, {}).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_clients_without_a_principal_are_not_served(caplog: pytest.LogCaptureFixture) -> None:
+    settings = {**PLAIN_LISTENER, "principal.builder.class": f"{HERE}.Raising"}
+    with pykbroker.Broker(settings) as broker, caplog.at_level(logging.INFO, "pykbroker.net"):
+        address = broker.bootstrap_servers
+        for user, reason in (("raises", "raised RuntimeError"), ("nothing", "gave no principal")):
+            with Wire(address) as wire, pytest.raises(Closed):
+                log_in(wire, user)
+            assert [line for line in caplog.messages if reason in line]
+        with Wire(address) as wire:
+            assert log_in(wire, "turns") == ErrorCode.NONE
+            with pytest.raises(Closed):
+                log_in(wire, "turns")
+        assert [line for line in caplog.messages if "another one with the renewal" in line]
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize("key", ["authorizer.class.name", "create.topic.policy.class.name", "principal.builder.class"])
 @pytest.mark.parametrize("value", ["python:nowhere", "python:nowhere.Guard", f"{HERE}.Missing", f"{HERE}.Unconfigured"])
 def test_what_cannot_be_loaded_stops_the_start(key: str, value: str) -> None:
     with pytest.raises(ConfigError, match=rf"^{key}: .* cannot be loaded \(\w+\)$") as refused:
@@ -113,7 +168,13 @@ def test_what_cannot_be_loaded_stops_the_start(key: str, value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["authorizer.class.name", "create.topic.policy.class.name", "alter.config.policy.class.name"]
+    "key",
+    [
+        "authorizer.class.name",
+        "create.topic.policy.class.name",
+        "alter.config.policy.class.name",
+        "principal.builder.class",
+    ],
 )
 def test_a_class_of_java_stops_the_start(key: str) -> None:
     with pytest.raises(ConfigError, match="does not give the protection"):

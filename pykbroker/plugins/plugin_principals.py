@@ -1,0 +1,54 @@
+"""Principals by a class in Python. What it raises, and what is no principal, ends the connection."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from pykbroker.config.load import Config
+from pykbroker.plugins import PrincipalBuilder, ProvenClient
+from pykbroker.plugins.plugin_loading import plugin
+from pykbroker.security.acl import java_address
+from pykbroker.security.peer_session import PeerSession
+
+PRINCIPAL_BUILDER: Final = "principal.builder.class"
+
+
+class ProvenPeer(Protocol):
+    """A connection."""
+
+    @property
+    def listener_name(self) -> str: ...
+    @property
+    def security_protocol(self) -> str: ...
+
+    client_host: str
+
+
+class NoPrincipal(ValueError):
+    """The client is not to be served. The text has nothing of what the class raised."""
+
+
+class PluginPrincipals:
+    def __init__(self, builder: PrincipalBuilder) -> None:
+        self._builder = builder
+
+    def session(
+        self, peer: ProvenPeer, *, user: str | None = None, mechanism: str | None = None, certificate: bytes | None = None
+    ) -> PeerSession:
+        """Raises NoPrincipal."""
+        host = java_address(peer.client_host)
+        client = ProvenClient(peer.listener_name, peer.security_protocol, host, user, mechanism, certificate)
+        try:
+            principal = self._builder.build(client)
+        except Exception as error:  # noqa: BLE001 - whatever it raises, the client is not served
+            raise NoPrincipal(f"{PRINCIPAL_BUILDER} raised {type(error).__name__}") from None
+        kind, colon, name = principal.partition(":") if isinstance(principal, str) else ("", "", "")
+        if not (kind and colon and name):
+            raise NoPrincipal(f"{PRINCIPAL_BUILDER} gave no principal, which is Type:name")
+        return PeerSession(principal)
+
+
+def plugin_principals(config: Config) -> PluginPrincipals | None:
+    """None where no class in Python is named. ConfigError for one that cannot be loaded."""
+    made = plugin(config, PRINCIPAL_BUILDER)
+    return None if made is None else PluginPrincipals(made)
