@@ -204,7 +204,7 @@ def _warm_up(node: SecuredNode, seconds: float) -> None:
     _logins(node, seconds / 4)
 
 
-SECURED_NODE = Kind("secured node", SecuredNode, _warm_up)
+SECURED_NODE = Kind("secured", SecuredNode, _warm_up)
 SECURED: list[Measurement] = [
     Measurement(
         "secured, TLS, Produce 900 KB of 10 KB records, 4 in flight",
