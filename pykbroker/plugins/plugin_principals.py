@@ -33,7 +33,12 @@ class PluginPrincipals:
         self._builder = builder
 
     def session(
-        self, peer: ProvenPeer, *, user: str | None = None, mechanism: str | None = None, certificate: bytes | None = None
+        self,
+        peer: ProvenPeer,
+        *,
+        user: str | None = None,
+        mechanism: str | None = None,
+        certificate: bytes | None = None,
     ) -> PeerSession:
         """Raises NoPrincipal."""
         host = java_address(peer.client_host)
