@@ -7,23 +7,36 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Final
+
+#: of one file; key stores have some KiB
+MAX_SECRET_BYTES: Final = 16 << 20
 
 
 def read_secret(path: str) -> bytes:
-    """Raises OSError."""
-    with open(path, "rb") as file:
-        return file.read()
+    """Never waits for a pipe, and holds no more than MAX_SECRET_BYTES. Raises OSError, also for what is larger or no
+    regular file."""
+    data = read_regular(path, MAX_SECRET_BYTES + 1)
+    if data is None:
+        raise OSError(errno.EINVAL, "it is no regular file")
+    if len(data) > MAX_SECRET_BYTES:
+        raise OSError(errno.EFBIG, f"it has more than {MAX_SECRET_BYTES} bytes")
+    return data
 
 
-def read_regular(path: str) -> bytes | None:
-    """None for what is no regular file. Raises OSError."""
+def read_regular(path: str, size: int = -1) -> bytes | None:
+    """The first `size` bytes, or all; None for what is no regular file. Raises OSError."""
     # A pipe would be waited for.
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except ValueError as error:
+        # A NUL in it.
+        raise OSError(errno.EINVAL, str(error)) from None
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return None
         with open(descriptor, "rb", closefd=False) as file:
-            return file.read()
+            return file.read(size)
     finally:
         os.close(descriptor)
 
@@ -32,7 +45,7 @@ def version_of(path: str) -> tuple[int, int, int] | None:
     """What differs when a file has been written or another has its name; None while there is none."""
     try:
         found = os.stat(path)
-    except OSError:
+    except (OSError, ValueError):
         return None
     return found.st_ino, found.st_mtime_ns, found.st_size
 

@@ -103,7 +103,8 @@ def judge_on_broker(ctx: BrokerContext, resource: AlteredResource, change: Broke
 
     def check() -> None:
         validate_broker_overrides(ctx.services.config, current, layer, per_broker=bool(name))
-        if name:
+        # A client without the ACL is refused by the controller: it must not choose which files this broker reads.
+        if name and ctx.authorize(Operation.ALTER_CONFIGS, Resource.CLUSTER, CLUSTER_NAME, quiet=True):
             ctx.services.check_stores(DynamicConfigs(layer, current.cluster).apply(ctx.services.config))
 
     return _without_config_error(check)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pykbroker.runtime.secret_files import MAX_SECRET_BYTES
 from pykbroker.security.acl import PatternType, Permission
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker.security.sasl.scram_client import Login
@@ -27,15 +29,16 @@ from pykbroker_wire.messages.metadata import MetadataRequest, MetadataRequestTop
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest
 from pykbroker_wire.messages.vote import VoteRequest
+from tests.certificates import authority, node_identity
 from tests.node.test_tls_listeners import Secured
 from tests.node.wire import BROKER, TOPIC, Closed, Wire, batch
 
 USERS = ("mallory", "Mallory", "mall")
-POINTS = "CLIENTS://localhost:0,PLAINTEXT://localhost:0,CONTROLLER://localhost:0"
+POINTS = "CLIENTS://localhost:0,SSL://localhost:0,PLAINTEXT://localhost:0,CONTROLLER://localhost:0"
 PROPERTIES = {
     "listeners": POINTS,
     "advertised.listeners": POINTS,
-    "listener.security.protocol.map": "CLIENTS:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "listener.security.protocol.map": "CLIENTS:SASL_PLAINTEXT,SSL:SSL,PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     "sasl.enabled.mechanisms": "PLAIN",
     "listener.name.clients.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
     + " ".join(f'user_{name}="{name}-secret"' for name in (*USERS, "admin"))
@@ -43,6 +46,21 @@ PROPERTIES = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:admin",
 }
+STORE_SECRET = "store-secret"
+
+
+def with_stores(folder: Path) -> dict[str, str]:
+    """And what the listener SSL needs."""
+    folder.mkdir(exist_ok=True)
+    (folder / "node.p12").write_bytes(node_identity().pkcs12(STORE_SECRET))
+    (folder / "trust.p12").write_bytes(authority().truststore(STORE_SECRET))
+    return {
+        **PROPERTIES,
+        "ssl.keystore.location": str(folder / "node.p12"),
+        "ssl.keystore.password": STORE_SECRET,
+        "ssl.truststore.location": str(folder / "trust.p12"),
+        "ssl.truststore.password": STORE_SECRET,
+    }
 
 
 class Locked(Secured):
@@ -80,7 +98,7 @@ ACLS = [
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Locked]:
-    with Locked(tmp_path_factory.mktemp("node"), PROPERTIES) as node:
+    with Locked(tmp_path_factory.mktemp("node"), with_stores(tmp_path_factory.mktemp("stores"))) as node:
         with node.as_user("admin") as admin:
             for name in ("orders", "Orders", "team", "secret", "configured"):
                 admin.create(name)
@@ -274,10 +292,52 @@ def test_a_user_with_nothing_but_alter_configs(
         assert key not in entries or entries[key].config_source not in (1, 2, 3)
 
 
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What a node must not be made to read, by what its answer would say of it."""
+    folder = tmp_path_factory.mktemp("files")
+    os.mkfifo(folder / "pipe")
+    with open(folder / "large", "wb") as large:
+        large.truncate(MAX_SECRET_BYTES + 1)
+    return {
+        "it is no regular file": str(folder / "pipe"),
+        "it is no regular file ": "/dev/zero",
+        "bytes": str(folder / "large"),
+        "null": "/etc/pass\0wd",
+        "No such file": str(folder / "gone"),
+        "it is no store": "/etc/passwd",
+    }
+
+
+def alter_store(wire: Wire, path: str) -> list[Any]:
+    key = "listener.name.ssl.ssl.truststore.location"
+    config = legacy.AlterableConfig(name=key, value=path)
+    resource = legacy.AlterConfigsResource(resource_type=BROKER, resource_name="1", configs=[config])
+    return [
+        wire.alter(BROKER, "1", {key: path}),
+        wire.call(legacy.AlterConfigsRequest(resources=[resource], validate_only=True)).responses[0],
+    ]
+
+
+def test_a_user_without_an_acl_has_no_file_read(node: Locked, files: dict[str, str]) -> None:
+    """Each answer is the same, and says nothing of the file."""
+    with node.as_user("mall") as wire:
+        answers = [answer for path in files.values() for answer in alter_store(wire, path)]
+        assert {answer.error_code for answer in answers} == {ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
+        assert len({answer.error_message for answer in answers}) == 1
+
+
+def test_what_is_no_store_is_not_waited_for(mallory: Wire, files: dict[str, str]) -> None:
+    for said, path in files.items():
+        for answer in alter_store(mallory, path):
+            assert answer.error_code == ErrorCode.INVALID_REQUEST
+            assert said.strip() in answer.error_message, answer
+
+
 @pytest.mark.slow
 def test_settings_of_the_file_alone_change_nothing_after_a_restart(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    with Locked(data, PROPERTIES) as node:
+    with Locked(data, with_stores(tmp_path / "stores")) as node:
         with node.as_user("admin") as admin:
             admin.create("secret")
             assert admin.call(CreateAclsRequest(creations=ACLS[4:5])).results[0].error_code == ErrorCode.NONE
@@ -288,7 +348,7 @@ def test_settings_of_the_file_alone_change_nothing_after_a_restart(tmp_path: Pat
                         ErrorCode.NONE,
                         ErrorCode.INVALID_CONFIG,
                     )
-    with Locked(data, PROPERTIES) as node:
+    with Locked(data, with_stores(tmp_path / "stores")) as node:
         with node.as_user("mallory") as wire:
             assert wire.metadata("secret").topics[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
             assert wire.call(CreateAclsRequest(creations=ACLS[:1])).results[0].error_code
@@ -304,6 +364,6 @@ def test_its_settings_open_no_other_resource(mallory: Wire) -> None:
 
 
 def test_nothing_listens_but_what_the_file_names(node: Locked, tmp_path: Path) -> None:
-    assert sorted(each.name for each in node.node.shared.ports.bound) == ["CLIENTS", "CONTROLLER", "PLAINTEXT"]
+    assert sorted(each.name for each in node.node.shared.ports.bound) == ["CLIENTS", "CONTROLLER", "PLAINTEXT", "SSL"]
     with socket.create_connection(("localhost", int(node.address("CLIENTS").rpartition(":")[2]))):
         pass
