@@ -179,13 +179,23 @@ class SharedServer:
         """Follow the quorum: from now on publishers are told what the metadata says."""
         self.loader.add_publisher(ConfigWatch(self.config, lambda line: self._on_failure(StartError(line))))
         self.loader.add_publisher(LiveConfigPublisher(self.live, self.config.node_id))
+        loaded: list[Callable[[], None]] = []
         if self.stores is not None:
             from pykbroker.node.tls_stores import StorePublisher
 
-            self.loader.add_publisher(StorePublisher(self.stores, self.live, self.config.node_id))
+            stores = StorePublisher(self.stores, self.live, self.config.node_id)
+            self.loader.add_publisher(stores)
+            loaded.append(stores.complete_initial_load)
         if self._acls is not None:
             self.loader.add_publisher(AclPublisher(self._acls))
-        self.quorum.register(self.loader, None if self._acls is None else self._acls.complete_initial_load)
+            # The last: clients are answered from then on.
+            loaded.append(self._acls.complete_initial_load)
+
+        def up_to_date() -> None:
+            for tell in loaded:
+                tell()
+
+        self.quorum.register(self.loader, up_to_date)
 
     def acls_loaded(self) -> asyncio.Future[None]:
         """Done when clients can be told whether they may: at once without an authorizer."""

@@ -181,16 +181,29 @@ class TlsStores:
 class StorePublisher:
     """Tells the stores when the configuration of this broker was set, also to what it was: that reads the files again.
 
-    A publisher of the loader, behind that of the live configuration."""
+    A publisher of the loader, behind that of the live configuration. What was set before this node started is history:
+    its files may be gone, and only what it came to in the end counts (`complete_initial_load`)."""
 
     def __init__(self, stores: TlsStores, live: LiveConfig, node_id: int) -> None:
         self._stores = stores
         self._live = live
         self._resource = (ConfigResource.BROKER, str(node_id))
+        self._is_loaded = False
+        self._has_history = False
 
     def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
-        if self._resource in delta.configs_changed:
-            self._stores.update(self._live.current, is_start=old.offset < 0)
+        if self._resource not in delta.configs_changed:
+            return
+        if self._is_loaded:
+            self._stores.update(self._live.current)
+        else:
+            self._has_history = True
+
+    def complete_initial_load(self) -> None:
+        """Everything that was committed when this node started is published."""
+        self._is_loaded = True
+        if self._has_history:
+            self._stores.update(self._live.current, is_start=True)
 
 
 def _versions(settings: TlsSettings) -> tuple[object, ...]:

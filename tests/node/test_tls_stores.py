@@ -225,6 +225,27 @@ def test_between_brokers_old_and_new_stores_must_trust_each_other(folder: Folder
         wait(lambda: key_of(client) == two.certificate.serial_number)
 
 
+@pytest.mark.slow
+def test_after_a_restart_the_last_stores_count_and_not_the_way_to_them(folder: Folder, tmp_path: Path) -> None:
+    """An authority that was exchanged for another stays withdrawn when the store on the way, with both, is gone."""
+    properties = folder.properties(**{"inter.broker.listener.name": "SSL", "ssl.client.auth": "required"})
+    two = issued(issuer=OTHER)
+    both = folder._put("both", authority().certificate_pem + authority(OTHER).certificate_pem)
+    with Secured(tmp_path / "data", properties) as node:
+        for values in (
+            {TRUSTSTORE: both},
+            {KEYSTORE: folder.key("two", two)},
+            {TRUSTSTORE: folder.trust("other", authority(OTHER))},
+        ):
+            assert alter(node, dict(values)) == (ErrorCode.NONE, None)
+    Path(both).unlink()
+    with Secured(tmp_path / "data", properties) as node:
+        assert serial(node) == two.certificate.serial_number
+        theirs = client_context(tmp_path, client_identity("bob", OTHER), trusts=authority(OTHER))
+        assert is_let_in(node, theirs, None)
+        assert not is_let_in(node, client_context(tmp_path, client_identity(), trusts=authority(OTHER)), None)
+
+
 def key_of(client: TlsClient) -> int:
     """The serial number of its certificate."""
     assert client.stores is not None
