@@ -139,6 +139,8 @@ def resolve_listeners(config: Config) -> Listeners:
         if advertised is None
         else parse_listeners("advertised.listeners", advertised, protocols, distinct_ports=False)
     )
+    # Written in any case, as in Apache Kafka's check of the map; everything that looks a listener up has capitals.
+    controller_names = tuple(name.upper() for name in controller_names)
     controller = tuple(point for point in listeners if point.listener_name in controller_names)
     by_name = {point.listener_name: point for point in (*controller, *advertised_points)}
     return Listeners(
@@ -203,7 +205,8 @@ def _check_roles(config: Config, warnings: list[str]) -> None:
                 f"If process.roles contains the 'controller' role, it must include the node id {node_id}",
             )
         names = {point.listener_name for point in config.listeners.all}
-        missing = [name for name in config.listeners.controller_names if name not in names]
+        # As it is written: Apache Kafka refuses a controller whose names have other letters than capitals.
+        missing = [name for name in config.list("controller.listener.names") if name not in names]
         if missing:
             raise _wrong(
                 config,
@@ -225,11 +228,11 @@ def _check_roles(config: Config, warnings: list[str]) -> None:
                 "it must not contain a name that `listeners` has when process.roles is just 'broker'",
             )
         for name in config.listeners.controller_names:
-            if name.upper() not in config.listeners.protocols:
+            if name not in config.listeners.protocols:
                 raise _wrong(
                     config,
                     "controller.listener.names",
-                    f"{name.upper()} is not in listener.security.protocol.map, which has "
+                    f"{name} is not in listener.security.protocol.map, which has "
                     f"{', '.join(sorted(config.listeners.protocols))}",
                 )
         if config.bool("controller.quorum.auto.join.enable"):
@@ -301,7 +304,7 @@ def _check_listeners(config: Config) -> None:
             )
     early = config.optional_list("early.start.listeners") or ()
     for name in early:
-        if name not in names and name not in listeners.controller_names:
+        if name not in (*names, *listeners.controller_names, *config.list("controller.listener.names")):
             raise _wrong(
                 config,
                 "early.start.listeners",

@@ -44,7 +44,7 @@ class Listeners:
     advertised_broker: tuple[EndPoint, ...]
     advertised_controller: tuple[EndPoint, ...]
     controller_names: tuple[str, ...]
-    """`controller.listener.names`: the first one is how a broker reaches the controllers."""
+    """`controller.listener.names` in capitals: the first one is how a broker reaches the controllers."""
     inter_broker_name: str
     protocols: Mapping[str, str]
     """Listener name -> security protocol."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from pykbroker.config.kinds import ConfigError
-from pykbroker.config.listeners import PLAINTEXT, TLS_PROTOCOLS
+from pykbroker.config.listeners import TLS_PROTOCOLS
 from pykbroker.config.load import Config
 from pykbroker.net.client import ConnectionSetup
 from pykbroker.net.from_config import setup_timeout
@@ -39,7 +39,7 @@ def setup_to_controllers(config: Config, runtime: Runtime, handshakes: Handshake
 def refuse_scram_of_voters(config: Config, voters: int) -> None:
     """ConfigError for a controller that would log in to other voters by SCRAM: its users are in the log that the voters
     cannot read before they have elected a leader, for which they would have to log in."""
-    protocol = config.listeners.protocols.get(config.listeners.controller_names[0], PLAINTEXT)
+    protocol = _protocol(config, config.listeners.controller_names[0])
     mechanism = config.str(_TO_CONTROLLERS)
     if config.is_controller and voters > 1 and protocol.startswith("SASL_") and mechanism.startswith("SCRAM-"):
         raise ConfigError(
@@ -53,7 +53,7 @@ def _setup(
     config: Config, runtime: Runtime, handshakes: Handshakes, listener: str, mechanism_key: str
 ) -> ConnectionSetup:
     setup = setup_timeout(config)
-    protocol = config.listeners.protocols.get(listener, PLAINTEXT)
+    protocol = _protocol(config, listener)
     if protocol in TLS_PROTOCOLS:
         # It needs cryptography.
         from pykbroker.net.tls_client import TlsClient
@@ -65,3 +65,11 @@ def _setup(
 
         setup = replace(setup, login=OutgoingLogin(runtime, login_of(config, listener, mechanism_key)))
     return setup
+
+
+def _protocol(config: Config, listener: str) -> str:
+    """Never a guess: what is not in the map must not be spoken without protection."""
+    protocol = config.listeners.protocols.get(listener)
+    if protocol is None:
+        raise ConfigError(f"listener {listener} has no security protocol in listener.security.protocol.map")
+    return protocol

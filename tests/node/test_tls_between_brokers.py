@@ -13,7 +13,7 @@ from pykbroker.config.load import development_profile, load
 from pykbroker.net.client import BrokerConnection, Disconnected
 from pykbroker.net.handshakes import Handshakes
 from pykbroker.node.node import Node
-from pykbroker.node.ways_to_nodes import setup_between_brokers
+from pykbroker.node.ways_to_nodes import setup_between_brokers, setup_to_controllers
 from pykbroker.runtime import OsRuntime
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.init_producer_id import InitProducerIdRequest
@@ -142,6 +142,33 @@ def test_the_usual_file_of_one_node_with_nothing_but_tls(tmp_path: Path) -> None
         assert wire.values("t") == [b"a"]
         answer = wire.call(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000))
         assert answer.error_code == ErrorCode.NONE
+
+
+def test_a_listener_of_controllers_in_small_letters_keeps_its_protection() -> None:
+    """Apache Kafka's broker finds no protocol for it and does not start. It must not be spoken in plain."""
+    config = load(
+        {
+            **node_properties(),
+            "process.roles": "broker",
+            "node.id": "2",
+            "controller.quorum.bootstrap.servers": "localhost:9093",
+            "controller.listener.names": "controller",
+            "listeners": "PLAINTEXT://localhost:0",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_SSL",
+            "listener.name.controller.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain."
+            'PlainLoginModule required username="node" password="node-secret";',
+            "sasl.mechanism.controller.protocol": "PLAIN",
+        }
+    )
+    loop = asyncio.new_event_loop()
+    runtime = OsRuntime(loop)
+    try:
+        setup = setup_to_controllers(config, runtime, Handshakes(runtime))
+    finally:
+        runtime.close()
+        loop.close()
+    assert setup.tls is not None
+    assert setup.login is not None
 
 
 def test_stores_for_peers_that_cannot_be_used_stop_the_start(tmp_path: Path) -> None:
