@@ -460,7 +460,7 @@ class QuorumDriver:
             self._replica.flush.begin()
         if ready.high_watermark is not None:
             storage.set_high_watermark(ready.high_watermark)
-            self._listeners.advance(ready.high_watermark)
+            self._listeners.advance(ready.high_watermark, self.node.promised)
         if ready.leader is not None:
             self._lines.leader(self.node.role, ready.leader)
             self._listeners.leader_changed(ready.leader)

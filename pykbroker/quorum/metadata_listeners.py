@@ -66,6 +66,7 @@ class MetadataListeners:
         self._registrations: list[_Registration] = []
         self._recent: deque[CommittedBatch] = deque()
         self._high_watermark: int | None = None
+        self._has_all = False
         self._leader: LeaderChange | None = None
         self._telling = False
         self._again = False
@@ -79,7 +80,8 @@ class MetadataListeners:
         self._counted_offset = storage.log.log_start_offset if latest is None else latest.offset
 
     def register(self, listener: MetadataListener, up_to_date: Callable[[], None] | None = None) -> None:
-        """`up_to_date`, once, as soon as something is known to be committed and every listener was told all of it."""
+        """`up_to_date`, once, as soon as a leader has said what is committed and every listener was told all of it: a
+        replica that comes back far behind, or begins with a snapshot, is told a part first."""
         self._registrations.append(_Registration(listener))
         if up_to_date is not None:
             self._once_told.append(up_to_date)
@@ -108,8 +110,10 @@ class MetadataListeners:
         self.bytes_since_snapshot = 0
         self._counted_offset = max(self._counted_offset, next_offset)
 
-    def advance(self, high_watermark: int) -> None:
+    def advance(self, high_watermark: int, promised: int | None) -> None:
+        """`promised`: what the leader calls committed; this replica has it below `high_watermark`."""
         self._high_watermark = high_watermark
+        self._has_all = promised is not None and high_watermark >= promised
 
     def leader_changed(self, change: LeaderChange) -> None:
         self._leader = change
@@ -128,7 +132,7 @@ class MetadataListeners:
                 for registration in list(self._registrations):
                     self._tell_commits(registration)
                     self._tell_leader(registration)
-            if self._once_told and self._high_watermark is not None:
+            if self._once_told and self._has_all:
                 callbacks, self._once_told = self._once_told, []
                 for callback in callbacks:
                     callback()

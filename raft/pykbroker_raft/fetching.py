@@ -62,6 +62,8 @@ class Fetching:
         if partition.error_code != ErrorCode.NONE or not isinstance(follower, Follower):
             return False
         diverging, snapshot = partition.diverging_epoch, partition.snapshot_id
+        if partition.high_watermark >= 0:
+            self._log.promise(partition.high_watermark)
         if diverging.epoch >= 0:
             if diverging.end_offset < 0:
                 return False

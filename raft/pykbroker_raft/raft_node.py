@@ -169,6 +169,11 @@ class RaftNode:
         return self._log.high_watermark
 
     @property
+    def promised(self) -> int | None:
+        """What the leader calls committed; `high_watermark` is how much of it this replica has."""
+        return self._log.promised
+
+    @property
     def parked(self) -> Sequence[Parked]:
         """The fetches that wait for something to learn."""
         return self._fetches.parked

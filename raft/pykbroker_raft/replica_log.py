@@ -26,6 +26,8 @@ class ReplicaLog:
         self.view = view
         self.history = history
         self.high_watermark: int | None = None
+        #: what the leader calls committed; this log may not have all of it yet. None: no leader has said
+        self.promised: int | None = None
         self._outbox = outbox
 
     @property
@@ -101,6 +103,13 @@ class ReplicaLog:
             return
         self.high_watermark = offset
         self._outbox.committed(offset)
+
+    def promise(self, offset: int) -> None:
+        """The leader says that everything below `offset` is committed, of which this log may have a part."""
+        is_first, self.promised = self.promised is None, offset
+        if is_first and self.high_watermark is not None:
+            # A snapshot was there before: the listeners hear that it is all, or that it is not.
+            self._outbox.committed(self.high_watermark)
 
     # Snapshots
 

@@ -351,4 +351,5 @@ class Roles:
         if committed <= leader.epoch_start_offset or committed <= (leader.high_watermark or 0):
             return
         leader.high_watermark = committed
+        self._log.promise(committed)
         self._log.commit(committed)
