@@ -46,6 +46,7 @@ _TOPIC_IDS_FROM = 13
 #: From here on a request says the consumer's rack, and followers answer consumers (KIP-392).
 _RACKS_FROM = 11
 _CONSUMER = -1
+_READ, _TOPIC = Operation.READ, Resource.TOPIC
 #: The partition is known, so that Apache Kafka tries to read it: then it tells of aborted transactions with null.
 _READ_IN_VAIN = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR)
 NO_EPOCH = -1
@@ -434,7 +435,7 @@ class _Fetch:
         allowed = authorized.get(topic)
         if allowed is None:
             if self.replica_id < 0:
-                allowed = self.ctx.authorize(Operation.READ, Resource.TOPIC, topic)
+                allowed = self.ctx.authorize(_READ, _TOPIC, topic)
             else:
                 # CVE-2018-1288: only brokers may speak as replicas.
                 allowed = self.ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME)

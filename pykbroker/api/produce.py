@@ -59,6 +59,7 @@ _WITHOUT_LOG_START = frozenset(
 )
 _ACKS = (-1, 0, 1)
 _NONE = ErrorCode.NONE
+_WRITE, _TOPIC = Operation.WRITE, Resource.TOPIC
 _NONE_FAILED: dict[int, ErrorCode] = {}
 #: Shared by all answers that name no leader; never changed.
 _NO_LEADER = LeaderIdAndEpoch()
@@ -87,7 +88,7 @@ def handle_frame(ctx: BrokerContext, frame: memoryview, position: int) -> bytes 
         (acks != -1 and acks != 1)
         or len(records) <= ATTRIBUTES_AT
         or name in INTERNAL_TOPICS
-        or not ctx.authorize(Operation.WRITE, Resource.TOPIC, name)
+        or not ctx.authorize(_WRITE, _TOPIC, name)
     ):
         return None
     partition = services.replicas.find(name, index)
@@ -214,7 +215,7 @@ class _Produce:
             name = topic.name
             if name is None:
                 topic.error = ErrorCode.UNKNOWN_TOPIC_ID
-            elif not ctx.authorize(Operation.WRITE, Resource.TOPIC, name):
+            elif not ctx.authorize(_WRITE, _TOPIC, name):
                 topic.error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif refused:
                 topic.error = refused

@@ -9,6 +9,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Protocol
 
+from pykbroker.security.peer_session import PeerSession
+
 
 class Operation(IntEnum):
     #: Of the number: the hash of an Enum is Python code, and decisions are looked up by it.
@@ -81,8 +83,20 @@ SUPPORTED_OPERATIONS: dict[Resource, tuple[Operation, ...]] = {
 }
 
 
+class AskingPeer(Protocol):
+    @property
+    def session(self) -> PeerSession: ...
+
+    @property
+    def client_host(self) -> str: ...
+
+
 class Asker(Protocol):
-    """The request for which a handler asks."""
+    """The request for which a handler asks. `principal` and `client_host` are those of `peer`, which says them at a
+    tenth of the cost."""
+
+    @property
+    def peer(self) -> AskingPeer: ...
 
     @property
     def principal(self) -> str:

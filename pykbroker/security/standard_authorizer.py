@@ -110,7 +110,8 @@ class StandardAuthorizer:
     # What it is asked.
 
     def authorize(self, asker: Asker, operation: Operation, resource: Resource, name: str, quiet: bool = False) -> bool:
-        principal, host = asker.principal, asker.client_host
+        peer = asker.peer
+        principal, host = peer.session.principal, peer.client_host
         decision = self._decisions.get((principal, host, operation, resource, name))
         if decision is None:
             decision = self._decide(principal, host, operation, resource, name)

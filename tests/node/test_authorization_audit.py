@@ -6,7 +6,6 @@ import json
 import os
 import threading
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -19,6 +18,7 @@ from pykbroker.security.authorizer_metrics import RatePerMinute
 from pykbroker_wire.errors import ErrorCode
 from tests.acting import acts
 from tests.node.wire import Wire, batch
+from tests.security.askers import AskingClient
 
 pytestmark = pytest.mark.slow
 STANDARD = {
@@ -26,13 +26,6 @@ STANDARD = {
     "super.users": "User:admin",
 }
 FILE = "pykbroker.authorizer.audit.file"
-
-
-class Asker(NamedTuple):
-    principal: str
-    client_host: str = "::1"
-    api_key: int = 3
-    client_id: str | None = None
 
 
 def told(path: Path) -> list[dict[str, object]]:
@@ -89,7 +82,7 @@ def test_an_audit_that_cannot_be_kept_stops_the_start(tmp_path: Path) -> None:
 def test_a_name_cannot_begin_a_line() -> None:
     lines: list[str] = []
     audited = AuditedAuthorizer(DenyAll(), lines.append, lambda: 1_700_000_000_123, with_allowed=False)
-    asker = Asker("User:eve\n{}", client_id="c\r\n\u2028\ud800\x1b[2J")
+    asker = AskingClient("User:eve\n{}", client_id="c\r\n\u2028\ud800\x1b[2J")
     assert not audited.authorize(asker, Operation.READ, Resource.TOPIC, "t\n")
     assert not audited.authorize(asker, Operation.READ, Resource.TOPIC, "t", quiet=True)
     assert not audited.authorize_some(asker, Operation.WRITE, Resource.TOPIC)

@@ -4,28 +4,17 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pytest
 
 from pykbroker.coordinator.group import java
 from pykbroker.security.authorizer import Operation, Resource
 from pykbroker.security.standard_authorizer import MAX_DECISIONS, StandardAuthorizer
+from tests.security.askers import AskingClient
 
 MB = 1 << 20
 NAMES = 100_000
 LONGEST = 32_767
-
-
-@dataclass
-class Client:
-    """See pykbroker.security.authorizer.Asker."""
-
-    principal: str = "User:mallory"
-    client_host: str = "10.0.0.1"
-    api_key: int = 10
-    api_version: int = 4
-    client_id: str = "c"
 
 
 def held(fill: Callable[[], object]) -> int:
@@ -46,7 +35,7 @@ def test_decisions_on_100000_names_principals_and_hosts() -> None:
 
     def fill() -> None:
         for number in range(NAMES):
-            client = Client(f"User:{number % 1000}", f"10.0.{number % 200}.1")
+            client = AskingClient(f"User:{number % 1000}", f"10.0.{number % 200}.1")
             assert not authorizer.authorize(client, Operation.READ, Resource.GROUP, f"group-{number}", quiet=True)
             authorizer.authorize_some(client, Operation.WRITE, Resource.TOPIC)
 
@@ -61,7 +50,7 @@ def test_decisions_on_the_longest_names() -> None:
     def fill() -> None:
         for number in range(500):
             name = str(number).ljust(LONGEST, "\u4e00")
-            assert not authorizer.authorize(Client(), Operation.READ, Resource.GROUP, name, quiet=True)
+            assert not authorizer.authorize(AskingClient(), Operation.READ, Resource.GROUP, name, quiet=True)
 
     assert held(fill) < MB
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple
 
 import pytest
 
@@ -11,23 +10,17 @@ from pykbroker.security import standard_authorizer
 from pykbroker.security.acl import Acl, PatternType, Permission
 from pykbroker.security.authorizer import AuthorizerNotReady, Operation, Resource
 from pykbroker.security.standard_authorizer import StandardAuthorizer
-from pykbroker_wire.apis import ApiKey
+from tests.security.askers import AskingClient
 
 AUDIT = "kafka.authorizer.logger"
 
 
-class Client(NamedTuple):
-    principal: str
-    client_host: str = "10.0.0.1"
-    api_key: int = ApiKey.FETCH
-
-
-ALICE, ADMIN = Client("User:alice"), Client("User:admin")
+ALICE, ADMIN = AskingClient("User:alice"), AskingClient("User:admin")
 READ = Acl(Resource.TOPIC, "t", PatternType.LITERAL, "User:alice", "*", Operation.READ, Permission.ALLOW)
 DENIED = READ._replace(permission_type=Permission.DENY)
 
 
-def may_read(authorizer: StandardAuthorizer, client: Client, name: str = "t", *, quiet: bool = False) -> bool:
+def may_read(authorizer: StandardAuthorizer, client: AskingClient, name: str = "t", *, quiet: bool = False) -> bool:
     return authorizer.authorize(client, Operation.READ, Resource.TOPIC, name, quiet)
 
 
@@ -72,15 +65,15 @@ def test_super_users_are_denied_nothing() -> None:
     authorizer.change({b"1": DENIED._replace(principal="User:*")})
     assert may_read(authorizer, ADMIN)
     assert authorizer.authorize_some(ADMIN, Operation.WRITE, Resource.TOPIC)
-    assert not may_read(authorizer, Client("User:Admin"))
+    assert not may_read(authorizer, AskingClient("User:Admin"))
 
 
 def test_everyone_is_allowed_what_has_no_acl_only_when_that_is_set() -> None:
     assert not may_read(made(), ALICE)
     authorizer = made(allow_if_no_acl=True)
     authorizer.change({b"1": READ})
-    assert may_read(authorizer, Client("User:bob"), "other")
-    assert not may_read(authorizer, Client("User:bob"))
+    assert may_read(authorizer, AskingClient("User:bob"), "other")
+    assert not may_read(authorizer, AskingClient("User:bob"))
 
 
 def test_decisions_are_kept_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +81,7 @@ def test_decisions_are_kept_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     authorizer = made()
     for number in range(100):
         assert not may_read(authorizer, ALICE, f"name-{number}")
-        assert not authorizer.authorize_some(Client(f"User:{number}"), Operation.WRITE, Resource.TOPIC)
+        assert not authorizer.authorize_some(AskingClient(f"User:{number}"), Operation.WRITE, Resource.TOPIC)
         assert 1 <= len(authorizer._decisions) <= 10
 
 
@@ -104,7 +97,7 @@ def test_the_log_says_what_apache_kafkas_says(caplog: pytest.LogCaptureFixture) 
     authorizer = made()
     authorizer.change({b"1": READ, b"2": DENIED._replace(resource_name="u")})
     with caplog.at_level(logging.DEBUG, AUDIT):
-        for client, name in ((ALICE, "t"), (ALICE, "u"), (Client("User:bob", "::1"), "t"), (ADMIN, "t")):
+        for client, name in ((ALICE, "t"), (ALICE, "u"), (AskingClient("User:bob", "::1"), "t"), (ADMIN, "t")):
             may_read(authorizer, client, name)
         may_read(authorizer, ALICE, "u", quiet=True)
     rule = (
@@ -126,7 +119,7 @@ def test_the_log_says_what_apache_kafkas_says(caplog: pytest.LogCaptureFixture) 
 
 def test_a_name_cannot_begin_a_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, AUDIT):
-        may_read(made(), Client("User:eve\r\nPrincipal = User:root"), "g\n\x1b[2J\u2028\ud800é")
+        may_read(made(), AskingClient("User:eve\r\nPrincipal = User:root"), "g\n\x1b[2J\u2028\ud800é")
     (record,) = (record for record in caplog.records if record.name == AUDIT)
     assert "Principal = User:eve\\r\\nPrincipal = User:root is Denied" in record.getMessage()
     assert "Topic:LITERAL:g\\n\\x1b[2J\\u2028\\ud800é for" in record.getMessage()

@@ -1,0 +1,22 @@
+"""A client that an authorizer is asked about, without a request (see Asker in pykbroker/security/authorizer.py)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pykbroker.security.peer_session import PeerSession
+from pykbroker.serving.peers import ForwardedPeer
+from pykbroker_wire.apis import ApiKey
+
+
+@dataclass(frozen=True)
+class AskingClient:
+    principal: str = "User:mallory"
+    client_host: str = "10.0.0.1"
+    api_key: int = ApiKey.FETCH
+    api_version: int = 4
+    client_id: str | None = None
+
+    @property
+    def peer(self) -> ForwardedPeer:
+        return ForwardedPeer(PeerSession(self.principal), self.client_host, "PLAINTEXT", "PLAINTEXT")
