@@ -44,18 +44,25 @@ def handle(
 ) -> asyncio.Future[IncrementalAlterConfigsResponse]:
     def operation(state: ControllerState, now_ms: int) -> Result[ResourceVerdicts]:
         verdicts: ResourceVerdicts = {}
-        changes: dict[ResourceKey, list[Alteration]] = {}
+        asked: dict[ResourceKey, tuple[AlteredResource, list[Alteration]]] = {}
         for key, resource in sort_out(request.resources, verdicts):
             alterations = [Alteration(c.name, c.config_operation, c.value) for c in resource.configs]
             if key[0] == ConfigResource.BROKER_LOGGER:
                 verdicts[key] = _change_loggers(ctx, resource, alterations, request.validate_only)
                 continue
+            verdict = check_keys(resource, _nulls(alterations))
+            if verdict.failed:
+                verdicts[key] = verdict
+            else:
+                asked[key] = resource, alterations
+        authorize_all(ctx, asked, verdicts)
+        changes: dict[ResourceKey, list[Alteration]] = {}
+        for key, (resource, alterations) in asked.items():
             verdict = judge_on_controller(ctx, state, resource, _change(alterations))
             if verdict.failed:
                 verdicts[key] = verdict
             else:
                 changes[key] = alterations
-        authorize_all(ctx, changes, verdicts)
         result = incremental_alter(state, changes, request.validate_only)
         return Result({**verdicts, **result.response}, result.records)
 
