@@ -23,6 +23,9 @@ class PluginAuthorizer:
         request = _request(asker)
         return _only_true(lambda: self._plugin.authorize(request, operation.name, resource.name, name), asker)
 
+    def would_allow(self, asker: Asker, operation: Operation, resource: Resource, name: str) -> bool:
+        return self.authorize(asker, operation, resource, name)
+
     def authorize_some(self, asker: Asker, operation: Operation, resource: Resource) -> bool:
         request = _request(asker)
         return _only_true(lambda: self._plugin.authorize_some(request, operation.name, resource.name), asker)

@@ -1,7 +1,7 @@
 """The decisions of an authorizer as JSON, one object a line (`pykbroker.authorizer.audit.file`).
 
-Not responsible for where lines go (runtime/line_file.py). Questions of which the answer is only shown are left out, as
-in `kafka.authorizer.logger`. JSON in ASCII: what a client has named cannot begin a line nor steer a terminal.
+Not responsible for where lines go (runtime/line_file.py). Answers that are only shown are left out, and refusals
+that another permission may make good, as in `kafka.authorizer.logger`. JSON in ASCII: what a client has named cannot begin a line nor steer a terminal.
 """
 
 from __future__ import annotations
@@ -42,10 +42,13 @@ class AuditedAuthorizer:
 
     def authorize(self, asker: Asker, operation: Operation, resource: Resource, name: str, quiet: bool = False) -> bool:
         allowed = self._authorizer.authorize(asker, operation, resource, name, quiet)
-        if not quiet and (not allowed or self._with_allowed):
+        if self._with_allowed if allowed else not quiet:
             rule = None if self._explain is None else self._explain(asker, operation, resource, name)
             self._tell(asker, operation, resource, name, allowed, rule)
         return allowed
+
+    def would_allow(self, asker: Asker, operation: Operation, resource: Resource, name: str) -> bool:
+        return self._authorizer.would_allow(asker, operation, resource, name)
 
     def authorize_some(self, asker: Asker, operation: Operation, resource: Resource) -> bool:
         allowed = self._authorizer.authorize_some(asker, operation, resource)

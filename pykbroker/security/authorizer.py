@@ -117,7 +117,12 @@ class Authorizer(Protocol):
         ...
 
     def authorize(self, asker: Asker, operation: Operation, resource: Resource, name: str, quiet: bool = False) -> bool:
-        """`quiet`: the answer only says what the client is shown; a refusal is nothing to report."""
+        """`quiet`: a refusal is nothing to report, because another permission may do, or less is shown. What is allowed
+        is reported all the same."""
+        ...
+
+    def would_allow(self, asker: Asker, operation: Operation, resource: Resource, name: str) -> bool:
+        """The same answer, to be shown and not acted on (the bits of KIP-430): it is not reported."""
         ...
 
     def authorize_some(self, asker: Asker, operation: Operation, resource: Resource) -> bool:
@@ -137,6 +142,9 @@ class AllowAll:
     def authorize(self, asker: Asker, operation: Operation, resource: Resource, name: str, quiet: bool = False) -> bool:
         return True
 
+    def would_allow(self, asker: Asker, operation: Operation, resource: Resource, name: str) -> bool:
+        return self.authorize(asker, operation, resource, name)
+
     def authorize_some(self, asker: Asker, operation: Operation, resource: Resource) -> bool:
         return True
 
@@ -148,6 +156,9 @@ class DenyAll:
 
     def authorize(self, asker: Asker, operation: Operation, resource: Resource, name: str, quiet: bool = False) -> bool:
         return False
+
+    def would_allow(self, asker: Asker, operation: Operation, resource: Resource, name: str) -> bool:
+        return self.authorize(asker, operation, resource, name)
 
     def authorize_some(self, asker: Asker, operation: Operation, resource: Resource) -> bool:
         return False

@@ -117,14 +117,27 @@ class StandardAuthorizer:
             decision = self._decide(principal, host, operation, resource, name)
         if decision[0]:
             self.allowed += 1
-            if _levels.get(_TRACE if quiet else _DEBUG) is False:
+            if _levels.get(_DEBUG) is False:
                 return True
-            level = _TRACE if quiet else _DEBUG
+            level = _DEBUG
         else:
             self.denied += 1
             level = _TRACE if quiet else logging.INFO
         if audit_logger.isEnabledFor(level):
             audit_logger.log(level, "%s", _line(asker, operation, resource, name, decision))
+        return decision.allowed
+
+    def would_allow(self, asker: Asker, operation: Operation, resource: Resource, name: str) -> bool:
+        principal, host = asker.principal, asker.client_host
+        decision = self._decisions.get((principal, host, operation, resource, name))
+        if decision is None:
+            decision = self._decide(principal, host, operation, resource, name)
+        if decision.allowed:
+            self.allowed += 1
+        else:
+            self.denied += 1
+        if audit_logger.isEnabledFor(_TRACE):
+            audit_logger.log(_TRACE, "%s", _line(asker, operation, resource, name, decision))
         return decision.allowed
 
     def explain(self, asker: Asker, operation: Operation, resource: Resource, name: str) -> str:

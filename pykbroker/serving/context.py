@@ -90,6 +90,10 @@ class RequestContext(Generic[S_co]):
         """Ask the authorizer for this request's principal and address. `quiet`: see Authorizer."""
         return self.services.authorizer.authorize(self, operation, resource, name, quiet)
 
+    def would_allow(self, operation: Operation, resource: Resource, name: str) -> bool:
+        """The same, to be shown and not acted on."""
+        return self.services.authorizer.would_allow(self, operation, resource, name)
+
     def authorize_some(self, operation: Operation, resource: Resource) -> bool:
         """Whether the operation is allowed on at least one resource of the type."""
         return self.services.authorizer.authorize_some(self, operation, resource)
@@ -98,7 +102,7 @@ class RequestContext(Generic[S_co]):
         """The bit field of KIP-430: bit n stands for the operation with code n."""
         bits = 0
         for operation in SUPPORTED_OPERATIONS[resource]:
-            if self.authorize(operation, resource, name, quiet=True):
+            if self.would_allow(operation, resource, name):
                 bits |= 1 << operation
         return bits
 
@@ -113,6 +117,9 @@ class OwnRequestContext(RequestContext[S_co]):
     __slots__ = ()
 
     def authorize(self, operation: Operation, resource: Resource, name: str, quiet: bool = False) -> bool:
+        return True
+
+    def would_allow(self, operation: Operation, resource: Resource, name: str) -> bool:
         return True
 
     def authorize_some(self, operation: Operation, resource: Resource) -> bool:

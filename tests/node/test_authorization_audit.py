@@ -108,6 +108,16 @@ def test_a_name_cannot_begin_a_line() -> None:
     assert len(lines) == 2
 
 
+def test_what_is_allowed_is_told_where_a_refusal_is_not() -> None:
+    """A permission of the cluster that opens topics is asked for quietly, since one of the topic may do."""
+    lines: list[str] = []
+    audited = AuditedAuthorizer(AllowAll(), lines.append, lambda: 0, with_allowed=True)
+    assert audited.authorize(Asker("User:a"), Operation.DELETE, Resource.CLUSTER, "kafka-cluster", quiet=True)
+    assert json.loads(lines[0])["allowed"]
+    assert audited.would_allow(Asker("User:a"), Operation.DELETE, Resource.CLUSTER, "kafka-cluster")
+    assert len(lines) == 1
+
+
 def test_lines_do_not_wait_for_the_disk(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)

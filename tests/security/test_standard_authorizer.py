@@ -100,6 +100,9 @@ def test_the_log_says_what_apache_kafkas_says(caplog: pytest.LogCaptureFixture) 
         for client, name in ((ALICE, "t"), (ALICE, "u"), (AskingClient("User:bob", "::1"), "t"), (ADMIN, "t")):
             may_read(authorizer, client, name)
         may_read(authorizer, ALICE, "u", quiet=True)
+        may_read(authorizer, ALICE, "t", quiet=True)
+        assert authorizer.would_allow(ALICE, Operation.READ, Resource.TOPIC, "t")
+        assert not authorizer.would_allow(ALICE, Operation.READ, Resource.TOPIC, "u")
     rule = (
         "MatchingAcl(acl=StandardAcl(resourceType=TOPIC, resourceName={0}, patternType=LITERAL, principal=User:alice, "
         "host=*, operation=READ, permissionType={1}))"
@@ -114,6 +117,7 @@ def test_the_log_says_what_apache_kafkas_says(caplog: pytest.LogCaptureFixture) 
         ("INFO", line.format("User:alice", "Denied", "10.0.0.1", "u", rule.format("u", "DENY"))),
         ("INFO", line.format("User:bob", "Denied", "0:0:0:0:0:0:0:1", "t", "DefaultDeny")),
         ("DEBUG", line.format("User:admin", "Allowed", "10.0.0.1", "t", "SuperUser")),
+        ("DEBUG", line.format("User:alice", "Allowed", "10.0.0.1", "t", rule.format("t", "ALLOW"))),
     ]
 
 
