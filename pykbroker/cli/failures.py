@@ -11,6 +11,7 @@ from typing import Final
 
 import click
 
+from pykbroker.cli.one_line import one_line
 from pykbroker.config.nearest import nearest
 
 #: Looked up among the modules that are loaded: what was not loaded has raised nothing.
@@ -26,7 +27,7 @@ _EXPECTED: Final = (
 def say(line: str) -> None:
     """Write a failure's line to standard error, behind the program's name."""
     sys.stdout.flush()
-    print(f"pykbroker: {line}", file=sys.stderr, flush=True)
+    print(f"pykbroker: {one_line(line)}", file=sys.stderr, flush=True)
 
 
 def said_of(error: BaseException) -> str | None:

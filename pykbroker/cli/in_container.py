@@ -27,6 +27,7 @@ import click
 
 from pykbroker.cli.command_group import CommandGroup
 from pykbroker.cli.health import USUAL_SOCKETS
+from pykbroker.cli.node_log import log_to
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import Config
 from pykbroker.config.properties import parse_bytes
@@ -98,8 +99,6 @@ def launch(**words: Any) -> int:
 
 
 def _run(act: Callable[[ContainerOptions], int], options: ContainerOptions) -> int:
-    from pykbroker.cli.start import log_to
-
     level = os.environ.get("KAFKA_LOG4J_ROOT_LOGLEVEL", "").strip().upper() or "INFO"
     level = _LEVELS.get(level, level)
     log_to(logging.StreamHandler(sys.stdout), level if level in logging.getLevelNamesMapping() else "INFO")

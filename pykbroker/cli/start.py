@@ -19,6 +19,7 @@ import click
 
 from pykbroker.cli import failures
 from pykbroker.cli.command_group import Command
+from pykbroker.cli.node_log import log_to
 from pykbroker.cli.options import assignments, default_data_dir, properties_argument, read
 from pykbroker.cli.status_line import StatusLine
 from pykbroker.config.kinds import ConfigError
@@ -118,11 +119,6 @@ def command(**words: Any) -> int:
     return in_directory(
         options.data_dir or default_data_dir("pykbroker" if options.brokers is None else "pykbroker-cluster")
     )
-
-
-def log_to(handler: logging.Handler, level: str) -> None:
-    """Every line in the shape that Apache Kafka's log has."""
-    logging.basicConfig(level=level, handlers=[handler], format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)")
 
 
 def _run(options: StartOptions, data_dir: str, status: StatusLine | None) -> int:

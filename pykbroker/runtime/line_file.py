@@ -1,6 +1,7 @@
 """Lines into a file, from the event loop and without waiting for the disk: a bounded queue, and a thread that writes.
 
-What finds the queue full is dropped and counted. Not responsible for what a line says.
+What finds the queue full, of lines or of bytes, is dropped and counted. A line of which the disk took only a part ends
+there: the next begins a line of its own. Not responsible for what a line says.
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ import logging
 import os
 import threading
 from collections import deque
+from typing import Final
 
 logger = logging.getLogger(__name__)
 _BATCH = 1000
+#: Of lines that wait or are being written.
+MOST_BYTES: Final = 16 << 20
 
 
 class LineFile:
@@ -20,7 +24,10 @@ class LineFile:
     def __init__(self, path: str, most_waiting: int) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._most_waiting = most_waiting
-        self._waiting: deque[str] = deque()
+        self._waiting: deque[bytes] = deque()
+        #: bytes that were put into the queue, by the event loop alone, and that left it, by the thread alone
+        self._bytes_in = self._bytes_out = 0
+        self._is_torn = False
         self._wake = threading.Event()
         self._is_closed = False
         self._has_failed = False
@@ -30,10 +37,13 @@ class LineFile:
 
     def write(self, line: str) -> None:
         """Without its end of line. Returns at once."""
-        if len(self._waiting) >= self._most_waiting:
+        data = line.encode() + b"\n"
+        bytes_waiting = self._bytes_in - self._bytes_out
+        if len(self._waiting) >= self._most_waiting or bytes_waiting + len(data) > MOST_BYTES:
             self.dropped += 1
             return
-        self._waiting.append(line)
+        self._bytes_in += len(data)
+        self._waiting.append(data)
         if not self._wake.is_set():
             self._wake.set()
 
@@ -52,16 +62,22 @@ class LineFile:
             is_last = self._is_closed
             while self._waiting:
                 count = min(len(self._waiting), _BATCH)
-                self._append("".join(f"{self._waiting.popleft()}\n" for _ in range(count)).encode())
+                data = b"".join(self._waiting.popleft() for _ in range(count))
+                self._append(data)
+                self._bytes_out += len(data)
             if is_last:
                 return
 
     def _append(self, data: bytes) -> None:
+        if self._is_torn:
+            data = b"\n" + data
         try:
             while data:
-                data = data[os.write(self._file, data) :]
+                written = os.write(self._file, data)
+                self._is_torn = not data[:written].endswith(b"\n")
+                data = data[written:]
         except OSError as error:
-            self.dropped += data.count(b"\n")
+            self.dropped += data.removeprefix(b"\n").count(b"\n")
             if not self._has_failed:
                 self._has_failed = True
                 logger.error("Line file: lines are lost, since they cannot be written: %s", error.strerror)

@@ -1,7 +1,8 @@
 """The decisions of an authorizer as JSON, one object a line (`pykbroker.authorizer.audit.file`).
 
 Not responsible for where lines go (runtime/line_file.py). Answers that are only shown are left out, and refusals
-that another permission may make good, as in `kafka.authorizer.logger`. JSON in ASCII: what a client has named cannot begin a line nor steer a terminal.
+that another permission may make good, as in `kafka.authorizer.logger`. JSON in ASCII: what a client has named cannot
+begin a line nor steer a terminal.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from pykbroker.security.acl import java_address
 from pykbroker.security.authorizer import Asker, Authorizer, Operation, Resource
 from pykbroker_wire.apis import APIS
+
+#: Of a text that a client has chosen; what is longer is cut, and says how long it was.
+SHOWN_CHARACTERS: Final = 1024
 
 #: (asker, operation, resource, name) -> the rule that decided
 Explain = Callable[[Asker, Operation, Resource, str], str]
@@ -70,13 +74,19 @@ class AuditedAuthorizer:
         said: dict[str, Any] = {
             "time": now.isoformat(timespec="milliseconds"),
             "allowed": allowed,
-            "principal": asker.principal,
+            "principal": _shown(asker.principal),
             "host": java_address(asker.client_host),
-            "client_id": getattr(asker, "client_id", None),
+            "client_id": _shown(getattr(asker, "client_id", None)),
             "api": str(asker.api_key) if api is None else api.name,
             "operation": operation.name,
             "resource_type": resource.name,
-            "resource_name": name,
-            "rule": rule,
+            "resource_name": _shown(name),
+            "rule": _shown(rule),
         }
         self._write(json.dumps(said, separators=(",", ":")))
+
+
+def _shown(text: str | None) -> str | None:
+    if text is None or len(text) <= SHOWN_CHARACTERS:
+        return text
+    return f"{text[:SHOWN_CHARACTERS]}... ({len(text)} characters)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
@@ -11,12 +12,14 @@ import pytest
 
 import pykbroker
 from pykbroker.config.kinds import ConfigError
+from pykbroker.runtime import line_file
 from pykbroker.runtime.line_file import LineFile
 from pykbroker.security.audited_authorizer import AuditedAuthorizer
 from pykbroker.security.authorizer import AllowAll, DenyAll, Operation, Resource
 from pykbroker.security.authorizer_metrics import RatePerMinute
 from pykbroker_wire.errors import ErrorCode
 from tests.acting import acts
+from tests.node.nodes import eventually
 from tests.node.wire import Wire, batch
 from tests.security.askers import AskingClient
 
@@ -136,6 +139,51 @@ def test_lines_do_not_wait_for_the_disk(tmp_path: Path) -> None:
     closing.join()
     os.close(reader)
     assert count + file.dropped == 1000
+
+
+def test_waiting_lines_are_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_file, "MOST_BYTES", 1000)
+    path = tmp_path / "lines"
+    file = LineFile(str(path), most_waiting=100)
+    file.write("x" * 1000)
+    assert file.dropped == 1
+    file.write("x" * 999)
+    file.close()
+    assert path.read_text() == "x" * 999 + "\n"
+
+
+def test_a_line_that_was_cut_off_does_not_take_the_next_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that becomes full in the middle of a line, stays full for another, and has room again."""
+    path, write, left = tmp_path / "lines", os.write, [5]
+
+    def on_full_disk(file: int, data: bytes) -> int:
+        if left[0] == 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written = write(file, data[: left[0]])
+        left[0] -= written
+        return written
+
+    file = LineFile(str(path), most_waiting=100)
+    monkeypatch.setattr(os, "write", on_full_disk)
+    file.write("first line")
+    eventually("the first line is lost", lambda: file.dropped == 1)
+    file.write("second line")
+    eventually("the second line is lost", lambda: file.dropped == 2)
+    left[0] = 1000
+    file.write("third line")
+    file.close()
+    assert path.read_text() == "first\nthird line\n"
+
+
+def test_a_long_text_is_cut() -> None:
+    lines: list[str] = []
+    audited = AuditedAuthorizer(DenyAll(), lines.append, lambda: 0, with_allowed=False)
+    assert not audited.authorize(Asker("User:a", client_id="c" * 30_000), Operation.READ, Resource.GROUP, "g" * 30_000)
+    said = json.loads(lines[0])
+    assert said["resource_name"] == "g" * 1024 + "... (30000 characters)"
+    assert said["client_id"] == "c" * 1024 + "... (30000 characters)"
 
 
 def test_a_rate_is_that_of_the_last_minute() -> None:
