@@ -57,8 +57,8 @@ def handle(
                 asked[key] = resource, alterations
         authorize_all(ctx, asked, verdicts)
         changes: dict[ResourceKey, list[Alteration]] = {}
-        for key, (resource, alterations) in asked.items():
-            verdict = judge_on_controller(ctx, state, resource, _change(alterations))
+        for key, (altered, alterations) in asked.items():
+            verdict = judge_on_controller(ctx, state, altered, _change(alterations))
             if verdict.failed:
                 verdicts[key] = verdict
             else:
