@@ -115,9 +115,9 @@ def test_what_is_allowed_is_told_where_a_refusal_is_not() -> None:
     """A permission of the cluster that opens topics is asked for quietly, since one of the topic may do."""
     lines: list[str] = []
     audited = AuditedAuthorizer(AllowAll(), lines.append, lambda: 0, with_allowed=True)
-    assert audited.authorize(Asker("User:a"), Operation.DELETE, Resource.CLUSTER, "kafka-cluster", quiet=True)
+    assert audited.authorize(AskingClient("User:a"), Operation.DELETE, Resource.CLUSTER, "kafka-cluster", quiet=True)
     assert json.loads(lines[0])["allowed"]
-    assert audited.would_allow(Asker("User:a"), Operation.DELETE, Resource.CLUSTER, "kafka-cluster")
+    assert audited.would_allow(AskingClient("User:a"), Operation.DELETE, Resource.CLUSTER, "kafka-cluster")
     assert len(lines) == 1
 
 
@@ -180,7 +180,9 @@ def test_a_line_that_was_cut_off_does_not_take_the_next_with_it(
 def test_a_long_text_is_cut() -> None:
     lines: list[str] = []
     audited = AuditedAuthorizer(DenyAll(), lines.append, lambda: 0, with_allowed=False)
-    assert not audited.authorize(Asker("User:a", client_id="c" * 30_000), Operation.READ, Resource.GROUP, "g" * 30_000)
+    assert not audited.authorize(
+        AskingClient("User:a", client_id="c" * 30_000), Operation.READ, Resource.GROUP, "g" * 30_000
+    )
     said = json.loads(lines[0])
     assert said["resource_name"] == "g" * 1024 + "... (30000 characters)"
     assert said["client_id"] == "c" * 1024 + "... (30000 characters)"
