@@ -85,7 +85,7 @@ def test_an_audit_that_cannot_be_kept_stops_the_start(tmp_path: Path) -> None:
 def test_a_name_cannot_begin_a_line() -> None:
     lines: list[str] = []
     audited = AuditedAuthorizer(DenyAll(), lines.append, lambda: 1_700_000_000_123, with_allowed=False)
-    asker = AskingClient("User:eve\n{}", client_id="c\r\n\u2028\ud800\x1b[2J")
+    asker = AskingClient("User:eve\n{}", "::1", client_id="c\r\n\u2028\ud800\x1b[2J")
     assert not audited.authorize(asker, Operation.READ, Resource.TOPIC, "t\n")
     assert not audited.authorize(asker, Operation.READ, Resource.TOPIC, "t", quiet=True)
     assert not audited.authorize_some(asker, Operation.WRITE, Resource.TOPIC)
@@ -98,7 +98,7 @@ def test_a_name_cannot_begin_a_line() -> None:
         "principal": "User:eve\n{}",
         "host": "0:0:0:0:0:0:0:1",
         "client_id": "c\r\n\u2028\ud800\x1b[2J",
-        "api": "Metadata",
+        "api": "Fetch",
         "operation": "READ",
         "resource_type": "TOPIC",
         "resource_name": "t\n",
