@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 
+from compat_tests.clients import PATIENCE_S
 from compat_tests.exactly_once.hanging import wait_with_mending
 from compat_tests.exactly_once.workers import Slot
 from compat_tests.node import Node
@@ -30,7 +31,7 @@ class Kills:
         for slot in self._slots:
             slot.tend()
 
-    def run(self, rounds: int, progress: Callable[[], int], *, least: int = 1, timeout_s: float = 60.0) -> None:
+    def run(self, rounds: int, progress: Callable[[], int], *, least: int = 1, timeout_s: float = PATIENCE_S) -> None:
         """Each round: wait until `progress` grew by `least` records, then kill somebody who comes back."""
         try:
             for _ in range(rounds):
@@ -50,7 +51,7 @@ class Kills:
             self.tend()
             return progress() - before >= least
 
-        why = f"{least} more after {before} (killed: {' '.join(self.done)})"
+        why = f"{least} more after {before} (seed {self.seed}, killed: {' '.join(self.done)})"
         wait_with_mending(self._node, grew, why, timeout_s=timeout_s)
 
     def _note(self, victim: str) -> None:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from compat_tests.clients import PATIENCE_S
+
 Event = dict[str, Any]
 
 
@@ -55,7 +57,7 @@ class Worker:
         """SIGTERM: what a program does that is asked to end."""
         self._process.terminate()
 
-    def wait(self, timeout_s: float = 60) -> int:
+    def wait(self, timeout_s: float = PATIENCE_S) -> int:
         code = self._process.wait(timeout_s)
         self._reader.join(timeout_s)
         return code
