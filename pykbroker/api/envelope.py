@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+from typing import TYPE_CHECKING
 
 from pykbroker.coordinator.later import judged
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker.serving.context import ControllerContext, RequestContext
+from pykbroker.serving.dispatch import logged_request
 from pykbroker.serving.peers import ForwardedPeer
 from pykbroker.serving.principals import decode_principal
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.headers import RequestHeader, encode_response
 from pykbroker_wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from pykbroker_wire.primitives import DecodeError, TopLevel
+
+if TYPE_CHECKING:
+    from pykbroker.serving.request_log import LoggedRequest
 
 
 def handle(ctx: ControllerContext, request: EnvelopeRequest) -> EnvelopeResponse | asyncio.Future[EnvelopeResponse]:
@@ -46,15 +51,25 @@ def handle(ctx: ControllerContext, request: EnvelopeRequest) -> EnvelopeResponse
     inner_ctx = RequestContext(
         peer, ctx.services, header.api_key, header.version, header.correlation_id, header.client_id, ctx.arrival_ms
     )
+    logged = logged_request(ctx.services.runtime.stopwatch_ms)
+    if logged is not None:
+        logged.opened(inner_ctx, inner, envelope=ctx)
     result = row.handle(inner_ctx, inner)
+    if logged is not None:
+        logged.handled()
     if not isinstance(result, asyncio.Future):
-        return _wrap(inner_ctx, result)
+        return _wrap(inner_ctx, result, logged)
     return judged(
-        result, lambda response: _wrap(inner_ctx, response), lambda error: EnvelopeResponse(error_code=error.code)
+        result,
+        lambda response: _wrap(inner_ctx, response, logged),
+        lambda error: EnvelopeResponse(error_code=error.code),
     )
 
 
-def _wrap(ctx: ControllerContext, response: TopLevel) -> EnvelopeResponse:
+def _wrap(ctx: ControllerContext, response: TopLevel, logged: LoggedRequest | None) -> EnvelopeResponse:
+    if logged is not None:
+        logged.answered()
+        logged.tell(response)
     frame = b"".join(
         encode_response(ctx.correlation_id, ctx.api_key, ctx.api_version, response.encode(ctx.api_version))
     )

@@ -36,6 +36,10 @@ class Runtime(Protocol):
         """Wall-clock milliseconds since the epoch; may jump, so never used for timers."""
         ...
 
+    def stopwatch_ms(self) -> float:
+        """Milliseconds, with fractions, from any moment on: for measuring what was done, never for timers."""
+        ...
+
     def run_blocking(self, function: Callable[..., T], *args: object) -> asyncio.Future[T]:
         """Run a call that blocks but releases the GIL (fsync, cold read, one-shot compression) off the loop."""
         ...
@@ -222,6 +226,9 @@ class OsRuntime:
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+    def stopwatch_ms(self) -> float:
+        return time.perf_counter_ns() / 1e6
 
     def run_blocking(self, function: Callable[..., T], *args: object) -> asyncio.Future[T]:
         return self.loop.run_in_executor(self._threads, function, *args)

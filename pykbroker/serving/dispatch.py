@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from pykbroker.net.connection import CloseConnection, Connection, FutureAnswer
 from pykbroker.net.promise import Promise
@@ -27,7 +27,13 @@ from pykbroker_wire.headers import RequestHeader, encode_response
 from pykbroker_wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from pykbroker_wire.primitives import DecodeError
 
+if TYPE_CHECKING:
+    from pykbroker.serving.request_log import LoggedRequest
+
 logger = logging.getLogger(__name__)
+#: One line for each request, under the name that log pipelines know (request_log.py).
+request_logger = logging.getLogger("kafka.request.logger")
+_DEBUG: Final = logging.DEBUG
 
 S = TypeVar("S", bound=Services)
 #: Sends a request of a `forward` row to the active controller: (row, context, frame) -> the answer.
@@ -45,6 +51,16 @@ class Quotas(Protocol):
         ...
 
 
+def logged_request(clock: Callable[[], float]) -> LoggedRequest | None:
+    """What becomes a line of the request log; None while that is off. It has to have a level of its own: with that of
+    the root each produce request would be in the log of a node that somebody looks at."""
+    if not 0 < request_logger.level <= _DEBUG:
+        return None
+    from pykbroker.serving.request_log import LoggedRequest
+
+    return LoggedRequest(clock)
+
+
 class PendingAnswer:
     """An answer that a handler will give later."""
 
@@ -58,6 +74,24 @@ class PendingAnswer:
 
     def encode(self, result: Any) -> EncodedAnswer:
         return self._dispatcher.finish(self._row, self._ctx, result) or []
+
+
+class LoggedAnswer(PendingAnswer):
+    """The same of a request that gets a line in the request log."""
+
+    __slots__ = ("_logged",)
+
+    def __init__(
+        self, dispatcher: Dispatcher[Any], row: Row, ctx: AnyContext, future: FutureAnswer, logged: LoggedRequest
+    ) -> None:
+        super().__init__(dispatcher, row, ctx, future)
+        self._logged = logged
+
+    def encode(self, result: Any) -> EncodedAnswer:
+        self._logged.answered()
+        answer = super().encode(result)
+        self._logged.tell(result)
+        return answer
 
 
 class Dispatcher(Generic[S]):
@@ -75,6 +109,7 @@ class Dispatcher(Generic[S]):
     def __call__(self, peer: Peer, frame: memoryview) -> EncodedAnswer | PendingAnswer | None:
         """Dispatch one frame. Returns buffers, a PendingAnswer, or None when there is no answer; raises
         CloseConnection."""
+        logged = logged_request(self.services.runtime.stopwatch_ms) if request_logger.level else None
         try:
             header, position = RequestHeader.decode(frame)
             row = self._resolved.get(header.api_key) or self.rows.find(header.api_key)
@@ -93,9 +128,14 @@ class Dispatcher(Generic[S]):
                 self._now_ms(),
                 len(frame),
             )
-            result = None if row.handle_frame is None else self._run(row, row.handle_frame, ctx, frame, position)
+            if row.handle_frame is None or logged is not None:
+                result = None
+            else:
+                result = self._run(row, row.handle_frame, ctx, frame, position)
             if result is None:
                 request, _ = row.decode(frame, position, version)
+                if logged is not None:
+                    logged.opened(ctx, request)
                 if row.api.forward and self._forward is not None:
                     if row.check is not None:
                         row.check(request)
@@ -105,9 +145,16 @@ class Dispatcher(Generic[S]):
         except DecodeError as error:
             self._errors.value += 1
             raise CloseConnection(f"a request that cannot be decoded: {error}") from None
+        if logged is not None:
+            logged.handled()
         if type(result) is not bytes and isinstance(result, asyncio.Future | Promise):
+            if logged is not None:
+                return LoggedAnswer(self, row, ctx, result, logged)
             return PendingAnswer(self, row, ctx, result)
-        return self.finish(row, ctx, result)
+        answer = self.finish(row, ctx, result)
+        if logged is not None:
+            logged.tell(result)
+        return answer
 
     def _run(self, row: Row, handle: Callable[..., Any], ctx: AnyContext, *arguments: Any) -> Any:
         try:

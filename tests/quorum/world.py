@@ -45,6 +45,9 @@ class InlineRuntime:
     def keep(self) -> None:
         pass
 
+    def stopwatch_ms(self) -> float:
+        return self.loop.time() * 1000
+
     def run_blocking(self, function: Callable[..., T], *args: object) -> asyncio.Future[T]:
         future: asyncio.Future[T] = self.loop.create_future()
 

@@ -55,6 +55,9 @@ class FakeRuntime:
     def keep(self) -> None:
         pass
 
+    def stopwatch_ms(self) -> float:
+        return self.loop.time() * 1000
+
     def run_blocking(self, function: Callable[..., Any], *args: object) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = self.loop.create_future()
         try:

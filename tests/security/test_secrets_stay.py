@@ -43,6 +43,7 @@ from tests.node.processes import READY, command, environment, run, write_propert
 from tests.node.sim import BROKER
 from tests.node.wire import Wire
 
+BROKER_LOGGER = 8
 #: What is looked for: no text of the program has it in it.
 PLANTED = "plAnted5ecret"
 STORE, KEY, ALICE, ADMIN, DYNAMIC, WRONG = (f"{PLANTED}-{each}" for each in ("st", "key", "al", "adm", "dyn", "bad"))
@@ -109,6 +110,7 @@ def log_in(wire: Wire, password: str) -> ErrorCode:
 def use(wire: Wire) -> str:
     """Ask for what has to do with secrets; everything that was answered, as text."""
     told = [
+        wire.alter(BROKER_LOGGER, "1", {"kafka.request.logger": "TRACE"}),
         wire.alter(BROKER, "1", {"listener.name.ssl.ssl.key.password": DYNAMIC}),
         wire.alter(BROKER, "1", {"listener.name.other.ssl.keystore.password": DYNAMIC}),
         wire.alter(BROKER, "1", {"listener.name.other.plain.sasl.jaas.config": DYNAMIC}),
@@ -128,6 +130,7 @@ def use(wire: Wire) -> str:
                 ],
             )
         ),
+        wire.alter(BROKER_LOGGER, "1", {"kafka.request.logger": None}),
         wire.describe(BROKER, "1"),
         wire.describe(BROKER, ""),
     ]
@@ -158,7 +161,9 @@ def test_a_node_that_runs_says_none_of_it(number: signal.Signals, tmp_path: Path
     for text in (said, log.read_text(errors="replace")):
         assert PLANTED not in text
         assert SCRAM_KEY.hex() not in text
+        assert base64.b64encode(SCRAM_KEY).decode()[:40] not in text
     assert "[KafkaServer id=1] started" in log.read_text()
+    assert log.read_text().count("Completed request:") > 5
 
 
 @pytest.mark.slow

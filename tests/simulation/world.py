@@ -148,6 +148,9 @@ class SimRuntime:
     def keep(self) -> None:
         pass
 
+    def stopwatch_ms(self) -> float:
+        return self.loop.time() * 1000
+
     def run_blocking(self, function: Callable[..., T], *args: object) -> asyncio.Future[T]:
         """A thread: the call happens some time later, and its end is seen some time after that."""
         return self._run_later((0.0, 0.004), function, *args)

@@ -1,6 +1,6 @@
 """`python wire/generate`: the command.
 
-- `python wire/generate`: schemas -> wire/pykbroker_wire/{messages,stored}, apis.py and stored_fields.py
+- `python wire/generate`: schemas -> wire/pykbroker_wire/{messages,stored}, apis.py and the tables of fields
 - `python wire/generate --check`: fail when that would change a file
 - `python wire/generate schemas --libs DIR`: Apache Kafka's jars in DIR -> schemas
 - `python wire/generate schemas --kafka VERSION`: the same for a release, whose jars Maven resolves

@@ -1,6 +1,8 @@
-"""Emit the facts that the JSON form of stored messages needs; the classes themselves know only bytes."""
+"""Emit the facts that the JSON form of messages needs; the classes themselves know only bytes."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from generate.code import WIDTH, Code
 from generate.emit_module import GENERATED
@@ -8,7 +10,7 @@ from generate.layout import Class, Module, snake
 from generate.schema import Field
 
 #: Types whose JSON form is not the value itself.
-_CONVERTED = ("bytes", "uuid")
+_CONVERTED = ("bytes", "records", "uuid")
 
 
 def is_stored(cls: Class) -> bool:
@@ -17,8 +19,26 @@ def is_stored(cls: Class) -> bool:
 
 
 def emit_stored_fields(modules: list[Module]) -> str:
+    return _emit_fields(
+        modules,
+        "STORED_FIELDS",
+        "The fields of everything that lies on a disk, for its JSON form (`json_form.py`).",
+        is_stored,
+    )
+
+
+def emit_message_fields(modules: list[Module]) -> str:
+    return _emit_fields(
+        modules,
+        "MESSAGE_FIELDS",
+        "The fields of every request and response, for its JSON form (`json_form.py`).",
+        lambda cls: cls.kind in ("request", "response"),
+    )
+
+
+def _emit_fields(modules: list[Module], table: str, title: str, wanted: Callable[[Class], bool]) -> str:
     code = Code()
-    code('"""The fields of everything that lies on a disk, for its JSON form (`json_form.py`).')
+    code(f'"""{title}')
     code()
     code(GENERATED.format(sources="wire/schemas"))
     code('"""')
@@ -29,10 +49,10 @@ def emit_stored_fields(modules: list[Module]) -> str:
     code()
     code("# Module and class -> its fields: name in JSON, attribute, type where it is converted, first and last")
     code("# version, first and last version in which it is a tagged field.")
-    code("STORED_FIELDS: Final[dict[str, tuple[tuple[str, str, str, int, int, int, int], ...]]] = {")
+    code(f"{table}: Final[dict[str, tuple[tuple[str, str, str, int, int, int, int], ...]]] = {{")
     for module in modules:
         for cls in module.classes:
-            if not is_stored(cls):
+            if not wanted(cls):
                 continue
             name = f"{module.name}.{cls.name}"
             rows = [_row(field) for field in cls.fields]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from generate import layout
-from generate.emit_fields import emit_stored_fields
+from generate.emit_fields import emit_message_fields, emit_stored_fields
 from generate.emit_index import emit_apis, emit_package
 from generate.emit_module import emit_module
 from generate.schema import Message, format_message, parse
@@ -33,6 +33,7 @@ def generated_files(messages: list[Message]) -> dict[str, str]:
         files[f"{package}/__init__.py"] = emit_package(package, members)
     files["apis.py"] = emit_apis(messages)
     files["stored_fields.py"] = emit_stored_fields(modules)
+    files["message_fields.py"] = emit_message_fields(modules)
     return files
 
 
