@@ -1,7 +1,8 @@
 """The costly steps of TLS handshakes, on threads: signatures and key exchanges, which release the GIL.
 
 Responsible for how many run at once: fsyncs and cold reads use the same threads, and a flood of new connections must
-not take them all. The others wait in the order in which they came. Not responsible for what a step does.
+not take them all. The others wait in the order in which they came, in two queues that take turns: clients that have
+proved nothing must not keep this node from reaching others. Not responsible for what a step does.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ RUNNING_AT_ONCE: Final = 2
 HandshakeStep: TypeAlias = Callable[[], object]
 #: Called on the loop with what was raised.
 HandshakeStepped: TypeAlias = Callable[["BaseException | None"], None]
+_Waiting: TypeAlias = deque[tuple[HandshakeStep, HandshakeStepped, Callable[[], bool]]]
 
 
 class Handshakes:
@@ -28,18 +30,25 @@ class Handshakes:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._running = 0
-        self._waiting: deque[tuple[HandshakeStep, HandshakeStepped, Callable[[], bool]]] = deque()
+        #: of connections that this node makes, and of those that it accepted
+        self._own: _Waiting = deque()
+        self._accepted: _Waiting = deque()
+        self._own_is_next = True
 
-    def run(self, step: HandshakeStep, stepped: HandshakeStepped, wanted: Callable[[], bool]) -> None:
+    def run(
+        self, step: HandshakeStep, stepped: HandshakeStepped, wanted: Callable[[], bool], *, is_own: bool = False
+    ) -> None:
         """Run `step` on a thread, then `stepped` on the loop. A step that is no more `wanted` when its turn comes is
-        dropped, and nothing is called."""
-        self._waiting.append((step, stepped, wanted))
+        dropped, and nothing is called. `is_own`: of a connection that this node makes."""
+        (self._own if is_own else self._accepted).append((step, stepped, wanted))
         self._go_on()
 
     def _go_on(self) -> None:
-        while self._waiting and self._running < RUNNING_AT_ONCE:
-            step, stepped, wanted = self._waiting.popleft()
+        while (self._own or self._accepted) and self._running < RUNNING_AT_ONCE:
+            is_own = bool(self._own) and (self._own_is_next or not self._accepted)
+            step, stepped, wanted = (self._own if is_own else self._accepted).popleft()
             if wanted():
+                self._own_is_next = not is_own
                 self._running += 1
                 self._runtime.run_blocking(step).add_done_callback(partial(self._ended, stepped))
 

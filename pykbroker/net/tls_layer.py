@@ -215,7 +215,9 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         assert self._tls is not None
         self._is_stepping = True
         self._update_reading()
-        self._handshakes.run(self._tls.do_handshake, self._stepped, lambda: not self._closing)
+        self._handshakes.run(
+            self._tls.do_handshake, self._stepped, lambda: not self._closing, is_own=self._server_hostname is not None
+        )
 
     def _stepped(self, error: BaseException | None) -> None:
         self._is_stepping = False

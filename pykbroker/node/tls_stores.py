@@ -25,12 +25,13 @@ from pykbroker.runtime import Runtime
 from pykbroker.runtime.secret_files import version_of
 from pykbroker.security.tls.distinguished_names import subject_of
 from pykbroker.security.tls.settings import TlsSettings, settings_of
-from pykbroker.security.tls.store_replacement import Allowed, Stores, check_replacement, read_stores
+from pykbroker.security.tls.store_replacement import Allowed, Stores, check_itself, check_replacement, read_stores
 
 logger = logging.getLogger(__name__)
 
 WATCH_INTERVAL: Final = "pykbroker.ssl.store.watch.interval.ms"
 METRIC: Final = "pykbroker.security:type=TlsCertificates,name=SecondsUntilEnd,listener="
+TRUSTED_METRIC: Final = "pykbroker.security:type=TlsCertificates,name=TrustedSecondsUntilEnd,listener="
 _WARNED_BEFORE: Final = datetime.timedelta(days=30)
 _DAY_SECONDS: Final = 86_400.0
 
@@ -80,7 +81,10 @@ class TlsStores:
             try:
                 settings = settings_of(config, listener)
                 if settings != current.settings:
-                    self._judge(listener, current, read_stores(settings))
+                    new = read_stores(settings)
+                    self._judge(listener, current, new)
+                    for user in self._users[listener]:
+                        user.prepare(new)
             except ConfigError as error:
                 raise ConfigError(
                     "Invalid value org.apache.kafka.common.config.ConfigException: Validation of dynamic config update "
@@ -108,6 +112,8 @@ class TlsStores:
                 return
             if compare:
                 self._judge(listener, current, new)
+            elif self._is_between_brokers(listener):
+                check_itself(new)
             prepared = [user.prepare(new) for user in self._users[listener]]
         except ConfigError as error:
             logger.error("Listener %s: new stores are not taken, and the old ones stay: %s", listener, error)
@@ -124,10 +130,13 @@ class TlsStores:
         def allows(key: str) -> bool:
             return config.bool(key if config.is_default(prefix + key) else prefix + key)
 
-        between = config.is_broker and config.listeners.inter_broker_name == listener
+        between = self._is_between_brokers(listener)
         check_replacement(
             current, new, Allowed(allows("ssl.allow.dn.changes"), allows("ssl.allow.san.changes"), between)
         )
+
+    def _is_between_brokers(self, listener: str) -> bool:
+        return self._static.is_broker and self._static.listeners.inter_broker_name == listener
 
     # -- files --------------------------------------------------------------------------------------------------------
 
@@ -137,34 +146,42 @@ class TlsStores:
             self._later("files", interval_ms / 1000, self._look_at_files)
 
     def _look_at_files(self) -> None:
+        # First, so that no error ends it.
+        self._watch()
         for listener, settings in self._wanted.items():
             if _versions(settings) != self._seen[listener]:
                 self._reload(listener)
-        self._watch()
 
     # -- ends ---------------------------------------------------------------------------------------------------------
 
     def _look_at_certificates(self) -> None:
-        for listener in self._current:
-            self._look_at(listener)
         if self._current:
             self._later("certificates", _DAY_SECONDS, self._look_at_certificates)
+        for listener in self._current:
+            self._look_at(listener)
 
     def _look_at(self, listener: str) -> None:
+        chain = _chain(self._current[listener])
+        trusted = [each for each in _trusted(self._current[listener]) if each not in chain]
+        self._tell_ends(listener, chain, "the certificate", "clients refuse it")
+        self._tell_ends(listener, trusted, "the trusted certificate", "what it has issued is refused")
+
+    def _tell_ends(self, listener: str, certificates: Iterable[bytes], kind: str, meaning: str) -> None:
         now = self._now()
-        for certificate in _chain(self._current[listener]):
+        for certificate in certificates:
             end = end_of(certificate)
             if end - now < _WARNED_BEFORE:
-                text = "has ended: clients refuse it" if end <= now else f"ends in {(end - now).days} days"
-                logger.warning("Listener %s: the certificate of %s %s (%s)", listener, _name(certificate), text, end)
+                text = f"has ended: {meaning}" if end <= now else f"ends in {(end - now).days} days"
+                logger.warning("Listener %s: %s of %s %s (%s)", listener, kind, _name(certificate), text, end)
 
     def _seconds_until_end(self) -> list[tuple[str, float]]:
-        """The first end of a certificate of each listener's key; negative afterwards."""
+        """The first end of a certificate of each listener's key, and of one that it trusts; negative afterwards."""
         now = self._now()
         return [
-            (METRIC + listener, min((end_of(each) - now).total_seconds() for each in chain))
+            (metric + listener, min((end_of(each) - now).total_seconds() for each in certificates))
             for listener, stores in self._current.items()
-            if (chain := _chain(stores))
+            for metric, certificates in ((METRIC, _chain(stores)), (TRUSTED_METRIC, _trusted(stores)))
+            if certificates
         ]
 
     def _now(self) -> datetime.datetime:
@@ -213,6 +230,10 @@ def _versions(settings: TlsSettings) -> tuple[object, ...]:
 
 def _chain(stores: Stores) -> tuple[bytes, ...]:
     return () if stores.material.key is None else stores.material.key.chain
+
+
+def _trusted(stores: Stores) -> tuple[bytes, ...]:
+    return stores.material.trusted or ()
 
 
 def _name(certificate: bytes) -> str:

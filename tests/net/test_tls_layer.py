@@ -407,6 +407,29 @@ def test_only_so_many_handshakes_take_threads_at_once(contexts: Contexts) -> Non
     assert [bool(pair.below.written) for pair in pairs] == [index != 5 for index in range(10)]
 
 
+def test_connections_that_a_node_makes_take_turns_with_those_that_it_accepts() -> None:
+    """Any number of clients that have proved nothing does not keep it from reaching other nodes."""
+    runtime = SteppedRuntime()
+    handshakes = Handshakes(cast(Runtime, runtime))
+    done: list[str] = []
+
+    def run(name: str, *, wanted: bool = True) -> None:
+        handshakes.run(
+            lambda: done.append(name), lambda error: None, lambda: wanted, is_own=not name.startswith("client")
+        )
+
+    for number in range(100):
+        run(f"client {number}")
+    run("gone", wanted=False)
+    for number in range(3):
+        run(f"own {number}")
+    runtime.loop.turn()
+    # Those that ran when they came, and then one each.
+    order = ["client 0", "client 1", "own 0", "client 2", "own 1", "client 3", "own 2", "client 4", "client 5"]
+    assert done[: len(order)] == order
+    assert len(done) == 103
+
+
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1])
 def test_old_versions_are_refused(version: ssl.TLSVersion, tmp_path: Path) -> None:
     peer = client_context(tmp_path)

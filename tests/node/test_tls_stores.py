@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import dataclasses
 import datetime
 import logging
 import shutil
@@ -14,12 +16,14 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
 
 from pykbroker.config import silent
+from pykbroker.config.kinds import ConfigError
 from pykbroker.config.load import development_profile, load
 from pykbroker.metrics.registry import Metrics
 from pykbroker.net.tls_client import TlsClient
-from pykbroker.node.tls_stores import METRIC, TlsStores
+from pykbroker.node.tls_stores import METRIC, TRUSTED_METRIC, TlsStores
 from pykbroker.security.tls.authority import Authority, Issued
 from pykbroker.security.tls.tls_server import tls_server
 from pykbroker_wire.errors import ErrorCode
@@ -331,6 +335,101 @@ def test_a_file_that_changes_is_read_again(folder: Folder, tmp_path: Path, caplo
     assert sum("the old ones stay" in line for line in caplog.messages) == 1
 
 
+def unread_by_openssl() -> bytes:
+    """A trust store in PEM that cryptography reads and OpenSSL does not: a name in it is no UTF-8."""
+    der = authority().certificate.public_bytes(serialization.Encoding.DER)
+    encoded = base64.encodebytes(der.replace(b"Authority of", b"\xffuthority of"))
+    return b"-----BEGIN CERTIFICATE-----\n" + encoded + b"-----END CERTIFICATE-----\n"
+
+
+def with_strange_hosts() -> bytes:
+    """A key store whose certificate has subject alternative names that are none."""
+    identity = node_identity()
+    builder = (
+        x509.CertificateBuilder(identity.certificate.issuer, identity.certificate.subject)
+        .public_key(identity.key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(identity.certificate.not_valid_before_utc)
+        .not_valid_after(identity.certificate.not_valid_after_utc)
+        .add_extension(x509.UnrecognizedExtension(x509.SubjectAlternativeName.oid, b"none"), critical=False)
+    )
+    certificate = builder.sign(authority()._key, hashes.SHA256())
+    return dataclasses.replace(identity, certificate=certificate).pkcs12(SECRET)
+
+
+def with_strange_key() -> bytes:
+    """A key store in PEM whose key has a curve that there is not."""
+    der = node_identity().key.private_bytes(
+        serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    encoded = base64.encodebytes(der.replace(bytes.fromhex("2a8648ce3d030107"), bytes.fromhex("2a8648ce3d030177")))
+    return b"-----BEGIN PRIVATE KEY-----\n" + encoded + b"-----END PRIVATE KEY-----\n" + node_identity().chain_pem
+
+
+STRANGE = {
+    "its algorithm is not served": ("one", with_strange_key),
+    "the subject alternative names of a certificate cannot be read": ("one", with_strange_hosts),
+    "OpenSSL does not take a certificate of the trust store": ("trust", unread_by_openssl),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reason", STRANGE)
+def test_a_store_that_no_library_expects_is_refused_as_any_other(
+    reason: str, folder: Folder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """When it is named, when its file changes, and where it counts at the start; the next good one is taken."""
+    name, make = STRANGE[reason]
+    key = KEYSTORE if name == "one" else TRUSTSTORE
+    strange, two = folder._put("strange", make()), issued()
+    given = {"pykbroker.ssl.store.watch.interval.ms": "20", "ssl.client.auth": "required"}
+    with Secured(tmp_path / "data", folder.properties(**given)) as node:
+        code, message = alter(node, {key: strange})
+        assert code == ErrorCode.INVALID_REQUEST
+        assert message is not None
+        assert reason in message
+        good = (folder.path / f"{name}.p12").read_bytes()
+        folder._put(name, make())
+        wait(lambda: "the old ones stay" in caplog.text)
+        folder._put(name, good)
+        folder.key("one", two)
+        wait(lambda: serial(node) == two.certificate.serial_number)
+    (line,) = (each for each in caplog.messages if "the old ones stay" in each)
+    assert reason in line
+    if "alternative" not in reason:
+        folder._put(name, make())
+        with pytest.raises(ConfigError, match=reason), Secured(tmp_path / "data", folder.properties(**given)):
+            pass
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trust", ["another authority", "the system's"])
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
+def test_brokers_that_would_not_trust_each_other_do_not_start(
+    trust: str, protocol: str, folder: Folder, tmp_path: Path
+) -> None:
+    """On the listener between brokers alone, whatever clients must prove, as in Apache Kafka's SslFactory."""
+    plain = "org.apache.kafka.common.security.plain.PlainLoginModule required username=n password=p user_n=p;"
+    given = {
+        "listener.security.protocol.map": f"SSL:{protocol},PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    }
+    if protocol == "SASL_SSL":
+        given["listener.name.ssl.plain.sasl.jaas.config"] = plain
+    properties = folder.properties(**given)
+    if trust == "another authority":
+        folder.trust("trust", authority(OTHER))
+    else:
+        del properties["ssl.truststore.location"], properties["ssl.truststore.password"]
+    with Secured(tmp_path / "data", properties) as node:
+        assert serial(node) == node_identity().certificate.serial_number
+    text = "listener SSL: A client SSLEngine created with the provided settings can't connect to a server SSLEngine"
+    between = {**properties, "inter.broker.listener.name": "SSL"}
+    with pytest.raises(ConfigError, match=text), Secured(tmp_path / "data", between):
+        pass
+
+
 @pytest.mark.slow
 def test_what_cannot_change_while_a_node_runs_is_refused(folder: Folder, tmp_path: Path) -> None:
     """Apache Kafka takes most of these, and nothing comes of them before the next start."""
@@ -370,6 +469,7 @@ def test_the_end_of_a_certificate_is_told_each_day(
         begin = datetime.datetime.fromtimestamp(runtime.now_ms() / 1000, datetime.UTC)
         long = Authority.create("Long", now=begin, days=400)
         folder.key("one", long.issue("node", now=begin, days=31.5, hosts=NODE_HOSTS))
+        folder.trust("trust", Authority.create("Short", now=begin, days=90))
         config = load({**node_texts(tmp_path), **folder.properties()})
         metrics = Metrics()
         stores = TlsStores(config, runtime, metrics, {"SSL": [tls_server(config, "SSL")]})
@@ -381,7 +481,10 @@ def test_the_end_of_a_certificate_is_told_each_day(
 
         async def play() -> None:
             stores.start()
-            assert metrics.snapshot() == {METRIC + "SSL": pytest.approx(31.5 * DAY_SECONDS, abs=5)}
+            assert metrics.snapshot() == {
+                METRIC + "SSL": pytest.approx(31.5 * DAY_SECONDS, abs=5),
+                TRUSTED_METRIC + "SSL": pytest.approx(90 * DAY_SECONDS, abs=5),
+            }
             assert await days(1.5) == []
             # Two days are gone with the next look, and then there is one each day.
             (line,) = await days(1)
@@ -389,6 +492,12 @@ def test_the_end_of_a_certificate_is_told_each_day(
             assert len(await days(10)) == 10
             assert "has ended: clients refuse it" in (await days(20))[-1]
             assert metrics.snapshot()[METRIC + "SSL"] < 0
+            lines = await days(58)
+            assert next(line for line in lines if "certificate of CN=Short" in line).startswith(
+                "Listener SSL: the trusted certificate of CN=Short ends in "
+            )
+            assert "trusted certificate of CN=Short has ended: what it has issued is refused" in lines[-1]
+            assert metrics.snapshot()[TRUSTED_METRIC + "SSL"] < 0
             stores.close()
             assert await days(5) == []
 

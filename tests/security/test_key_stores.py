@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import hashlib
 import os
 import ssl
 from pathlib import Path
@@ -12,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
+    NoEncryption,
     PrivateFormat,
     PublicFormat,
     load_pem_private_key,
@@ -181,6 +184,57 @@ def test_damaged_stores_are_refused_and_nothing_else(
     ):
         with contextlib.suppress(ConfigError):
             read()
+
+
+#: OIDs that end otherwise: a curve, and a kind of key, that there are not
+_CURVE = bytes.fromhex("2a8648ce3d030107"), bytes.fromhex("2a8648ce3d030177")
+_KIND = bytes.fromhex("2a8648ce3d0201"), bytes.fromhex("2a8648ce3d0277")
+
+
+def jks_of(key: bytes, certificate: bytes, password: str) -> bytes:
+    """A store with one key (PKCS #8, DER), as keytool writes it; the key's salt is zero."""
+    secret, block, stream = password.encode("utf-16-be"), bytes(20), b""
+    while len(stream) < len(key):
+        block = hashlib.sha1(secret + block).digest()
+        stream += block
+    hidden = bytes(20) + bytes(a ^ b for a, b in zip(key, stream, strict=False)) + hashlib.sha1(secret + key).digest()
+    protected = bytes.fromhex("060a2b060104012a0211010105000482") + len(hidden).to_bytes(2) + hidden
+    body = bytes.fromhex("feedfeed0000000200000001000000010001") + b"k" + bytes(8)
+    body += len(protected).to_bytes(4) + protected + (1).to_bytes(4)
+    body += (5).to_bytes(2) + b"X.509" + len(certificate).to_bytes(4) + certificate
+    return body + hashlib.sha1(secret + b"Mighty Aphrodite" + body).digest()
+
+
+def pem(label: str, der: bytes) -> bytes:
+    return f"-----BEGIN {label}-----\n{base64.b64encode(der).decode()}\n-----END {label}-----\n".encode()
+
+
+@pytest.mark.parametrize("unknown", [_CURVE, _KIND])
+def test_a_key_whose_algorithm_is_not_served_is_refused_with_one_line(unknown: tuple[bytes, bytes]) -> None:
+    """In a PEM file, in JKS, and in a certificate."""
+    identity = node_identity()
+    der = identity.key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
+    certificate = identity.certificate.public_bytes(Encoding.DER)
+    check_fits(read_key(jks_of(der, certificate, STORE), Passwords(STORE), NAME))
+    strange = der.replace(*unknown)
+    assert strange != der
+    for data in (
+        pem("PRIVATE KEY", strange) + identity.chain_pem,
+        jks_of(strange, certificate, STORE),
+        identity.key_pem + pem("CERTIFICATE", certificate.replace(*unknown)),
+    ):
+        with pytest.raises(ConfigError, match="its algorithm is not served") as refused:
+            read_key(data, Passwords(STORE), NAME)
+        assert "\n" not in str(refused.value)
+
+
+def test_a_certificate_of_a_strange_version_is_refused_with_one_line() -> None:
+    der = authority().certificate.public_bytes(Encoding.DER)
+    strange = der.replace(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x09", 1)
+    with pytest.raises(ConfigError, match="one of its certificates cannot be read"):
+        read_trusted(pem("CERTIFICATE", strange), None, NAME)
+    with pytest.raises(ConfigError, match="one of its certificates cannot be read"):
+        read_key(node_identity().key_pem + pem("CERTIFICATE", strange), Passwords(), NAME)
 
 
 def test_a_memory_file_is_on_no_disk() -> None:

@@ -34,12 +34,12 @@ def read_material(settings: TlsSettings) -> Material:
     key = trusted = None
     if (store := settings.keystore) is not None:
         if store.key is not None:
-            data = f"{store.key}\n{store.certificates}".encode()
+            data = f"{store.key}\n{store.certificates}".encode(errors="replace")
         else:
             data = _read(store)
         key = read_key(data, Passwords(store.password, store.key_password), _name(settings, store))
     if (store := settings.truststore) is not None:
-        data = store.certificates.encode() if store.certificates is not None else _read(store)
+        data = store.certificates.encode(errors="replace") if store.certificates is not None else _read(store)
         trusted = read_trusted(data, store.password, _name(settings, store))
     return Material(key, trusted)
 
@@ -57,7 +57,7 @@ def server_context(settings: TlsSettings, material: Material) -> ssl.SSLContext:
                 f"listener {settings.listener}: ssl.client.auth={settings.client_auth} needs a trust store: "
                 "ssl.truststore.location is not set"
             )
-        _trust(context, material.trusted)
+        _trust(context, settings, material.trusted)
         # A client proves its certificate each time: a ticket would be good for longer than the certificate may be.
         context.num_tickets = 0
     return context
@@ -72,7 +72,7 @@ def client_context(settings: TlsSettings, material: Material) -> ssl.SSLContext:
     if material.trusted is None:
         context.load_default_certs()
     else:
-        _trust(context, material.trusted)
+        _trust(context, settings, material.trusted)
     return context
 
 
@@ -96,9 +96,15 @@ def _prepare(context: ssl.SSLContext, settings: TlsSettings, key: OwnKey | None)
         raise ConfigError(f"listener {settings.listener}: {error.strerror or error}") from None
 
 
-def _trust(context: ssl.SSLContext, trusted: tuple[bytes, ...]) -> None:
+def _trust(context: ssl.SSLContext, settings: TlsSettings, trusted: tuple[bytes, ...]) -> None:
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    context.load_verify_locations(cadata=b"".join(trusted))
+    try:
+        context.load_verify_locations(cadata=b"".join(trusted))
+    except ssl.SSLError as error:
+        raise ConfigError(
+            f"listener {settings.listener}: OpenSSL does not take a certificate of the trust store: "
+            f"{error.reason or 'it cannot be read'}"
+        ) from None
 
 
 def _read(store: StoreSettings) -> bytes:

@@ -2,7 +2,8 @@
 
 Responsible for the judgement: the certificate says the same name and no fewer hosts (`ssl.allow.dn.changes`,
 `ssl.allow.san.changes`), no store appears where there was none, and, on the listener between brokers, old and new
-stores trust each other both ways. Not responsible for when stores are read, nor for what is done with them.
+stores trust each other both ways, and the first ones themselves. Not responsible for when stores are read, nor for what
+is done with them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pykbroker.security.tls.distinguished_names import MalformedName, subject_of
 from pykbroker.security.tls.settings import TlsSettings
 
 _CONFIG_EXCEPTION: Final = "org.apache.kafka.common.config.ConfigException: "
+_HANDSHAKE_EXCEPTION: Final = "javax.net.ssl.SSLHandshakeException"
 
 
 class Stores(NamedTuple):
@@ -56,7 +58,17 @@ def check_replacement(old: Stores, new: Stores, allowed: Allowed) -> None:
         raise _refusal("Cannot add SSL truststore to an existing listener for which no truststore was configured.")
     if allowed.trusts_itself:
         for server, client in ((old, new), (new, old)):
-            _check_handshake(server, client)
+            if reason := _failed_handshake(server, client):
+                raise ConfigError(f"{_HANDSHAKE_EXCEPTION}: old and new stores do not trust each other: {reason}")
+
+
+def check_itself(stores: Stores) -> None:
+    """ConfigError, in Apache Kafka's words, for stores with which brokers would not trust each other."""
+    if reason := _failed_handshake(stores, stores):
+        raise ConfigError(
+            f"listener {stores.settings.listener}: A client SSLEngine created with the provided settings can't connect "
+            f"to a server SSLEngine created with those settings: {reason}"
+        )
 
 
 def _refusal(text: str) -> ConfigError:
@@ -86,7 +98,8 @@ def _check_hosts(certificates: dict[str, tuple[str, bytes]]) -> None:
 
 
 def hosts_of(certificate: bytes) -> frozenset[tuple[int, str]]:
-    """The subject alternative names of a certificate (DER): the kind as X.509 numbers it, and the name."""
+    """The subject alternative names of a certificate (DER): the kind as X.509 numbers it, and the name. ConfigError for
+    names that cannot be read."""
     from cryptography import x509
 
     kinds: dict[type, int] = {
@@ -102,6 +115,8 @@ def hosts_of(certificate: bytes) -> frozenset[tuple[int, str]]:
         )
     except x509.ExtensionNotFound:
         return frozenset()
+    except Exception:  # noqa: BLE001  # cryptography has many types, and no one for all of them
+        raise ConfigError("the subject alternative names of a certificate cannot be read") from None
     return frozenset((kinds.get(type(name), 0), _text_of(name.value)) for name in extension.value)
 
 
@@ -109,8 +124,9 @@ def _text_of(name: object) -> str:
     return name if isinstance(name, str) else str(getattr(name, "dotted_string", name))
 
 
-def _check_handshake(server: Stores, client: Stores) -> None:
-    """In memory: host names are not compared, as in Apache Kafka."""
+def _failed_handshake(server: Stores, client: Stores) -> str | None:
+    """Why a client with these stores cannot connect; None: it can. In memory, and host names are not compared, as in
+    Apache Kafka."""
     accepting = server_context(server.settings, server.material)
     connecting = client_context(replace(client.settings, checks_host_names=False), client.material)
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -128,10 +144,8 @@ def _check_handshake(server: Stores, client: Stores) -> None:
                 continue
             except ssl.SSLError as error:
                 reason = getattr(error, "verify_message", "") or error.reason or str(error)
-                raise ConfigError(
-                    f"javax.net.ssl.SSLHandshakeException: old and new stores do not trust each other: {reason}"
-                ) from None
+                return str(reason)
             waiting.remove(side)
         if not waiting:
-            return
-    raise ConfigError("javax.net.ssl.SSLHandshakeException: old and new stores do not come to an end of a handshake")
+            return None
+    return "the handshake does not come to an end"

@@ -14,6 +14,7 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -52,13 +53,14 @@ class Passwords:
 def read_key(data: bytes, passwords: Passwords, name: str) -> OwnKey:
     """The one key of a store. `name` is the store's in errors."""
     try:
-        match _kind(data):
-            case "PEM":
-                key, chain, alias = _pem_key(data, passwords.key)
-            case "JKS":
-                key, chain, alias = _jks_key(data, passwords)
-            case _:
-                key, chain, alias = _pkcs12_key(data, passwords)
+        with _refused("it cannot be read"):
+            match _kind(data):
+                case "PEM":
+                    key, chain, alias = _pem_key(data, passwords.key)
+                case "JKS":
+                    key, chain, alias = _jks_key(data, passwords)
+                case _:
+                    key, chain, alias = _pkcs12_key(data, passwords)
     except (jks.JksError, _StoreError) as error:
         raise ConfigError(f"{name}: {error}") from None
     return replace(_own_key(key, chain, name), alias=alias)
@@ -67,16 +69,17 @@ def read_key(data: bytes, passwords: Passwords, name: str) -> OwnKey:
 def read_trusted(data: bytes, password: str | None, name: str) -> tuple[bytes, ...]:
     """The certificates (DER) that a store trusts, one at least."""
     try:
-        match _kind(data):
-            case "PEM":
-                found = tuple(_certificates(data))
-            case "JKS":
-                store = jks.read_jks(data, password)
-                found = (*store.trusted, *(key.chain[0] for key in store.keys if key.chain))
-            case _:
-                found = _pkcs12_trusted(data, password)
-        for certificate in found:
-            _parse(certificate)
+        with _refused("it cannot be read"):
+            match _kind(data):
+                case "PEM":
+                    found = tuple(_certificates(data))
+                case "JKS":
+                    store = jks.read_jks(data, password)
+                    found = (*store.trusted, *(key.chain[0] for key in store.keys if key.chain))
+                case _:
+                    found = _pkcs12_trusted(data, password)
+            for certificate in found:
+                _parse(certificate)
     except (jks.JksError, _StoreError) as error:
         raise ConfigError(f"{name}: {error}") from None
     if not found:
@@ -126,11 +129,9 @@ def _pem_key(data: bytes, password: str | None) -> tuple[Any, list[bytes], str]:
     encrypted = label == b"ENCRYPTED PRIVATE KEY"
     if encrypted and password is None:
         raise _StoreError("its key is encrypted, and ssl.key.password is not set")
-    try:
+    reason = "its key cannot be decrypted with ssl.key.password" if encrypted else "its key cannot be read"
+    with _refused(reason):
         key = load_der_private_key(der, password.encode() if encrypted and password is not None else None)
-    except (ValueError, TypeError):
-        reason = "its key cannot be decrypted with ssl.key.password" if encrypted else "its key cannot be read"
-        raise _StoreError(reason) from None
     return key, _certificates(data), "kafka"
 
 
@@ -140,10 +141,8 @@ def _pem_key(data: bytes, password: str | None) -> tuple[Any, list[bytes], str]:
 def _pkcs12(data: bytes, password: str | None) -> Any:
     from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 
-    try:
+    with _refused("the password is wrong, or it is no PKCS12 store that can be read"):
         return load_pkcs12(data, None if password is None else password.encode())
-    except Exception:  # noqa: BLE001  # several types, whose texts may have anything in them
-        raise _StoreError("the password is wrong, or it is no PKCS12 store that can be read") from None
 
 
 def _pkcs12_key(data: bytes, passwords: Passwords) -> tuple[Any, list[bytes], str]:
@@ -185,22 +184,33 @@ def _jks_key(data: bytes, passwords: Passwords) -> tuple[Any, list[bytes], str]:
     (entry,) = store.keys
     password = passwords.key if passwords.key is not None else passwords.store
     der = jks.unprotected(entry, password or "")
-    try:
+    with _refused(f"its key {entry.alias} cannot be read"):
         return load_der_private_key(der, None), list(entry.chain), entry.alias
-    except (ValueError, TypeError):
-        raise _StoreError(f"its key {entry.alias} cannot be read") from None
 
 
 # -- keys and certificates --------------------------------------------------------------------------------------------
 
 
+@contextmanager
+def _refused(reason: str) -> Iterator[None]:
+    """What cryptography raises becomes a _StoreError: it has many types, whose texts may have anything in them."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+
+    try:
+        yield
+    except (jks.JksError, _StoreError):
+        raise
+    except UnsupportedAlgorithm:
+        raise _StoreError(f"{reason}: its algorithm is not served") from None
+    except Exception:  # noqa: BLE001  # as the docstring says
+        raise _StoreError(reason) from None
+
+
 def _parse(der: bytes) -> Certificate:
     from cryptography.x509 import load_der_x509_certificate
 
-    try:
+    with _refused("one of its certificates cannot be read"):
         return load_der_x509_certificate(der)
-    except ValueError:
-        raise _StoreError("one of its certificates cannot be read") from None
 
 
 def _der(certificate: Certificate) -> bytes:
@@ -210,21 +220,20 @@ def _der(certificate: Certificate) -> bytes:
 
 
 def _own_key(key: Any, chain: list[bytes], name: str) -> OwnKey:
-    from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
     if not chain:
         raise ConfigError(f"{name}: it has no certificate")
     kind = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
     try:
-        fits = key.public_key().public_bytes(*kind) == _parse(chain[0]).public_key().public_bytes(*kind)
-        for certificate in chain[1:]:
-            _parse(certificate)
-    except (_StoreError, UnsupportedAlgorithm) as error:
+        first, *_ = [_parse(certificate) for certificate in chain]
+        with _refused("its key, or that of its first certificate, cannot be used"):
+            fits = key.public_key().public_bytes(*kind) == first.public_key().public_bytes(*kind)
+            pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    except _StoreError as error:
         raise ConfigError(f"{name}: {error}") from None
     if not fits:
         raise ConfigError(f"{name}: its key does not fit its first certificate")
-    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return OwnKey(pem + b"".join(map(_to_pem, chain)), tuple(chain))
 
 

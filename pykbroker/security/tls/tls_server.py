@@ -11,7 +11,7 @@ from pykbroker.security.tls.contexts import server_context
 from pykbroker.security.tls.distinguished_names import MalformedName, subject_of
 from pykbroker.security.tls.principal_mapping import PrincipalMapper
 from pykbroker.security.tls.settings import settings_of, warn_of_client_auth
-from pykbroker.security.tls.store_replacement import Stores, read_stores
+from pykbroker.security.tls.store_replacement import Stores, check_itself, read_stores
 
 
 class UnmappedClient(ValueError):
@@ -58,4 +58,7 @@ def tls_server(config: Config, listener: str) -> TlsServer:
     warn_of_client_auth(config, listener)
     mapper = None if settings.is_below_sasl else PrincipalMapper(settings.principal_mapping_rules)
     stores = read_stores(settings)
-    return TlsServer(server_context(*stores), mapper, stores)
+    context = server_context(*stores)
+    if config.is_broker and listener == config.listeners.inter_broker_name:
+        check_itself(stores)
+    return TlsServer(context, mapper, stores)
