@@ -23,7 +23,7 @@ from pykbroker.config.key_table import (
     broker_synonyms,
 )
 from pykbroker.config.kinds import PASSWORD, READ_ONLY, Key, Required, Value, format_value
-from pykbroker.config.load import LISTENER_PREFIX, Config, find_key
+from pykbroker.config.load import Config, find_key, without_listener
 from pykbroker.config.topic import resolve_topic
 
 # Resource types and config sources, as the protocol numbers them.
@@ -209,11 +209,11 @@ def _from_first(name: str, found: list[Synonym]) -> tuple[Synonym, ...]:
 
 
 def _broker_names(name: str) -> tuple[str, ...]:
-    match = LISTENER_PREFIX.fullmatch(name)
-    if match is None:
+    rest = without_listener(name)
+    if rest is None:
         return broker_synonyms(name)
     key = find_key(name)
-    return (name, match[1] if key is None else key.name)
+    return (name, rest if key is None else key.name)
 
 
 def _sensitive(name: str) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pykbroker.config.checks import check_cordoned
 from pykbroker.config.key_table import BROKER_KEYS, DYNAMIC_ONLY_KEYS, OWN_KEYS, broker_synonyms
 from pykbroker.config.kinds import HIDDEN, PASSWORD, PER_BROKER, READ_ONLY, ConfigError
-from pykbroker.config.load import LISTENER_PREFIX, Config, find_key
+from pykbroker.config.load import Config, find_key, without_listener
 
 # Per-broker TLS keys that only count together with a listener: listener.name.<listener>.<key>
 LISTENER_ONLY = frozenset(
@@ -191,8 +191,8 @@ def _is_per_broker(name: str) -> bool:
     key = BROKER_KEYS.get(name)
     if key is not None:
         return key.dynamic == PER_BROKER
-    match = LISTENER_PREFIX.fullmatch(name)
-    return match is not None and match[1] not in _CLUSTER_LEVEL_OF_LISTENER
+    rest = without_listener(name)
+    return rest is not None and rest not in _CLUSTER_LEVEL_OF_LISTENER
 
 
 def loggable(name: str, text: str) -> str:

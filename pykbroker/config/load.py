@@ -12,7 +12,6 @@ top of a Config are dynamic.py's, per-topic values topic.py's.
 from __future__ import annotations
 
 import builtins
-import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -23,7 +22,8 @@ from pykbroker.config.listeners import Listeners
 from pykbroker.config.nearest import did_you_mean
 from pykbroker.config.provider_names import left_over
 
-LISTENER_PREFIX: Final = re.compile(r"listener\.name\.[^.]*\.(.+)")
+_LISTENER_PREFIX: Final = "listener.name."
+_LONGEST_KEY: Final = max(map(len, STATIC_KEYS))
 # What starts with these is handed to a plug-in and is no typing error.
 _PLUGIN_PREFIXES: Final = (
     "rlmm.config.",
@@ -46,11 +46,23 @@ _PER_MECHANISM: Final = (
 )
 
 
+def without_listener(name: str) -> str | None:
+    """`<key>` of `listener.name.<listener>.<key>`; None for a name without that prefix. The name of a listener may have
+    dots: it ends where a key begins, or with the first dot where none does."""
+    first_dot = name.find(".", len(_LISTENER_PREFIX))
+    if not name.startswith(_LISTENER_PREFIX) or not 0 < first_dot < len(name) - 1 or "\n" in name:
+        return None
+    # A client may send any name: no longer end of it is looked at than a key has.
+    for index in range(max(first_dot, len(name) - _LONGEST_KEY - 1), len(name)):
+        if name[index] == "." and name[index + 1 :] in STATIC_KEYS:
+            return name[index + 1 :]
+    return name[first_dot + 1 :]
+
+
 def find_key(name: str) -> Key | None:
     """The row for a name as a properties file or a dynamic configuration may write it, listener prefix included."""
     key = STATIC_KEYS.get(name) or DYNAMIC_ONLY_KEYS.get(name)
-    if key is None and (match := LISTENER_PREFIX.fullmatch(name)):
-        rest = match[1]
+    if key is None and (rest := without_listener(name)) is not None:
         key = STATIC_KEYS.get(rest)
         if key is None:
             key = next((STATIC_KEYS[base] for base in _PER_MECHANISM if rest.endswith("." + base)), None)

@@ -26,8 +26,11 @@ _AUTHORIZER: Final = "authorizer.class.name"
 #: The one class that is served (security/standard_authorizer.py).
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _PROTOCOL_MAP: Final = "listener.security.protocol.map"
+_PRINCIPALS: Final = "principal.builder.class"
+_LISTENER_PREFIX: Final = "listener.name."
+#: Behind a listener's name, and perhaps a mechanism's.
 _LISTENER_KEY: Final = re.compile(
-    r"listener\.name\.(.+?)\.((?:ssl|sasl)\..+|connections\.max\.reauth\.ms|principal\.builder\.class)"
+    r"(?:(.+?)\.)?((?:ssl|sasl)\..+|connections\.max\.reauth\.ms|principal\.builder\.class)"
 )
 _LONGEST_VALUE: Final = 200
 
@@ -175,33 +178,43 @@ def _late_listeners(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
 def _listener_keys(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
     protocols = _protocols(settings.texts)
     for key, text in settings.texts.items():
-        match = _LISTENER_KEY.fullmatch(key)
-        if match is None:
+        if not key.startswith(_LISTENER_PREFIX):
             continue
-        # A listener's name, perhaps with dots, and perhaps a mechanism's after it.
-        name = next((name for name in settings.listeners if f"{match[1].upper()}.".startswith(f"{name}.")), None)
-        if name is None and not settings.every_listener:
+        rest = key[len(_LISTENER_PREFIX) :]
+        # A listener's name may have dots, and may begin as another one.
+        named = [name for name in settings.listeners if rest.upper().startswith(f"{name}.")]
+        name = max(named, key=len, default=None)
+        match = _LISTENER_KEY.fullmatch(rest if name is None else rest[len(name) + 1 :])
+        if match is None or (name is None and not (match[1] and settings.every_listener)):
             continue
-        may_change = key not in settings.changed or match[2] in RELOADED
-        if may_change and _is_served(match, name, protocols.get(name or "", PLAINTEXT)):
-            continue
-        base = STATIC_KEYS.get(match[2])
-        if not match[2].startswith(("ssl.", "sasl.")) and base is not None and base.parse(text) == base.default:
-            continue
-        what = "TLS" if match[2].startswith("ssl.") else "authentication"
-        yield key, text, f"{what} on listener {name or match[1].upper()}"
-
-
-def _is_served(match: re.Match[str], listener: str | None, protocol: str) -> bool:
-    """Whether a key with the prefix of a listener acts, from the start on."""
-    if match[1] != match[1].lower():
+        base = match[2]
+        before = rest[: -len(base) - 1]
+        may_change = key not in settings.changed or base in RELOADED
         # As in Apache Kafka, it is looked for in lower case alone.
-        return False
-    if match[2].startswith("ssl."):
+        if may_change and before == before.lower() and _is_served(base, match[1], protocols.get(name or "", PLAINTEXT)):
+            continue
+        if _is_harmless(base, text, settings.texts):
+            continue
+        what = "TLS" if base.startswith("ssl.") else "authentication"
+        yield key, text, f"{what} on listener {name or before.upper()}"
+
+
+def _is_served(base: str, mechanism: str | None, protocol: str) -> bool:
+    """Whether a key with the prefix of a listener acts, from the start on."""
+    if base.startswith("ssl."):
         return protocol in TLS_PROTOCOLS
     # A JAAS line is of one mechanism; Apache Kafka passes over one without it.
-    is_whole = match[2] != "sasl.jaas.config" or match[1].upper() != listener
-    return protocol.startswith("SASL_") and match[2] in _SERVED_SASL and is_whole
+    is_whole = base != "sasl.jaas.config" or mechanism is not None
+    return protocol.startswith("SASL_") and base in _SERVED_SASL and is_whole
+
+
+def _is_harmless(base: str, text: str, texts: Mapping[str, str]) -> bool:
+    """Whether a listener has the same without its key."""
+    row = STATIC_KEYS.get(base)
+    if row is None or base.startswith(("ssl.", "sasl.")):
+        return False
+    # The same class counts for all listeners.
+    return row.parse(text) == (_value(texts, base) if base == _PRINCIPALS else row.default)
 
 
 def _sasl_classes(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:

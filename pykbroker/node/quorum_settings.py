@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pykbroker.config.load import Config
 from pykbroker.node.ports import Ports
+from pykbroker.node.ways_to_nodes import why_one_voter
 from pykbroker.quorum.quorum_config import QuorumConfig
 from pykbroker.storage.format import Formatted
 from pykbroker_raft.metadata_storage import StorageConfig
@@ -58,6 +59,7 @@ def _raft_config(config: Config, formatted: Formatted, ports: Ports) -> RaftConf
         fetch_max_bytes=config.int("controller.quorum.fetch.max.bytes"),
         snapshot_max_bytes=config.int("controller.quorum.fetch.snapshot.max.bytes"),
         auto_join=config.bool("controller.quorum.auto.join.enable"),
+        alone_because=why_one_voter(config),
     )
 
 

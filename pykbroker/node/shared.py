@@ -158,9 +158,15 @@ class SharedServer:
         except UNUSABLE as error:
             raise StartError(f"The metadata log in {config.metadata_log_dir} cannot be used: {error}") from error
         try:
-            refuse_scram_of_voters(config, len(quorum.voters))
+            refuse_scram_of_voters(config, self._coming_voters())
         except ConfigError as error:
             raise StartError(str(error)) from None
+
+    def _coming_voters(self) -> int:
+        """How many there are, or will be with this controller, which joins others."""
+        known = {voter.key.id for voter in self.quorum.voters}
+        joins = self.config.bool("controller.quorum.auto.join.enable") and self.config.node_id not in known
+        return max(1, len(known)) + joins
 
     def _watch_authorizer(self, parts: StartedParts) -> None:
         """Metrics, and the audit that the properties file asks for."""

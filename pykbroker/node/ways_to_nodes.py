@@ -37,16 +37,27 @@ def setup_to_controllers(config: Config, runtime: Runtime, handshakes: Handshake
 
 
 def refuse_scram_of_voters(config: Config, voters: int) -> None:
-    """ConfigError for a controller that would log in to other voters by SCRAM: its users are in the log that the voters
-    cannot read before they have elected a leader, for which they would have to log in."""
+    """ConfigError for a controller that would log in to other voters by SCRAM."""
+    reason = why_one_voter(config)
+    if config.is_controller and voters > 1 and reason is not None:
+        raise ConfigError(
+            f"Invalid value {config.str(_TO_CONTROLLERS)} for configuration {_TO_CONTROLLERS}: with {voters} voters, "
+            f"{reason}"
+        )
+
+
+def why_one_voter(config: Config) -> str | None:
+    """Where controllers log in by SCRAM: its users are in the log that voters cannot read before they have elected a
+    leader, for which they would have to log in. None: there may be any number of voters."""
     protocol = _protocol(config, config.listeners.controller_names[0])
     mechanism = config.str(_TO_CONTROLLERS)
-    if config.is_controller and voters > 1 and protocol.startswith("SASL_") and mechanism.startswith("SCRAM-"):
-        raise ConfigError(
-            f"Invalid value {mechanism} for configuration {_TO_CONTROLLERS}: there are {voters} voters, and users of "
-            "SCRAM are in the metadata log, which no voter can read before it has logged in to the others. PLAIN, or "
-            "SSL with certificates, works between controllers"
-        )
+    if not (protocol.startswith("SASL_") and mechanism.startswith("SCRAM-")):
+        return None
+    return (
+        f"controllers log in to each other by {mechanism} ({_TO_CONTROLLERS}), and users of SCRAM are in the metadata "
+        "log, which no voter can read before it has logged in to the others. PLAIN, or SSL with certificates, works "
+        "between controllers"
+    )
 
 
 def _setup(

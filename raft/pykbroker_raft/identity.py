@@ -31,6 +31,8 @@ class RaftConfig:
     snapshot_max_bytes: int = 1024 * 1024
     # Whether a controller outside the voter set of a dynamic quorum asks to be added (KIP-1186).
     auto_join: bool = False
+    #: Why there must not be a second voter; None: there may be.
+    alone_because: str | None = None
 
     @property
     def key(self) -> ReplicaKey:

@@ -164,6 +164,10 @@ class VoterChanges:
                 ErrorCode.DUPLICATE_VOTER,
                 f"The voter id for {_key_text(key)} is already part of the set of voters {_keys_text(voters)}.",
             )
+        if self._config.alone_because is not None:
+            raise ChangeRefused(
+                ErrorCode.INVALID_REQUEST, f"New voter {_key_text(key)} is refused: {self._config.alone_because}"
+            )
         if not self._connections.is_ready(key.id, now.steady_ms):
             raise ChangeRefused(
                 ErrorCode.REQUEST_TIMED_OUT, f"New voter {_key_text(key)} is not ready to receive requests"

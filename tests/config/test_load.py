@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pykbroker.config.key_table import STATIC_KEYS
 from pykbroker.config.kinds import ConfigError
 from pykbroker.config.listeners import EndPoint
-from pykbroker.config.load import Config, development_profile, load
+from pykbroker.config.load import Config, development_profile, find_key, load, without_listener
 
 DEVELOPMENT = development_profile("/data")
 BROKER = {
@@ -46,6 +46,36 @@ def test_the_development_profile() -> None:
 def test_the_development_profile_on_another_port(port: int, controller_port: int) -> None:
     listeners = load(development_profile("/data", port)).listeners
     assert [point.port for point in listeners.all] == [port, controller_port]
+
+
+@pytest.mark.parametrize(
+    ("name", "rest"),
+    [
+        ("listener.name.clients.ssl.keystore.password", "ssl.keystore.password"),
+        ("listener.name.out.side.ssl.keystore.password", "ssl.keystore.password"),
+        ("listener.name.out.ssl.side.max.connections", "max.connections"),
+        ("listener.name.out.side.ssl.unheard.of", "side.ssl.unheard.of"),
+        ("listener.name.ssl", None),
+        ("listener.name.out.", None),
+        ("listener.names", None),
+        ("listener.name.out\n.ssl.keystore.password", None),
+        ("ssl.keystore.password", None),
+    ],
+)
+def test_the_prefix_of_a_listener(name: str, rest: str | None) -> None:
+    assert without_listener(name) == rest
+    key = find_key(name)
+    assert (None if key is None else key.name) == (rest if rest in STATIC_KEYS else find_plain(name))
+
+
+def find_plain(name: str) -> str | None:
+    return name if name in STATIC_KEYS else None
+
+
+def test_names_that_a_client_makes_up_are_judged_in_linear_time() -> None:
+    """A megabyte of dots would be minutes otherwise."""
+    assert find_key("listener.name" + "." * (1 << 20)) is None
+    assert without_listener("listener.name.x" + ".a" * (1 << 20) + ".ssl.key.password") == "ssl.key.password"
 
 
 def test_typed_access() -> None:

@@ -102,7 +102,10 @@ def test_a_name_of_a_listener_may_have_dots() -> None:
     given = config().overrides()
     dotted = {name.replace("clients", "out.side"): text.replace("CLIENTS", "OUT.SIDE") for name, text in given.items()}
     dotted["listener.name.out.side.sasl.enabled.mechanisms"] = "PLAIN"
-    assert list(sasl_listeners(load(dotted), JaasFile())) == ["OUT.SIDE"]
+    dotted["listener.name.out.side.sasl.server.max.receive.size"] = "1000"
+    found = sasl_listeners(load(dotted), JaasFile())
+    assert list(found) == ["OUT.SIDE"]
+    assert found["OUT.SIDE"].receive_bytes == 1000
 
 
 def test_a_node_without_sasl_listeners_has_none() -> None:

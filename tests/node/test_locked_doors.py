@@ -228,6 +228,25 @@ def test_a1_the_name_of_a_listener_may_have_dots(tmp_path: Path) -> None:
     for key in ("listener.name.out.side.ssl.client.auth", "listener.name.out.side.plain.sasl.jaas.config"):
         assert [promise.key for promise in protection.promises({**names, key: "required"})] == [key]
     assert not protection.promises({**names, "listener.name.out.ssl.client.auth": "required"})
+    # Also where it looks as a key.
+    names = {name: text.replace("OUT.SIDE", "OUT.SSL.SIDE") for name, text in names.items()}
+    for key in ("listener.name.out.ssl.side.principal.builder.class", "listener.name.out.ssl.side.sasl.jaas.config"):
+        assert [promise.key for promise in protection.promises({**names, key: "com.example.One"})] == [key]
+
+
+def test_a_listener_has_no_principal_builder_of_its_own(tmp_path: Path) -> None:
+    """One class makes the principals of all listeners: what would differ on one is refused."""
+    ours, default = "python:tests.Ours", "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
+    key = "principal.builder.class"
+    for of_all, of_one, is_refused in (
+        (None, ours, True),
+        (None, default, False),
+        (ours, default, True),
+        (ours, ours, False),
+    ):
+        texts = {f"listener.name.plaintext.{key}": of_one, **({key: of_all} if of_all else {})}
+        found = protection.promises({**development_profile(str(tmp_path), 0), **texts})
+        assert [promise.key for promise in found] == ([f"listener.name.plaintext.{key}"] if is_refused else [])
 
 
 @pytest.mark.parametrize(

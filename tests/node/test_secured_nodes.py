@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from pykbroker.config.load import development_profile
 from pykbroker_wire.errors import ErrorCode
+from pykbroker_wire.messages.add_raft_voter import AddRaftVoterRequest
+from pykbroker_wire.messages.add_raft_voter import Listener as AddedListener
 from pykbroker_wire.messages.create_acls import AclCreation, CreateAclsRequest
 from pykbroker_wire.messages.describe_cluster import DescribeClusterRequest
 from tests.acting import acts
@@ -117,11 +120,37 @@ def test_scram_between_voters_stops_the_start(tmp_path: Path) -> None:
         "controller.quorum.voters": "1@localhost:9093,2@localhost:9094",
     }
     said = refused(tmp_path, static)
-    assert "there are 2 voters, and users of SCRAM are in the metadata log" in said
+    assert "with 2 voters, controllers log in to each other by SCRAM-SHA-256" in said
     voters = ",".join(f"{number}@localhost:{9092 + number}:MkU3OEVBNTcwNTJENDM2Q{number}" for number in (1, 2, 3))
     (tmp_path / "dynamic").mkdir()
     said = refused(tmp_path / "dynamic", {}, format_with=("--initial-controllers", voters))
-    assert "there are 3 voters" in said
+    assert "with 3 voters" in said
+
+
+def test_a_controller_with_scram_joins_no_others(tmp_path: Path) -> None:
+    joining = {"process.roles": "controller", "controller.quorum.auto.join.enable": "true"}
+    alone = {"listeners": "CONTROLLER://localhost:0"}
+    said = refused(tmp_path, {**joining, **alone}, format_with=("--no-initial-controllers",))
+    assert "with 2 voters, controllers log in to each other by SCRAM-SHA-256" in said
+
+
+@pytest.mark.slow
+def test_no_voter_is_added_to_one_with_scram(tmp_path: Path) -> None:
+    config = {**development_profile(str(tmp_path / "data"), 0), **{key: str(value) for key, value in NODE.items()}}
+    del config["advertised.listeners"]
+    request = AddRaftVoterRequest(
+        cluster_id=None,
+        voter_id=2,
+        voter_directory_id=b"d" * 16,
+        listeners=[AddedListener(name="CONTROLLER", host="localhost", port=9094)],
+    )
+    with Secured(tmp_path / "data", {}, config=config) as node, Wire(node.address("PLAINTEXT")) as wire:
+        answer = wire.call(request)
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert answer.error_message.startswith(
+        "New voter ReplicaKey(id=2, directoryId=ZGRkZGRkZGRkZGRkZGRkZA) is refused: "
+    )
+    assert "sasl.mechanism.controller.protocol" in answer.error_message
 
 
 def test_sasl_of_controllers_needs_a_mechanism_that_is_served(tmp_path: Path) -> None:

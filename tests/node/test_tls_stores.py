@@ -89,18 +89,20 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path / "stores")
 
 
-def serial(node: Secured) -> int:
+def serial(node: Secured, listener: str = "SSL") -> int:
     """Of the certificate that a new connection is shown."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    with connected(node, context) as connection:
+    with connected(node, context, listener=listener) as connection:
         der = connection.getpeercert(binary_form=True)
         assert der is not None
         return x509.load_der_x509_certificate(der).serial_number
 
 
-def connected(node: Secured, context: ssl.SSLContext, session: ssl.SSLSession | None = None) -> ssl.SSLSocket:
-    host, _, port = node.address().rpartition(":")
+def connected(
+    node: Secured, context: ssl.SSLContext, session: ssl.SSLSession | None = None, listener: str = "SSL"
+) -> ssl.SSLSocket:
+    host, _, port = node.address(listener).rpartition(":")
     plain = socket.create_connection((host, int(port)), timeout=PATIENCE_SECONDS)
     return context.wrap_socket(plain, server_hostname=host, session=session)
 
@@ -428,6 +430,32 @@ def test_brokers_that_would_not_trust_each_other_do_not_start(
     between = {**properties, "inter.broker.listener.name": "SSL"}
     with pytest.raises(ConfigError, match=text), Secured(tmp_path / "data", between):
         pass
+
+
+@pytest.mark.slow
+def test_the_name_of_a_listener_may_have_dots(folder: Folder, tmp_path: Path) -> None:
+    """Its keys count, and new ones while the node runs; their passwords are shown to no client."""
+    two = issued()
+    listeners = "SSL.IN.SIDE://localhost:0,PLAINTEXT://localhost:0,CONTROLLER://localhost:0"
+    properties = folder.properties(
+        **{
+            "listeners": listeners,
+            "advertised.listeners": listeners,
+            "listener.security.protocol.map": "SSL.IN.SIDE:SSL,PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        }
+    )
+    prefix = "listener.name.ssl.in.side."
+    for key in ("keystore.location", "keystore.password"):
+        properties[f"{prefix}ssl.{key}"] = properties.pop(f"ssl.{key}")
+    config = {**development_profile(str(tmp_path / "data"), 0), **properties}
+    with Secured(tmp_path / "data", {}, config=config) as node:
+        assert serial(node, "SSL.IN.SIDE") == node_identity().certificate.serial_number
+        assert alter(node, {f"{prefix}ssl.keystore.location": folder.key("two", two)}) == (ErrorCode.NONE, None)
+        wait(lambda: serial(node, "SSL.IN.SIDE") == two.certificate.serial_number)
+        with Wire(node.address("PLAINTEXT")) as wire:
+            entries = wire.describe(BROKER, "1")
+        assert entries[f"{prefix}ssl.keystore.location"].value == str(folder.path / "two.p12")
+        assert entries[f"{prefix}ssl.keystore.password"].value is None
 
 
 @pytest.mark.slow

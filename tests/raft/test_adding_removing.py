@@ -42,12 +42,19 @@ def static(*ids: int) -> VoterSet:
 class Quorum:
     """Node 1, which leads `ids`, and what the others say."""
 
-    def __init__(self, *ids: int, kraft_version: int = 1) -> None:
+    def __init__(self, *ids: int, kraft_version: int = 1, alone_because: str | None = None) -> None:
         self.now_ms = 1_000_000
         self.tokens = 0
         history = VoterHistory(VoterSet() if kraft_version else static(*ids))
         history.reset(-1, VoterSet.of(voter(id) for id in ids) if kraft_version else None, kraft_version)
-        config = RaftConfig(1, key(1).directory_id, "c", endpoints=endpoints(1), request_timeout_ms=REQUEST_TIMEOUT_MS)
+        config = RaftConfig(
+            1,
+            key(1).directory_id,
+            "c",
+            endpoints=endpoints(1),
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            alone_because=alone_because,
+        )
         self.node = RaftNode(config, random.Random(1), LogView(), history, None)
         self.node.start(self.now)
         self.sent: list[Outgoing] = []
@@ -171,6 +178,18 @@ def test_what_is_wrong_with_an_addition() -> None:
     assert quorum.error(quorum.receive(request, 1))[0] is ErrorCode.INVALID_REQUEST
     assert not [outgoing for outgoing in quorum.sent if isinstance(outgoing.request, ApiVersionsRequest)]
     assert quorum.ids() == (1, 2)
+
+
+def test_a_leader_that_must_stay_alone_adds_no_voter() -> None:
+    quorum = Quorum(1, alone_because="it has its reasons")
+    quorum.fetch(2)
+    assert quorum.error(quorum.add(2)) == (
+        ErrorCode.INVALID_REQUEST,
+        "New voter ReplicaKey(id=2, directoryId=AgICAgICAgICAgICAgICAg) is refused: it has its reasons",
+    )
+    assert quorum.error(quorum.add(1))[0] is ErrorCode.DUPLICATE_VOTER
+    assert not [outgoing for outgoing in quorum.sent if isinstance(outgoing.request, ApiVersionsRequest)]
+    assert quorum.ids() == (1,)
 
 
 def test_voter_that_never_fetched_is_not_added() -> None:
