@@ -16,6 +16,7 @@ from compat_tests.wire.judge import Judge, to_json
 from pykbroker_wire import json_form
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.json_form import render
+from pykbroker_wire.message_fields import MESSAGE_FIELDS
 from pykbroker_wire.primitives import DecodeError, EncodeError, TopLevel
 from tests.wire.catalogue import Entry, Style, cases, make
 from tests.wire.test_fuzz import mutations
@@ -74,6 +75,17 @@ def test_the_json_form_of_what_is_stored_is_the_same_text(judge: Judge, style: S
         message = make(item, version, style, SEED)
         theirs = judge.json_text(item, version, message.encode_bytes(version))
         assert render(json_form.to_json(message, version)) == theirs, (item, version)
+
+
+@pytest.mark.parametrize("style", ["full", "empty", "random"])
+def test_the_json_form_of_requests_and_responses_is_the_same_text(judge: Judge, style: Style) -> None:
+    """That of the request log, which says no more of records than their size."""
+    asked = [(item, version) for item, version in cases() if item.message.kind in ("request", "response")]
+    assert len(asked) > 500
+    for item, version in asked:
+        message = make(item, version, style, SEED)
+        theirs = judge.json_text(item, version, message.encode_bytes(version))
+        assert render(json_form.to_json(message, version, fields=MESSAGE_FIELDS)) == theirs, (item, version)
 
 
 def test_defaults(judge: Judge) -> None:

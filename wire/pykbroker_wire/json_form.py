@@ -66,7 +66,7 @@ class _Form:
                     found[f"{name}SizeInBytes"] = _size(value)
                 else:
                     found[name] = ""
-            elif isinstance(value, list):
+            elif isinstance(value, list | tuple):
                 found[name] = [self.value(one, kind) for one in value]
             else:
                 found[name] = self.value(value, kind)
