@@ -13,6 +13,7 @@ from example import topics
 from example.expected import Conversion, Event, Session, Window
 from example.generator import CLOSING_USER
 from example.records import Headers
+from example.topics import Reached
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -63,12 +64,12 @@ class Outcome:
         return {letter.place: letter.reason for letter in self.letters}
 
 
-def read(lake_rows: DataFrame, bootstrap: str) -> Outcome:
+def read(lake_rows: DataFrame, kafka: Reached) -> Outcome:
     rows = [row for row in lake(lake_rows) if row.event.user != CLOSING_USER]
-    letters = dead_letters(bootstrap)
-    windows, windows_again = _upserted(bootstrap, "event-windows", _window)
-    sessions, sessions_again = _upserted(bootstrap, "user-sessions", _session)
-    conversions, conversions_again = _upserted(bootstrap, "conversions", _conversion)
+    letters = dead_letters(kafka)
+    windows, windows_again = _upserted(kafka, "event-windows", _window)
+    sessions, sessions_again = _upserted(kafka, "user-sessions", _session)
+    conversions, conversions_again = _upserted(kafka, "conversions", _conversion)
     last_ms = max((row.event.time_ms for row in rows), default=0)
     return Outcome(
         rows,
@@ -118,10 +119,10 @@ def _milliseconds(moment: datetime) -> int:
     return round(moment.timestamp() * 1000)
 
 
-def dead_letters(bootstrap: str) -> list[DeadLetter]:
+def dead_letters(kafka: Reached) -> list[DeadLetter]:
     """All that were written, repetitions too."""
     letters = []
-    for message in topics.read(bootstrap, "dead-letters"):
+    for message in topics.read(kafka, "dead-letters"):
         headers: list[tuple[str, bytes]] = [(name, value or b"") for name, value in cast(Any, message.headers()) or ()]
         said = {name: value.decode() for name, value in headers if name.startswith("dlq.")}
         place = (said["dlq.topic"], int(said["dlq.partition"]), int(said["dlq.offset"]))
@@ -132,9 +133,9 @@ def dead_letters(bootstrap: str) -> list[DeadLetter]:
     return letters
 
 
-def windows(bootstrap: str) -> set[Window]:
+def windows(kafka: Reached) -> set[Window]:
     """All that were written, those of the closing records too."""
-    return _upserted(bootstrap, "event-windows", _window)[0]
+    return _upserted(kafka, "event-windows", _window)[0]
 
 
 def _window(value: dict[str, Any]) -> Window:
@@ -161,9 +162,9 @@ def _conversion(value: dict[str, Any]) -> Conversion:
     return Conversion(value["order_id"], value.get("click_id"))
 
 
-def _upserted(bootstrap: str, topic: str, parse: Callable[[dict[str, Any]], T]) -> tuple[set[T], int]:
+def _upserted(kafka: Reached, topic: str, parse: Callable[[dict[str, Any]], T]) -> tuple[set[T], int]:
     """The newest value of each key, and how many values there were before."""
-    messages = topics.read(bootstrap, topic)
+    messages = topics.read(kafka, topic)
     newest = topics.newest(messages)
     values = {parse(json.loads(value, parse_float=Decimal)) for value in newest.values()}
     assert len(values) == len(newest), f"{topic}: two keys, one value"

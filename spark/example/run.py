@@ -5,6 +5,7 @@ what plain Python says of the same records. Everything stays in build/pipeline/ 
 configuration, checkpoints and log, the pictures.
 
     make pipeline PIPELINE_ARGS="--users 800 --rate 400"
+    make pipeline PIPELINE_ARGS="--secured"                             its node asks for logins and has ACLs
     make pipeline PIPELINE_ARGS="--bootstrap-server localhost:9092"     another broker; it must not have the topics yet
 
 It is `python -m example.run` with spark/ on the path.
@@ -13,6 +14,7 @@ It is `python -m example.run` with spark/ on the path.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import shutil
@@ -22,9 +24,10 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +39,8 @@ from example.sending import Sender
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from example.secured_node import SecuredNode
 
 SPARK = Path(__file__).resolve().parents[1]
 ROOT = SPARK.parent
@@ -69,7 +74,9 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=int, default=1, help="another day (default: %(default)s)")
     parser.add_argument("--trigger", type=float, default=1, help="seconds between batches (default: %(default)s)")
-    parser.add_argument("--bootstrap-server", help="a broker that runs already (default: a pykbroker of its own)")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--bootstrap-server", help="a broker that runs already (default: a pykbroker of its own)")
+    where.add_argument("--secured", action="store_true", help="a pykbroker with SASL_SSL, SCRAM-SHA-512 and ACLs")
     parser.add_argument("--master", help="Spark's master (default: all cores of this machine)")
     return parser.parse_args(argv)
 
@@ -133,19 +140,22 @@ def _run(options: argparse.Namespace) -> int:
     answer = compute(records, TIMES)
     shutil.rmtree(OUT, ignore_errors=True)
     OUT.mkdir(parents=True)
-    with _broker(options.bootstrap_server) as bootstrap:
-        print(f"broker          {bootstrap}")
-        if there := topics.create(bootstrap, workload.partitions):
-            raise ExampleError(f"{bootstrap} has topics of these names already, delete them first: {', '.join(there)}")
-        _configure(OUT / "pipeline.toml", bootstrap)
+    with _broker(options) as broker:
+        print(f"broker          {broker.name}")
+        if there := topics.create(broker.admin, workload.partitions):
+            raise ExampleError(
+                f"{broker.bootstrap} has topics of these names already, delete them first: {', '.join(there)}"
+            )
+        _configure(OUT / "pipeline.toml", broker)
+        broker.allow()
         with _jobs(options) as pipeline:
-            sender = Sender(bootstrap, rate=options.rate)
+            sender = Sender(broker.shop, rate=options.rate)
             lake = watch.LakeWatch(pipeline.lake)
             try:
                 _feed(pipeline, sender, records)
             finally:
                 lake.close()
-        found = results.read(_read_lake(pipeline), bootstrap)
+        found = results.read(_read_lake(pipeline), broker.admin)
     right = _print_summary(found, answer, pipeline, lake)
     in_lake = {row.place for row in found.rows}
     seen = [one for one in sender.delivered[1:] if (one.topic, one.record.partition, one.offset) in in_lake]
@@ -193,26 +203,62 @@ def _draw(found: results.Outcome, freshness_s: Sequence[float]) -> None:
     print(f"plots           {OUT.relative_to(ROOT)}/: {', '.join(path.name for path in drawn)}")
 
 
+@dataclass(frozen=True, slots=True)
+class Reachable:
+    """A broker, and how the example's clients and the jobs (`security`) reach it."""
+
+    name: str
+    bootstrap: str
+    admin: topics.Reached
+    shop: topics.Reached
+    security: Mapping[str, str] = field(default_factory=dict)
+    allow: Callable[[], None] = lambda: None
+
+
 @contextmanager
-def _broker(given: str | None) -> Iterator[str]:
-    if given is not None:
-        yield given
-        return
-    from pykbroker import Broker
+def _broker(options: argparse.Namespace) -> Iterator[Reachable]:
+    if options.bootstrap_server is not None:
+        yield _plain(options.bootstrap_server)
+    elif options.secured:
+        from example import secured_node
 
-    with Broker() as broker:
-        yield broker.bootstrap_servers
+        with secured_node.secured_node(OUT) as node:
+            name = f"{node.bootstrap}, {node.security['protocol']}, {node.security['mechanism']}, ACLs"
+            yield Reachable(name, node.bootstrap, node.admin, node.shop, node.security, partial(_allow, node))
+    else:
+        from pykbroker import Broker
+
+        with Broker() as broker:
+            yield _plain(broker.bootstrap_servers)
 
 
-def _configure(path: Path, bootstrap: str) -> None:
+def _plain(bootstrap: str) -> Reachable:
+    return Reachable(bootstrap, bootstrap, bootstrap, bootstrap)
+
+
+def _allow(node: SecuredNode) -> None:
+    """Gives the jobs' user and the generator's what they need, and no more."""
+    from example.secured_node import PIPELINE, SHOP
+    from pipeline import config, permissions
+
+    needed = permissions.needed(config.load(OUT / "pipeline.toml"))
+    node.allow(PIPELINE, needed)
+    node.allow(SHOP, {name: permissions.WRITE for name, operation in needed.items() if operation == permissions.READ})
+    rules = (f"{operation} {name}" for name, operation in needed.items())
+    print(f"acls            User:{PIPELINE}: {', '.join(rules)}")
+
+
+def _configure(path: Path, broker: Reachable) -> None:
     times = "\n".join(f"{name} = {getattr(TIMES, name)}" for name in TIMES.__slots__)
+    security = "".join(f"{key} = {json.dumps(value)}\n" for key, value in broker.security.items())
     path.write_text(
         f"""# Written by spark/example/run.py. What the keys mean: spark/pipeline.toml
 checkpoints = "{OUT}/checkpoints"
 
 [kafka]
-bootstrap.servers = "{bootstrap}"
+bootstrap.servers = "{broker.bootstrap}"
 
+{f"[security]{chr(10)}{security}" if security else ""}
 [source]
 max_offsets_per_trigger = 5000
 

@@ -13,6 +13,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from example.records import Record
+from example.topics import Reached, settings
 
 #: librdkafka's largest: nothing times out.
 _FOR_EVER_MS = 2**31 - 1
@@ -35,7 +36,7 @@ class Sender:
     `rate`: records a second; 0 is as fast as possible. It may be changed while it sends.
     """
 
-    def __init__(self, bootstrap: str, *, rate: float = 0, topics: Mapping[str, str] | None = None) -> None:
+    def __init__(self, kafka: Reached, *, rate: float = 0, topics: Mapping[str, str] | None = None) -> None:
         """`topics`: what a topic is called there, where it is called otherwise."""
         self.rate = rate
         self.delivered: list[Delivered] = []
@@ -43,7 +44,7 @@ class Sender:
         self._failure: KafkaError | None = None
         self._producer = Producer(
             {
-                "bootstrap.servers": bootstrap,
+                **settings(kafka),
                 "enable.idempotence": True,
                 "acks": "all",
                 "message.timeout.ms": _FOR_EVER_MS,

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+#: How a cluster is reached: an address, or librdkafka's settings with the address and what else it takes.
+Reached: TypeAlias = str | Mapping[str, str]
 
 #: The example's day is long ago; Kafka would delete its records as soon as it looks.
 _KEPT = {"retention.ms": "-1"}
@@ -23,9 +27,13 @@ TOPICS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def create(bootstrap: str, partitions: int) -> list[str]:
+def settings(kafka: Reached) -> dict[str, str]:
+    return {"bootstrap.servers": kafka} if isinstance(kafka, str) else dict(kafka)
+
+
+def create(kafka: Reached, partitions: int) -> list[str]:
     """Makes those that are missing, and says which were there. `partitions` is of the raw ones, the others have one."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 1})
+    admin = AdminClient({**settings(kafka), "log_level": 1})
     new = [
         NewTopic(name, partitions if name in ("clicks", "orders") else 1, -1, config=dict(config))
         for name, config in TOPICS.items()
@@ -41,11 +49,11 @@ def create(bootstrap: str, partitions: int) -> list[str]:
     return there
 
 
-def read(bootstrap: str, topic: str, *, patience_s: float = 60) -> list[Message]:
+def read(kafka: Reached, topic: str, *, patience_s: float = 60) -> list[Message]:
     """Everything in the topic now, partition by partition in its order. Raises TimeoutError when nothing comes."""
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **settings(kafka),
             "group.id": "example-reads-and-never-commits",
             "enable.auto.commit": False,
             "enable.partition.eof": True,

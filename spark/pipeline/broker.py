@@ -1,21 +1,21 @@
 """What the driver itself asks the brokers: do topics exist, which are they, where do partitions begin and end.
 
-The client is kafka-python. `[kafka]` is written for the Java client; `client_options` says the same to this one.
+The client is kafka-python. `[kafka]` is written for the Java client; `secured.kafka_python` says the same to this one.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
+from pipeline import secured
 from pipeline.errors import PipelineError
 
 TIMEOUT_MS = 15_000
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-JAAS = re.compile(r"""(username|password)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s;]+))""")
+#: Of Kafka's error codes.
+_UNKNOWN_TOPIC, _TOPIC_AUTHORIZATION_FAILED = 3, 29
 
 
 class Partition(NamedTuple):
@@ -35,39 +35,14 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """`id` is None where the brokers do not say it (before Apache Kafka 2.8)."""
+    """`id` is None where the brokers do not say it: before Apache Kafka 2.8, and of a topic that they do not describe.
+
+    `operations`: what this client may do with it, as ACLs call it; None where the brokers do not say it.
+    """
 
     id: str | None
     partitions: tuple[int, ...]
-
-
-def client_options(kafka: Mapping[str, str]) -> dict[str, object]:
-    """`[kafka]` for kafka-python.
-
-    Raises:
-        PipelineError: a setting that decides about security cannot be said to it.
-    """
-    found: dict[str, object] = {"bootstrap_servers": [each.strip() for each in kafka["bootstrap.servers"].split(",")]}
-    plain = ("security.protocol", "sasl.mechanism", "client.id")
-    found |= {key.replace(".", "_"): kafka[key] for key in plain if key in kafka}
-    known = {*plain, "sasl.jaas.config", "ssl.endpoint.identification.algorithm"}
-    for match in JAAS.finditer(kafka.get("sasl.jaas.config", "")):
-        found[f"sasl_plain_{match[1]}"] = next(value for value in match.groups()[1:] if value is not None)
-    if kafka.get("ssl.endpoint.identification.algorithm") == "":
-        found["ssl_check_hostname"] = False
-    for store, options in (("truststore", ["ssl_cafile"]), ("keystore", ["ssl_certfile", "ssl_keyfile"])):
-        if kafka.get(f"ssl.{store}.type") == "PEM" and f"ssl.{store}.location" in kafka:
-            known |= {f"ssl.{store}.type", f"ssl.{store}.location"}
-            found |= dict.fromkeys(options, kafka[f"ssl.{store}.location"])
-    if found.get("sasl_mechanism", "PLAIN") not in MECHANISMS:
-        raise PipelineError(f"[kafka] sasl.mechanism: the driver's own client has {', '.join(MECHANISMS)}")
-    for key in kafka:
-        if key.startswith(("ssl.", "sasl.")) and key not in known:
-            raise PipelineError(
-                f"[kafka] {key}: the driver's own client has no such setting",
-                "stores as PEM files and sasl.jaas.config with username and password work",
-            )
-    return found
+    operations: frozenset[str] | None = None
 
 
 class Broker:
@@ -75,18 +50,25 @@ class Broker:
 
     def __init__(self, kafka: Mapping[str, str]) -> None:
         self._servers = kafka["bootstrap.servers"]
-        self._options = client_options(kafka)
+        self._options = secured.kafka_python(kafka)
         self._admin: Any = None
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Those of the topics that exist."""
+        """Those of the topics that exist, or that the brokers refuse to describe."""
         described = self._ask(lambda admin: admin.describe_topics(sorted(set(names))))
         found = {}
         for each in described:
             if each["error_code"] == 0:
                 numbers = tuple(sorted(part["partition_index"] for part in each["partitions"]))
-                found[each["name"]] = Topic(each["topic_id"] and str(each["topic_id"]), numbers)
-            elif each["error_code"] != 3:  # UNKNOWN_TOPIC_OR_PARTITION
+                operations = each.get("authorized_operations")
+                found[each["name"]] = Topic(
+                    each["topic_id"] and str(each["topic_id"]),
+                    numbers,
+                    None if operations is None else frozenset(operations),
+                )
+            elif each["error_code"] == _TOPIC_AUTHORIZATION_FAILED:
+                found[each["name"]] = Topic(None, (), frozenset())
+            elif each["error_code"] != _UNKNOWN_TOPIC:
                 from kafka.errors import for_code
 
                 raise PipelineError(f"topic {each['name']}: {for_code(each['error_code']).__name__}")
@@ -123,7 +105,7 @@ class Broker:
         except (KafkaError, OSError) as error:
             raise PipelineError(
                 f"{self._servers}: {error}",
-                "Is the broker running, and are bootstrap.servers and security in [kafka] right?",
+                "Is the broker running, and are bootstrap.servers in [kafka] and [security] right?",
             ) from error
 
 

@@ -1,7 +1,9 @@
 """pipeline.toml -> `Config`, frozen. Every mistake in the file is one `PipelineError` that names the table and the key.
 
 The sections `[kafka]` and `[spark]` are other people's keys: they are passed on as they are, and `bootstrap.servers`
-may be written without quotes (TOML then nests it, and it is put together again here). All other keys are fields below.
+may be written without quotes (TOML then nests it, and it is put together again here). All other keys are fields below,
+and those of `[security]` in `secured`: what that makes of them is in `Config.kafka`. Secrets stand in no message and in
+no repr.
 """
 
 from __future__ import annotations
@@ -11,11 +13,13 @@ import difflib
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast, get_type_hints
 
+from pipeline import secured
 from pipeline.errors import PipelineError
+from pipeline.secured import Security
 
 TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -74,7 +78,8 @@ class LakeConfig:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Everything that the jobs are told. `checkpoints` and `lake.path` are paths or URIs as Spark takes them."""
+    """Everything that the jobs are told. `checkpoints` and `lake.path` are paths or URIs as Spark takes them. `kafka`
+    has properties of the Java client, those that `[security]` stands for among them."""
 
     checkpoints: str
     lake: LakeConfig
@@ -123,7 +128,8 @@ def parse(values: Mapping[str, Any]) -> Config:
     Raises:
         PipelineError: as `load`, without the name of the file.
     """
-    config = cast(Config, _table(Config, values, ""))
+    config = cast(Config, _table(Config, {key: value for key, value in values.items() if key != "security"}, ""))
+    config = replace(config, kafka=_kafka(config, values), spark=secured.hidden(config.spark))
     if not config.kafka.get("bootstrap.servers"):
         raise PipelineError("[kafka] bootstrap.servers: missing", 'for example bootstrap.servers = "localhost:9092"')
     if not config.checkpoints:
@@ -141,6 +147,15 @@ def parse(values: Mapping[str, Any]) -> Config:
     return config
 
 
+def _kafka(config: Config, values: Mapping[str, Any]) -> dict[str, str]:
+    """`[kafka]` and what `[security]` stands for."""
+    secured.check(config.kafka, has_table="security" in values)
+    if "security" not in values:
+        return secured.hidden(config.kafka)
+    security = _value(Security, values["security"], "", "security", {})
+    return secured.hidden(config.kafka) | secured.settings(cast(Security, security))
+
+
 def _table(kind: type, values: Mapping[str, Any], table: str) -> object:
     """One table of the file as an instance of its dataclass."""
     hints = get_type_hints(kind)
@@ -152,22 +167,24 @@ def _table(kind: type, values: Mapping[str, Any], table: str) -> object:
     made: dict[str, object] = {}
     for key, each in fields.items():
         if key in values:
-            made[key] = _value(hints[key], values[key], table, key, each.metadata.get("least"))
+            made[key] = _value(hints[key], values[key], table, key, each.metadata)
         elif dataclasses.is_dataclass(hints[key]) or hints[key] == dict[str, str]:
-            made[key] = _value(hints[key], {}, table, key, None)
+            made[key] = _value(hints[key], {}, table, key, {})
         elif each.default is dataclasses.MISSING:
             raise PipelineError(f"{_at(table, key)}: missing")
     return kind(**made)
 
 
-def _value(kind: Any, value: object, table: str, key: str, least: int | None) -> object:
+def _value(kind: Any, value: object, table: str, key: str, more: Mapping[str, Any]) -> object:
     if dataclasses.is_dataclass(kind) or kind == dict[str, str]:
         if not isinstance(value, dict):
-            raise PipelineError(f"{key}: a table [{key}] is expected, not {value!r}")
+            raise PipelineError(f"{key}: a table [{key}] is expected")
         return dict(_flat(value, key)) if kind == dict[str, str] else _table(cast(type, kind), value, key)
     if type(value) is not kind:
         names = {str: "text in quotes", int: "a whole number", bool: "true or false"}
-        raise PipelineError(f"{_at(table, key)}: {names[kind]} is expected, not {value!r}")
+        but = "" if more.get("secret") else f", not {value!r}"
+        raise PipelineError(f"{_at(table, key)}: {names[kind]} is expected{but}")
+    least: int | None = more.get("least")
     if least is not None and cast(int, value) < least:
         raise PipelineError(f"{_at(table, key)}: {value} is too small, {least} is the least")
     return value
@@ -184,7 +201,7 @@ def _flat(values: Mapping[str, object], table: str, prefix: str = "") -> list[tu
         elif isinstance(value, str | int | float):
             found.append((prefix + key, str(value)))
         else:
-            raise PipelineError(f"[{table}] {prefix}{key}: text or a number is expected, not {value!r}")
+            raise PipelineError(f"[{table}] {prefix}{key}: text or a number is expected")
     return found
 
 

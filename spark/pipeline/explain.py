@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from pipeline import permissions
 from pipeline.config import Config
 from pipeline.errors import DoesNotFitError, PipelineError
 
@@ -25,12 +26,12 @@ CAUSES = (
     (
         "AuthorizationException",
         "the brokers do not allow it: {cause}",
-        "Give the principal of [kafka] Read and Describe on the topics that are read, Write on those that are written.",
+        "Give the principal of this client Read on the topics that are read, Write on those that are written.",
     ),
     (
         "AuthenticationException",
         "the brokers do not know who this is: {cause}",
-        "Look at security and sasl in [kafka].",
+        "Look at [security], or at security and sasl in [kafka].",
     ),
     (
         "not present in metadata",
@@ -48,6 +49,8 @@ CAUSES = (
         "Start again when they are back: the checkpoint knows how far it came.",
     ),
 )
+# How the Java client names the topics that it is not let to.
+REFUSED = re.compile(r"TopicAuthorizationException: Not authorized to access topics: \[(?P<topics>[^\]\n]+)\]")
 CAUSE = re.compile(r"(?:[\w.]+\.\w+Exception: )+(?P<text>[^\n]+)")
 
 
@@ -65,6 +68,10 @@ def explain(error: BaseException, config: Config) -> PipelineError | None:
             "Start again: which records of which partition is said before the start. To go on without them: "
             "[source] fail_on_data_loss = false.",
         )
+    refused = REFUSED.search(text)
+    if refused:
+        topics = sorted(topic.strip() for topic in refused["topics"].split(","))
+        return permissions.refusal(config, f"the brokers do not allow it ({refused[0]})", topics)
     for part, message, advice in CAUSES:
         if part in text:
             named = [match for match in CAUSE.finditer(text) if part in match[0]]

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pipeline import config as configuration
-from pipeline import preflight, session
-from pipeline.broker import Broker, client_options
+from pipeline import preflight, secured, session
+from pipeline.broker import Broker
 from pipeline.checkpoint import SparkFiles
 from pipeline.config import Config
 from pipeline.errors import DoesNotFitError, PipelineError
@@ -40,11 +40,12 @@ TOPICS_S = 10
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One query: its name (also of its checkpoint), the topics it reads, and how it is started."""
+    """One query: its name (also of its checkpoint), the topics it reads, how it is started, and the topic it writes."""
 
     name: str
     topics: Callable[[Config], list[str]]
     start: Callable[[SparkSession, Config, Trigger], StreamingQuery]
+    writes: Callable[[Config], str] | None = None
 
 
 def main(jobs: Sequence[Job], argv: Sequence[str]) -> int:
@@ -150,6 +151,8 @@ class _Run:
         """Raises PipelineError: the job cannot start, or go on."""
         if self._broker is not None:
             topics, files = job.topics(self._config), self._files(job)
+            written = [job.writes(self._config)] if job.writes else []
+            preflight.allowed(self._config, job.name, [*topics, *written], self._broker)
             self._progress.lost(job.name, preflight.check(self._config, job.name, topics, files, self._broker))
 
     def _look_at_topics(self) -> None:
@@ -171,12 +174,12 @@ class _Run:
         if isinstance(found, DoesNotFitError):
             for job in self._jobs:
                 self._check(job)  # says which records, where that can still be seen
-        return found or PipelineError(str(error))
+        return found or PipelineError(secured.scrubbed(str(error)))
 
 
 def _broker(config: Config) -> Broker | None:
     try:
-        client_options(config.kafka)
+        secured.kafka_python(config.kafka)
     except PipelineError as error:
         print(f"nothing is checked before the start, and there are no metrics: {error}", file=sys.stderr)
         return None

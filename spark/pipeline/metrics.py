@@ -9,7 +9,8 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from pipeline.broker import TIMEOUT_MS, client_options
+from pipeline import secured
+from pipeline.broker import TIMEOUT_MS
 from pipeline.errors import PipelineError
 
 # What waits for the brokers at most; then the newest are not sent.
@@ -51,7 +52,7 @@ class Metrics:
             try:
                 if producer is None:
                     producer = KafkaProducer(
-                        **client_options(self._kafka), bootstrap_timeout_ms=TIMEOUT_MS, max_block_ms=TIMEOUT_MS
+                        **secured.kafka_python(self._kafka), bootstrap_timeout_ms=TIMEOUT_MS, max_block_ms=TIMEOUT_MS
                     )
                 value = json.dumps(item[1]).encode()
                 producer.send(self._topic, key=item[0].encode(), value=value).get(TIMEOUT_MS / 1000)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pipeline import checkpoint
+from pipeline import checkpoint, permissions
 from pipeline.broker import Broker, Partition, Range, Topic
 from pipeline.checkpoint import Files, Identity, Position
 from pipeline.config import Config
@@ -47,6 +47,25 @@ class Loss:
             "records": self.records,
             "why": self.why,
         }
+
+
+def allowed(config: Config, job: str, topics: Sequence[str], broker: Broker) -> None:
+    """Asks the brokers what this principal may do with topics, those that do not exist left out.
+
+    Raises:
+        PipelineError: an ACL is missing, or the brokers do not answer.
+    """
+    wanted = permissions.needed(config)
+    there = broker.topics(topics)
+    refused = [
+        topic
+        for topic in topics
+        if topic in there
+        and (operations := there[topic].operations) is not None
+        and wanted.get(topic, permissions.READ) not in operations
+    ]
+    if refused:
+        raise permissions.refusal(config, f"{job}: TOPIC_AUTHORIZATION_FAILED", refused)
 
 
 def check(config: Config, job: str, topics: Sequence[str], files: Files, broker: Broker) -> list[Loss]:

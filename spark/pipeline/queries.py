@@ -63,10 +63,10 @@ def conversions(spark: SparkSession, config: Config, trigger: Trigger) -> Stream
     return _to_topic(rows, config, config.topics.conversions, trigger, CONVERSIONS.name)
 
 
-DEAD_LETTERS = Job("dead-letters", raw_topics, dead_letters)
+DEAD_LETTERS = Job("dead-letters", raw_topics, dead_letters, lambda config: config.topics.dead_letters)
 LAKE = Job("lake", raw_topics, lake)
-WINDOWS = Job("windows", raw_topics, windows)
-SESSIONS = Job("sessions", raw_topics, sessions)
-CONVERSIONS = Job("conversions", raw_topics, conversions)
+WINDOWS = Job("windows", raw_topics, windows, lambda config: config.topics.windows)
+SESSIONS = Job("sessions", raw_topics, sessions, lambda config: config.topics.sessions)
+CONVERSIONS = Job("conversions", raw_topics, conversions, lambda config: config.topics.conversions)
 
 ALL = (DEAD_LETTERS, LAKE, WINDOWS, SESSIONS, CONVERSIONS)

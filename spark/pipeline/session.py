@@ -9,6 +9,7 @@ import pyspark
 
 from pipeline.config import Config
 from pipeline.errors import PipelineError
+from pipeline.secured import SECRET_TEXT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +28,16 @@ AVRO_LIMITS = {
     f"org.apache.avro.limits.{kind}.maxLength": str(MAX_VALUE_BYTES) for kind in ("string", "bytes", "collectionItems")
 }
 
+# Spark shows the options of sources and sinks in plans, in its UI and its event log. It hides an option whose key or
+# value is found by the first expression. The second one is for the relation that `explain` shows for a stream, with
+# options that Spark does not look at. [spark] may add to both.
+HIDDEN = {
+    "spark.sql.redaction.options.regex": "(?:(?i)jaas|password|secret|token|keystore[.]key)",
+    "spark.sql.redaction.string.regex": f"(?:{SECRET_TEXT})",
+}
+
 DEFAULTS = {
+    "spark.sql.redaction.options.regex": "(?i)url",  # the default of Spark
     "spark.sql.shuffle.partitions": "4",  # fixed by the first batch of a checkpoint
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default, INT96, is deprecated and unordered
     "spark.ui.showConsoleProgress": "false",
@@ -41,6 +51,9 @@ def settings(own: dict[str, str]) -> dict[str, str]:
     packages = [*found.get("spark.jars.packages", "").split(","), *PACKAGES.split(",")]
     found["spark.jars.packages"] = ",".join(dict.fromkeys(filter(None, packages)))
     found["spark.sql.session.timeZone"] = "UTC"
+    for key, secret in HIDDEN.items():
+        own_hidden = found.get(key) or found.get(key.replace(".sql", ""))
+        found[key] = f"(?:{own_hidden})|{secret}" if own_hidden else secret
     limits = " ".join(f"-D{key}={value}" for key, value in AVRO_LIMITS.items())
     for java_options in ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"):
         found[java_options] = f"{found.get(java_options, '')} {limits}".strip()

@@ -16,10 +16,11 @@ from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.suite import NOW_MS
 from compat_tests.topics import Topics
 from pipeline import checkpoint, preflight
-from pipeline.broker import Broker, Partition, Range, client_options
+from pipeline.broker import Broker, Partition, Range
 from pipeline.config import Config, LakeConfig, Source
 from pipeline.errors import DoesNotFitError, PipelineError
 from pipeline.preflight import Loss
+from pipeline.secured import kafka_python
 
 
 class LocalFiles:
@@ -241,7 +242,7 @@ def test_the_drivers_client_is_told_what_the_java_client_is_told() -> None:
         "ssl.truststore.location": "/ca.pem",
         "fetch.max.bytes": "1",
     }
-    assert client_options(kafka) == {
+    assert kafka_python(kafka) == {
         "bootstrap_servers": ["one:9092", "two:9092"],
         "security_protocol": "SASL_SSL",
         "sasl_mechanism": "PLAIN",
@@ -254,4 +255,4 @@ def test_the_drivers_client_is_told_what_the_java_client_is_told() -> None:
 @pytest.mark.parametrize("key", ["ssl.truststore.location", "sasl.login.callback.handler.class"])
 def test_security_that_the_drivers_client_cannot_have_is_named(key: str) -> None:
     with pytest.raises(PipelineError, match=key):
-        client_options({"bootstrap.servers": "one:9092", key: "x"})
+        kafka_python({"bootstrap.servers": "one:9092", key: "x"})

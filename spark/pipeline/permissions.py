@@ -1,0 +1,42 @@
+"""What the pipeline's principal has to be allowed: Read on the topics that jobs read, Write on those that they write.
+
+Nothing else: Spark's source assigns partitions and commits no offsets, so it needs no group; the sinks' producers are
+idempotent, for which Write on a topic is enough since Apache Kafka 2.8 (KIP-679). Both imply Describe.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from collections.abc import Iterable
+
+from pipeline import secured
+from pipeline.config import Config
+from pipeline.errors import PipelineError
+
+READ, WRITE = "READ", "WRITE"
+#: Of the operation on a topic: those that raw events come from.
+_RAW = ("clicks", "orders")
+
+
+def needed(config: Config) -> dict[str, str]:
+    """The operation on each topic, for all jobs together."""
+    fields = [each.name for each in dataclasses.fields(config.topics)]
+    return {getattr(config.topics, name): READ if name in _RAW else WRITE for name in fields}
+
+
+def refusal(config: Config, told: str, topics: Iterable[str]) -> PipelineError:
+    """The error of topics that the brokers refuse. `told`: what happened, before the names of what is missing."""
+    wanted = needed(config)
+    rules = [(wanted.get(topic, "READ or WRITE"), topic) for topic in topics]
+    user = secured.user(config.kafka)
+    principal = "the principal of this client" if user is None else f"User:{user}"
+    lacks = ", ".join(f"{operation} on topic {topic}" for operation, topic in rules)
+    start = ["kafka-acls", "--bootstrap-server", config.kafka["bootstrap.servers"], "--command-config"]
+    start += ["admin.properties", "--add", "--allow-principal", f"User:{user or 'NAME'}"]
+    commands = [
+        shlex.join([*start, "--operation", operation.capitalize(), "--topic", topic])
+        for operation, topic in rules
+        if topic in wanted
+    ]
+    return PipelineError(f"{told}: {principal} lacks {lacks}", "\n".join(["An administrator allows it:", *commands]))
