@@ -182,7 +182,7 @@ def _value(kind: Any, value: object, table: str, key: str, more: Mapping[str, An
         return dict(_flat(value, key)) if kind == dict[str, str] else _table(cast(type, kind), value, key)
     if type(value) is not kind:
         names = {str: "text in quotes", int: "a whole number", bool: "true or false"}
-        but = "" if more.get("secret") else f", not {value!r}"
+        but = "" if more.get("hidden") else f", not {value!r}"
         raise PipelineError(f"{_at(table, key)}: {names[kind]} is expected{but}")
     least: int | None = more.get("least")
     if least is not None and cast(int, value) < least:

@@ -48,7 +48,7 @@ _ABOUT_SECURITY = ("security.", "sasl.", "ssl.")
 #: What is secret in a text that quotes settings, and may be cut off: the rest of a JAAS line, a private key, a
 #: password. Python and Java read this expression alike. Java recurses for each turn of a repeated group: long stretches
 #: are repetitions of one character.
-SECRET_TEXT = (
+HIDDEN_TEXT = (
     r"""(?is)LoginModule\s[^;"']*(?:(?:"[^"\\]*(?:\\.[^"\\]*)*"?|'[^'\\]*(?:\\.[^'\\]*)*'?)[^;"']*)*"""
     r"""|PRIVATE KEY-----.*?(?:-----END|\Z)|password\s*(?:->|=)\s*[^\s,;)\]]+"""
 )
@@ -74,7 +74,7 @@ class Security:
     protocol: str = ""
     mechanism: str = ""
     user: str = ""
-    password: str = field(default="", repr=False, metadata={"secret": True})
+    password: str = field(default="", repr=False, metadata={"hidden": True})
     password_env: str = ""
     password_file: str = ""
     ca_file: str = ""
@@ -87,7 +87,7 @@ def hidden(kafka: Mapping[str, str]) -> dict[str, str]:
 
 def scrubbed(text: str) -> str:
     """A text of others, which may quote settings, without what is secret in them."""
-    return re.sub(SECRET_TEXT, "[hidden]", text)
+    return re.sub(HIDDEN_TEXT, "[hidden]", text)
 
 
 # -- what is written, checked -----------------------------------------------------------------------------------------

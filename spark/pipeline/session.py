@@ -9,7 +9,7 @@ import pyspark
 
 from pipeline.config import Config
 from pipeline.errors import PipelineError
-from pipeline.secured import SECRET_TEXT
+from pipeline.secured import HIDDEN_TEXT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,7 +33,7 @@ AVRO_LIMITS = {
 # options that Spark does not look at. [spark] may add to both.
 HIDDEN = {
     "spark.sql.redaction.options.regex": "(?:(?i)jaas|password|secret|token|keystore[.]key)",
-    "spark.sql.redaction.string.regex": f"(?:{SECRET_TEXT})",
+    "spark.sql.redaction.string.regex": f"(?:{HIDDEN_TEXT})",
 }
 
 DEFAULTS = {

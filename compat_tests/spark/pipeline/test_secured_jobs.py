@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from compat_tests.needs import ROOT
 from compat_tests.spark.pipeline.driver import write_config
 from compat_tests.spark.pipeline.test_proof import compare
 from example import results, topics
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 WORKLOAD = Workload(users=60, partitions=2)
+NONE: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,7 @@ class Day:
     records: list[Record]
     sender: Sender
 
-    def configure(self, home: Path, **security: str) -> Path:
+    def configure(self, home: Path, *, spark: Mapping[str, str] = NONE, **security: str) -> Path:
         return write_config(
             home / "pipeline.toml",
             {
@@ -50,6 +55,7 @@ class Day:
                 "security": {**self.node.security, **security},
                 "lake": {"path": str(home / "lake")},
                 "times": {name: getattr(WORKLOAD.times, name) for name in WORKLOAD.times.__slots__},
+                "spark": spark,
             },
             checkpoints=str(home / "checkpoints"),
         )
@@ -123,6 +129,41 @@ def test_every_job_does_its_work_with_these_acls_and_shows_no_password(
         assert password not in text
     everything = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert [file for file in everything if password.encode() in file.read_bytes()] == [], "checkpoints and lake"
+
+
+@pytest.mark.long(amount="a program with Spark's event log")
+@pytest.mark.parametrize("program", sorted(path.name for path in (ROOT / "spark" / "jobs").glob("*.py")))
+def test_each_program_runs_and_its_event_log_has_no_password(day: Day, tmp_path: Path, program: str) -> None:
+    (tmp_path / "events").mkdir()
+    logged = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": (tmp_path / "events").as_uri(),
+        "spark.log.level": "INFO",
+        "spark.driver.memory": "768m",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(tmp_path / "warehouse"),
+    }
+    path = day.configure(tmp_path, spark=logged)
+    command = [sys.executable, str(ROOT / "spark" / "jobs" / program), "--config", str(path), "--once"]
+    with (tmp_path / "job.log").open("wb") as log:
+        code = subprocess.run(
+            [*command, "--master", "local[2]"],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "spark")},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            timeout=500,
+        ).returncode
+    assert code == 0, (tmp_path / "job.log").read_text()[-3000:]
+    everything = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    assert any(b"SparkListenerSQLExecutionStart" in data for data in everything.values()), "there is an event log"
+    assert b"sasl.jaas.config = [hidden]" in everything[tmp_path / "job.log"], "the clients show their settings"
+    assert [file for file, data in everything.items() if password_in(path).encode() in data] == []
 
 
 def test_each_acl_is_needed_and_is_named_before_the_start(day: Day, tmp_path: Path) -> None:
