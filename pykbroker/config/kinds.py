@@ -9,6 +9,7 @@ Parsed values are plain Python: bool, int, float, str, a tuple of str for LIST, 
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Mapping
 from enum import IntEnum
@@ -470,6 +471,14 @@ def parse_host_port(text: str) -> tuple[str, int] | None:
         return None
     host = match[1] if match[1] is not None else match[2]
     return (host, int(match[3])) if host else None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens there. A name other than localhost may be any address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 def _is_duration(text: str) -> bool:

@@ -95,6 +95,7 @@ class _Connection(asyncio.Protocol):
         #: of the answer that is being written
         self._parts: Iterator[str] | None = None
         self._may_write = True
+        self._may_read = True
 
     # asyncio.Protocol.
 
@@ -139,19 +140,33 @@ class _Connection(asyncio.Protocol):
         self._timer = self._loop.call_later(_SILENCE_SECONDS, self.end)
 
     def _read(self) -> None:
-        """Until a request is whole, or there is no more. One is answered before the next is read."""
+        """Until a request is whole, or there is no more. One is answered before the next is read, and while it is
+        nothing is taken from the client: what it sends ahead would wait in memory."""
         while self._parts is None and self._transport is not None:
             try:
                 event = self._http.next_event()
             except h11.RemoteProtocolError as error:
                 self._refuse(error)
                 return
-            if event is h11.NEED_DATA or event is h11.PAUSED or isinstance(event, h11.ConnectionClosed):
+            if event is h11.NEED_DATA:
+                self._take_more(True)
                 return
+            if event is h11.PAUSED or isinstance(event, h11.ConnectionClosed):
+                break
             if isinstance(event, h11.Request):
                 self._request = event
             elif isinstance(event, h11.EndOfMessage):
                 self._answer(self._request)
+        self._take_more(False)
+
+    def _take_more(self, wanted: bool) -> None:
+        if self._transport is None or self._transport.is_closing() or wanted is self._may_read:
+            return
+        self._may_read = wanted
+        if wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
 
     def _refuse(self, error: h11.RemoteProtocolError) -> None:
         assert self._transport is not None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from pykbroker.config.kinds import parse_host_port
+from pykbroker.config.kinds import is_loopback, parse_host_port
 from pykbroker.metrics.exposition import CONTENT_TYPE, lines
 from pykbroker.metrics.registry import Metrics
 from pykbroker.net.http_server import Handler, HttpRequest, HttpResponse, HttpServer
@@ -18,8 +18,11 @@ from pykbroker.runtime import Runtime
 logger = logging.getLogger(__name__)
 
 
-async def open_metrics_listener(runtime: Runtime, address: str, metrics: Metrics) -> Callable[[], None]:
-    """Serve from now on; what is returned ends it. Raises OSError, which names the address."""
+async def open_metrics_listener(
+    runtime: Runtime, address: str, metrics: Metrics, *, is_secured: bool
+) -> Callable[[], None]:
+    """Serve from now on; what is returned ends it. `is_secured`: the node's other listeners ask which user a client is.
+    Raises OSError, which names the address."""
     host, port = parse_host_port(address) or ("", 0)
     server = HttpServer(runtime, host, port, metrics_handler(metrics))
     try:
@@ -28,6 +31,12 @@ async def open_metrics_listener(runtime: Runtime, address: str, metrics: Metrics
         raise OSError(f"pykbroker.metrics.listener={address}: {error.strerror}") from error
     shown = f"[{host}]" if ":" in host else host
     logger.info("Metrics for Prometheus are at http://%s:%d/metrics", shown, server.port)
+    if is_secured and not is_loopback(host):
+        logger.warning(
+            "pykbroker.metrics.listener=%s asks for no credentials: every machine that reaches it reads the names of "
+            "topics and groups there",
+            address,
+        )
     return server.close
 
 

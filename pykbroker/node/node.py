@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pykbroker.config import checks, protection, silent
+from pykbroker.config.authorization import AUTHORIZER
 from pykbroker.config.load import Config
 from pykbroker.metadata.loader import MetadataLoader
 from pykbroker.metrics.registry import Metrics
@@ -198,7 +199,10 @@ class Node:
             # It needs h11, which a node without it never loads.
             from pykbroker.node.metrics_listener import open_metrics_listener
 
-            self._parts.add("metrics listener", await open_metrics_listener(self.runtime, address, self.metrics))
+            protocols = {point.security_protocol for point in self.config.listeners.all}
+            is_secured = protocols != {"PLAINTEXT"} or bool(self.config.optional_str(AUTHORIZER))
+            close = await open_metrics_listener(self.runtime, address, self.metrics, is_secured=is_secured)
+            self._parts.add("metrics listener", close)
 
     def _channel_to_controller(self, purpose: str) -> ControllerChannel:
         """One for each purpose, under Apache Kafka's names: they share no connection."""

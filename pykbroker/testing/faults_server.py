@@ -15,12 +15,13 @@ are connections, the bytes of a request, and rules (rule_set.py). A broker with 
 
 from __future__ import annotations
 
-import ipaddress
+import io
 import json
 import logging
 import re
 import socket
 import threading
+import time
 from collections.abc import Iterable
 from functools import partial
 from http import HTTPStatus
@@ -28,7 +29,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from pykbroker.config.kinds import ConfigError
+from pykbroker.config.kinds import ConfigError, is_loopback
 from pykbroker.config.load import Config
 from pykbroker.serving.dispatch import MakeDispatcher
 from pykbroker.testing.faults.fault_rule import FaultError, FaultRule
@@ -72,7 +73,7 @@ class FaultsServer:
                 "asked for no permission"
             )
         self._names = frozenset(name.lower() for name in (*_LOOPBACK_NAMES, *hosts))
-        if len(self._names) == len(_LOOPBACK_NAMES) and not _is_loopback(host):
+        if len(self._names) == len(_LOOPBACK_NAMES) and not is_loopback(host):
             raise ConfigError(
                 f"--faults {address} can be reached from other machines, and asks for no password: give the name under "
                 "which they reach it with --faults-host, or a loopback address"
@@ -116,13 +117,6 @@ class FaultsServer:
             self._thread = None
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
-
-
 class _Server(ThreadingHTTPServer):
     """A thread for each of at most MOST_CONNECTIONS connections; another one is closed at once."""
 
@@ -159,6 +153,27 @@ class _Refused(Exception):
         self.status = status
 
 
+class _InTime(io.RawIOBase):
+    """What a connection receives before a request's time is over; TimeoutError behind that, however slowly it comes."""
+
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        super().__init__()
+        self._connection = connection
+        self._seconds = seconds
+        self._ends = time.monotonic() + seconds
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        # Not 0, which would stand for a socket that does not wait.
+        self._connection.settimeout(max(0.001, self._ends - time.monotonic()))
+        try:
+            return self._connection.recv_into(buffer)
+        finally:
+            self._connection.settimeout(self._seconds)
+
+
 class _Handler(BaseHTTPRequestHandler):
     """One request, and the end of its connection."""
 
@@ -171,6 +186,11 @@ class _Handler(BaseHTTPRequestHandler):
         self._names = names
         self._has_read = False
         super().__init__(*connection)
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile.close()
+        self.rfile = io.BufferedReader(_InTime(self.connection, self.timeout))
 
     def do_GET(self) -> None:
         self._answer(self._get)

@@ -13,6 +13,7 @@ from pykbroker.net.http_server import HttpRequest, HttpResponse, HttpServer
 from pykbroker.runtime import OsRuntime
 
 LINES = 20_000
+MB = 1 << 20
 
 
 def handle(request: HttpRequest) -> HttpResponse:
@@ -116,6 +117,45 @@ def test_a_silent_connection_ends() -> None:
         writer.close()
 
     with mock.patch.object(http_server, "_SILENCE_SECONDS", 0.05):
+        serve(scenario)
+
+
+def test_a_request_that_comes_byte_by_byte_has_its_time_and_no_more() -> None:
+    async def scenario(connect: Connect) -> None:
+        reader, writer = await connect()
+        end = asyncio.ensure_future(reader.read())
+        writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+        while not end.done():
+            writer.write(b"1\r\nx\r\n")
+            await asyncio.wait({end}, timeout=0.01)
+        writer.close()
+
+    with mock.patch.object(http_server, "_SILENCE_SECONDS", 0.2):
+        serve(scenario)
+
+
+def test_what_is_sent_ahead_stays_in_the_network() -> None:
+    """A client that asks without reading the answers may not fill the node's memory with its questions."""
+    taken: list[int] = []
+
+    class Counting(http_server._Connection):
+        def data_received(self, data: bytes) -> None:
+            taken.append(len(data))
+            super().data_received(data)
+
+    async def scenario(connect: Connect) -> None:
+        _, writer = await connect()
+        request = b"GET /long HTTP/1.1\r\nHost: here\r\n\r\n"
+        writer.write(request * (64 * MB // len(request)))
+        before = -1
+        while sum(taken) != before or not taken:
+            before = sum(taken)
+            await asyncio.sleep(0.3)
+        # One read, or a few: the first answer waits for its reader.
+        assert sum(taken) < 4 * MB
+        writer.transport.abort()
+
+    with mock.patch.object(http_server, "_Connection", Counting):
         serve(scenario)
 
 

@@ -7,6 +7,7 @@ import json
 import re
 import socket
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -199,6 +200,30 @@ def test_there_are_no_more_connections_than_the_bound(monkeypatch: pytest.Monkey
         with closing(place), place.makefile("rb") as answer:
             assert b"200 OK" in answer.readline()
             answer.read()
+    server.close()
+
+
+@pytest.mark.parametrize("head", [b"", b"GET /faults HTTP/1.1\r\nX: ", b"POST /faults HTTP/1.1\r\nHost: localhost\r\n"
+                                  b"Content-Type: application/json\r\nContent-Length: 60000\r\n\r\n"])  # fmt: skip
+def test_a_request_that_never_ends_has_its_time_and_no_more(monkeypatch: pytest.MonkeyPatch, head: bytes) -> None:
+    """However slowly it comes: a client that sends a byte now and then would keep its place for good."""
+    monkeypatch.setattr(faults_server._Handler, "timeout", 0.5)
+    server = FaultsServer("127.0.0.1:0", config())
+    server.start()
+    host, _, port = server.address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=0.05) as connection:
+        connection.sendall(head)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        is_open = True
+        while is_open:
+            assert time.monotonic() < deadline
+            try:
+                connection.sendall(b"x")
+                is_open = connection.recv(4096) != b""
+            except TimeoutError:
+                pass
+            except ConnectionError:
+                is_open = False
     server.close()
 
 
