@@ -20,7 +20,8 @@ from compat_tests.ports import steady_port
 from tests.certificates import node_properties
 
 pytestmark = pytest.mark.slow
-LISTENERS: Final = ("SSL", "SASL_SSL")
+#: The last is one of controllers.
+LISTENERS: Final = ("SSL", "SASL_SSL", "LOCKED")
 VERSIONS: Final = ("ssl_2_0", "ssl_3_0", "tls_1_0", "tls_1_1", "tls_1_2", "tls_1_3")
 COMMANDS: Final = ("sslv2", "sslv3", "tlsv1", "tlsv1_1", "tlsv1_2", "tlsv1_3", "reneg", "compression", "heartbleed",
                    "openssl_ccs", "fallback", "robot")  # fmt: skip
@@ -32,16 +33,19 @@ def judged(against: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[d
     python = needs.sslyze()
     plain = steady_port()
     ports = {listener: steady_port() for listener in LISTENERS}
-    points = f"PLAINTEXT://localhost:{plain}" + "".join(f",{name}://localhost:{ports[name]}" for name in LISTENERS)
+    points = f"PLAINTEXT://localhost:{plain}"
+    points += "".join(f",{name}://localhost:{ports[name]}" for name in LISTENERS if name != "LOCKED")
     module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     node = make_node(
         against,
         {
             **node_properties(),
-            "listeners": f"{points},CONTROLLER://localhost:{plain + 1}",
+            "listeners": f"{points},CONTROLLER://localhost:{plain + 1},LOCKED://localhost:{ports['LOCKED']}",
+            "controller.listener.names": "CONTROLLER,LOCKED",
             "advertised.listeners": points,
             "inter.broker.listener.name": "PLAINTEXT",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,LOCKED:SSL,SSL:SSL,"
+            "SASL_SSL:SASL_SSL",
             "sasl.enabled.mechanisms": "PLAIN",
             "listener.name.sasl_ssl.plain.sasl.jaas.config": f'{module} user_alice="alice-secret";',
         },

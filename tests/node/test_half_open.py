@@ -19,6 +19,7 @@ import pytest
 from pykbroker.security.sasl.scram_client import Login
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.headers import encode_request
+from pykbroker_wire.messages.describe_cluster import DescribeClusterRequest
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from pykbroker_wire.messages.sasl_handshake import SaslHandshakeRequest
 from tests.certificates import client_context, node_properties
@@ -26,7 +27,7 @@ from tests.node.test_tls_listeners import Secured
 from tests.node.wire import Wire, batch
 
 POINTS: Final = ",".join(
-    f"{name}://localhost:0" for name in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", "CONTROLLER")
+    f"{name}://localhost:0" for name in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", "CONTROLLER", "LOCKED")
 )
 MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 PROPERTIES: Final = {
@@ -34,11 +35,13 @@ PROPERTIES: Final = {
     "listeners": POINTS,
     "advertised.listeners": POINTS,
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL,"
-    "CONTROLLER:PLAINTEXT",
+    "CONTROLLER:PLAINTEXT,LOCKED:SASL_SSL",
+    # Controllers are reached by the first, which is plain, and by the second, which is SASL_SSL.
+    "controller.listener.names": "CONTROLLER,LOCKED",
     "sasl.enabled.mechanisms": "PLAIN",
     **{
         f"listener.name.{name}.plain.sasl.jaas.config": f'{MODULE} user_alice="alice-secret";'
-        for name in ("sasl_plaintext", "sasl_ssl")
+        for name in ("sasl_plaintext", "sasl_ssl", "locked")
     },
     "socket.listen.backlog.size": "1000",
     # Nothing ends meanwhile.
@@ -46,6 +49,7 @@ PROPERTIES: Final = {
 }
 HANDSHAKE: Final = b"".join(encode_request(17, 1, 1, "c", SaslHandshakeRequest(mechanism="PLAIN")))
 KINDS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+CONTROLLERS: Final = {"CONTROLLER": "PLAINTEXT", "LOCKED": "SASL_SSL"}
 KB: Final = 1024
 
 # Connects as often as it is told, sends the same bytes on each, waits for the first byte of each answer where there is
@@ -91,9 +95,10 @@ def hello() -> bytes:
     return outgoing.read()
 
 
-def client(node: Secured, kind: str, folder: Path) -> Wire:
+def client(node: Secured, listener: str, folder: Path) -> Wire:
+    kind = CONTROLLERS.get(listener, listener)
     tls = client_context(folder) if kind.endswith("SSL") else None
-    wire = Wire(node.address(kind), tls=tls, timeout=60)
+    wire = Wire(node.address(listener), tls=tls, timeout=60)
     if kind.startswith("SASL"):
         assert wire.call(SaslHandshakeRequest(mechanism="PLAIN")).error_code == ErrorCode.NONE
         token = Login("PLAIN", "alice", "alice-secret").begin().first()
@@ -112,6 +117,11 @@ def work(wire: Wire, topic: str) -> None:
     assert wire.fetch(topic, answer.base_offset).records
 
 
+def ask(wire: Wire) -> None:
+    """What a client of a controller does."""
+    assert wire.call(DescribeClusterRequest(endpoint_type=2)).error_code == ErrorCode.NONE
+
+
 def run(folder: Path, count: int) -> None:
     """`count` connections of each kind that is listed, one kind after another, and then of all."""
     stops = [
@@ -121,9 +131,13 @@ def run(folder: Path, count: int) -> None:
         ("SSL", hello(), True),
         ("SASL_PLAINTEXT", HANDSHAKE, True),
         ("SASL_SSL", hello(), True),
+        ("CONTROLLER", b"\0\0\1\0\0", False),
+        ("LOCKED", hello()[:40], False),
+        ("LOCKED", hello(), True),
     ]
     with Secured(folder / "node", PROPERTIES) as node, ExitStack() as stack:
         wires = {kind: stack.enter_context(client(node, kind, folder)) for kind in KINDS}
+        controllers = [stack.enter_context(client(node, name, folder)) for name in CONTROLLERS]
         for kind, wire in wires.items():
             wire.create(kind)
             work(wire, kind)
@@ -134,14 +148,21 @@ def run(folder: Path, count: int) -> None:
                 assert per_connection <= 64 * KB, f"{listener} after {len(data)} bytes: {per_connection / KB:.0f} KiB"
                 for kind, wire in wires.items():
                     work(wire, kind)
+                for each in controllers:
+                    ask(each)
                 with client(node, listener, folder) as another:
-                    work(another, listener)
+                    if listener in CONTROLLERS:
+                        ask(another)
+                    else:
+                        work(another, listener)
         with ExitStack() as all_of_them:
             for listener, data, answered in stops:
                 several = half_open(node, listener, count // len(stops), data, answered=answered)
                 all_of_them.enter_context(several)
             for kind, wire in wires.items():
                 work(wire, kind)
+            for each in controllers:
+                ask(each)
         for kind, wire in wires.items():
             work(wire, kind)
 
@@ -151,7 +172,7 @@ def test_500_half_open_connections_disturb_no_client(tmp_path: Path) -> None:
     run(tmp_path, 500)
 
 
-@pytest.mark.long(amount="10,000 half-open connections of each of 6 kinds")
+@pytest.mark.long(amount="10,000 half-open connections of each of 9 kinds")
 @pytest.mark.timeout(1800)
 def test_10000_half_open_connections_disturb_no_client(tmp_path: Path) -> None:
     import resource

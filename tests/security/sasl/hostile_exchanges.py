@@ -24,7 +24,7 @@ from pykbroker.security.sasl.scram import (
     to_base64,
     xor,
 )
-from pykbroker.security.sasl.server_authenticator import SaslStep, ServerAuthenticator
+from pykbroker.security.sasl.server_authenticator import Rules, SaslStep, ServerAuthenticator
 from pykbroker_wire.apis import ApiKey
 from pykbroker_wire.headers import decode_response, encode_request
 from pykbroker_wire.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -43,8 +43,9 @@ def salted(mechanism: ScramMechanism, password: str, salt: bytes, iterations: in
 class Target:
     """One connection's authentication, and what it said last."""
 
-    def __init__(self, mechanism: str, version: int) -> None:
-        self.authenticator = ServerAuthenticator(RULES)
+    def __init__(self, mechanism: str, version: int, rules: Rules = RULES) -> None:
+        self.rules = rules
+        self.authenticator = ServerAuthenticator(rules)
         self.version = version
         self.steps: list[SaslStep] = []
         self._ask(SaslHandshakeRequest(mechanism=mechanism), version)
@@ -355,7 +356,7 @@ def scram_replay(chance: Random, target: Target) -> None:
     """What another connection has proved, said again on this one; and twice on one."""
     mechanism, user, nonce = scram_of(target), chance.choice(USERS), nonce_of(chance)
     bare = f"n={user},r={nonce}"
-    heard = Target(mechanism.name, 1)
+    heard = Target(mechanism.name, 1, target.rules)
     without, proof = final_of(mechanism, user, bare, heard.token(f"n,,{bare}".encode()))
     last = f"{without},p={to_base64(proof)}".encode()
     heard.token(last)
@@ -424,11 +425,11 @@ SCRAM_ATTACKS: Final[list[Attack]] = [
 ]
 
 
-def attack(seed: int) -> tuple[str, Target]:
-    """The attack of a seed; its name, and what became of it."""
+def attack(seed: int, rules: Rules = RULES) -> tuple[str, Target]:
+    """The attack of a seed on a listener's rules; its name, and what became of it."""
     chance = Random(seed)
     mechanism = chance.choice(MECHANISMS)
-    target = Target(mechanism, chance.choice([0, 1, 1]))
+    target = Target(mechanism, chance.choice([0, 1, 1]), rules)
     chosen = chance.choice(PLAIN_ATTACKS if mechanism == "PLAIN" else SCRAM_ATTACKS)
     chosen(chance, target)
     return f"{chosen.__name__} of {mechanism}, seed {seed}", target
