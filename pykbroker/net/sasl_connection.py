@@ -98,7 +98,7 @@ class SaslConnection:
         connection.frames_go_to(self._authenticate, settings.frame_bytes)
         self._timer = connection.listener.loop.call_later(settings.deadline_seconds, self._too_late)
         if session is None:
-            connection.when_ended(lambda end: self._stop_timer())
+            connection.when_ended(lambda end: self._let_go())
 
     def _authenticate(self, connection: Connection, frame: memoryview) -> Buffers | Pending | None:
         assert self._authenticator is not None
@@ -178,6 +178,12 @@ class SaslConnection:
     def _too_late(self) -> None:
         self._count_refusal()
         self._connection.close(f"not authenticated within {self._settings.deadline_seconds:g} s")
+
+    def _let_go(self) -> None:
+        """Of what the client has sent: connections refer to themselves, and the collector comes late. Clients that have
+        proved nothing would hold as much memory as they like until then."""
+        self._stop_timer()
+        self._authenticator = None
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
