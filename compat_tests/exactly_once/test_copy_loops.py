@@ -29,6 +29,9 @@ from compat_tests.oracle.kafka import java_command, kafka_libs
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.topics import Topics
 
+# Each start of a broker takes 20 s on a machine with other work.
+pytestmark = pytest.mark.timeout(900)
+
 PARTITIONS = 2
 
 

@@ -21,6 +21,9 @@ from compat_tests.node import Node
 from compat_tests.oracle.kafka import kafka_libs, tool_command
 from compat_tests.topics import Topics
 
+# Each start of a broker takes 20 s on a machine with other work.
+pytestmark = pytest.mark.timeout(900)
+
 TOOLS = "org.apache.kafka.tools"
 PARTITIONS = 2
 #: A transaction that a killed copier left open ends when its time is over: a copier asks for its committed offsets
@@ -96,7 +99,7 @@ class Copy:
             now = reading.values(self.node.bootstrap, self.target)
             return sum(map(len, now.values())) >= total
 
-        wait_with_mending(self.node, whole, f"all {total} records are copied", timeout_s=90)
+        wait_with_mending(self.node, whole, f"all {total} records are copied", timeout_s=PATIENCE_S)
         for slot in self.copiers:
             slot.close()
         target = reading.placed(self.node.bootstrap, self.target)

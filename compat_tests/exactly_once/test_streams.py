@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from compat_tests.built import java_classes
-from compat_tests.clients import NOW_MS, Record
+from compat_tests.clients import NOW_MS, PATIENCE_S, Record
 from compat_tests.exactly_once import reading
 from compat_tests.exactly_once.hanging import wait_with_mending
 from compat_tests.exactly_once.kills import Kills
@@ -24,6 +24,9 @@ from compat_tests.node import Node
 from compat_tests.oracle.kafka import java_command, kafka_libs
 from compat_tests.python.confluent_client import ConfluentClient
 from compat_tests.topics import Topics
+
+# Each start of a broker takes 20 s on a machine with other work.
+pytestmark = pytest.mark.timeout(900)
 
 HERE = Path(__file__).parent / "streams"
 WORDS = [f"word{number}" for number in range(20)]
@@ -78,7 +81,7 @@ class WordCount:
                 slot.tend()
             return sum(map(len, self.counts().values())) >= self.written.total()
 
-        wait_with_mending(self.node, whole, f"all {self.written.total()} words are counted", timeout_s=90)
+        wait_with_mending(self.node, whole, f"all {self.written.total()} words are counted", timeout_s=PATIENCE_S)
         found = self.counts()
         assert {word: counts[-1] for word, counts in found.items()} == dict(self.written)
         for word, counts in found.items():
@@ -102,5 +105,5 @@ def word_count(killable: Node, tmp_path: Path) -> Iterator[WordCount]:
     "rounds", [3, pytest.param(40, marks=[pytest.mark.long(amount="40 kills"), pytest.mark.timeout(3600)])]
 )
 def test_the_counts_are_the_words(word_count: WordCount, rounds: int) -> None:
-    Kills(word_count.node, word_count.slots, broker_share=0.3).run(rounds, word_count.progress, least=100, timeout_s=90)
+    Kills(word_count.node, word_count.slots, broker_share=0.3).run(rounds, word_count.progress, least=100)
     word_count.finish()

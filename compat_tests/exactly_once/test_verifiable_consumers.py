@@ -29,6 +29,9 @@ from compat_tests.topics import Topics
 from pykbroker.coordinator.group.records import decode, decode_offset
 from pykbroker_wire.stored.group.offset_commit import OffsetCommitKey
 
+# Each start of a broker takes 20 s on a machine with other work.
+pytestmark = pytest.mark.timeout(900)
+
 TOOLS = "org.apache.kafka.tools"
 PARTITIONS = 4
 
@@ -231,12 +234,7 @@ def group(killable: Node, tmp_path: Path, request: pytest.FixtureRequest) -> Ite
 
 @pytest.mark.parametrize("group", ["classic", "consumer"], indirect=True)
 @pytest.mark.parametrize(
-    "rounds",
-    [
-        # A machine with other work takes 20 s to bring the broker back.
-        pytest.param(6, marks=pytest.mark.timeout(900)),
-        pytest.param(100, marks=[pytest.mark.long(amount="100 kills"), pytest.mark.timeout(3600)]),
-    ],
+    "rounds", [6, pytest.param(100, marks=[pytest.mark.long(amount="100 kills"), pytest.mark.timeout(3600)])]
 )
 def test_every_record_is_delivered_under_kills(group: Group, rounds: int) -> None:
     with group.told():
