@@ -149,6 +149,10 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
         self._queue.clear()
         self._queued_bytes = 0
         self._protocol.connection_lost(exc)
+        # 50 KiB outside of Python's memory, of which the collector knows nothing; it comes late for connections, which
+        # refer to their transports. A thread that is at the handshake has a reference of its own.
+        self._tls = self._first = None
+        self._incoming = self._outgoing = cast(ssl.MemoryBIO, None)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._receive_view if self._is_secured else self._receive_view[:_READ_BYTES]
@@ -275,7 +279,7 @@ class TlsLayer(asyncio.BufferedProtocol, asyncio.Transport):
                 self.close()
                 return
         # An update of keys is answered.
-        if self._outgoing.pending and not self._lost and self._below is not None:
+        if not self._lost and self._outgoing.pending and self._below is not None:
             self._below.write(self._outgoing.read())
 
     def _decrypt_later(self) -> None:

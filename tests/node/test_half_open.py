@@ -5,7 +5,9 @@ A process of its own makes the connections, so that the node has the descriptors
 
 from __future__ import annotations
 
+import gc
 import os
+import socket
 import ssl
 import subprocess
 import sys
@@ -182,3 +184,27 @@ def test_10000_half_open_connections_disturb_no_client(tmp_path: Path) -> None:
         pytest.skip(f"10,000 connections need 11,000 descriptors, and this machine allows {hard}")
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     run(tmp_path, 10_000)
+
+
+@pytest.mark.slow
+def test_connections_that_ended_in_a_handshake_leave_no_memory(tmp_path: Path) -> None:
+    """The collector of cycles comes late: each of them would hold 50 KiB until then."""
+    with Secured(tmp_path / "node", PROPERTIES) as node:
+        data = hello()
+
+        def end_some(count: int) -> None:
+            host, _, port = node.address("SSL").rpartition(":")
+            for _ in range(count):
+                with socket.create_connection((host, int(port)), timeout=60) as connection:
+                    connection.sendall(data)
+                    assert connection.recv(1)
+
+        end_some(50)
+        gc.collect()
+        gc.disable()
+        try:
+            before = resident()
+            end_some(400)
+            assert resident() - before < 400 * 16 * KB
+        finally:
+            gc.enable()
