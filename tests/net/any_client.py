@@ -11,6 +11,7 @@ import ssl
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
+from pykbroker.config.load import development_profile, load
 from pykbroker.net.connection import Connection
 from pykbroker.net.connection_state import ConnectionState
 from pykbroker.net.handshakes import Handshakes
@@ -18,6 +19,7 @@ from pykbroker.net.listener import Limits, Listener
 from pykbroker.net.promise import Promise
 from pykbroker.net.sasl_connection import ListenerAuthentication
 from pykbroker.net.tls_layer import TlsLayer
+from pykbroker.node.sasl_listeners import SaslListeners
 from pykbroker.runtime import Runtime
 from pykbroker.security.sasl.plain_server import PlainServer, PlainUsers
 from pykbroker.security.sasl.scram import SHA_256, SHA_512, ScramMechanism, salted_password, stored_keys
@@ -62,6 +64,32 @@ def authentication(reauth_ms: int = 0) -> ListenerAuthentication:
     return ListenerAuthentication(rules, SASL_FRAME_BYTES, FAILURE_SECONDS, DEADLINE_SECONDS)
 
 
+def controllers_authentication(reauth_ms: int = 0) -> ListenerAuthentication:
+    """The same, as a node makes it of its properties for a listener of controllers."""
+    module = "org.apache.kafka.common.security."
+    users = " ".join(f'user_{user}="{password}"' for user, password in PASSWORDS.items())
+    own = "listener.name.controller."
+    config = load(
+        {
+            **development_profile("/nowhere", 0),
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+            "sasl.mechanism.controller.protocol": "PLAIN",
+            "connection.failed.authentication.delay.ms": str(int(FAILURE_SECONDS * 1000)),
+            "pykbroker.connection.request.receive.timeout.ms": str(int(DEADLINE_SECONDS * 1000)),
+            f"{own}sasl.server.max.receive.size": str(SASL_FRAME_BYTES),
+            f"{own}connections.max.reauth.ms": str(reauth_ms),
+            f"{own}sasl.enabled.mechanisms": ",".join(MECHANISMS),
+            f"{own}plain.sasl.jaas.config": f'{module}plain.PlainLoginModule required username="alice" '
+            f'password="{PASSWORDS["alice"]}" {users};',
+            **{f"{own}{name.lower()}.sasl.jaas.config": f"{module}scram.ScramLoginModule required;" for name in SCRAM},
+        }
+    )
+    listeners = SaslListeners(config, lambda: "cluster", lambda: STORED)
+    found = listeners.of("CONTROLLER", authentication().rules.versions)
+    assert found is not None
+    return found
+
+
 @dataclass(frozen=True)
 class SentFrame:
     """What the client means by a frame: `mechanism` of a handshake; `proves`: the user whose proof it is."""
@@ -94,12 +122,14 @@ class _Parked:
 
 @dataclass
 class AnyClient:
-    """`kind`: a security protocol. `own` and `peer` are the contexts of TLS."""
+    """`kind`: a security protocol. `own` and `peer` are the contexts of TLS. `is_controllers`: the authentication is
+    that of a controller's listener."""
 
     kind: str
     reauth_ms: int = 0
     own: ssl.SSLContext | None = None
     peer: ssl.SSLContext | None = None
+    is_controllers: bool = False
 
     sent: list[SentFrame] = field(default_factory=list)
     dispatched: list[bytes] = field(default_factory=list)
@@ -129,7 +159,8 @@ class AnyClient:
             security_protocol=self.kind,
             tls=tls,
         )
-        self.listener.answer_with(self._dispatch, authentication(self.reauth_ms) if self.is_sasl else None)
+        made = controllers_authentication if self.is_controllers else authentication
+        self.listener.answer_with(self._dispatch, made(self.reauth_ms) if self.is_sasl else None)
         self.connection = Connection(self.listener)
         self.below: FakeTransport = Below() if self.is_tls else FakeTransport()
         self._top: asyncio.BufferedProtocol = self.connection

@@ -58,6 +58,7 @@ class _Errors(logging.Handler):
 
 class ConnectionMachine(RuleBasedStateMachine):
     KIND = ""
+    IS_CONTROLLERS = False
     #: over all runs: frames of proven users
     dispatched = renewed = 0
 
@@ -76,7 +77,7 @@ class ConnectionMachine(RuleBasedStateMachine):
     )
     def connect(self, reauth_ms: int, good: int, mechanism: str, version: int) -> None:
         own, peer = contexts()
-        self.client = AnyClient(self.KIND, reauth_ms, own, peer)
+        self.client = AnyClient(self.KIND, reauth_ms, own, peer, self.IS_CONTROLLERS)
         self.number = 0
         self.version = 1
         self.scram: ScramClient | None = None
@@ -314,8 +315,9 @@ class ConnectionMachine(RuleBasedStateMachine):
 KINDS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
-def run(kind: str, examples: int) -> None:
-    machine: Any = type(f"{kind}Machine", (ConnectionMachine,), {"KIND": kind})
+def run(kind: str, examples: int, *, is_controllers: bool = False) -> None:
+    fields = {"KIND": kind, "IS_CONTROLLERS": is_controllers}
+    machine: Any = type(f"{kind}Machine", (ConnectionMachine,), fields)
     settings = hypothesis.settings(
         max_examples=examples,
         stateful_step_count=30,
@@ -335,8 +337,16 @@ def test_only_proven_users_are_served_whatever_a_client_does(kind: str) -> None:
     run(kind, 200)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["SASL_PLAINTEXT", "SASL_SSL"])
+def test_only_proven_users_are_served_by_controllers(kind: str) -> None:
+    run(kind, 60, is_controllers=True)
+
+
 @pytest.mark.long(amount="5,000 connections of each kind")
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_proven_users_are_served_for_longer(kind: str) -> None:
     run(kind, 5000)
+    if kind.startswith("SASL"):
+        run(kind, 5000, is_controllers=True)

@@ -16,19 +16,17 @@ from typing import Any, Final
 import pytest
 
 import pykbroker.security.sasl
-from pykbroker.config.load import development_profile, load
-from pykbroker.node.sasl_listeners import SaslListeners
 from pykbroker.security.sasl import plain_server, scram_client, scram_server
 from pykbroker.security.sasl.plain_server import PlainServer, PlainUsers
 from pykbroker.security.sasl.sasl_server import AuthenticationFailed, InvalidCredentials
 from pykbroker.security.sasl.scram import MECHANISMS, SHA_256, to_base64
 from pykbroker.security.sasl.scram_client import Login, LoginRefused, ScramClient
 from pykbroker.security.sasl.scram_server import Decoys, ScramServer
-from pykbroker.security.sasl.server_authenticator import AuthenticationState, Rules
+from pykbroker.security.sasl.server_authenticator import AuthenticationState
 from pykbroker.security.stored_keys import StoredKeys
 from pykbroker_wire.errors import ErrorCode
-from tests.net.any_client import PASSWORDS, STORED
-from tests.security.sasl.hostile_exchanges import RULES, Target, attack, final_of
+from tests.net.any_client import PASSWORDS, STORED, controllers_authentication
+from tests.security.sasl.hostile_exchanges import Target, attack, final_of
 
 EXCHANGES: Final = 10_000
 PLAIN_TEXTS: Final = (
@@ -73,31 +71,8 @@ def test_10000_mutated_exchanges() -> None:
     assert ends["waits"] < EXCHANGES / 10
 
 
-def controllers_rules() -> Rules:
-    """Those of a controller's listener, as a node makes them of its properties."""
-    plain = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-    scram = "org.apache.kafka.common.security.scram.ScramLoginModule required"
-    users = " ".join(f'user_{user}="{password}"' for user, password in PASSWORDS.items())
-    own = "listener.name.controller."
-    config = load(
-        {
-            **development_profile("/nowhere", 0),
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
-            "sasl.mechanism.controller.protocol": "PLAIN",
-            f"{own}sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
-            f"{own}plain.sasl.jaas.config": f'{plain} username="alice" password="{PASSWORDS["alice"]}" {users};',
-            f"{own}scram-sha-256.sasl.jaas.config": f"{scram};",
-            f"{own}scram-sha-512.sasl.jaas.config": f"{scram};",
-        }
-    )
-    listeners = SaslListeners(config, lambda: "cluster", lambda: STORED)
-    found = listeners.of("CONTROLLER", RULES.versions)
-    assert found is not None
-    return found.rules
-
-
 def test_1000_mutated_exchanges_with_a_controller() -> None:
-    rules = controllers_rules()
+    rules = controllers_authentication().rules
     ends = Counter(check(*attack(seed, rules)) for seed in range(EXCHANGES, EXCHANGES + 1000))
     assert ends["refused"] > 1000 / 3
     target = Target("PLAIN", 1, rules)
