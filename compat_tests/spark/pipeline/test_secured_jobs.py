@@ -131,15 +131,32 @@ def test_every_job_does_its_work_with_these_acls_and_shows_no_password(
     assert [file for file in everything if password.encode() in file.read_bytes()] == [], "checkpoints and lake"
 
 
+LOG4J = """
+rootLogger.level = info
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %p %c: %m%n%ex
+logger.clients.name = org.apache.kafka
+logger.clients.level = debug
+logger.connector.name = org.apache.spark.sql.kafka010
+logger.connector.level = debug
+"""
+
+
 @pytest.mark.long(amount="a program with Spark's event log")
 @pytest.mark.parametrize("program", sorted(path.name for path in (ROOT / "spark" / "jobs").glob("*.py")))
-def test_each_program_runs_and_its_event_log_has_no_password(day: Day, tmp_path: Path, program: str) -> None:
+def test_each_program_runs_and_its_logs_have_no_password(day: Day, tmp_path: Path, program: str) -> None:
     (tmp_path / "events").mkdir()
+    (tmp_path / "log4j2.properties").write_text(LOG4J)
     logged = {
         "spark.eventLog.enabled": "true",
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": (tmp_path / "events").as_uri(),
         "spark.log.level": "INFO",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={(tmp_path / 'log4j2.properties').as_uri()}",
         "spark.driver.memory": "768m",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
