@@ -81,16 +81,23 @@ def _read_partitions(ctx: BrokerContext, request: FetchRequest) -> FetchResponse
             full = False
     if session is not None:
         members = session.partitions
+        before = len(members)
         _update(members, request, uses_ids)
         if not members:
             # As in Apache Kafka: a session of nothing ends.
             sessions.close(session.id)
             session = None
+        elif len(members) > before and not session.privileged and sessions.is_overfull:
+            sessions.close(session.id)
+            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     else:
         members = {}
         _update(members, request, uses_ids)
         if create:
-            session = sessions.create(members.items(), privileged=replica_id >= 0, uses_topic_ids=uses_ids, now=now)
+            # Asked here already: a client that only says it follows would take the places of all others, as it does in
+            # Apache Kafka.
+            follows = replica_id >= 0 and ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME, True)
+            session = sessions.create(members.items(), privileged=follows, uses_topic_ids=uses_ids, now=now)
             if session is not None:
                 members = session.partitions
     fetch = _Fetch(ctx, services, request, replica_id, members, session, full)

@@ -1,7 +1,8 @@
 """Incremental fetch sessions (KIP-227): the partitions a client reads, remembered between its fetches.
 
 Responsible for which partitions a fetch is about, and which of them an incremental answer must mention. Not responsible
-for reading. Bounded by max.incremental.fetch.session.cache.slots; a client that gets no session sends full fetches.
+for reading. Bounded by max.incremental.fetch.session.cache.slots and, beyond Apache Kafka, by KEPT_PARTITIONS, as any
+client may name partitions that there are not; a client that gets no session sends full fetches.
 
 A session epoch is 0 for the fetch that asks for a new session, -1 for one that wants none, and counts 1, 2, … 2^31-1, 1
 after that.
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
+#: In all sessions of consumers together: about 80 MB.
+KEPT_PARTITIONS = 500_000
 #: A session that was used this recently is not taken from a client that would get no more than its share (KIP-227).
 MIN_EVICTION_SECONDS = 120.0
 
@@ -126,6 +129,14 @@ class FetchSessions:
     def partition_count(self) -> int:
         return sum(len(session.partitions) for session in self._sessions.values())
 
+    @property
+    def is_overfull(self) -> bool:
+        """Whether consumers' sessions have more partitions than are kept. Followers' do not count."""
+        return self._of_consumers() > KEPT_PARTITIONS
+
+    def _of_consumers(self) -> int:
+        return sum(len(session.partitions) for session in self._sessions.values() if not session.privileged)
+
     def find(self, session_id: int, epoch: int, uses_topic_ids: bool, now: float) -> FetchSession | ErrorCode:
         """The session of an incremental fetch, its epoch advanced; or the error for the whole answer."""
         session = self._sessions.get(session_id)
@@ -157,10 +168,13 @@ class FetchSessions:
         uses_topic_ids: bool,
         now: float,
     ) -> FetchSession | None:
-        """A new session, or None when the cache is full of sessions that are worth more."""
+        """A new session, or None when the cache is full of sessions that are worth more. `privileged`: a follower's,
+        which has proved that it may follow."""
         if self._slots <= 0:
             return None
         members = dict(partitions)
+        if not privileged and len(members) + self._of_consumers() > KEPT_PARTITIONS:
+            return None
         if len(self._sessions) >= self._slots and not self._evict(len(members), privileged, now):
             return None
         session_id = 0

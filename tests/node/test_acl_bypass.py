@@ -215,6 +215,28 @@ def test_a_forged_principal_in_an_envelope(node: Locked, mallory: Wire) -> None:
         assert admin.metadata("forged").topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def test_a_client_that_says_it_is_a_follower_takes_no_place_from_others(node: Locked, mallory: Wire) -> None:
+    """Followers' sessions of fetches take those of consumers, and keep them."""
+    asked = FetchPartition(partition=0, fetch_offset=0, current_leader_epoch=-1, partition_max_bytes=1 << 20)
+
+    def open_session(replica_id: int) -> int:
+        topics = [FetchTopic(topic="orders", partitions=[asked])]
+        request = FetchRequest(replica_id=replica_id, max_wait_ms=0, max_bytes=1 << 20, session_epoch=0, topics=topics)
+        return int(mallory.call(request, 12).session_id)
+
+    sessions = node.node.services.fetch_sessions
+    for replica_id, privileged in ((-1, False), (1, False), (7, False)):
+        session = sessions.peek(open_session(replica_id))
+        assert session is not None
+        assert session.privileged is privileged
+    with node.as_user("admin") as admin:
+        topics = [FetchTopic(topic="orders", partitions=[asked])]
+        request = FetchRequest(replica_id=7, max_wait_ms=0, max_bytes=1 << 20, session_epoch=0, topics=topics)
+        session = sessions.peek(admin.call(request, 12).session_id)
+        assert session is not None
+        assert session.privileged
+
+
 @pytest.mark.parametrize("request_", [VoteRequest(), FetchSnapshotRequest()], ids=["Vote", "FetchSnapshot"])
 def test_requests_of_controllers_on_the_listener_of_clients(mallory: Wire, request_: Any) -> None:
     with pytest.raises(Closed):

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from pykbroker.metrics.registry import Metrics
+from pykbroker.replica import fetch_sessions
 from pykbroker.replica.fetch_sessions import (
     FINAL_EPOCH,
     MIN_EVICTION_SECONDS,
@@ -96,6 +97,21 @@ def test_followers_come_before_consumers(cache: Cache) -> None:
     cache.must_create(1, 1.0, privileged=True)
     assert not cache.has(consumer)
     assert cache.has(follower)
+
+
+def test_consumers_have_room_for_so_many_partitions_and_followers_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_sessions, "KEPT_PARTITIONS", 10)
+    cache = Cache(100)
+    first = cache.must_create(6)
+    assert cache.create(5) is None
+    cache.must_create(50, privileged=True)
+    cache.must_create(4)
+    assert cache.create(1) is None
+    assert not cache.sessions.is_overfull
+    first.partitions.update(members(7))
+    assert cache.sessions.is_overfull
+    cache.sessions.close(first.id)
+    cache.must_create(6)
 
 
 def test_without_slots_nobody_gets_one() -> None:
