@@ -63,6 +63,12 @@ class AwaitedFollowers:
 
     def park(self, follower: int, parked: EndsEarly) -> None:
         """Until it is answered this fetch may have to end early."""
-        here = self._parked.setdefault(follower, {})
-        here[parked] = None
-        parked.future.add_done_callback(lambda _: here.pop(parked, None))
+        self._parked.setdefault(follower, {})[parked] = None
+        parked.future.add_done_callback(lambda _: self._answered(follower, parked))
+
+    def _answered(self, follower: int, parked: EndsEarly) -> None:
+        here = self._parked[follower]
+        del here[parked]
+        if not here:
+            # A client may name any number.
+            del self._parked[follower]

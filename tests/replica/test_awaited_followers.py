@@ -47,3 +47,16 @@ def test_fetches_are_short_until_the_follower_must_have_heard() -> None:
     loop.run_until_complete(asyncio.sleep(AWAITED_SECONDS))
     assert awaited.wait_seconds(2, 0.5) == 0.5
     loop.close()
+
+
+def test_numbers_of_followers_that_clients_name_do_not_stay() -> None:
+    loop = VirtualLoop()
+    awaited = AwaitedFollowers(loop)
+    parked = [LongPoll(loop) for _ in range(100)]
+    for number, each in enumerate(parked):
+        awaited.park(number, each)
+    for each in parked:
+        each.end()
+    loop.run_until_complete(asyncio.sleep(0.001))
+    assert not awaited._parked
+    loop.close()
