@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import shutil
 import socket
 import ssl
@@ -130,3 +131,39 @@ def test_the_same_changes_are_taken_and_refused(between: str, tmp_path: Path) ->
             node.close()
         answers.append(said)
     assert answers[0] == answers[1]
+
+
+#: The listener between brokers, the key store, and what is set besides; an empty text takes a key away.
+STARTS: tuple[tuple[str, str, dict[str, str]], ...] = (
+    ("PLAINTEXT", "issuer", {}),
+    ("SSL", "issuer", {}),
+    ("SSL", "ended", {}),
+    ("SSL", "one", {"ssl.truststore.location": "", "ssl.truststore.password": ""}),
+    ("SSL", "issuer", {"ssl.truststore.location": "issuer-trust"}),
+)
+
+
+@pytest.mark.parametrize(("between", "key", "more"), STARTS)
+def test_the_same_stores_stop_the_start(between: str, key: str, more: dict[str, str], tmp_path: Path) -> None:
+    """Those of the listener between brokers must trust themselves."""
+    stores(tmp_path)
+    ended = authority().issue("node", now=now() - datetime.timedelta(days=9), days=8, hosts=NODE_HOSTS)
+    (tmp_path / "ended.p12").write_bytes(ended.pkcs12(PASSWORD))
+    said = []
+    for make in (ApacheKafka, Pykbroker):
+        plain, secured = steady_port(), steady_port()
+        changed = {name: str(tmp_path / f"{text}.p12") if text else "" for name, text in more.items()}
+        whole = config(tmp_path, plain, secured, between) | {"ssl.keystore.location": str(tmp_path / f"{key}.p12")}
+        node = make({name: text for name, text in (whole | changed).items() if text}, port=plain)
+        try:
+            node.start()
+        except RuntimeError as refused:
+            # Apache Kafka says much while it ends.
+            text = f"{refused}{node.log_file.read_text()}"
+            said.append("can't connect to a server SSLEngine created with those settings" in text)
+        else:
+            said.append(None)
+        finally:
+            node.close()
+    assert said[0] == said[1]
+    assert said[0] is not False
