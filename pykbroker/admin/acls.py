@@ -13,19 +13,6 @@ from pykbroker.security.authorizer import Operation, Resource
 ANY_ACL: Final = AclFilter(Resource.ANY, None, PatternType.ANY, None, None, Operation.ANY, Permission.ANY)
 
 
-def filter_for(acl: Acl) -> AclFilter:
-    """The filter that finds this ACL and no other."""
-    return AclFilter(
-        Resource(acl.resource_type),
-        acl.resource_name,
-        PatternType(acl.pattern_type),
-        acl.principal,
-        acl.host,
-        Operation(acl.operation),
-        Permission(acl.permission_type),
-    )
-
-
 def described(cluster: AskedCluster, wanted: AclFilter = ANY_ACL) -> list[Acl]:
     """The ACLs that a filter finds, in the order of the answer. Raises AskFailed."""
     from pykbroker_wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse

@@ -96,7 +96,8 @@ def _resources(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _filters(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that choose rules; the function gets them as `wanted`, AclFilters, and `is_chosen`."""
+    """The options that choose rules; the function gets them as `wanted`, AclFilters, and `is_named`: whether they have
+    a principal, or a name that rules are about."""
 
     @wraps(function)
     def with_filters(
@@ -123,8 +124,8 @@ def _filters(function: Callable[..., Any]) -> Callable[..., Any]:
             for resource, names in named.items()
             for name in names
         ]
-        is_chosen = bool(wanted) or kind is not PatternType.ANY or any((principal, host, operation, permission))
-        return function(wanted=wanted or [AclFilter(Resource.ANY, None, kind, *rest)], is_chosen=is_chosen, **words)
+        is_named = bool(wanted) or principal is not None
+        return function(wanted=wanted or [AclFilter(Resource.ANY, None, kind, *rest)], is_named=is_named, **words)
 
     decorated: Callable[..., Any] = with_filters
     for option in reversed(
@@ -156,7 +157,7 @@ def command() -> None:
 @_filters
 @output_option
 @controller_options
-def listing(client: ClientOptions, out: Output, wanted: list[AclFilter], is_chosen: bool) -> None:
+def listing(client: ClientOptions, out: Output, wanted: list[AclFilter], is_named: bool) -> None:
     """List rules."""
     from pykbroker.admin import acls
 
@@ -241,14 +242,17 @@ def add(
     example="pykbroker acls remove --principal alice --topic orders\npykbroker acls remove --principal alice",
 )
 @_filters
-@click.option("--all", "is_all", is_flag=True, help="Remove every rule of the cluster.")
+@click.option("--all", "is_all", is_flag=True, help="Remove the rules of every principal and every name.")
 @output_option
 @controller_options
-def remove(client: ClientOptions, out: Output, wanted: list[AclFilter], is_chosen: bool, is_all: bool) -> None:
-    """Remove the rules that the options choose, and print them."""
+def remove(client: ClientOptions, out: Output, wanted: list[AclFilter], is_named: bool, is_all: bool) -> None:
+    """Remove the rules that the options choose, and print them.
+
+    Without a principal and a name, as with --operation alone, they take --all.
+    """
     from pykbroker.admin import acls
 
-    if is_chosen == is_all:
+    if is_named == is_all:
         raise _usage("Say which rules: --principal, --topic, … or --all, and not both.")
     with client.cluster() as cluster:
         rows = _rows(acls.delete(cluster, wanted))
@@ -313,8 +317,14 @@ def _usage(said: str) -> click.UsageError:
 
 
 def _principal(text: str) -> str:
-    """ "Type:name" as it stands, a name as a user."""
-    return text if ":" in text else _USER + text
+    """ "Type:name" as it stands, a name as a user. UsageError for what could be either."""
+    kind, colon, name = text.partition(":")
+    if not colon:
+        return _USER + text
+    # The types of principal builders, as Apache Kafka's own, begin with a capital letter; CN=a:b is no type.
+    if name and kind[:1].isupper() and kind.isidentifier():
+        return text
+    raise _usage(f"{text!r} is not clear: User:{text} is a user of that name, and a type begins with a capital letter.")
 
 
 def _code(word: str) -> str:

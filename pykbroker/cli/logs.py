@@ -211,7 +211,8 @@ class _Dump:
             print(f"Ignoring unknown file {path}", file=sys.stderr)
             return
         if suffix in (names.LOG, ".checkpoint"):
-            decoder, has_decoder = self._decoder()
+            of_metadata = suffix == ".checkpoint" or _folder_of(path).startswith("__cluster_metadata-")
+            decoder, has_decoder = self._decoder(of_metadata)
             log_options = LogOptions(
                 deep=options.deep_iteration or options.print_data_log or has_decoder,
                 contents=options.print_data_log or has_decoder,
@@ -242,7 +243,7 @@ class _Dump:
                 index = read_file(disk, os.path.join(folder, stem + names.OFFSET_INDEX))
                 yield from index_files.dump_time_index(path, data, int(stem), index, log, index_options, said)
 
-    def _decoder(self) -> tuple[Decoder, bool]:
+    def _decoder(self, of_metadata: bool) -> tuple[Decoder, bool]:
         """And whether one was asked for."""
         from pykbroker.dump import decoders
 
@@ -260,7 +261,7 @@ class _Dump:
                 "--remote-log-metadata-decoder is not supported: there is no tiered storage yet"
             )
         classes = options.key_decoder_class, options.value_decoder_class
-        chosen = decoders.plain_decoder(*(name or STRING_DECODER for name in classes))
+        chosen = decoders.plain_decoder(*(name or STRING_DECODER for name in classes), of_metadata=of_metadata)
         return chosen, any(classes)
 
     def _said(self) -> Iterator[str]:
@@ -285,6 +286,10 @@ class _Dump:
             ((path, said.not_found) for path, said in times),
         )
         yield from _complaints("Non-consecutive offsets in ", "  {} is followed by {}", gaps)
+
+
+def _folder_of(path: str) -> str:
+    return os.path.basename(os.path.dirname(os.path.realpath(path)))
 
 
 def _complaints(heading: str, line: str, found: Iterable[tuple[str, Sequence[tuple[int, int]]]]) -> Iterator[str]:

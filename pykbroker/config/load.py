@@ -17,7 +17,7 @@ from typing import Final
 
 from pykbroker.config import checks
 from pykbroker.config.key_table import DYNAMIC_ONLY_KEYS, STATIC_KEYS, broker_synonyms
-from pykbroker.config.kinds import ConfigError, Key, Required, Value, parse_voter
+from pykbroker.config.kinds import PASSWORD, ConfigError, Key, Required, Value, parse_voter
 from pykbroker.config.listeners import Listeners
 from pykbroker.config.nearest import did_you_mean
 from pykbroker.config.provider_names import left_over
@@ -104,9 +104,11 @@ class Config:
                 meant = did_you_mean(name, STATIC_KEYS)
                 warnings.append(f"Configuration {name} is not known and has no effect{meant}")
         for name, variable in left_over(with_ids):
-            warnings.append(
-                f"Configuration {name}: no provider has a value for {variable}, which stays as it is written"
-            )
+            key = find_key(name)
+            # In a key that may be for a secret it may be a part of a password.
+            is_secret = key is None or key.type is PASSWORD
+            shown = "a variable in it" if is_secret and variable != with_ids[name] else variable
+            warnings.append(f"Configuration {name}: no provider has a value for {shown}, which stays as it is written")
         object.__setattr__(self, "_raw", with_ids)
         object.__setattr__(self, "_values", values)
         object.__setattr__(self, "warnings", tuple(warnings))

@@ -79,7 +79,9 @@ def _replaced(key: str, text: str, lookups: Mapping[str, Lookup]) -> str:
             return match[0]
         value = lookups[provider](path, name)
         if value is None and row is not None and row.type is PASSWORD:
-            raise ConfigError(f"{key}: the provider {provider} has no value for {match[0]}")
+            # In the middle of a text it may be a part of a password.
+            shown = match[0] if match[0] == text else "a variable in it"
+            raise ConfigError(f"{key}: the provider {provider} has no value for {shown}")
         return match[0] if value is None else value
 
     return VARIABLE.sub(one, text)

@@ -10,6 +10,7 @@ what it means in a properties file.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -54,22 +55,38 @@ CREDENTIALS: Final = {
     "KAFKA_SSL_KEY_CREDENTIALS": "ssl.key.password",
     "KAFKA_SSL_TRUSTSTORE_CREDENTIALS": "ssl.truststore.password",
 }
-#: Bitnami's way to TLS and users, which its scripts turn into stores and JAAS lines: not served.
+#: Bitnami's way to TLS and users, which its scripts turn into stores and JAAS lines: not served. Each of them may also
+#: name a file with its value, with _FILE behind it.
 BITNAMI_SECRETS: Final = frozenset(
-    {
+    variable + file
+    for variable in (
         "KAFKA_CERTIFICATE_PASSWORD",
         "KAFKA_CLIENT_USERS",
         "KAFKA_CLIENT_PASSWORDS",
+        "KAFKA_CONTROLLER_CLIENT_ID",
+        "KAFKA_CONTROLLER_CLIENT_SECRET",
         "KAFKA_CONTROLLER_USER",
         "KAFKA_CONTROLLER_PASSWORD",
+        "KAFKA_INTER_BROKER_CLIENT_ID",
+        "KAFKA_INTER_BROKER_CLIENT_SECRET",
         "KAFKA_INTER_BROKER_USER",
         "KAFKA_INTER_BROKER_PASSWORD",
+        "KAFKA_KRAFT_BOOTSTRAP_SCRAM_USERS",
+        "KAFKA_TLS_CLIENT_AUTH",
+        "KAFKA_TLS_INTER_BROKER_AUTH",
+        "KAFKA_TLS_TRUSTSTORE_FILE",
         "KAFKA_TLS_TYPE",
-    }
+    )
+    for file in ("", "_FILE")
 )
 #: StandardAuthorizer's, and no keys of a broker.
 _AUTHORIZER_KEYS: Final = frozenset({SUPER_USERS, ALLOW_IF_NO_ACL})
-_PROTECTION: Final = ("ssl.", "sasl.", "listener.name.")
+#: Keys that would protect; `tls.` and `certificate.` are Bitnami's.
+_PROTECTION: Final = ("ssl.", "sasl.", "listener.name.", "authorizer.", "tls.", "certificate.")
+#: What Kubernetes gives to each container of a namespace that has a service called kafka-ssl, kafka-tls and so on.
+_OF_KUBERNETES: Final = re.compile(
+    r".*_SERVICE_(HOST|PORT|PORT_[A-Z0-9_]+)|.*_PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?"
+)
 _ZOOKEEPER: Final = "zookeeper."
 _OWN: Final = "pykbroker."
 #: Compose files give these an empty value where the images' scripts take them away. Testcontainers for .NET ends the
@@ -142,7 +159,8 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
                 zookeeper.append(variable)
             elif not is_known(key) and key not in _AUTHORIZER_KEYS:
                 # A slip in a key that was to protect stops the start.
-                (protection if key.startswith(_PROTECTION) and text.strip() else unknown).append(variable)
+                promises = key.startswith(_PROTECTION) and text.strip() and not _OF_KUBERNETES.fullmatch(variable)
+                (protection if promises else unknown).append(variable)
             elif key in _LISTENERS:
                 entries = ",".join(filter(None, map(str.strip, text.split(","))))
                 if entries:

@@ -13,6 +13,7 @@ from typing import Final
 
 from pykbroker.config.key_table import STATIC_KEYS
 from pykbroker.config.kinds import ConfigError
+from pykbroker.config.properties import format as write_properties
 from pykbroker.config.properties import parse
 from pykbroker.container.environment import protection_line, read_environment, unknown_line
 from pykbroker.container.single_node import complete
@@ -49,7 +50,7 @@ def server_properties(
     if found.protection:
         raise ConfigError(protection_line(found.protection))
     lines = "".join(f"{key}={text}\n" for key, text in found.properties.items())
-    lines += "".join(f"{key}={_password(key, path, read_credentials)}\n" for key, path in found.credentials.items())
+    lines += "".join(_password(key, path, read_credentials) for key, path in found.credentials.items())
     if mounted is not None:
         text = f"{mounted.rstrip()}\n{lines}"
     elif found.describes_a_node:
@@ -85,11 +86,11 @@ def scram_lines(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _password(key: str, path: str, read: Callable[[str], str]) -> str:
-    """As a properties file writes it: as the images' scripts read it, without line ends behind it."""
+    """As a properties file writes it: what the images' scripts read, without line ends behind it."""
     try:
         text = read(path).rstrip("\r\n")
     except OSError as error:
         raise ConfigError(f"{path} with {key} cannot be read: {error.strerror or error}") from None
-    if not text or "\n" in text:
+    if not text or "\n" in text or "\r" in text:
         raise ConfigError(f"{path} with {key} must have one line")
-    return text.replace("\\", "\\\\")
+    return write_properties({key: text})

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pykbroker.dump.redaction import redacted
+from pykbroker.dump.redaction import REDACTED, has_secret, redacted
 from pykbroker.dump.text import java_text
 from pykbroker_wire.json_form import render, to_json
 from pykbroker_wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
@@ -55,17 +55,22 @@ _CLASSES: dict[str, Callable[[bytes], str]] = {
 STRING_DECODER = f"{_PACKAGE}StringDecoder"
 
 
-def plain_decoder(key_class: str = STRING_DECODER, value_class: str = STRING_DECODER) -> Decoder:
-    """Raises DecodeFailure for a class that is not one of these."""
+def plain_decoder(
+    key_class: str = STRING_DECODER, value_class: str = STRING_DECODER, *, of_metadata: bool = False
+) -> Decoder:
+    """`of_metadata`: of a file of the metadata log. Raises DecodeFailure for a class that is not one of these."""
     for name in (key_class, value_class):
         if name not in _CLASSES:
             raise DecodeFailure(f"{name} is not supported: only {', '.join(sorted(_CLASSES))} are")
     key_of, value_of = _CLASSES[key_class], _CLASSES[value_class]
 
     def decode(record: Record) -> Printed:
+        value = None if record.value is None else bytes(record.value)
+        if record.key is None and value is not None and has_secret(value, of_metadata=of_metadata):
+            return None, REDACTED
         return (
             None if record.key is None else key_of(bytes(record.key)),
-            None if record.value is None else value_of(bytes(record.value)),
+            None if value is None else value_of(value),
         )
 
     return decode

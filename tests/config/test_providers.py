@@ -136,6 +136,16 @@ def test_what_is_left_over_is_named(tmp_path: Path) -> None:
     assert "${env:PYKBROKER_GONE}" in warning
 
 
+def test_a_part_of_a_password_is_not_named(tmp_path: Path) -> None:
+    """What looks like a variable may be the password itself, or the middle of it."""
+    with pytest.raises(ConfigError) as refused:
+        values({**ENV, "ssl.key.password": f"Tr0ub${{env:{SECRET}}}4dor"})
+    assert str(refused.value) == "ssl.key.password: the provider env has no value for a variable in it"
+    config = start_config({**development_profile(str(tmp_path)), **ENV, "own.password": f"Tr0ub${{env:{SECRET}}}4dor"})
+    assert SECRET not in "".join(config.warnings)
+    assert any("own.password: no provider has a value for a variable in it" in line for line in config.warnings)
+
+
 @acts(broker=("config.providers",))
 def test_values_of_providers_are_secrets_by_their_key(tmp_path: Path) -> None:
     (tmp_path / "secrets").write_text(f"plain=7\npassword={SECRET}\n")

@@ -103,6 +103,19 @@ def test_what_kubernetes_injects_describes_no_node() -> None:
     )
 
 
+def test_a_service_of_kubernetes_promises_no_protection() -> None:
+    """Its name may begin like a key that does."""
+    variables = {
+        "KAFKA_TLS_SERVICE_HOST": "10.0.0.1",
+        "KAFKA_TLS_SERVICE_PORT_TLS_CLIENTS": "9093",
+        "KAFKA_SSL_PORT": "tcp://10.0.0.1:9093",
+        "KAFKA_SSL_PORT_9093_TCP": "tcp://10.0.0.1:9093",
+        "KAFKA_SSL_PORT_9093_TCP_ADDR": "10.0.0.1",
+    }
+    found = read_environment(variables)
+    assert (found.protection, found.unknown) == ((), tuple(sorted(variables)))
+
+
 def test_a_slip_is_named_with_what_is_meant() -> None:
     found = read_environment({"KAFKA_NUM_PARTITION": "3"})
     assert "KAFKA_NUM_PARTITION (is KAFKA_NUM_PARTITIONS meant?)" in unknown_line(found.unknown, STATIC_KEYS)
@@ -111,7 +124,11 @@ def test_a_slip_is_named_with_what_is_meant() -> None:
 @pytest.mark.parametrize(
     ("variable", "text"),
     [("KAFKA_CLIENT_PASSWORDS", "secret"), ("KAFKA_TLS_TYPE", "JKS"), ("KAFKA_SSL_NO_SUCH_KEY", "secret"),
-     ("KAFKA_LISTENER_NAME_CLIENT_SASL_NONE", "secret")],
+     ("KAFKA_LISTENER_NAME_CLIENT_SASL_NONE", "secret"), ("KAFKA_TLS_CLIENT_AUTH", "required"),
+     ("KAFKA_TLS_TRUSTSTORE_FILE", "/certificates/trust.jks"), ("KAFKA_TLS_NO_SUCH_KEY", "required"),
+     ("KAFKA_CFG_TLS_CLIENT_AUTH", "required"), ("KAFKA_CERTIFICATE_PASSWORD", "secret"),
+     ("KAFKA_CERTIFICATE_PASSWORD_FILE", "/run/secrets/password"), ("KAFKA_INTER_BROKER_CLIENT_SECRET", "secret"),
+     ("KAFKA_KRAFT_BOOTSTRAP_SCRAM_USERS", "true"), ("KAFKA_AUTHORIZER_CLASS", "StandardAuthorizer")],
 )  # fmt: skip
 def test_protection_in_a_way_that_is_not_served(variable: str, text: str) -> None:
     found = read_environment({variable: text, "KAFKA_NODE_ID": "1"})

@@ -198,7 +198,7 @@ SECURED = {
 
 
 def test_passwords_come_from_files() -> None:
-    secrets = {"/etc/kafka/secrets/keystore": "back\\slash =secret \n", "/etc/kafka/secrets/key": "key-secret\r\n"}
+    secrets = {"/etc/kafka/secrets/keystore": " back\\slash =secret \n", "/etc/kafka/secrets/key": "key-secret\r\n"}
     more = {"KAFKA_SSL_KEYSTORE_FILENAME": "node.p12", "KAFKA_SSL_KEYSTORE_CREDENTIALS": "keystore",
             "KAFKA_SSL_KEY_CREDENTIALS": "key", "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP":
             "SECURE:SSL,PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"}  # fmt: skip
@@ -212,9 +212,9 @@ def test_passwords_come_from_files() -> None:
     refuse(properties)
     config = load(properties)
     assert properties["ssl.keystore.location"] == "/etc/kafka/secrets/node.p12"
-    assert properties["ssl.keystore.password"] == "back\\slash =secret "
+    assert properties["ssl.keystore.password"] == " back\\slash =secret "
     assert config["ssl.key.password"] == "key-secret"
-    for wrong in ("", "two\nlines"):
+    for wrong in ("", "two\nlines", "two\rssl.client.auth=none"):
         secrets["/etc/kafka/secrets/key"] = wrong
         with pytest.raises(ConfigError, match=r"^/etc/kafka/secrets/key with ssl.key.password must have one line$"):
             composed()

@@ -395,13 +395,17 @@ def test_nothing_is_dispatched_in_the_middle_of_a_renewal() -> None:
     check_refused(world)
 
 
-def test_a_renewal_is_of_the_same_user() -> None:
+def test_a_renewal_is_of_the_same_user(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
     world = World(reauth_ms=10_000)
     world.log_in()
     world.handshake()
     assert world.authenticate(b"\0bob\0bob-secret") is None
     answer = decoded(ApiKey.SASL_AUTHENTICATE, 2, check_refused(world, ErrorCode.SASL_AUTHENTICATION_FAILED))
     assert answer.error_message == ("Cannot change principals during re-authentication from User.alice: User.bob")
+    # The log has no name that a client has chosen.
+    assert "authentication failed: re-authentication as another user" in caplog.text
+    assert "bob" not in caplog.text
 
 
 def test_a_renewal_is_by_the_same_mechanism() -> None:

@@ -188,6 +188,20 @@ def test_logs_dump_says_none_of_it(tmp_path: Path) -> None:
     assert "77777" in done.stdout
     for text in (PLANTED, base64.b64encode(SCRAM_KEY).decode()[:40]):
         assert text not in done.stdout + done.stderr
+    # Without the decoder records are printed as text; also those of a file that somebody has copied elsewhere.
+    (copied,) = (data / "__cluster_metadata-0").glob("*.log")
+    (tmp_path / copied.name).write_bytes(kept)
+    for words in (
+        ["logs", "dump", "--print-data-log", str(data / "__cluster_metadata-0")],
+        ["logs", "dump", "--print-data-log", str(tmp_path / copied.name)],
+        ["logs", "dump", "--value-decoder-class", "--print-data-log", str(copied)],
+        ["dump-log", "--print-data-log", "--files", str(copied)],
+    ):
+        plain = run(*words)
+        assert plain.returncode == 0, plain.stderr
+        assert plain.stdout.count("payload: (redacted)") >= 2
+        assert "77777" in plain.stdout
+        assert PLANTED not in plain.stdout + plain.stderr
     assert {oct(path.stat().st_mode & 0o777) for path in (data, data / "__cluster_metadata-0")} == {"0o700"}
 
 

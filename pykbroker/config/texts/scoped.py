@@ -129,12 +129,13 @@ pykbroker.create.topics
     Topics that the broker creates when it starts, if they are not there. Without numbers the cluster's defaults hold.
     What needs more brokers than there are waits for them.
 pykbroker.authorizer.audit.allowed
-    Whether the audit has what was allowed, too, and not only what was refused.
+    Whether the audit has permissions, too, and not only refusals.
 pykbroker.authorizer.audit.file
-    File to which each decision of the authorizer is appended as one line of JSON. Without it there is no audit. What
-    cannot be opened stops the start, and so does an audit without an authorizer.
+    File to which the authorizer appends one line of JSON for each refusal, and for each permission where
+    pykbroker.authorizer.audit.allowed is true. Without it there is no audit. A file that cannot be opened stops the
+    start, and so does an audit without an authorizer.
 pykbroker.authorizer.audit.max.waiting
-    Most lines of the audit that wait to be written; what comes beyond them is dropped and counted.
+    Most lines of the audit that wait to be written; lines beyond them, or beyond 16 MiB, are dropped and counted.
 pykbroker.early.fencing.enable
     Whether a process that dies is noticed by its sockets: the active controller fences such a broker, voters elect, and
     brokers send no client to it. Without it sessions and timeouts decide alone, as in Apache Kafka.

@@ -90,6 +90,10 @@ class SaslStep:
     software: tuple[str, str] | None = None
 
 
+class _OtherUser(AuthenticationFailed):
+    """A session is renewed as another user. The text, for the client alone, has the names of both."""
+
+
 class _Failed(Exception):
     """The exchange ends; `answer` goes to the client."""
 
@@ -195,14 +199,14 @@ class ServerAuthenticator:
             try:
                 challenge, authenticated = self._evaluate(bytes(frame))
             except (AuthenticationFailed, InvalidCredentials) as error:
-                raise _Failed(str(error)) from None
+                raise _Failed(_reason(error)) from None
             answer: AnswerFrame = [len(challenge).to_bytes(4, "big") + challenge]
         else:
             header, token = self._token_of(frame)
             try:
                 challenge, authenticated = self._evaluate(token)
             except AuthenticationFailed as error:
-                raise _Failed(str(error), _refused(header, str(error))) from None
+                raise _Failed(_reason(error), _refused(header, str(error))) from None
             except InvalidCredentials as error:
                 # Every reason is one text: a client learns nothing of users.
                 text = f"Authentication failed during {self._what} due to invalid credentials with SASL mechanism "
@@ -234,9 +238,7 @@ class ServerAuthenticator:
             return challenge, None
         renewed = self._renewed
         if renewed is not None and user != renewed.user:
-            raise AuthenticationFailed(
-                f"Cannot change principals during re-authentication from User.{renewed.user}: User.{user}"
-            )
+            raise _OtherUser(f"Cannot change principals during re-authentication from User.{renewed.user}: User.{user}")
         lasts_ms = self._rules.mechanisms[self._mechanism].max_reauth_ms
         return challenge, Authenticated(
             user, self._mechanism, lasts_ms if lasts_ms > 0 else None, is_renewable=self._is_renewable
@@ -245,6 +247,11 @@ class ServerAuthenticator:
     @property
     def _what(self) -> str:
         return "authentication" if self._renewed is None else "re-authentication"
+
+
+def _reason(error: AuthenticationFailed | InvalidCredentials) -> str:
+    """For the log."""
+    return "re-authentication as another user" if isinstance(error, _OtherUser) else str(error)
 
 
 def _name_of(header: RequestHeader) -> str:
