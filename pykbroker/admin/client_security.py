@@ -1,8 +1,10 @@
 """security.protocol, ssl.* and sasl.* of a Java client as kafka-python's settings.
 
-Responsible for what a client proves and what it asks a broker to prove. A key that asks for something which is not
-served is an error that names it; no error has a secret in it. Stores are PEM, PKCS #12 or JKS, whichever the first
-bytes say; keys go to OpenSSL through memory where the system can do that.
+Responsible for what a client proves and what it asks a broker to prove. A key of a protocol in use that names a class,
+a provider, an algorithm, a mechanism or a version of TLS which is not served is an error that names it; no error has a
+secret in it. Other keys of Java's that have no counterpart here (ssl.secure.random.implementation, *.store.type) have
+no effect: stores are PEM, PKCS #12 or JKS, whichever the first bytes say. Keys go to OpenSSL through memory where the
+system can do that.
 """
 
 from __future__ import annotations
@@ -20,6 +22,14 @@ from pykbroker.runtime.secret_files import as_memory_file
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+#: Java code that would take part in TLS, and in SASL.
+_TLS_CLASSES: Final = ("ssl.engine.factory.class", "ssl.provider", "security.providers")
+_SASL_CLASSES: Final = (
+    "sasl.client.callback.handler.class",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "security.providers",
+)
 #: The context of a JAAS file that clients use.
 _JAAS_CONTEXT: Final = "KafkaClient"
 
@@ -44,7 +54,15 @@ def security_of(properties: Mapping[str, str]) -> dict[str, Any]:
 
 
 def client_context(properties: Mapping[str, str]) -> ssl.SSLContext:
-    """The context that ssl.* asks for. Without a trust store the system's certificates count, as Java's do."""
+    """The context that ssl.* asks for. Without a trust store the system's certificates count, as Java's do. Raises
+    ConfigError, NotServed and OSError."""
+    from pykbroker.security.tls.settings import SERVED_VALUES
+
+    _refuse(properties, _TLS_CLASSES)
+    for key, served in SERVED_VALUES.items():
+        value = properties.get(key, "").strip()
+        if value and value not in served:
+            raise NotServed(f"{key}={value} is not supported here; {', '.join(sorted(served))} are")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = bool(properties.get("ssl.endpoint.identification.algorithm", "https").strip())
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
@@ -57,6 +75,12 @@ def client_context(properties: Mapping[str, str]) -> ssl.SSLContext:
         context.load_verify_locations(cadata=trusted)
     _load_key(context, properties)
     return context
+
+
+def _refuse(properties: Mapping[str, str], keys: tuple[str, ...]) -> None:
+    for key in keys:
+        if properties.get(key, "").strip():
+            raise NotServed(f"{key} is not supported here: no Java code runs in this client")
 
 
 def _choose_versions(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
@@ -117,6 +141,7 @@ def _load_key(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
 
 
 def _sasl(properties: Mapping[str, str]) -> dict[str, Any]:
+    _refuse(properties, _SASL_CLASSES)
     mechanism = properties.get("sasl.mechanism", "GSSAPI").upper()
     if mechanism not in _MECHANISMS:
         raise NotServed(f"sasl.mechanism={mechanism} is not supported here; {', '.join(_MECHANISMS)} are")

@@ -280,9 +280,10 @@ class SharedServer:
 
 def _authorizer_in_python(config: Config) -> Authorizer:
     # Not loaded by a node that does not need it.
+    from pykbroker.plugins import AuthorizerPlugin
     from pykbroker.plugins.plugin_authorizer import PluginAuthorizer
     from pykbroker.plugins.plugin_loading import plugin
 
-    made = plugin(config, AUTHORIZER)
+    made = plugin(config, AUTHORIZER, AuthorizerPlugin)
     assert made is not None, "config/protection.py lets no other authorizer start"
     return PluginAuthorizer(made)

@@ -55,5 +55,5 @@ class PluginPrincipals:
 
 def plugin_principals(config: Config) -> PluginPrincipals | None:
     """None where no class in Python is named. ConfigError for one that cannot be loaded."""
-    made = plugin(config, PRINCIPAL_BUILDER)
+    made = plugin(config, PRINCIPAL_BUILDER, PrincipalBuilder)
     return None if made is None else PluginPrincipals(made)

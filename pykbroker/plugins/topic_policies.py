@@ -30,7 +30,8 @@ class Policies:
             return cls()
         from pykbroker.plugins.plugin_loading import plugin  # of a node that needs it
 
-        return cls(plugin(config, CREATE_TOPIC_POLICY), plugin(config, ALTER_CONFIG_POLICY))
+        new_topics = plugin(config, CREATE_TOPIC_POLICY, CreateTopicPolicy)
+        return cls(new_topics, plugin(config, ALTER_CONFIG_POLICY, AlterConfigPolicy))
 
     def check_new_topic(self, topic: NewTopic) -> None:
         """KafkaError for one that must not be."""

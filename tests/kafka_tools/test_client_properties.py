@@ -40,6 +40,28 @@ def test_a_login_that_cannot_be_read(login: str) -> None:
         security_of({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": login})
 
 
+@pytest.mark.parametrize(
+    ("protocol", "key", "value"),
+    [
+        ("SSL", "ssl.engine.factory.class", "example.Engines"),
+        ("SASL_SSL", "ssl.provider", "BCJSSE"),
+        ("SSL", "security.providers", "example.Providers"),
+        ("SSL", "ssl.trustmanager.algorithm", "TrustAll"),
+        ("SSL", "ssl.protocol", "TLSv1"),
+        ("SASL_PLAINTEXT", "sasl.client.callback.handler.class", "example.Handler"),
+        ("SASL_PLAINTEXT", "sasl.login.callback.handler.class", "example.Handler"),
+        ("SASL_SSL", "sasl.login.class", "example.Login"),
+        ("SASL_PLAINTEXT", "security.providers", "example.Providers"),
+    ],
+)
+def test_java_code_is_refused_where_it_would_run(protocol: str, key: str, value: str) -> None:
+    texts = {"sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": LOGIN, key: value}
+    with pytest.raises(NotServed, match=rf"^{key}.* is not supported here"):
+        security_of({**texts, "security.protocol": protocol})
+    assert security_of({**texts, "security.protocol": "PLAINTEXT"}) == {"security_protocol": "PLAINTEXT"}
+    assert security_of({**texts, "security.protocol": protocol, key: ""})["security_protocol"] == protocol
+
+
 def test_an_unknown_protocol() -> None:
     with pytest.raises(ConfigError, match=r"Invalid value NONE for configuration security.protocol"):
         security_of({"security.protocol": "none"})

@@ -67,19 +67,19 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
 @acts(broker=("create.topic.policy.class.name", "alter.config.policy.class.name"))
 def test_the_example_of_the_page(example: dict[str, str]) -> None:
     with pykbroker.Broker(example) as broker, Wire(broker.bootstrap_servers) as wire:
-        assert wire.try_create("anonymous.t", 12, 1, {}).error_code == ErrorCode.NONE
-        many = wire.try_create("anonymous.u", 13, 1, {})
+        assert wire.try_create("ANONYMOUS.t", 12, 1, {}).error_code == ErrorCode.NONE
+        many = wire.try_create("ANONYMOUS.u", 13, 1, {})
         assert many.error_code == ErrorCode.POLICY_VIOLATION
-        assert many.error_message == "anonymous.u has 13 partitions, and 12 are allowed"
+        assert many.error_message == "ANONYMOUS.u has 13 partitions, and 12 are allowed"
         assert wire.try_create("other", 1, 1, {}).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        short = wire.try_create("anonymous.v", 1, 1, {"retention.ms": "1000"})
+        short = wire.try_create("ANONYMOUS.v", 1, 1, {"retention.ms": "1000"})
         assert (short.error_code, short.error_message) == (ErrorCode.POLICY_VIOLATION, "records stay for a day")
-        altered = wire.alter(TOPIC, "anonymous.t", {"retention.ms": "1000"})
+        altered = wire.alter(TOPIC, "ANONYMOUS.t", {"retention.ms": "1000"})
         assert altered.error_code == ErrorCode.POLICY_VIOLATION
-        altered = wire.alter(TOPIC, "anonymous.t", {"retention.ms": "100000000"})
+        altered = wire.alter(TOPIC, "ANONYMOUS.t", {"retention.ms": "100000000"})
         assert altered.error_code == ErrorCode.NONE
         assert wire.metadata("other").topics[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        (described,) = wire.metadata("anonymous.t").topics
+        (described,) = wire.metadata("ANONYMOUS.t").topics
         assert described.error_code == ErrorCode.NONE
 
 

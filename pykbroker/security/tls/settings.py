@@ -20,7 +20,8 @@ SERVED_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 #: What Java knows and no longer speaks.
 _GONE_VERSIONS: Final = frozenset({"SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1"})
 _STORE_TYPES: Final = frozenset({"JKS", "PKCS12", "PEM"})
-_ONLY: Final = {
+#: Keys of which only these values are served.
+SERVED_VALUES: Final = {
     "ssl.protocol": frozenset({"TLS", "TLSv1.2", "TLSv1.3"}),
     "ssl.keymanager.algorithm": frozenset({"SunX509", "NewSunX509", "PKIX"}),
     "ssl.trustmanager.algorithm": frozenset({"PKIX", "X509", "SunX509", "SunPKIX"}),
@@ -94,7 +95,7 @@ def settings_of(config: Config, listener: str) -> TlsSettings:
     for key in ("ssl.engine.factory.class", "ssl.provider"):
         if keys.value(key):
             raise keys.wrong(key, f"{keys.text(key)} cannot be used: TLS is OpenSSL's here")
-    for key, allowed in _ONLY.items():
+    for key, allowed in SERVED_VALUES.items():
         if keys.value(key) not in allowed:
             raise keys.wrong(key, f"{keys.text(key)} is not served, only {', '.join(sorted(allowed))}")
     identification = (keys.text("ssl.endpoint.identification.algorithm") or "").lower()
