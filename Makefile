@@ -189,6 +189,7 @@ lint: $(VENV)/.lint
 	check $(BIN)/python -m pykbroker.api.reference --check; \
 	check $(BIN)/python -m pykbroker.cli.reference --check; \
 	check env PYTHONPATH=.:wire:log:raft $(BIN)/python -m compat_tests.differential.docs --check; \
+	check env PYTHONPATH=.:wire:log:raft $(BIN)/python -m compat_tests.secured_clients.docs --check; \
 	check $(BIN)/python -m bench.report --check; \
 	check $(BIN)/python -m tests.long_runs --check; \
 	check env PYTHONPATH=.:wire:log:raft $(BIN)/python -m tests.simulation.cluster_run.long --check; \
@@ -201,6 +202,7 @@ generate: $(VENV)/.install
 	$(BIN)/python -m pykbroker.api.reference
 	$(BIN)/python -m pykbroker.cli.reference
 	PYTHONPATH=.:wire:log:raft $(BIN)/python -m compat_tests.differential.docs
+	PYTHONPATH=.:wire:log:raft $(BIN)/python -m compat_tests.secured_clients.docs
 	$(BIN)/python -m bench.report
 
 # make schemas KAFKA=4.4.0: wire/schemas again, from the jars of that release that hold message definitions.

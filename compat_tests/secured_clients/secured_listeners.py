@@ -15,11 +15,10 @@ from typing import Final
 from compat_tests.node import Node, make_node
 from compat_tests.ports import steady_port
 from compat_tests.sasl.secured import MODULES, USERS, add_users
+from compat_tests.secured_clients.said import CASES, PROTOCOLS
 from tests.certificates import authority, node_properties
 
 PATIENCE: Final = 60
-PROTOCOLS: Final = ("SASL_PLAINTEXT", "SASL_SSL")
-CASES: Final = [(protocol, mechanism) for protocol in PROTOCOLS for mechanism in USERS]
 DENIED: Final = "denied"
 
 

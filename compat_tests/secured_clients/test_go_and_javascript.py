@@ -17,31 +17,20 @@ from compat_tests import needs
 from compat_tests.built import go_program, npm_packages
 from compat_tests.remote import Program
 from compat_tests.sasl.secured import USERS
-from compat_tests.secured_clients.secured_listeners import (
-    CASES,
-    DENIED,
-    PROTOCOLS,
-    SecuredListeners,
-    secured_listeners,
-)
+from compat_tests.secured_clients.said import CASES, PROGRAMS, PROTOCOLS
+from compat_tests.secured_clients.secured_listeners import DENIED, SecuredListeners, secured_listeners
 
 pytestmark = pytest.mark.slow
-PROGRAMS: Final = Path(__file__).parents[1]
-#: what each says of a wrong password, and of a topic without an ACL
-SAYS: Final = {
-    "franz-go": ("SASL_AUTHENTICATION_FAILED", "TOPIC_AUTHORIZATION_FAILED"),
-    "sarama": ("SASL Authentication failed", "The client is not authorized to access this topic"),
-    "kafkajs": ("KafkaJSSASLAuthenticationError", "TOPIC_AUTHORIZATION_FAILED"),
-}
-CLIENTS: Final = tuple(SAYS)
+SOURCES: Final = Path(__file__).parents[1]
+CLIENTS: Final = tuple(PROGRAMS)
 
 
 def command(client: str) -> list[str]:
     if client == "kafkajs":
-        packages = npm_packages(PROGRAMS / "kafkajs")
-        program = os.fspath(PROGRAMS / "kafkajs" / "client.js")
+        packages = npm_packages(SOURCES / "kafkajs")
+        program = os.fspath(SOURCES / "kafkajs" / "client.js")
         return ["env", f"NODE_PATH={packages}", "KAFKAJS_NO_PARTITIONER_WARNING=1", needs.program("node"), program]
-    return [os.fspath(go_program(PROGRAMS / {"franz-go": "go", "sarama": "sarama"}[client]))]
+    return [os.fspath(go_program(SOURCES / {"franz-go": "go", "sarama": "sarama"}[client]))]
 
 
 @pytest.fixture(scope="module")
@@ -96,10 +85,13 @@ def test_writes_and_reads(ask: Ask, client: str, protocol: str, mechanism: str) 
 
 @pytest.mark.parametrize(("protocol", "mechanism"), CASES)
 def test_a_wrong_password(ask: Ask, client: str, protocol: str, mechanism: str) -> None:
-    assert SAYS[client][0] in ask(protocol, mechanism, "wrong", f"{client}-{protocol}-{mechanism}", 0)["error"]
+    assert (
+        PROGRAMS[client].wrong_password
+        in ask(protocol, mechanism, "wrong", f"{client}-{protocol}-{mechanism}", 0)["error"]
+    )
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_topic_without_an_acl(ask: Ask, client: str, protocol: str) -> None:
     answer = ask(protocol, "SCRAM-SHA-256", USERS["SCRAM-SHA-256"][1], DENIED, 0)
-    assert SAYS[client][1] in answer["error"]
+    assert PROGRAMS[client].denied_topic in answer["error"]

@@ -18,14 +18,8 @@ import pytest
 
 from compat_tests.oracle.kafka import kafka_libs, run_tool
 from compat_tests.sasl.secured import MODULES, USERS
-from compat_tests.secured_clients.secured_listeners import (
-    CASES,
-    DENIED,
-    PATIENCE,
-    PROTOCOLS,
-    SecuredListeners,
-    secured_listeners,
-)
+from compat_tests.secured_clients.said import CASES, JAVA, LIBRARIES, PROTOCOLS
+from compat_tests.secured_clients.secured_listeners import DENIED, PATIENCE, SecuredListeners, secured_listeners
 
 pytestmark = pytest.mark.slow
 
@@ -203,12 +197,7 @@ CLIENTS: Final[dict[str, Any]] = {
     "confluent-kafka": ConfluentKafka(),
     "aiokafka": AioKafka(),
 }
-#: what each says of a wrong password, and of a topic without an ACL
-SAYS: Final = {
-    "kafka-python": ("SaslAuthenticationFailed", "TopicAuthorizationFailedError"),
-    "confluent-kafka": ("_AUTHENTICATION", "TOPIC_AUTHORIZATION_FAILED"),
-    "aiokafka": ("KafkaConnectionError", "TopicAuthorizationFailedError"),
-}
+assert CLIENTS.keys() == LIBRARIES.keys()
 
 
 def values_for(seconds: float) -> Iterator[bytes]:
@@ -241,10 +230,10 @@ def test_a_wrong_password(
 ) -> None:
     caplog.set_level(logging.INFO, logger="kafka")
     one = CLIENTS[client]
-    assert one.refused(one.settings(secured, protocol, mechanism, "wrong")) == SAYS[client][0]
+    assert one.refused(one.settings(secured, protocol, mechanism, "wrong")) == LIBRARIES[client].wrong_password
     if client == "kafka-python" and against == "pykbroker":
         # It does not read an answer that comes with the end of the connection, as Apache Kafka's does.
-        assert SAYS[client][0] in caplog.text
+        assert LIBRARIES[client].wrong_password in caplog.text
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -252,10 +241,10 @@ def test_a_wrong_password(
 def test_a_topic_without_an_acl(secured: SecuredListeners, client: str, protocol: str) -> None:
     one = CLIENTS[client]
     settings = one.settings(secured, protocol, "SCRAM-SHA-256", USERS["SCRAM-SHA-256"][1])
-    assert one.denied(settings) == SAYS[client][1]
+    assert one.denied(settings) == LIBRARIES[client].denied_topic
 
 
-@pytest.mark.parametrize(("protocol", "mechanism"), CASES[::2])
+@pytest.mark.parametrize(("protocol", "mechanism"), JAVA.cases)
 def test_java(secured: SecuredListeners, protocol: str, mechanism: str, tmp_path: Path) -> None:
     """By a tool of Apache Kafka: a topic that its user may see, a wrong password, a topic that it may not."""
     kafka_libs()
@@ -273,7 +262,7 @@ def test_java(secured: SecuredListeners, protocol: str, mechanism: str, tmp_path
 
     mine = f"kafka-python-{protocol}-{mechanism}"
     assert described(mine, password).stdout.startswith(f"{mine}:0:")
-    assert "SaslAuthenticationException" in described(mine, "wrong").stderr
+    assert JAVA.wrong_password in described(mine, "wrong").stderr
     refused = described(DENIED, password)
     assert f"{DENIED}:0" not in refused.stdout
     assert refused.returncode == 1
