@@ -17,7 +17,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pykbroker.coordinator.later import Later
-from pykbroker.replica.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, SessionKey, SessionPartition
+from pykbroker.replica.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    KEPT_CHARACTERS,
+    FetchSession,
+    SessionKey,
+    SessionPartition,
+)
 from pykbroker.replica.parked import Isolation, ParkedFetch
 from pykbroker.replica.partition import Partition
 from pykbroker.replica.selector import preferred_replica
@@ -79,6 +86,7 @@ def _read_partitions(ctx: BrokerContext, request: FetchRequest) -> FetchResponse
                 return FetchResponse(error_code=found)
             session = found
             full = False
+    has_no_topic = not uses_ids and any(len(topic.topic) > KEPT_CHARACTERS for topic in request.topics)
     if session is not None:
         members = session.partitions
         before = len(members)
@@ -87,13 +95,13 @@ def _read_partitions(ctx: BrokerContext, request: FetchRequest) -> FetchResponse
             # As in Apache Kafka: a session of nothing ends.
             sessions.close(session.id)
             session = None
-        elif len(members) > before and not session.privileged and sessions.is_overfull:
+        elif has_no_topic or (len(members) > before and not session.privileged and not sessions.make_room(0, now)):
             sessions.close(session.id)
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     else:
         members = {}
         _update(members, request, uses_ids)
-        if create:
+        if create and not has_no_topic:
             # Asked here already: a client that only says it follows would take the places of all others, as it does in
             # Apache Kafka.
             follows = replica_id >= 0 and ctx.authorize(Operation.CLUSTER_ACTION, Resource.CLUSTER, CLUSTER_NAME, True)

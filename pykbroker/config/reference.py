@@ -121,14 +121,15 @@ _SERVED = {
     "authorizer.class.name": "StandardAuthorizer and Python",
     "alter.config.policy.class.name": "Python",
     "create.topic.policy.class.name": "Python",
+    "principal.builder.class": "Python",
 }
 
 
 def _acts(key: Key) -> str:
     refused = key.name in (protection.TOPIC_TABLE if key.dynamic == PER_TOPIC else protection.KEYS)
     if key.acts:
-        served = _SERVED.get(key.name, "PLAINTEXT")
-        return f"yes; {served} only" if refused else "yes"
+        served = f"{_SERVED[key.name]} only" if key.name in _SERVED else "not every value (security.md)"
+        return f"yes; {served}" if refused else "yes"
     return "refused" if refused else "no"
 
 

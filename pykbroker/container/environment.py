@@ -79,6 +79,8 @@ BITNAMI_SECRETS: Final = frozenset(
     )
     for file in ("", "_FILE")
 )
+#: What some of them say where nothing is to be protected.
+_ASKS_NOTHING: Final = {"KAFKA_TLS_CLIENT_AUTH": "none"}
 #: StandardAuthorizer's, and no keys of a broker.
 _AUTHORIZER_KEYS: Final = frozenset({SUPER_USERS, ALLOW_IF_NO_ACL})
 #: Keys that would protect; `tls.` and `certificate.` are Bitnami's.
@@ -141,7 +143,7 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
             continue
         text = variables[variable]
         if variable in BITNAMI_SECRETS:
-            if text.strip():
+            if text.strip() not in ("", _ASKS_NOTHING.get(variable)):
                 protection.append(variable)
         elif variable in STORES:
             if text.strip():

@@ -166,16 +166,16 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
         self.transport.set_write_buffer_limits(high=limits.unsent_bytes)
         # Before `admit`, which may mute the connection and unmute it at once.
         self._frame_started = self.last_active
-        if self.listener.tls is not None:
-            self.become(ConnectionState.HANDSHAKING)
-        elif self.listener.authentication is not None or self._identify(None):
+        if self.listener.tls is None:
             self._take_frames()
         else:
-            self.transport.abort()
-            return
+            self.become(ConnectionState.HANDSHAKING)
         refused = self.listener.admit(self)
         if refused:
             self.close(f"refused: {refused}")
+            self.transport.abort()
+        elif self.listener.tls is None and self.listener.authentication is None and not self._identify(None):
+            self.listener.metrics.refused.value += 1
             self.transport.abort()
 
     def secured(self, certificate: bytes | None) -> None:

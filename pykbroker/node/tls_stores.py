@@ -118,6 +118,10 @@ class TlsStores:
         except ConfigError as error:
             logger.error("Listener %s: new stores are not taken, and the old ones stay: %s", listener, error)
             return
+        except Exception:
+            # What a library did not say that it raises must not keep what hears of the metadata from its other work.
+            logger.exception("Listener %s: new stores are not taken, and the old ones stay", listener)
+            return
         for take in prepared:
             take()
         self._current[listener] = new

@@ -53,7 +53,8 @@ class PluginPrincipals:
         return PeerSession(principal)
 
 
-def plugin_principals(config: Config) -> PluginPrincipals | None:
-    """None where no class in Python is named. ConfigError for one that cannot be loaded."""
+def plugin_principals(config: Config) -> PluginPrincipals:
+    """Of a node whose properties name a class in Python. ConfigError for one that cannot be loaded."""
     made = plugin(config, PRINCIPAL_BUILDER, PrincipalBuilder)
-    return None if made is None else PluginPrincipals(made)
+    assert made is not None, "the composition has looked (node/ports.py)"
+    return PluginPrincipals(made)

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
-#: In all sessions of consumers together: about 80 MB.
+#: In all sessions of consumers together: up to some 150 MB.
 KEPT_PARTITIONS = 500_000
+#: Of a topic. A longer name can be none, and no session keeps it.
+KEPT_CHARACTERS = 249
 #: A session that was used this recently is not taken from a client that would get no more than its share (KIP-227).
 MIN_EVICTION_SECONDS = 120.0
 
@@ -129,13 +131,18 @@ class FetchSessions:
     def partition_count(self) -> int:
         return sum(len(session.partitions) for session in self._sessions.values())
 
-    @property
-    def is_overfull(self) -> bool:
-        """Whether consumers' sessions have more partitions than are kept. Followers' do not count."""
-        return self._of_consumers() > KEPT_PARTITIONS
-
-    def _of_consumers(self) -> int:
-        return sum(len(session.partitions) for session in self._sessions.values() if not session.privileged)
+    def make_room(self, partitions: int, now: float) -> bool:
+        """Whether so many more may be kept for a consumer. Sessions that were not used for long end for it; followers'
+        do not count."""
+        consumers = [session for session in self._sessions.values() if not session.privileged]
+        over = sum(len(session.partitions) for session in consumers) + partitions - KEPT_PARTITIONS
+        for session in consumers:
+            if over <= 0 or now - session.last_used <= MIN_EVICTION_SECONDS:
+                break
+            over -= len(session.partitions)
+            self.close(session.id)
+            self._evictions.value += 1
+        return over <= 0
 
     def find(self, session_id: int, epoch: int, uses_topic_ids: bool, now: float) -> FetchSession | ErrorCode:
         """The session of an incremental fetch, its epoch advanced; or the error for the whole answer."""
@@ -173,7 +180,7 @@ class FetchSessions:
         if self._slots <= 0:
             return None
         members = dict(partitions)
-        if not privileged and len(members) + self._of_consumers() > KEPT_PARTITIONS:
+        if not privileged and not self.make_room(len(members), now):
             return None
         if len(self._sessions) >= self._slots and not self._evict(len(members), privileged, now):
             return None

@@ -1,7 +1,7 @@
-"""A line of JSON for each request that is answered, as Apache Kafka's request log has it (KIP-673).
+"""A line of JSON for each request that a handler answers, as Apache Kafka's request log has it (KIP-673).
 
 Responsible for what a line says, and for what it hides. Not responsible for when there is one (dispatch.py and
-api/envelope.py ask `is_logged`). Loaded with the first line.
+api/envelope.py ask `logged_request`). Loaded with the first line.
 
 A request is written down before its handler sees it, as handlers may change it. Secrets are hidden: values of
 configurations as in Apache Kafka, and, beyond it, tokens of SASL and of delegation, and salts and keys of SCRAM. A line

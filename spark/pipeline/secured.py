@@ -50,7 +50,8 @@ _ABOUT_SECURITY = ("security.", "sasl.", "ssl.")
 #: are repetitions of one character.
 HIDDEN_TEXT = (
     r"""(?is)LoginModule\s[^;"']*(?:(?:"[^"\\]*(?:\\.[^"\\]*)*"?|'[^'\\]*(?:\\.[^'\\]*)*'?)[^;"']*)*"""
-    r"""|PRIVATE KEY-----.*?(?:-----END|\Z)|password\s*(?:->|=)\s*[^\s,;)\]]+"""
+    r"""|PRIVATE KEY-----.*?(?:-----END|\Z)|password\s*(?:->|=)\s*"""
+    r"""(?:"[^"\\]*(?:\\.[^"\\]*)*"?|'[^'\\]*(?:\\.[^'\\]*)*'?|[^\s;)\]"',]+(?:,[^\s;)\]"',]+)*)"""
 )
 _SECRET = re.compile(r"jaas|password|secret|token|keystore[.]key|access[.]?key", re.IGNORECASE)
 _JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""", re.DOTALL)

@@ -140,6 +140,10 @@ def test_protection_in_a_way_that_is_not_served(variable: str, text: str) -> Non
     assert read_environment({variable: " "}).protection == ()
 
 
+def test_bitnamis_word_for_no_protection() -> None:
+    assert read_environment({"KAFKA_TLS_CLIENT_AUTH": "none"}).protection == ()
+
+
 @pytest.mark.parametrize(
     ("variable", "key"),
     [

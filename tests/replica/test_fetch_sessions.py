@@ -107,11 +107,16 @@ def test_consumers_have_room_for_so_many_partitions_and_followers_for_all(monkey
     cache.must_create(50, privileged=True)
     cache.must_create(4)
     assert cache.create(1) is None
-    assert not cache.sessions.is_overfull
+    assert cache.sessions.make_room(0, 0.0)
     first.partitions.update(members(7))
-    assert cache.sessions.is_overfull
+    assert not cache.sessions.make_room(0, 0.0)
     cache.sessions.close(first.id)
-    cache.must_create(6)
+    second = cache.must_create(6)
+    # Those of clients that have gone make room; those in use do not.
+    cache.sessions.find(second.id, 1, True, LATER)
+    assert cache.create(5, LATER) is None
+    cache.must_create(4, LATER)
+    assert cache.has(second)
 
 
 def test_without_slots_nobody_gets_one() -> None:

@@ -233,6 +233,8 @@ def test_a_text_that_quotes_settings_is_scrubbed(password: str) -> None:
         assert told.startswith("plan ")
         assert password[:4] not in told
     assert secured.scrubbed("kafka.ssl.key.password -> abc, x -> y") == "kafka.ssl.key.[hidden], x -> y"
+    for text in ('password = "my pass word" y', "ssl.truststore.password -> my,pass, y", "password='my pass', y"):
+        assert "pass" not in secured.scrubbed(text).replace("password", "")
     assert "MII" not in secured.scrubbed("-----BEGIN PRIVATE KEY-----\nMIIabc\n-----END PRIVATE KEY-----")
     assert secured.scrubbed("Not authorized to access topics: [x]") == "Not authorized to access topics: [x]"
 
