@@ -165,16 +165,44 @@ def _compose(options: ContainerOptions) -> ServerProperties:
     for warning in composed.warnings:
         logger.warning("%s", warning)
     start_texts(composed.properties)
+    data = composed.text.encode(errors="surrogateescape")
     try:
-        with open(options.file, "w", encoding="utf-8", errors="surrogateescape") as file:
-            if any(_SECRET.search(key) for key in composed.properties):
-                with contextlib.suppress(PermissionError):  # another user's file
-                    os.fchmod(file.fileno(), 0o600)
-            file.write(composed.text)
+        if any(_SECRET.search(key) for key in composed.properties):
+            _write_secrets(options.file, data)
+        else:
+            with open(options.file, "wb") as file:
+                file.write(data)
     except OSError as error:
         # A read-only root, or another user: the node has its properties all the same.
         logger.info("%s is not written: %s", options.file, error.strerror)
     return composed
+
+
+def _write_secrets(path: str, data: bytes) -> None:
+    """A file that its owner alone reads. Another user's file makes room for one of ours. Raises ConfigError where that
+    cannot be, and OSError where nothing can be written."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "wb") as file:
+        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+        try:
+            os.fchmod(file.fileno(), 0o600)
+        except PermissionError:
+            pass
+        else:
+            file.truncate()
+            file.write(data)
+            return
+    fresh = f"{path}.{os.getpid()}"
+    try:
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(data)
+        os.replace(fresh, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(fresh)
+        raise ConfigError(
+            f"{path} would have passwords, and it is another user's with mode {mode:04o}: let the user "
+            f"{os.geteuid()} own it, or write to its folder ({error.strerror})"
+        ) from None
 
 
 def _read(path: str) -> str:

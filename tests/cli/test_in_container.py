@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import stat
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import click
 import pytest
 
+from pykbroker.cli import in_container
 from pykbroker.config.properties import parse
 from tests.node.processes import ROOT, command, environment, run
 from tests.node.test_initial_topics import LINES
@@ -150,3 +154,33 @@ def test_a_file_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert f"{file} is not written: No such file or directory" in done.stdout
     assert not os.path.exists(file.parent)
+
+
+def test_passwords_are_in_no_file_that_others_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user's file, whose mode this user cannot change: one of our own takes its place, or the start stops."""
+    file = tmp_path / "server.properties"
+    for name, text in variables(tmp_path, KAFKA_SSL_KEY_PASSWORD="Tr0ub4dor").items():
+        monkeypatch.setenv(name, text)
+
+    def refuse(*words: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    def configured() -> None:
+        in_container.configure.main(options(tmp_path), standalone_mode=False)
+
+    configured()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    monkeypatch.setattr(os, "fchmod", refuse)
+    file.write_text("old=text")
+    file.chmod(0o664)
+    configured()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert parse(file.read_text())["ssl.key.password"] == "Tr0ub4dor"
+    assert [path.name for path in tmp_path.iterdir()] == [file.name]
+    monkeypatch.setattr(os, "replace", refuse)
+    file.write_text("old=text")
+    file.chmod(0o664)
+    with pytest.raises(click.ClickException, match="would have passwords, and it is another user's with mode 0664"):
+        configured()
+    assert file.read_text() == "old=text"
+    assert [path.name for path in tmp_path.iterdir()] == [file.name]

@@ -55,6 +55,23 @@ class Unconfigured(Raising):
         raise ValueError(str(configs))
 
 
+class Incomplete:
+    validate = build = None
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        raise AssertionError("it is not configured")
+
+    def authorize(self, request: RequestOfClient, operation: str, resource_type: str, resource_name: str) -> bool:
+        return True
+
+
+class Async(Raising):
+    """What is never awaited would refuse nothing."""
+
+    async def validate(self, asked: NewTopic | ChangedConfigs) -> None:  # type: ignore[override]
+        raise RuntimeError("secret")
+
+
 @pytest.fixture
 def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
     """The properties of the page, with its module where Python finds modules."""
@@ -165,6 +182,20 @@ def test_what_cannot_be_loaded_stops_the_start(key: str, value: str) -> None:
     with pytest.raises(ConfigError, match=rf"^{key}: .* cannot be loaded \(\w+\)$") as refused:
         pykbroker.Broker({key: value, "plugin.password": "hidden"}).start()
     assert "hidden" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("authorizer.class.name", "Incomplete", "has no method authorize_some, which AuthorizerPlugin has"),
+        ("create.topic.policy.class.name", "Incomplete", "has no method validate, which CreateTopicPolicy has"),
+        ("principal.builder.class", "Incomplete", "has no method build, which PrincipalBuilder has"),
+        ("alter.config.policy.class.name", "Async", "validate must be a plain method, which returns when it is called"),
+    ],
+)
+def test_a_class_without_its_methods_stops_the_start(key: str, value: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^{key}: {__name__}.{value}:? {said}$"):
+        pykbroker.Broker({key: f"{HERE}.{value}"}).start()
 
 
 @pytest.mark.parametrize(
