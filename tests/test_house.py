@@ -298,3 +298,16 @@ def test_d11_every_room_stands_in_the_contract_of_imports() -> None:
     rooms = {name for name in rooms if name.startswith("pykbroker.")}
     assert rooms - named == set()
     assert {"pykbroker.dump", "pykbroker.runtime"} <= named
+
+
+def test_no_page_has_the_marks_of_a_merge() -> None:
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("spark/**/*.md"), *ROOT.glob("docker/**/*.md")]
+    assert pages
+    marks = ("<<<<<<< ", ">>>>>>> ", "=======")
+    torn = [
+        f"{page.relative_to(ROOT)}:{number}"
+        for page in pages
+        for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1)
+        if line.startswith(marks[:2]) or line == marks[2]
+    ]
+    assert torn == []
