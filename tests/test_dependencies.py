@@ -19,6 +19,7 @@ OWN = {"pykbroker", "pykbroker_wire", "pykbroker_log", "pykbroker_raft"}
 PRODUCT = [ROOT / folder for folder in ("pykbroker", "wire/pykbroker_wire", "log/pykbroker_log", "raft/pykbroker_raft")]
 #: extra -> where it is for
 FOLDERS = {
+    "balance": ["pykbroker"],
     "spark": ["spark", "compat_tests"],
     "pipeline": ["spark"],
     "test": ["tests", "compat_tests"],
@@ -71,7 +72,8 @@ def test_each_dependency_is_imported_by_the_product_and_nothing_else_is() -> Non
         name for name in imports(PRODUCT) if name.partition(".")[0] not in (OWN | set(sys.stdlib_module_names))
     }
     wanted = names(PROJECT["dependencies"])
-    optional = {"pytest", "testcontainers"}  # of what is shipped for tests of others
+    # Of what is shipped for tests of others, and of an extra.
+    optional = {"pytest", "testcontainers", "numpy"}
     assert distributions(third_party) - optional == wanted
     private = [name for name in third_party if any(part.startswith("_") for part in name.split("."))]
     assert not private, "another release may not have them"

@@ -1,0 +1,54 @@
+"""The file of capacities: TOML, one table for each broker, and `default` for the others.
+
+    [default]
+    disk = 2e12
+    replicas = 4000
+    [5]
+    leader_bytes_in = 50e6
+
+Keys are the names of resources in small letters (seen.py) and `replicas`. Bytes, bytes per second, shares of a core.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from pykbroker.balance.seen import Resource, SeenBroker
+
+_REPLICAS: Final = "replicas"
+_DEFAULT: Final = "default"
+
+
+def with_capacities(brokers: Sequence[SeenBroker], text: str) -> list[SeenBroker]:
+    """Raises ValueError, in one line, for what is not such a file or names a broker that is not there."""
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"the capacities are no TOML: {error}") from error
+    known = {str(broker.id) for broker in brokers}
+    for name, table in tables.items():
+        _check(name, table)
+        if name != _DEFAULT and name not in known:
+            raise ValueError(f"capacities of [{name}], which is no broker of this cluster")
+    return [_limited(broker, tables.get(_DEFAULT, {}) | tables.get(str(broker.id), {})) for broker in brokers]
+
+
+def _check(name: str, table: object) -> None:
+    if not isinstance(table, dict):
+        raise ValueError(f"{name} stands outside of a table: [default] or [<broker>]")
+    keys = {_REPLICAS, *(each.name.lower() for each in Resource)}
+    for key, value in table.items():
+        if key not in keys:
+            raise ValueError(f"[{name}] {key} is no resource; there are {', '.join(sorted(keys))}")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+            raise ValueError(f"[{name}] {key} is no number from 0 on")
+        if key == _REPLICAS and not isinstance(value, int):
+            raise ValueError(f"[{name}] {key} is no whole number")
+
+
+def _limited(broker: SeenBroker, table: Mapping[str, Any]) -> SeenBroker:
+    capacity = {each: float(table[each.name.lower()]) for each in Resource if each.name.lower() in table}
+    return replace(broker, capacity=capacity, most_replicas=table.get(_REPLICAS))

@@ -1,0 +1,74 @@
+"""What was seen of a cluster, as arrays.
+
+Responsible for what may not be touched: excluded topics, partitions below their min ISR or on their way already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from pykbroker.balance.load_model import NO_BROKER, ClusterLoad, Ints
+from pykbroker.balance.seen import LEAST_COVERAGE, Resource, SeenBroker, SeenPartition, coverage
+
+
+def cluster_load(
+    brokers: Sequence[SeenBroker],
+    partitions: Sequence[SeenPartition],
+    *,
+    excluded: Collection[str] = (),
+    leaving: Collection[int] = (),
+) -> ClusterLoad:
+    """`excluded`: topics that stay as they are; `leaving`: brokers that are to be emptied. Raises ValueError for a
+    broker that is not there, and when too little of the load is known."""
+    known = coverage(partitions)
+    if known < LEAST_COVERAGE:
+        raise ValueError(
+            f"the load of {known:.1%} of the partitions is known, and a plan needs {LEAST_COVERAGE:.0%}"
+        )
+    index = {broker.id: number for number, broker in enumerate(brokers)}
+    if unknown := sorted(set(leaving) - set(index)):
+        raise ValueError(f"broker {unknown[0]} is not in the cluster")
+    leaves = np.array([broker.id in leaving for broker in brokers], bool)
+    alive = np.array([broker.is_alive for broker in brokers], bool)
+    if not (alive & ~leaves).any():
+        raise ValueError("no broker is left that could take replicas")
+    widest = max((len(each.replicas) for each in partitions), default=1)
+    replicas = np.full((len(partitions), widest), NO_BROKER, np.int32)
+    for number, each in enumerate(partitions):
+        replicas[number, : len(each.replicas)] = [index[broker] for broker in each.replicas]
+    untouched = np.array(
+        [each.topic in excluded or each.is_moving or len(each.isr) < each.min_isr for each in partitions], bool
+    )
+    bytes_in = np.array([each.bytes_in or 0.0 for each in partitions])
+    # A broker that is gone can give nothing and take nothing: its replicas count as its own, and stay.
+    return ClusterLoad(
+        racks=_rack_numbers(brokers),
+        capacity=np.array(
+            [[broker.capacity.get(each, np.inf) for each in Resource] for broker in brokers], float
+        ).reshape(len(brokers), len(Resource)),
+        most_replicas=np.array(
+            [np.iinfo(np.int32).max if each.most_replicas is None else each.most_replicas for each in brokers], np.int32
+        ),
+        may_take=alive & ~leaves,
+        leaving=leaves,
+        replicas=replicas,
+        may_move=~untouched,
+        may_reorder=~untouched,
+        bytes_in=bytes_in,
+        bytes_out=np.array([each.bytes_out for each in partitions], float),
+        size=np.array([each.size for each in partitions], float),
+        leader_cpu=np.zeros(len(partitions)),
+        follower_cpu=np.zeros(len(partitions)),
+    )
+
+
+def _rack_numbers(brokers: Sequence[SeenBroker]) -> Ints:
+    """Without racks, or where a broker has none, each broker is a rack of its own."""
+    names: dict[str, int] = {}
+    numbers = [
+        names.setdefault(f"broker {each.id}" if each.rack is None else f"rack {each.rack}", len(names))
+        for each in brokers
+    ]
+    return np.array(numbers, np.int32)
