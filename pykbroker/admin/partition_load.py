@@ -7,48 +7,79 @@ what becomes of it (pykbroker/balance).
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from pykbroker.admin import configs, log_offsets, reassignments, replicas_on_disk, topics
 from pykbroker.admin.asked_cluster import AskedCluster, PartitionName
 from pykbroker.admin.configs import ResourceKind
 from pykbroker.admin.log_offsets import EARLIEST, LATEST, TimedOffset
+from pykbroker.admin.topics import DescribedPartition, DescribedTopic
 from pykbroker.balance.seen import SeenBroker, SeenPartition
 
 
-def seen(cluster: AskedCluster, window_seconds: float) -> tuple[list[SeenBroker], list[SeenPartition]]:
-    """Takes as long as the window. A partition without a leader has no known rate."""
+@dataclass(frozen=True, slots=True)
+class PlacedReplicas:
+    """Where the replicas were at one time."""
+
+    #: of the brokers that were there
+    racks: Mapping[int, str | None]
+    topics: Sequence[DescribedTopic]
+    #: partitions that were on their way
+    moving: Collection[PartitionName]
+
+    @property
+    def rows(self) -> dict[PartitionName, DescribedPartition]:
+        return {(topic.name, row.number): row for topic in self.topics for row in topic.partitions}
+
+    def brokers(self) -> list[SeenBroker]:
+        """Those that are gone, too, where a replica is on them."""
+        known = set(self.racks) | {broker for row in self.rows.values() for broker in row.replicas}
+        return [SeenBroker(each, self.racks.get(each), is_alive=each in self.racks) for each in sorted(known)]
+
+
+def placed(cluster: AskedCluster) -> PlacedReplicas:
     racks = {node.id: node.rack for node in cluster.nodes()}
-    names = [topic.name for topic in topics.listed(cluster)]
-    found = topics.described(cluster, names)
-    places = [(topic.name, row.number) for topic in found for row in topic.partitions]
-    first = _ends(cluster, places, EARLIEST)
-    begin, began = _ends(cluster, places, LATEST), time.monotonic()
+    found = topics.described(cluster, [topic.name for topic in topics.listed(cluster)])
+    return PlacedReplicas(racks, found, set(reassignments.ongoing(cluster)))
+
+
+def seen(
+    cluster: AskedCluster, before: PlacedReplicas, window_seconds: float
+) -> tuple[list[SeenBroker], list[SeenPartition]]:
+    """The replicas are those of the window's end, which is as far off as the window is long. What moved at either end
+    of it, or between them, is on its way. A partition without a leader has no known rate."""
+    first = _ends(cluster, before.rows, EARLIEST)
+    begin, began = _ends(cluster, before.rows, LATEST), time.monotonic()
     time.sleep(window_seconds)
-    end, seconds = _ends(cluster, places, LATEST), time.monotonic() - began
-    sizes = _sizes(cluster, racks)
-    least = _min_isr(cluster, names)
-    moving = reassignments.ongoing(cluster)
+    after = placed(cluster)
+    end, seconds = _ends(cluster, after.rows, LATEST), time.monotonic() - began
+    sizes = _sizes(cluster, after.racks)
+    least = _min_isr(cluster, [topic.name for topic in after.topics])
+    rows_before = before.rows
     partitions = []
-    for topic in found:
-        for row in topic.partitions:
-            place = (topic.name, row.number)
-            size = sizes.get(place, 0)
-            rate = _rate(size, first.get(place), begin.get(place), end.get(place), seconds)
-            partitions.append(
-                SeenPartition(
-                    topic.name,
-                    row.number,
-                    row.replicas,
-                    row.isr,
-                    least.get(topic.name, 1),
-                    size,
-                    rate,
-                    is_moving=place in moving,
-                )
+    for place, row in after.rows.items():
+        size = sizes.get(place, 0)
+        partitions.append(
+            SeenPartition(
+                *place,
+                row.replicas,
+                row.isr,
+                least.get(place[0], 1),
+                size,
+                _rate(size, first.get(place), begin.get(place), end.get(place), seconds),
+                is_moving=place in before.moving
+                or place in after.moving
+                or (place in rows_before and rows_before[place].replicas != row.replicas),
+                has_leader=row.leader >= 0,
             )
-    known = set(racks) | {broker for each in partitions for broker in each.replicas}
-    return [SeenBroker(each, racks.get(each), is_alive=each in racks) for each in sorted(known)], partitions
+        )
+    return after.brokers(), partitions
+
+
+def without_load(replicas: PlacedReplicas) -> list[SeenPartition]:
+    """The partitions, before anything is known of their load."""
+    return [SeenPartition(*place, row.replicas, row.isr, 1, 0, None) for place, row in replicas.rows.items()]
 
 
 def _rate(size: int, first: int | None, begin: int | None, end: int | None, seconds: float) -> float | None:

@@ -6,7 +6,7 @@
     [5]
     leader_bytes_in = 50e6
 
-Keys are the names of resources in small letters (seen.py) and `replicas`. Bytes, bytes per second, shares of a core.
+Keys are the names of resources in small letters (seen.py) and `replicas`. Units are bytes and bytes per second.
 """
 
 from __future__ import annotations
@@ -20,10 +20,17 @@ from pykbroker.balance.seen import Resource, SeenBroker
 
 _REPLICAS: Final = "replicas"
 _DEFAULT: Final = "default"
+_MOST_REPLICAS: Final = 2**31 - 1
+_TOO_MUCH: Final = 1e300
+#: Limits of these could not be kept.
+_NOT_SEEN: Final = {
+    "bytes_out": "what consumers read is not seen from outside",
+    "cpu": "what CPU a partition costs is not seen from outside",
+}
 
 
 def with_capacities(brokers: Sequence[SeenBroker], text: str) -> list[SeenBroker]:
-    """Raises ValueError, in one line, for what is not such a file or names a broker that is not there."""
+    """Raises ValueError, in one line, for what is no such file or names a broker that is not there."""
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -39,14 +46,18 @@ def with_capacities(brokers: Sequence[SeenBroker], text: str) -> list[SeenBroker
 def _check(name: str, table: object) -> None:
     if not isinstance(table, dict):
         raise ValueError(f"{name} stands outside of a table: [default] or [<broker>]")
-    keys = {_REPLICAS, *(each.name.lower() for each in Resource)}
+    keys = {_REPLICAS, *(each.name.lower() for each in Resource)} - set(_NOT_SEEN)
     for key, value in table.items():
+        if key in _NOT_SEEN:
+            raise ValueError(f"[{name}] {key} cannot be limited yet: {_NOT_SEEN[key]}")
         if key not in keys:
             raise ValueError(f"[{name}] {key} is no resource; there are {', '.join(sorted(keys))}")
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _TOO_MUCH:
             raise ValueError(f"[{name}] {key} is no number from 0 on")
         if key == _REPLICAS and not isinstance(value, int):
             raise ValueError(f"[{name}] {key} is no whole number")
+        if key == _REPLICAS and value > _MOST_REPLICAS:
+            raise ValueError(f"[{name}] {key} is above {_MOST_REPLICAS}")
 
 
 def _limited(broker: SeenBroker, table: Mapping[str, Any]) -> SeenBroker:

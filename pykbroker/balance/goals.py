@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pykbroker.balance.load_model import NO_BROKER, ClusterLoad, Flags, Ints, broker_loads
+from pykbroker.balance.load_model import NO_BROKER, ClusterLoad, Flags, Floats, Ints, broker_loads, names_gone
 from pykbroker.balance.seen import Resource
 
 #: Of rounding: sums of floats in another order.
@@ -20,11 +20,12 @@ _SLACK = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """`subject`: the number of a broker or partition, as `goal` says."""
+    """`subject`: the number of a broker, or of a partition."""
 
     goal: str
     subject: int
     text: str
+    is_of_broker: bool = False
 
 
 def rack_pairs(replicas: Ints, racks: Ints) -> Ints:
@@ -38,12 +39,18 @@ def rack_pairs(replicas: Ints, racks: Ints) -> Ints:
 
 
 def fewest_rack_pairs(load: ClusterLoad) -> Ints:
-    """(P,) the fewest that the racks of the brokers that may take replicas allow, evenly spread."""
-    racks = len(np.unique(load.racks[load.may_take])) or 1
-    counts = load.replica_counts
-    full, rest = counts // racks, counts % racks
-    fewest: Ints = (rest * (full + 1) * full // 2 + (racks - rest) * full * (full - 1) // 2).astype(np.int32)
-    return fewest
+    """(P,) the fewest that the racks of the brokers that may take replicas allow. A rack has at most one replica for
+    each of those brokers. Where there are more replicas than such brokers, any number is allowed."""
+    _, sizes = np.unique(load.racks[load.may_take], return_counts=True)
+    # The n-th replica in a rack makes n - 1 pairs, so the cheapest places come first.
+    each = np.sort(np.concatenate([np.arange(size) for size in sizes])) if len(sizes) else np.zeros(0, int)
+    counts = np.arange(load.replicas.shape[1] + 1)
+    most = counts * (counts - 1) // 2
+    fewest = most.copy()
+    reach = min(len(each), len(counts) - 1)
+    fewest[: reach + 1] = np.concatenate([[0], np.cumsum(each)])[: reach + 1]
+    found: Ints = fewest[load.replica_counts].astype(np.int32)
+    return found
 
 
 def has_twins(replicas: Ints) -> Flags:
@@ -53,8 +60,20 @@ def has_twins(replicas: Ints) -> Flags:
     return twins
 
 
+def over_capacity(load: ClusterLoad, totals: Floats) -> Floats:
+    """(B, R) what a broker has above its capacity. A broker that is gone carries nothing."""
+    limit = load.capacity
+    over = (totals > limit * (1 + _SLACK) + _SLACK) & load.alive[:, None]
+    return np.where(over, totals - np.where(over, limit, 0), 0.0)
+
+
 def violations(load: ClusterLoad, replicas: Ints) -> list[Violation]:
-    """What this placement breaks. A partition that may not move is judged by nothing but whether it moved."""
+    """What this placement breaks. A partition that may not move is judged by whether it moved, and its broker by
+    whether it had to."""
+    return _of_partitions(load, replicas) + _of_brokers(load, replicas)
+
+
+def _of_partitions(load: ClusterLoad, replicas: Ints) -> list[Violation]:
     found: list[Violation] = []
 
     def tell(goal: str, broken: Flags, text: str) -> None:
@@ -64,28 +83,36 @@ def violations(load: ClusterLoad, replicas: Ints) -> list[Violation]:
     tell(
         "replica count",
         load.replica_counts != np.count_nonzero(replicas != NO_BROKER, axis=1),
-        "another number of replicas",
+        "has another number of replicas",
     )
-    tell("one replica a broker", has_twins(replicas), "two replicas on one broker")
+    tell("one replica a broker", has_twins(replicas), "has two replicas on one broker")
     elsewhere = np.any(np.sort(replicas, axis=1) != np.sort(before, axis=1), axis=1)
-    tell("stays where it is", elsewhere & ~load.may_move, "a partition moved that may not")
-    reordered = ~elsewhere & np.any(replicas != before, axis=1)
-    tell("keeps its order", reordered & ~load.may_reorder, "a partition got another leader that may not")
+    tell("stays where it is", elsewhere & ~load.may_move, "moved and may not")
+    changed = np.any(replicas != before, axis=1)
+    tell("keeps its order", changed & ~elsewhere & ~load.may_reorder, "got another preferred leader and may not")
+    tell("brokers that are gone", changed & names_gone(load, replicas), "changed and is on a broker that is gone")
     pairs = rack_pairs(replicas, load.racks)
-    tell("racks", load.may_move & (pairs > fewest_rack_pairs(load)), "replicas share a rack")
+    tell("racks", load.may_move & (pairs > fewest_rack_pairs(load)), "has replicas that share a rack")
     # A broker that may not take load keeps what it has.
     for place in range(replicas.shape[1]):
         here = replicas[:, place]
         is_new = (here != NO_BROKER) & ~np.any(before == here[:, None], axis=1)
-        tell("takes no replica", is_new & ~load.may_take[here], "a replica went to a broker that may take none")
-    on_leaving = np.zeros(len(load.racks), bool)
-    movable = replicas[load.may_move]
-    on_leaving[movable[movable != NO_BROKER]] = True
-    tell("leaves", on_leaving & load.leaving, "a broker that leaves has replicas")
+        tell("takes no replica", is_new & ~load.may_take[here], "went to a broker that may take nothing")
+    return found
+
+
+def _of_brokers(load: ClusterLoad, replicas: Ints) -> list[Violation]:
+    found: list[Violation] = []
     counts = np.bincount(replicas[replicas != NO_BROKER], minlength=len(load.racks))
-    tell("number of replicas", counts > load.most_replicas, "too many replicas")
+    for each in np.flatnonzero((counts > 0) & load.leaving).tolist():
+        found.append(Violation("leaves", each, f"leaves and keeps {counts[each]:,} replicas", True))
+    for each in np.flatnonzero((counts > load.most_replicas) & load.alive).tolist():
+        text = f"has {counts[each]:,} replicas, and its limit is {load.most_replicas[each]:,}"
+        found.append(Violation("number of replicas", each, text, True))
     totals = broker_loads(load, replicas)
+    over = over_capacity(load, totals)
     for resource in Resource:
-        limit = load.capacity[:, resource]
-        tell(f"capacity of {resource.name}", totals[:, resource] > limit * (1 + _SLACK) + _SLACK, "above its capacity")
+        for each in np.flatnonzero(over[:, resource]).tolist():
+            text = f"has {totals[each, resource]:,.0f}, and its limit is {load.capacity[each, resource]:,.0f}"
+            found.append(Violation(f"capacity of {resource.name}", each, text, True))
     return found

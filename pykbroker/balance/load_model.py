@@ -33,6 +33,8 @@ class ClusterLoad:
     capacity: Floats
     #: (B,) the most replicas that a broker may have
     most_replicas: Ints
+    #: (B,) is in the cluster; a plan cannot name another
+    alive: Flags
     #: (B,) may get replicas and leadership: it lives, and does not leave
     may_take: Flags
     #: (B,) leaves the cluster: everything on it has to go
@@ -70,6 +72,21 @@ class ClusterLoad:
         """(P, R) what each of its followers has of it."""
         nothing = np.zeros_like(self.size)
         return np.stack([nothing, self.bytes_in, nothing, nothing, self.size, self.follower_cpu], axis=1)
+
+
+def names_gone(load: ClusterLoad, replicas: Ints) -> Flags:
+    """(P,) whether a replica is on a broker that is gone."""
+    gone: Flags = np.any((replicas != NO_BROKER) & ~load.alive[replicas], axis=1)
+    return gone
+
+
+def new_replicas(before: Ints, after: Ints) -> Ints:
+    """(P,) how many replicas of a partition are on brokers that had none of it: those that have to be copied."""
+    copied = np.zeros(len(after), np.int32)
+    for place in range(after.shape[1]):
+        here = after[:, place]
+        copied += (here != NO_BROKER) & ~np.any(before == here[:, None], axis=1)
+    return copied
 
 
 def broker_loads(load: ClusterLoad, replicas: Ints) -> Floats:

@@ -8,12 +8,14 @@ worthless is passed over. Not responsible for what the load is (load_model.py) n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 import numpy as np
 
-from pykbroker.balance.load_model import NO_BROKER, ClusterLoad, Flags, Floats, Ints
+from pykbroker.balance.load_model import NO_BROKER, ClusterLoad, Flags, Floats, Ints, names_gone, new_replicas
 from pykbroker.balance.placement import Placement
+from pykbroker.balance.relief import leaders_that_relieve, replicas_that_relieve, smallest_replicas
 from pykbroker.balance.seen import Resource
 
 #: How many replicas of a broker are tried at once before the next broker has its turn.
@@ -25,8 +27,7 @@ _WORTH_A_PASS, _WORTH_A_STEP = 2e-3, 1e-7
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of moves of replicas; None: no limit. What must move is bound by `most_moves_per_broker` alone, and only where it
-    goes to. A move begins before `most_bytes` are reached, and may end behind."""
+    """Of moves of replicas; None: no limit. They bind what must move, too: what is left then breaks a hard goal."""
 
     most_moves: int | None = None
     most_moves_per_broker: int | None = None
@@ -48,7 +49,8 @@ class Goals:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """`replicas`: (P, F), as in ClusterLoad. `unmet`: replicas that had to go and found no place."""
+    """`replicas`: (P, F), as in ClusterLoad. `moves` and `bytes_moved` are of replicas where none was before. `unmet`:
+    replicas that had to go and found no place, and brokers that are still above a capacity."""
 
     replicas: Ints
     moves: int
@@ -85,19 +87,39 @@ class _Search:
             self._choose_leaders()
             if before - place.cost <= before * _WORTH_A_PASS:
                 break
-        first = place.replicas[:, 0] != self._load.replicas[:, 0]
-        return Proposal(place.replicas, self._moves, int(np.count_nonzero(first)), self._bytes, self._unmet)
+        load = self._load
+        first = place.replicas[:, 0] != load.replicas[:, 0]
+        copied = new_replicas(load.replicas, place.replicas)
+        moves, size = int(copied.sum()), float((copied * load.size).sum())
+        return Proposal(place.replicas, moves, int(np.count_nonzero(first)), size, self._unmet)
 
     # Hard goals
 
     def _move_what_must(self) -> None:
-        for partition, spot in self._on_leaving():
-            self._unmet += not self._best_move(partition, spot)
+        for partition, group in groupby(self._on_leaving(), lambda each: each[0]):
+            self._empty(partition, [spot for _, spot in group])
+        # A plan cannot name a broker that is gone.
+        load = self._load
+        held = names_gone(load, self._place.replicas)
+        self._load = self._place.load = replace(
+            load, may_move=load.may_move & ~held, may_reorder=load.may_reorder & ~held
+        )
         for partition, spot in self._sharing_racks():
             if self._place.rack_pairs_too_many[partition] > 0:
                 self._unmet += not self._best_move(partition, spot, mends_racks=True)
-        for broker in np.flatnonzero(self._place.over_capacity()):
+        takes_part = load.may_take | (load.leaving & load.alive)
+        for broker in np.flatnonzero((self._place.over().any(axis=1) | self._place.over_count()) & takes_part):
             self._relieve(int(broker))
+
+    def _empty(self, partition: int, spots: list[int]) -> None:
+        """Move these replicas away: all, or none where what is left would name a broker that is gone."""
+        load, place = self._load, self._place
+        left = sum(not self._best_move(partition, spot) for spot in spots)
+        if not load.alive[[each for each in place.replicas[partition] if each != NO_BROKER]].all():
+            for spot in spots:
+                self._put_back(partition, spot)
+            left = len(spots)
+        self._unmet += left
 
     def _on_leaving(self) -> list[tuple[int, int]]:
         """Replicas on brokers that leave, as partitions and places in their lists; the largest first."""
@@ -116,17 +138,39 @@ class _Search:
         return found
 
     def _relieve(self, broker: int) -> None:
-        """Move replicas away until the broker is within its capacities, those first that take most of what is over."""
+        """Bring the broker within its capacities: by leadership, then by the replicas that relieve most for a byte, and
+        where there are only too many of them, by the smallest."""
+        place = self._place
+        for partition, spot in leaders_that_relieve(place, broker):
+            if not place.over()[broker].any():
+                break
+            self._relieve_by_leader(broker, partition, spot)
+        failed = 0
+        for partition, spot in replicas_that_relieve(place, broker, self._replicas_on(broker), self._price):
+            over = place.over()[broker]
+            if failed == _TRIED or not over.any():
+                break
+            if (place.vector(partition, spot) * over).any():
+                failed = 0 if self._best_move(partition, spot) else failed + 1
+        failed = 0
+        for partition, spot in smallest_replicas(place, self._replicas_on(broker)):
+            if failed == _TRIED or not place.over_count()[broker]:
+                break
+            failed = 0 if self._best_move(partition, spot) else failed + 1
+        self._unmet += bool(place.over()[broker].any() or place.over_count()[broker])
+
+    def _relieve_by_leader(self, broker: int, partition: int, spot: int) -> None:
+        """`spot`: of the replica on the broker. It leads from now on, or another does if it leads."""
         place, load = self._place, self._load
-        partitions, spots = self._replicas_on(broker)
-        vectors = place.vectors(partitions, spots)
-        over = np.maximum(place.totals[broker] - load.capacity[broker], 0)
-        over = np.divide(over, load.capacity[broker], out=np.zeros_like(over), where=load.capacity[broker] > 0)
-        for each in np.argsort(-(vectors @ over), kind="stable"):
-            if not place.over_capacity()[broker]:
-                return
-            self._best_move(int(partitions[each]), int(spots[each]))
-        self._unmet += bool(place.over_capacity()[broker])
+        change = place.leading[partition] - place.following[partition]
+        if not ((change if spot == 0 else -change) * place.over()[broker] > 0).any():
+            return
+        row = place.replicas[partition]
+        spots = [spot] if spot else [each for each in range(1, len(row)) if row[each] != NO_BROKER]
+        worth = {each: place.worth_of_leader(partition, each) for each in spots if load.may_take[row[each]]}
+        best = min(worth, key=lambda each: worth[each], default=None)
+        if best is not None and worth[best] < np.inf:
+            place.lead(partition, best)
 
     # Soft goals
 
@@ -147,29 +191,42 @@ class _Search:
     def _move_for_balance(self) -> None:
         above = self._place.above_mean()
         for broker in np.argsort(-above, kind="stable"):
-            if above[broker] <= self._tolerance or not self._may_move_more():
+            if above[broker] <= 0 or not self._may_move_more():
                 return
             self._move_away(int(broker))
+
+    def _takers(self, broker: int) -> Flags | None:
+        """(B,) brokers that this one should give to, None if it should not: any, if it is above the mean by more than
+        the tolerance; else those that are as far below in something of which it is above."""
+        means = self._place.in_means()
+        if means[broker].max() > self._tolerance:
+            return self._load.may_take
+        takers: Flags = ((means < -self._tolerance) & (means[broker] > 0)).any(axis=1) & self._load.may_take
+        return takers if takers.any() else None
 
     def _move_away(self, broker: int) -> None:
         """From this broker, while it brings something: the replicas first that bring most for a byte."""
         place = self._place
+        takers = self._takers(broker)
+        if takers is None:
+            return
         partitions, spots = self._replicas_on(broker)
         if not len(partitions):
             return
         vectors = place.vectors(partitions, spots)
         allowed = place.allowed(partitions, spots)
-        worth = np.where(allowed, place.worth_of_moves(vectors, broker), np.inf)
+        worth = np.where(allowed & takers, place.worth_of_moves(vectors, broker), np.inf)
         each_byte = worth.min(axis=1) / self._price[partitions]
         step = -place.cost * _WORTH_A_STEP
         for each in np.argsort(each_byte, kind="stable")[:_TRIED]:
-            if each_byte[each] >= 0 or place.above_mean_of(broker) <= self._tolerance or not self._may_move_more():
+            takers = self._takers(broker)
+            if each_byte[each] >= 0 or takers is None or not self._may_move_more():
                 return
-            now = np.where(allowed[each], place.worth_of_moves(vectors[each : each + 1], broker)[0], np.inf)
             enough = self._has_moved_enough()
             if enough[broker]:
                 return
-            now[enough] = np.inf
+            may = allowed[each] & takers & ~enough & place.room(vectors[each])
+            now = np.where(may, place.worth_of_moves(vectors[each : each + 1], broker)[0], np.inf)
             target = int(now.argmin())
             if now[target] < step:
                 self._move(int(partitions[each]), int(spots[each]), target)
@@ -181,24 +238,37 @@ class _Search:
         place = self._place
         partitions, spots = np.array([partition], np.int32), np.array([spot], np.int32)
         source = int(place.replicas[partition, spot])
-        worth = place.worth_of_moves(place.vectors(partitions, spots), source)[0]
-        worth[~place.allowed(partitions, spots, mends_racks=mends_racks)[0] | self._has_moved_enough()] = np.inf
-        for target in np.argsort(worth, kind="stable"):
-            if worth[target] == np.inf:
-                return False
-            if self._move(partition, spot, int(target)):
-                return True
-        return False
+        enough = self._has_moved_enough()
+        if enough[source]:
+            return False
+        vectors = place.vectors(partitions, spots)
+        worth = place.worth_of_moves(vectors, source)[0]
+        may = place.allowed(partitions, spots, mends_racks=mends_racks)[0] & place.room(vectors[0]) & ~enough
+        worth[~may] = np.inf
+        target = int(worth.argmin())
+        return bool(worth[target] < np.inf) and self._move(partition, spot, target)
 
     def _move(self, partition: int, spot: int, target: int) -> bool:
         size = float(self._load.size[partition])
         source = int(self._place.replicas[partition, spot])
+        most = self._limits.most_bytes
+        if not self._may_move_more() or (most is not None and self._bytes + size > most):
+            return False
         if not self._place.move(partition, spot, target):
             return False
-        self._moves += 1
-        self._bytes += size
-        self._moves_of[[source, target]] += 1
+        self._count(source, target, 1, size)
         return True
+
+    def _put_back(self, partition: int, spot: int) -> None:
+        source, target = int(self._load.replicas[partition, spot]), int(self._place.replicas[partition, spot])
+        if source != target:
+            self._place.put(partition, spot, source)
+            self._count(source, target, -1, -float(self._load.size[partition]))
+
+    def _count(self, source: int, target: int, moves: int, size: float) -> None:
+        self._moves += moves
+        self._bytes += size
+        self._moves_of[[source, target]] += moves
 
     def _replicas_on(self, broker: int) -> tuple[Ints, Ints]:
         """Those that may move, as partitions and the places in their lists. In an order of the seed: equals share."""
@@ -207,10 +277,7 @@ class _Search:
         return partitions[order].astype(np.int32), spots[order].astype(np.int32)
 
     def _may_move_more(self) -> bool:
-        limits = self._limits
-        return (limits.most_moves is None or self._moves < limits.most_moves) and (
-            limits.most_bytes is None or self._bytes < limits.most_bytes
-        )
+        return self._limits.most_moves is None or self._moves < self._limits.most_moves
 
     def _has_moved_enough(self) -> Flags:
         """(B,) brokers that may take no more."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pykbroker.balance.goals import fewest_rack_pairs, rack_pairs
+from pykbroker.balance.goals import fewest_rack_pairs, over_capacity, rack_pairs
 from pykbroker.balance.load_model import NO_BROKER, ClusterLoad, Flags, Floats, Ints, broker_loads
 
 
@@ -35,8 +35,10 @@ class Placement:
         self._targets = np.where(load.may_take[:, None], means, 0.0)
         #: A broker that takes nothing and does not leave is not to be balanced.
         self._counted = (load.may_take | load.leaving)[:, None]
+        self._counts_once: list[int] = self._counted[:, 0].astype(int).tolist()
         self.distances: Floats = np.where(self._counted, self.totals - self._targets, 0.0)
         self._limited = bool(np.isfinite(load.capacity).any())
+        self._bounded = bool((load.most_replicas < np.iinfo(np.int32).max).any())
 
     @property
     def cost(self) -> float:
@@ -44,12 +46,12 @@ class Placement:
 
     def above_mean(self) -> Floats:
         """(B,) by how much of a mean each broker has too much of the resource of which it has most too much."""
-        above: Floats = (self.distances * self._shares).max(axis=1)
+        above: Floats = self.in_means().max(axis=1)
         return above
 
-    def above_mean_of(self, broker: int) -> float:
-        """As `above_mean`, of one broker."""
-        return float((self.distances[broker] * self._shares).max())
+    def in_means(self) -> Floats:
+        """(B, R) the distances, as shares of the mean."""
+        return self.distances * self._shares
 
     # Leadership
 
@@ -63,9 +65,10 @@ class Placement:
         best = np.full(len(self.replicas), np.inf)
         places = np.zeros(len(self.replicas), np.int32)
         first = self.replicas[:, 0]
+        own *= 1 + self._counted[first, 0]
         for place in range(1, self.replicas.shape[1]):
             other = self.replicas[:, place]
-            worth = 2 * ((self.distances[other] - self.distances[first]) * scaled).sum(axis=1) + 2 * own
+            worth = 2 * ((self.distances[other] - self.distances[first]) * scaled).sum(axis=1) + own
             worth[(other == NO_BROKER) | ~load.may_take[other] | ~load.may_reorder] = np.inf
             better = worth < best
             best[better], places[better] = worth[better], place
@@ -75,9 +78,12 @@ class Placement:
         """As `worth_of_leaders`, now and of one; infinity when a capacity forbids it."""
         first, other = self.replicas[partition, 0], self.replicas[partition, place]
         change = self.leading[partition] - self.following[partition]
-        if not self._has_room(other, change):
+        # The leader of before follows from now on, which may cost it more of something.
+        if self._limited and not (self._has_room(other, change) and self._has_room(first, -change)):
             return np.inf
-        return float(2 * ((self.distances[other] - self.distances[first] + change) * change * self.scale).sum())
+        distance = self.distances[other] - self.distances[first]
+        own = (self._counts_once[first] + self._counts_once[other]) * change
+        return float(((2 * distance + own) * change).dot(self.scale))
 
     def lead(self, partition: int, place: int) -> None:
         """The replica at `place` is preferred from now on."""
@@ -94,9 +100,14 @@ class Placement:
         first = (places == 0)[:, None]
         return np.where(first, self.leading[partitions], self.following[partitions])
 
+    def vector(self, partition: int, place: int) -> Floats:
+        """As `vectors`, of one."""
+        found: Floats = (self.leading if place == 0 else self.following)[partition]
+        return found
+
     def allowed(self, partitions: Ints, places: Ints, *, mends_racks: bool = False) -> Flags:
         """(N, B) whether each of these replicas may go to each broker: it may take it, has no other of the partition,
-        and racks do not get worse, or get better. Capacities are looked at by `move` alone."""
+        and racks do not get worse, or get better. Capacities are `room`'s."""
         load = self.load
         count = len(partitions)
         found: Flags = np.repeat(load.may_take[None, :], count, axis=0)
@@ -122,15 +133,30 @@ class Placement:
         scaled = vectors * self.scale
         away = scaled @ self.distances[source]
         own = (vectors * scaled).sum(axis=1)
-        worth: Floats = 2 * (scaled @ self.distances.T) + (2 * (own - away))[:, None]
+        sides = self._counted[:, 0] + self._counted[source].astype(float)
+        worth: Floats = 2 * (scaled @ self.distances.T) + own[:, None] * sides - 2 * away[:, None]
         return worth
+
+    def room(self, vector: Floats) -> Flags:
+        """(B,) whether each broker has room for one more replica, of this load."""
+        found = np.ones(len(self.counts), bool)
+        if self._bounded:
+            found &= self.counts < self.load.most_replicas
+        if self._limited:
+            found &= np.all((self.totals + vector <= self.load.capacity) | (vector <= 0), axis=1)
+        return found
 
     def move(self, partition: int, place: int, broker: int) -> bool:
         """False, and nothing has changed, when the broker has no room for it."""
-        row = self.replicas[partition]
-        vector = self.leading[partition] if place == 0 else self.following[partition]
+        vector = self.vector(partition, place)
         if self.counts[broker] >= self.load.most_replicas[broker] or not self._has_room(broker, vector):
             return False
+        self.put(partition, place, broker)
+        return True
+
+    def put(self, partition: int, place: int, broker: int) -> None:
+        """As `move`, without a look at whether there is room."""
+        row, vector = self.replicas[partition], self.vector(partition, place)
         source = row[place]
         self._add(source, -vector)
         self._add(broker, vector)
@@ -138,16 +164,19 @@ class Placement:
         self.counts[broker] += 1
         row[place] = broker
         self._pairs[partition] = rack_pairs(row[None, :], self.load.racks)[0]
-        return True
 
     @property
     def rack_pairs_too_many(self) -> Ints:
         """(P,) above what the racks allow."""
         return self._pairs - self._fewest_pairs
 
-    def over_capacity(self) -> Flags:
-        """(B,)"""
-        over: Flags = np.any(self.totals > self.load.capacity, axis=1) | (self.counts > self.load.most_replicas)
+    def over(self) -> Floats:
+        """(B, R) what is above capacities."""
+        return over_capacity(self.load, self.totals)
+
+    def over_count(self) -> Flags:
+        """(B,) whether a broker has too many replicas."""
+        over: Flags = (self.counts > self.load.most_replicas) & self.load.alive
         return over
 
     def _has_room(self, broker: int, vector: Floats) -> bool:

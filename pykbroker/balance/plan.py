@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pykbroker.balance.goals import Violation, violations
-from pykbroker.balance.load_model import NO_BROKER, ClusterLoad, Floats, broker_loads, variation
+from pykbroker.balance.goals import violations
+from pykbroker.balance.load_model import NO_BROKER, ClusterLoad, Floats, broker_loads, new_replicas, variation
 from pykbroker.balance.optimiser import Proposal
 from pykbroker.balance.seen import Resource, SeenBroker, SeenPartition
 
@@ -29,6 +29,15 @@ class PlannedPartition:
 
 
 @dataclass(frozen=True, slots=True)
+class UnmetGoal:
+    """`subject`: `broker 5`, or `topic-3`."""
+
+    goal: str
+    subject: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     partitions: tuple[PlannedPartition, ...]
     moves: int
@@ -41,29 +50,38 @@ class Plan:
     variation_before: Floats
     variation_after: Floats
     #: what the plan does not meet of the hard goals
-    unmet: tuple[Violation, ...]
+    unmet: tuple[UnmetGoal, ...]
 
 
 def plan_of(
     load: ClusterLoad, proposal: Proposal, brokers: Sequence[SeenBroker], partitions: Sequence[SeenPartition]
 ) -> Plan:
+    def subject(number: int, *, is_broker: bool) -> str:
+        if is_broker:
+            return f"broker {brokers[number].id}"
+        return f"{partitions[number].topic}-{partitions[number].number}"
+
     changed = np.flatnonzero(np.any(load.replicas != proposal.replicas, axis=1))
     planned = []
     for number in changed:
         seen = partitions[number]
         wanted = tuple(brokers[each].id for each in proposal.replicas[number] if each != NO_BROKER)
         planned.append(PlannedPartition(seen.topic, seen.number, seen.replicas, wanted))
+    copied = new_replicas(load.replicas, proposal.replicas)
     before, after = broker_loads(load, load.replicas), broker_loads(load, proposal.replicas)
     return Plan(
         tuple(sorted(planned, key=lambda each: (each.topic, each.partition))),
-        proposal.moves,
+        int(copied.sum()),
         proposal.leader_changes,
-        proposal.bytes_moved,
+        float((copied * load.size).sum()),
         before,
         after,
         variation(before, load),
         variation(after, load),
-        tuple(violations(load, proposal.replicas)),
+        tuple(
+            UnmetGoal(each.goal, subject(each.subject, is_broker=each.is_of_broker), each.text)
+            for each in violations(load, proposal.replicas)
+        ),
     )
 
 

@@ -40,6 +40,7 @@ class SeenPartition:
     bytes_in: float | None
     bytes_out: float = 0.0
     is_moving: bool = False
+    has_leader: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -18,10 +22,13 @@ if TYPE_CHECKING:
     from pykbroker.balance.plan import Plan
     from pykbroker.balance.seen import SeenBroker
 
+#: How many goals that are not met are printed.
+_SHOWN: Final = 20
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerRow:
-    """Loads of now and those that the plan leads to."""
+    """Loads of now and those that the plan leads to, both as if the preferred replicas led."""
 
     broker: int
     rack: str | None
@@ -58,11 +65,13 @@ def command() -> None:
 )
 @click.option("--exclude", multiple=True, metavar="TOPIC", help="Leave this topic as it is; may stand several times.")
 @click.option("--leaving", multiple=True, type=int, metavar="ID", help="Empty this broker; may stand several times.")
-@click.option("--capacities", type=click.Path(exists=True, dir_okay=False), metavar="FILE", help="Limits of brokers.")
-@click.option("--most-moves", type=click.IntRange(0), metavar="N", help="Move at most so many replicas.")
-@click.option("--most-moves-per-broker", type=click.IntRange(0), metavar="N", help="Of replicas, to or from a broker.")
+@click.option("--capacities", type=click.Path(dir_okay=False), metavar="FILE", help="Limits of brokers.")
 @click.option(
-    "--most-bytes", type=click.IntRange(0), metavar="BYTES", help="Copy no more when so much is to be copied."
+    "--most-moves", type=click.IntRange(0), metavar="N", help="Move at most so many replicas, also of those that must."
+)
+@click.option("--most-moves-per-broker", type=click.IntRange(0), metavar="N", help="The same, to or from one broker.")
+@click.option(
+    "--most-bytes", type=click.IntRange(0), metavar="BYTES", help="Copy at most so much, also of what must move."
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed finds the same plan.")
 @output_option
@@ -83,32 +92,58 @@ def plan(
     """Look at the load and propose moves; nothing is moved. The exit status is 1 when a hard goal is not met.
 
     Leadership comes first, since it copies nothing. Hard goals are racks, capacities, the number of replicas, brokers
-    that leave, and partitions that must stay: those below their min.insync.replicas, on their way, or excluded.
+    that leave, and partitions that must stay: those below their min.insync.replicas, on their way, excluded, without a
+    leader, or on a broker that is gone. What the limits of moves do not allow is told as not met.
     """
     from pykbroker.admin import partition_load
     from pykbroker.balance.capacities import with_capacities
 
     with client.cluster() as cluster:
         cluster_id = cluster.id
-        brokers, partitions = partition_load.seen(cluster, window)
-    try:
-        if capacities is not None:
-            brokers = with_capacities(brokers, Path(capacities).read_text(encoding="utf-8"))
-        from pykbroker.balance.load_arrays import cluster_load
-        from pykbroker.balance.optimiser import Goals, Limits, optimise
-        from pykbroker.balance.plan import as_json, plan_of
+        # What is wrong with the words is said before the window is spent.
+        with _refused_in_one_line():
+            from pykbroker.balance.load_arrays import check_names, cluster_load
+            from pykbroker.balance.optimiser import Goals, Limits, optimise
+            from pykbroker.balance.plan import as_json, plan_of
 
+            capacities_text = "" if capacities is None else Path(capacities).read_text(encoding="utf-8")
+        if file is not None:
+            _check_writable(Path(file))
+        before = partition_load.placed(cluster)
+        with _refused_in_one_line():
+            brokers, partitions = before.brokers(), partition_load.without_load(before)
+            with_capacities(brokers, capacities_text)
+            check_names(brokers, partitions, excluded=exclude, leaving=leaving)
+        brokers, partitions = partition_load.seen(cluster, before, window)
+    with _refused_in_one_line():
+        brokers = with_capacities(brokers, capacities_text)
         load = cluster_load(brokers, partitions, excluded=exclude, leaving=leaving)
+    limits = Limits(most_moves, most_moves_per_broker, most_bytes)
+    found = plan_of(load, optimise(load, Goals(limits=limits, seed=seed)), brokers, partitions)
+    if file is not None and found.partitions:
+        Path(file).write_text(as_json(found, cluster_id) + "\n", encoding="utf-8")
+    elif file is not None:
+        click.echo(f"nothing to move: {file} is not written", err=True)
+    _print(out, found, brokers)
+    return int(bool(found.unmet))
+
+
+@contextmanager
+def _refused_in_one_line() -> Iterator[None]:
+    try:
+        yield
     except ModuleNotFoundError as error:
         raise click.ClickException(f"`balance` needs {error.name}: pip install 'pykbroker[balance]'") from None
     except ValueError as error:
         raise click.ClickException(str(error)) from None
-    limits = Limits(most_moves, most_moves_per_broker, most_bytes)
-    found = plan_of(load, optimise(load, Goals(limits=limits, seed=seed)), brokers, partitions)
-    if file is not None:
-        Path(file).write_text(as_json(found, cluster_id) + "\n", encoding="utf-8")
-    _print(out, found, brokers)
-    return int(bool(found.unmet))
+
+
+def _check_writable(file: Path) -> None:
+    """Raises OSError as the write would."""
+    if not file.exists() and not file.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file))
+    if not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(file))
 
 
 def _print(out: Output, plan: Plan, brokers: Sequence[SeenBroker]) -> None:
@@ -144,6 +179,13 @@ def _print(out: Output, plan: Plan, brokers: Sequence[SeenBroker]) -> None:
         "unmet": [asdict(each) for each in plan.unmet],
     }
     said = f"{plan.moves} replicas move, {int(plan.bytes_moved):,} bytes; {plan.leader_changes} partitions get another"
-    out.tables(value, Table(BrokerRow, loads), Table(SpreadRow, spread, f"{said} leader"))
-    for each in plan.unmet:
-        click.echo(f"not met: {each.goal}: {each.text} ({each.subject})", err=True)
+    heading = f"{said} preferred leader" if plan.partitions else "nothing to move"
+    out.tables(
+        value,
+        Table(BrokerRow, loads, "Loads are as if the preferred replicas led."),
+        Table(SpreadRow, spread, heading),
+    )
+    for each in plan.unmet[:_SHOWN]:
+        click.echo(f"not met: {each.goal}: {each.subject} {each.text}", err=True)
+    if len(plan.unmet) > _SHOWN:
+        click.echo(f"not met: and {len(plan.unmet) - _SHOWN:,} more", err=True)

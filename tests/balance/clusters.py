@@ -33,6 +33,7 @@ def cluster(
         racks=rack,
         capacity=np.full((brokers, len(Resource)), np.inf),
         most_replicas=np.full(brokers, np.iinfo(np.int32).max, np.int32),
+        alive=np.ones(brokers, bool),
         may_take=np.ones(brokers, bool),
         leaving=np.zeros(brokers, bool),
         replicas=placed,

@@ -10,7 +10,7 @@ import pytest
 from pykbroker.admin.reassign_plan import wanted_moves
 from pykbroker.balance.capacities import with_capacities
 from pykbroker.balance.load_arrays import cluster_load
-from pykbroker.balance.optimiser import optimise
+from pykbroker.balance.optimiser import Goals, Limits, Proposal, optimise
 from pykbroker.balance.plan import as_json, plan_of
 from pykbroker.balance.seen import Resource, SeenBroker, SeenPartition
 
@@ -39,11 +39,64 @@ def test_what_must_stay_stays() -> None:
     first, *_ = partitions(1, "excluded")
     below = replace(first, topic="below", isr=(1,), min_isr=2)
     moving = replace(first, topic="moving", is_moving=True)
-    seen = [first, below, moving, *partitions()]
+    headless = replace(first, topic="headless", has_leader=False, isr=(1, 2))
+    seen = [first, below, moving, headless, *partitions()]
     load = cluster_load(BROKERS, seen, excluded=["excluded"])
-    assert list(load.may_move) == [False] * 3 + [True] * 40
+    assert list(load.may_move) == list(load.may_reorder) == [False] * 4 + [True] * 40
     found = plan_of(load, optimise(load), BROKERS, seen)
     assert {each.topic for each in found.partitions} == {"t"}
+
+
+def test_a_min_isr_above_the_number_of_replicas_is_met_by_all_of_them() -> None:
+    seen = [replace(each, min_isr=3) for each in partitions(2)]
+    assert cluster_load(BROKERS, seen).may_move.all()
+    assert not cluster_load(BROKERS, [replace(each, isr=(1,)) for each in seen]).may_move.any()
+
+
+def test_brokers_that_are_gone() -> None:
+    """Their partitions are held, unless the brokers are to be emptied."""
+    brokers = [replace(each, is_alive=each.id != 2) for each in BROKERS]
+    other = SeenPartition("other", 0, (1, 3), (1, 3), 1, 1e6, 1e3)
+    seen = [replace(each, isr=(1,)) for each in partitions()] + [other]
+    load = cluster_load(brokers, seen)
+    assert list(load.may_move) == list(load.may_reorder) == [False] * 40 + [True]
+    assert {each.topic for each in plan_of(load, optimise(load), brokers, seen).partitions} <= {"other"}
+    load = cluster_load(brokers, seen, leaving=[2])
+    found = plan_of(load, optimise(load), brokers, seen)
+    assert found.unmet == ()
+    assert len(found.partitions) >= 40
+    assert not any(2 in each.replicas for each in found.partitions)
+
+
+def test_what_is_not_met_is_told_by_name() -> None:
+    brokers = [replace(each, capacity={Resource.DISK: 1e6}, most_replicas=5) for each in BROKERS]
+    seen = partitions()
+    load = cluster_load(brokers, seen, excluded=["t"], leaving=[1])
+    told = {str((each.goal, each.subject, each.text)) for each in plan_of(load, optimise(load), brokers, seen).unmet}
+    assert told == {
+        "('leaves', 'broker 1', 'leaves and keeps 40 replicas')",
+        "('number of replicas', 'broker 1', 'has 40 replicas, and its limit is 5')",
+        "('number of replicas', 'broker 2', 'has 40 replicas, and its limit is 5')",
+        "('capacity of DISK', 'broker 1', 'has 40,000,000, and its limit is 1,000,000')",
+        "('capacity of DISK', 'broker 2', 'has 40,000,000, and its limit is 1,000,000')",
+    }
+    racks = [replace(each, rack="r" if each.id < 3 else "s") for each in BROKERS]
+    load = cluster_load(racks, seen[:1])
+    nothing = optimise(load, Goals(limits=Limits(most_moves=0)))
+    (unmet,) = plan_of(load, nothing, racks, seen[:1]).unmet
+    assert (unmet.goal, unmet.subject) == ("racks", "t-0")
+
+
+def test_moves_and_bytes_are_those_between_now_and_then() -> None:
+    """Not those of a search that moved a replica twice."""
+    seen = partitions(2)
+    load = cluster_load(BROKERS, seen)
+    proposal = Proposal(load.replicas[:, ::-1].copy(), moves=9, leader_changes=2, bytes_moved=9e9, unmet=0)
+    found = plan_of(load, proposal, BROKERS, seen)
+    assert (found.moves, found.bytes_moved) == (0, 0.0)
+    proposal.replicas[0] = [3, 0]
+    found = plan_of(load, proposal, BROKERS, seen)
+    assert (found.moves, found.bytes_moved) == (1, 1e6)
 
 
 def test_a_load_that_is_not_known_well_enough() -> None:
@@ -55,6 +108,8 @@ def test_a_load_that_is_not_known_well_enough() -> None:
 def test_brokers_that_leave_must_be_there_and_others_stay() -> None:
     with pytest.raises(ValueError, match="broker 9 is not in the cluster"):
         cluster_load(BROKERS, partitions(), leaving=[9])
+    with pytest.raises(ValueError, match="topic u is not in the cluster"):
+        cluster_load(BROKERS, partitions(), excluded=["u"])
     with pytest.raises(ValueError, match="no broker is left"):
         cluster_load(BROKERS, partitions(), leaving=[1, 2, 3, 4])
 
@@ -71,11 +126,15 @@ def test_capacities_from_a_file() -> None:
         ("disk = ", "no TOML"),
         ("disk = 1", "outside of a table"),
         ("[9]\ndisk = 1", r"\[9\], which is no broker"),
-        ("[default]\ndisks = 1", "no resource; there are bytes_out, cpu, disk"),
+        ("[default]\ndisks = 1", "no resource; there are disk, leader_bytes_in, leaders, replicas, replication"),
         ("[default]\ndisk = -1", "no number from 0 on"),
         ("[default]\ndisk = true", "no number from 0 on"),
         ("[default]\ndisk = nan", "no number from 0 on"),
+        (f"[default]\ndisk = {10**400}", "no number from 0 on"),
         ("[default]\nreplicas = 1.5", "no whole number"),
+        (f"[default]\nreplicas = {2**31}", "replicas is above 2147483647"),
+        ("[default]\ncpu = 1", "cpu cannot be limited yet: what CPU a partition costs is not seen from outside"),
+        ("[1]\nbytes_out = 1", "bytes_out cannot be limited yet: what consumers read is not seen from outside"),
     ],
 )
 def test_capacities_that_are_none(text: str, said: str) -> None:

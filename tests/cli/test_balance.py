@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from pykbroker.admin import partition_load
+from pykbroker.admin.partition_load import PlacedReplicas
+from pykbroker.cli import balance
+from pykbroker.cli.client_options import ClientOptions
 from pykbroker.cli.main import main
 from pykbroker.testing import Cluster
 from pykbroker_wire.errors import ErrorCode
@@ -22,7 +27,7 @@ PARTITIONS = 24
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """Four brokers, of which the first two have everything."""
-    with Cluster(nodes=4) as cluster:
+    with Cluster(nodes=4, properties={"min.insync.replicas": 1}) as cluster:
         for name in ("moved", "excluded"):
             assignments = [
                 CreatableReplicaAssignment(partition_index=number, broker_ids=[1, 2]) for number in range(PARTITIONS)
@@ -65,7 +70,7 @@ def test_a_plan_is_made_and_carried_out(cluster: Cluster, tmp_path: Path, capsys
     assert main(["balance", "plan", "--window", "0.1", *at]) == 0
     table = capsys.readouterr().out
     assert "RESOURCE" in table
-    assert "replicas move" in table
+    assert "Loads are as if the preferred replicas led." in table
 
 
 def test_what_cannot_be_planned_is_one_line(
@@ -80,4 +85,93 @@ def test_what_cannot_be_planned_is_one_line(
     assert "[default] disks is no resource" in capsys.readouterr().err
     limits.write_text("[default]\ndisk = 1\n")
     assert main(["balance", "plan", "--capacities", str(limits), *at]) == 1
-    assert "not met: capacity of DISK: above its capacity" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "not met: capacity of DISK: broker 1 has " in said
+    assert ", and its limit is 1\n" in said
+
+
+def test_wrong_words_do_not_cost_a_window(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def waited(*_: object) -> None:
+        raise AssertionError("the window has begun")
+
+    monkeypatch.setattr(partition_load, "seen", waited)
+    missing, limits = tmp_path / "missing" / "file", tmp_path / "limits.toml"
+    limits.write_text(f"[default]\nreplicas = {2**40}\n")
+    for words, said in {
+        ("--exclude", "absent"): "topic absent is not in the cluster",
+        ("--leaving", "9"): "broker 9 is not in the cluster",
+        ("--capacities", str(missing)): f"{missing}: No such file or directory",
+        ("--capacities", str(limits)): "[default] replicas is above 2147483647",
+        ("--file", str(missing)): f"{missing}: No such file or directory",
+    }.items():
+        assert main(["balance", "plan", *words, "-b", cluster.bootstrap_servers]) == 1
+        assert capsys.readouterr().err == f"pykbroker: {said}\n"
+    monkeypatch.setitem(sys.modules, "pykbroker.balance.load_arrays", None)
+    assert main(["balance", "plan", "-b", cluster.bootstrap_servers]) == 1
+    assert "pip install 'pykbroker[balance]'" in capsys.readouterr().err
+
+
+def test_nothing_to_move_is_said_and_no_file_is_written(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "plan.json"
+    every = ["--exclude", "moved", "--exclude", "excluded"]
+    at = ["--window", "0.1", "-b", cluster.bootstrap_servers]
+    assert main(["balance", "plan", *every, "--file", str(file), *at]) == 0
+    out, err = capsys.readouterr()
+    assert "nothing to move\n" in out
+    assert err == f"nothing to move: {file} is not written\n"
+    assert not file.exists()
+
+
+def test_the_goals_that_are_not_met_are_not_all_printed(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(balance, "_SHOWN", 1)
+    words = ["--exclude", "excluded", "--leaving", "1", "--leaving", "2", "--most-moves", "1", "--window", "0.1"]
+    assert main(["balance", "plan", *words, "-b", cluster.bootstrap_servers]) == 1
+    first, rest = capsys.readouterr().err.splitlines()
+    assert first.startswith("not met: leaves: broker 1 leaves and keeps ")
+    assert rest == "not met: and 1 more"
+
+
+def test_what_moved_during_the_window_is_on_its_way(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, at = tmp_path / "one.json", ["-b", cluster.bootstrap_servers]
+    (first, second), *_ = placed(cluster, "moved")
+    wanted = [third := next(each for each in (1, 2, 3, 4) if each not in (first, second)), second]
+    file.write_text(json.dumps({"version": 1, "partitions": [{"topic": "moved", "partition": 0, "replicas": wanted}]}))
+    with ClientOptions(cluster.bootstrap_servers, {}).cluster() as asked:
+        before = partition_load.placed(asked)
+        named = PlacedReplicas(before.racks, before.topics, {("moved", 3)})
+        assert main(["reassign", "execute", str(file), "--wait", *at]) == 0
+        brokers, partitions = partition_load.seen(asked, named, 0.1)
+    capsys.readouterr()
+    assert {(each.topic, each.number) for each in partitions if each.is_moving} == {("moved", 0), ("moved", 3)}
+    found = {(each.topic, each.number): each for each in partitions}["moved", 0]
+    assert found.replicas == (third, second)
+    assert found.has_leader
+    assert [each.id for each in brokers if each.is_alive] == [1, 2, 3, 4]
+
+
+def test_a_broker_that_is_gone(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The last test: broker 4 does not come back. Its partitions are held, or moved when it is to be emptied."""
+    rows = [[1, 4] if number % 2 else [1, 2] for number in range(PARTITIONS)]
+    file, plan = tmp_path / "rows.json", tmp_path / "plan.json"
+    moves = [{"topic": "moved", "partition": number, "replicas": row} for number, row in enumerate(rows)]
+    file.write_text(json.dumps({"version": 1, "partitions": moves}))
+    assert main(["reassign", "execute", str(file), "--wait", "-b", cluster.bootstrap_servers]) == 0
+    cluster.stop(4)
+    at = ["-b", cluster.address(1)]
+    words = ["balance", "plan", "--window", "0.1", "--exclude", "excluded", "--file", str(plan), *at]
+    assert main(words) == 0
+    planned = json.loads(plan.read_text())["partitions"]
+    assert planned
+    assert {each["partition"] % 2 for each in planned} == {0}
+    assert main([*words, "--leaving", "4"]) == 0
+    assert main(["reassign", "execute", str(plan), "--wait", *at]) == 0
+    capsys.readouterr()
+    assert 4 not in {broker for row in placed(cluster, "moved") for broker in row}
