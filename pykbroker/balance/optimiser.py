@@ -218,18 +218,15 @@ class _Search:
         worth = np.where(allowed & takers, place.worth_of_moves(vectors, broker), np.inf)
         each_byte = worth.min(axis=1) / self._price[partitions]
         step = -place.cost * _WORTH_A_STEP
+        enough = self._has_moved_enough()
         for each in np.argsort(each_byte, kind="stable")[:_TRIED]:
-            takers = self._takers(broker)
-            if each_byte[each] >= 0 or takers is None or not self._may_move_more():
-                return
-            enough = self._has_moved_enough()
-            if enough[broker]:
+            if each_byte[each] >= 0 or takers is None or enough[broker]:
                 return
             may = allowed[each] & takers & ~enough & place.room(vectors[each])
-            now = np.where(may, place.worth_of_moves(vectors[each : each + 1], broker)[0], np.inf)
+            now = np.where(may, place.worth_of_move(vectors[each], broker), np.inf)
             target = int(now.argmin())
-            if now[target] < step:
-                self._move(int(partitions[each]), int(spots[each]), target)
+            if now[target] < step and self._move(int(partitions[each]), int(spots[each]), target):
+                takers, enough = self._takers(broker), self._has_moved_enough()
 
     # Both
 
@@ -241,9 +238,9 @@ class _Search:
         enough = self._has_moved_enough()
         if enough[source]:
             return False
-        vectors = place.vectors(partitions, spots)
-        worth = place.worth_of_moves(vectors, source)[0]
-        may = place.allowed(partitions, spots, mends_racks=mends_racks)[0] & place.room(vectors[0]) & ~enough
+        vector = place.vector(partition, spot)
+        worth = place.worth_of_move(vector, source)
+        may = place.allowed(partitions, spots, mends_racks=mends_racks)[0] & place.room(vector) & ~enough
         worth[~may] = np.inf
         target = int(worth.argmin())
         return bool(worth[target] < np.inf) and self._move(partition, spot, target)

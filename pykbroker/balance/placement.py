@@ -38,6 +38,12 @@ class Placement:
         self._counts_once: list[int] = self._counted[:, 0].astype(int).tolist()
         self.distances: Floats = np.where(self._counted, self.totals - self._targets, 0.0)
         self._limited = bool(np.isfinite(load.capacity).any())
+        # Of a change of leadership, for each partition: the change times its cost, and what it costs by itself.
+        change = self.leading - self.following
+        self._scaled_change: Floats = change * self.scale
+        self._own_change: Floats = (change * self._scaled_change).sum(axis=1)
+        self._all = np.ones(len(load.racks), bool)
+        self._rack_of: list[int] = load.racks.tolist()
         self._bounded = bool((load.most_replicas < np.iinfo(np.int32).max).any())
 
     @property
@@ -59,13 +65,11 @@ class Placement:
         """(P,) how the cost changes by the best other leader of each partition, and (P,) the place of that replica;
         infinity where there is none."""
         load = self.load
-        change = self.leading - self.following
-        scaled = change * self.scale
-        own = (change * scaled).sum(axis=1)
+        scaled = self._scaled_change
         best = np.full(len(self.replicas), np.inf)
         places = np.zeros(len(self.replicas), np.int32)
         first = self.replicas[:, 0]
-        own *= 1 + self._counted[first, 0]
+        own = self._own_change * (1 + self._counted[first, 0])
         for place in range(1, self.replicas.shape[1]):
             other = self.replicas[:, place]
             worth = 2 * ((self.distances[other] - self.distances[first]) * scaled).sum(axis=1) + own
@@ -77,13 +81,14 @@ class Placement:
     def worth_of_leader(self, partition: int, place: int) -> float:
         """As `worth_of_leaders`, now and of one; infinity when a capacity forbids it."""
         first, other = self.replicas[partition, 0], self.replicas[partition, place]
-        change = self.leading[partition] - self.following[partition]
-        # The leader of before follows from now on, which may cost it more of something.
-        if self._limited and not (self._has_room(other, change) and self._has_room(first, -change)):
-            return np.inf
-        distance = self.distances[other] - self.distances[first]
-        own = (self._counts_once[first] + self._counts_once[other]) * change
-        return float(((2 * distance + own) * change).dot(self.scale))
+        if self._limited:
+            change = self.leading[partition] - self.following[partition]
+            # The leader of before follows from now on, which may cost it more of something.
+            if not (self._has_room(other, change) and self._has_room(first, -change)):
+                return np.inf
+        distance = (self.distances[other] - self.distances[first]).dot(self._scaled_change[partition])
+        sides = self._counts_once[first] + self._counts_once[other]
+        return float(2 * distance + sides * self._own_change[partition])
 
     def lead(self, partition: int, place: int) -> None:
         """The replica at `place` is preferred from now on."""
@@ -137,13 +142,21 @@ class Placement:
         worth: Floats = 2 * (scaled @ self.distances.T) + own[:, None] * sides - 2 * away[:, None]
         return worth
 
+    def worth_of_move(self, vector: Floats, source: int) -> Floats:
+        """(B,) as `worth_of_moves`, of one replica."""
+        scaled = vector * self.scale
+        own, away = vector.dot(scaled), self.distances[source].dot(scaled)
+        sides = self._counted[:, 0] + self._counts_once[source]
+        worth: Floats = 2 * self.distances.dot(scaled) + (own * sides - 2 * away)
+        return worth
+
     def room(self, vector: Floats) -> Flags:
         """(B,) whether each broker has room for one more replica, of this load."""
-        found = np.ones(len(self.counts), bool)
+        found: Flags = self._all
         if self._bounded:
-            found &= self.counts < self.load.most_replicas
+            found = found & (self.counts < self.load.most_replicas)
         if self._limited:
-            found &= np.all((self.totals + vector <= self.load.capacity) | (vector <= 0), axis=1)
+            found = found & np.all((self.totals + vector <= self.load.capacity) | (vector <= 0), axis=1)
         return found
 
     def move(self, partition: int, place: int, broker: int) -> bool:
@@ -163,7 +176,8 @@ class Placement:
         self.counts[source] -= 1
         self.counts[broker] += 1
         row[place] = broker
-        self._pairs[partition] = rack_pairs(row[None, :], self.load.racks)[0]
+        racks = [self._rack_of[each] for each in row.tolist() if each != NO_BROKER]
+        self._pairs[partition] = sum(racks[:each].count(rack) for each, rack in enumerate(racks))
 
     @property
     def rack_pairs_too_many(self) -> Ints:

@@ -53,6 +53,7 @@ def test_the_worth_of_moves(seed: int) -> None:
         for spot in range(3):
             source = int(place.replicas[partition, spot])
             worth = place.worth_of_moves(place.vector(partition, spot)[None, :], source)[0]
+            assert place.worth_of_move(place.vector(partition, spot), source) == pytest.approx(worth, abs=1e-9)
             for target in set(range(8)) - set(place.replicas[partition].tolist()):
                 place.put(partition, spot, target)
                 assert place.cost - before == pytest.approx(worth[target], abs=1e-9)
