@@ -165,6 +165,16 @@ def test_what_relieves_a_disk_is_about_what_is_over() -> None:
     assert over <= proposal.bytes_moved <= over + load.size.max()
 
 
+def test_what_relieves_most_for_a_byte_moves() -> None:
+    """Two leaders bring the same, and one of them has a hundredth of the bytes."""
+    load = replace(cluster(3, 2, replicas=1, racks=3), replicas=np.zeros((2, 1), np.int32))
+    for sizes in ([1e6, 1e8], [1e8, 1e6]):
+        same = replace(load, bytes_in=np.full(2, 1e3), size=np.array(sizes))
+        same.capacity[0, Resource.LEADER_BYTES_IN] = 1500
+        proposal = optimise(same, HARD_ONLY)
+        assert (proposal.moves, proposal.bytes_moved) == (1, 1e6)
+
+
 def test_too_many_replicas_are_relieved_by_the_smallest() -> None:
     load = cluster()
     counts = np.bincount(load.replicas.ravel(), minlength=12)
