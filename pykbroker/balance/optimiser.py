@@ -213,6 +213,9 @@ class _Search:
         partitions, spots = self._replicas_on(broker)
         if not len(partitions):
             return
+        if self._place.in_means()[broker].max() <= self._tolerance:
+            # It only helps to fill others: some of its replicas are enough, in an order of the seed.
+            partitions, spots = partitions[:_TRIED], spots[:_TRIED]
         vectors = place.vectors(partitions, spots)
         allowed = place.allowed(partitions, spots)
         worth = np.where(allowed & takers, place.worth_of_moves(vectors, broker), np.inf)
