@@ -34,7 +34,7 @@ SECTIONS: Final = {
         "users": "List the users of SCRAM, set their passwords, remove them.",
         "acls": "List, add, remove and check the rules of what principals may do.",
         "reassign": "Move partitions between brokers.",
-        "balance": "Plan moves that even out the load of brokers.",
+        "balance": "Even out the load of brokers.",
         "transactions": "List, describe and end transactions; find those that hang.",
         "cluster": "Show the nodes and the features of a cluster; unregister brokers.",
         "quorum": "Describe the quorum of the controllers; add and remove voters.",
