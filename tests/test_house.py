@@ -102,6 +102,7 @@ SAME_MODULE = {
     "__main__": "the program, and the entry of Apache Kafka's tools",
     "acls": "what the controller changes, what is asked, the tool, and the command",
     "alter_partition": "the API, and the controller's decision",
+    "balance": "the room, the command, and how an assignor of groups evens out",
     "cluster": "nodes in one process, for tests, the tool, and the command",
     "configs": "of resources: changed by the controller, read by a coordinator, asked for, the tool, and the command",
     "coordination": "keys, and their texts",

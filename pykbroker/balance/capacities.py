@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from pykbroker.balance.seen import Resource, SeenBroker
+from pykbroker.balance.seen import LoadResource, SeenBroker
 
 _REPLICAS: Final = "replicas"
 _DEFAULT: Final = "default"
@@ -46,7 +46,7 @@ def with_capacities(brokers: Sequence[SeenBroker], text: str) -> list[SeenBroker
 def _check(name: str, table: object) -> None:
     if not isinstance(table, dict):
         raise ValueError(f"{name} stands outside of a table: [default] or [<broker>]")
-    keys = {_REPLICAS, *(each.name.lower() for each in Resource)} - set(_NOT_SEEN)
+    keys = {_REPLICAS, *(each.name.lower() for each in LoadResource)} - set(_NOT_SEEN)
     for key, value in table.items():
         if key in _NOT_SEEN:
             raise ValueError(f"[{name}] {key} cannot be limited yet: {_NOT_SEEN[key]}")
@@ -61,5 +61,5 @@ def _check(name: str, table: object) -> None:
 
 
 def _limited(broker: SeenBroker, table: Mapping[str, Any]) -> SeenBroker:
-    capacity = {each: float(table[each.name.lower()]) for each in Resource if each.name.lower() in table}
+    capacity = {each: float(table[each.name.lower()]) for each in LoadResource if each.name.lower() in table}
     return replace(broker, capacity=capacity, most_replicas=table.get(_REPLICAS))

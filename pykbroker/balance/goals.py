@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pykbroker.balance.load_model import NO_BROKER, ClusterLoad, Flags, Floats, Ints, broker_loads, names_gone
-from pykbroker.balance.seen import Resource
+from pykbroker.balance.seen import LoadResource
 
 #: Of rounding: sums of floats in another order.
 _SLACK = 1e-6
@@ -111,7 +111,7 @@ def _of_brokers(load: ClusterLoad, replicas: Ints) -> list[Violation]:
         found.append(Violation("number of replicas", each, text, True))
     totals = broker_loads(load, replicas)
     over = over_capacity(load, totals)
-    for resource in Resource:
+    for resource in LoadResource:
         for each in np.flatnonzero(over[:, resource]).tolist():
             text = f"has {totals[each, resource]:,.0f}, and its limit is {load.capacity[each, resource]:,.0f}"
             found.append(Violation(f"capacity of {resource.name}", each, text, True))

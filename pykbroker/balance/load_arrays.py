@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from pykbroker.balance.load_model import NO_BROKER, ClusterLoad, Ints
-from pykbroker.balance.seen import LEAST_COVERAGE, Resource, SeenBroker, SeenPartition, coverage
+from pykbroker.balance.seen import LEAST_COVERAGE, LoadResource, SeenBroker, SeenPartition, coverage
 
 
 def cluster_load(
@@ -42,8 +42,8 @@ def cluster_load(
     return ClusterLoad(
         racks=_rack_numbers(brokers),
         capacity=np.array(
-            [[broker.capacity.get(each, np.inf) for each in Resource] for broker in brokers], float
-        ).reshape(len(brokers), len(Resource)),
+            [[broker.capacity.get(each, np.inf) for each in LoadResource] for broker in brokers], float
+        ).reshape(len(brokers), len(LoadResource)),
         most_replicas=np.array(
             [np.iinfo(np.int32).max if each.most_replicas is None else each.most_replicas for each in brokers], np.int32
         ),

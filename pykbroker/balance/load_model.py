@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pykbroker.balance.seen import Resource
+from pykbroker.balance.seen import LoadResource
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int32]
@@ -25,7 +25,7 @@ NO_BROKER = -1
 
 @dataclass(frozen=True, slots=True)
 class ClusterLoad:
-    """Shapes: B brokers, P partitions, F the largest number of replicas, R `len(Resource)`."""
+    """Shapes: B brokers, P partitions, F the largest number of replicas, R `len(LoadResource)`."""
 
     #: (B,) the number of its rack; brokers without a rack have one of their own each
     racks: Ints
@@ -92,12 +92,12 @@ def new_replicas(before: Ints, after: Ints) -> Ints:
 def broker_loads(load: ClusterLoad, replicas: Ints) -> Floats:
     """(B, R) what each broker has when the replicas are these."""
     brokers = len(load.racks)
-    totals = np.zeros((brokers, len(Resource)))
+    totals = np.zeros((brokers, len(LoadResource)))
     for place in range(replicas.shape[1]):
         here = replicas[:, place]
         there = here != NO_BROKER
         vectors = (load.leading() if place == 0 else load.following())[there]
-        for resource in Resource:
+        for resource in LoadResource:
             totals[:, resource] += np.bincount(here[there], weights=vectors[:, resource], minlength=brokers)
     return totals
 
@@ -106,5 +106,5 @@ def variation(totals: Floats, load: ClusterLoad) -> Floats:
     """(R,) the coefficient of variation (standard deviation over mean) among the brokers that may take load."""
     taking = totals[load.may_take]
     means = taking.mean(axis=0)
-    spread: Floats = np.divide(taking.std(axis=0), means, out=np.zeros(len(Resource)), where=means > 0)
+    spread: Floats = np.divide(taking.std(axis=0), means, out=np.zeros(len(LoadResource)), where=means > 0)
     return spread

@@ -13,10 +13,10 @@ from itertools import groupby
 
 import numpy as np
 
+from pykbroker.balance.costed_placement import Placement
 from pykbroker.balance.load_model import NO_BROKER, ClusterLoad, Flags, Floats, Ints, names_gone, new_replicas
-from pykbroker.balance.placement import Placement
 from pykbroker.balance.relief import leaders_that_relieve, replicas_that_relieve, smallest_replicas
-from pykbroker.balance.seen import Resource
+from pykbroker.balance.seen import LoadResource
 
 #: How many replicas of a broker are tried at once before the next broker has its turn.
 _TRIED = 400
@@ -26,7 +26,7 @@ _WORTH_A_PASS, _WORTH_A_STEP = 2e-3, 1e-7
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class MoveLimits:
     """Of moves of replicas; None: no limit. They bind what must move, too: what is left then breaks a hard goal."""
 
     most_moves: int | None = None
@@ -35,13 +35,13 @@ class Limits:
 
 
 def equal_weights() -> Floats:
-    return np.ones(len(Resource))
+    return np.ones(len(LoadResource))
 
 
 @dataclass(frozen=True, slots=True)
 class Goals:
     weights: Floats = field(default_factory=equal_weights)
-    limits: Limits = Limits()
+    limits: MoveLimits = MoveLimits()
     #: Of a mean: brokers that are less above it give nothing more away.
     tolerance: float = 0.05
     seed: int = 0

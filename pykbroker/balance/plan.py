@@ -15,7 +15,7 @@ import numpy as np
 from pykbroker.balance.goals import violations
 from pykbroker.balance.load_model import NO_BROKER, ClusterLoad, Floats, broker_loads, new_replicas, variation
 from pykbroker.balance.optimiser import Proposal
-from pykbroker.balance.seen import Resource, SeenBroker, SeenPartition
+from pykbroker.balance.seen import LoadResource, SeenBroker, SeenPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def as_json(plan: Plan, cluster_id: str) -> str:
     """The file."""
     resources = {
         each.name.lower(): [round(float(plan.variation_before[each]), 4), round(float(plan.variation_after[each]), 4)]
-        for each in Resource
+        for each in LoadResource
     }
     document = {
         "version": 1,

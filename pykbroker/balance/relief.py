@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from pykbroker.balance.costed_placement import Placement
 from pykbroker.balance.load_model import Flags, Floats, Ints
-from pykbroker.balance.placement import Placement
 
 
 def leaders_that_relieve(place: Placement, broker: int) -> list[tuple[int, int]]:

@@ -15,7 +15,7 @@ from typing import Final
 LEAST_COVERAGE: Final = 0.95
 
 
-class Resource(IntEnum):
+class LoadResource(IntEnum):
     """What a broker has of each: the columns of `broker_loads` and of `ClusterLoad.capacity`."""
 
     LEADER_BYTES_IN = 0
@@ -50,7 +50,7 @@ class SeenBroker:
     id: int
     rack: str | None = None
     is_alive: bool = True
-    capacity: Mapping[Resource, float] = field(default_factory=dict)
+    capacity: Mapping[LoadResource, float] = field(default_factory=dict)
     most_replicas: int | None = None
 
 

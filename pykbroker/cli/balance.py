@@ -27,7 +27,7 @@ _SHOWN: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerRow:
+class BrokerLoadRow:
     """Loads of now and those that the plan leads to, both as if the preferred replicas led."""
 
     broker: int
@@ -103,7 +103,7 @@ def plan(
         # What is wrong with the words is said before the window is spent.
         with _refused_in_one_line():
             from pykbroker.balance.load_arrays import check_names, cluster_load
-            from pykbroker.balance.optimiser import Goals, Limits, optimise
+            from pykbroker.balance.optimiser import Goals, MoveLimits, optimise
             from pykbroker.balance.plan import as_json, plan_of
 
             capacities_text = "" if capacities is None else Path(capacities).read_text(encoding="utf-8")
@@ -118,7 +118,7 @@ def plan(
     with _refused_in_one_line():
         brokers = with_capacities(brokers, capacities_text)
         load = cluster_load(brokers, partitions, excluded=exclude, leaving=leaving)
-    limits = Limits(most_moves, most_moves_per_broker, most_bytes)
+    limits = MoveLimits(most_moves, most_moves_per_broker, most_bytes)
     found = plan_of(load, optimise(load, Goals(limits=limits, seed=seed)), brokers, partitions)
     if file is not None and found.partitions:
         Path(file).write_text(as_json(found, cluster_id) + "\n", encoding="utf-8")
@@ -147,11 +147,11 @@ def _check_writable(file: Path) -> None:
 
 
 def _print(out: Output, plan: Plan, brokers: Sequence[SeenBroker]) -> None:
-    from pykbroker.balance.seen import Resource
+    from pykbroker.balance.seen import LoadResource
 
-    shown = [each for each in Resource if plan.before[:, each].any()]
+    shown = [each for each in LoadResource if plan.before[:, each].any()]
     loads = [
-        BrokerRow(
+        BrokerLoadRow(
             broker.id,
             broker.rack,
             each.name.lower(),
@@ -182,7 +182,7 @@ def _print(out: Output, plan: Plan, brokers: Sequence[SeenBroker]) -> None:
     heading = f"{said} preferred leader" if plan.partitions else "nothing to move"
     out.tables(
         value,
-        Table(BrokerRow, loads, "Loads are as if the preferred replicas led."),
+        Table(BrokerLoadRow, loads, "Loads are as if the preferred replicas led."),
         Table(SpreadRow, spread, heading),
     )
     for each in plan.unmet[:_SHOWN]:

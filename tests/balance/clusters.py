@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pykbroker.balance.load_model import ClusterLoad
-from pykbroker.balance.seen import Resource
+from pykbroker.balance.seen import LoadResource
 
 
 def cluster(
@@ -31,7 +31,7 @@ def cluster(
     bytes_in = random.lognormal(10, 1, partitions)
     return ClusterLoad(
         racks=rack,
-        capacity=np.full((brokers, len(Resource)), np.inf),
+        capacity=np.full((brokers, len(LoadResource)), np.inf),
         most_replicas=np.full(brokers, np.iinfo(np.int32).max, np.int32),
         alive=np.ones(brokers, bool),
         may_take=np.ones(brokers, bool),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pykbroker.balance.goals import fewest_rack_pairs, violations
 from pykbroker.balance.load_model import NO_BROKER, ClusterLoad, Flags, Ints
-from pykbroker.balance.seen import Resource
+from pykbroker.balance.seen import LoadResource
 from tests.balance.clusters import cluster
 
 
@@ -59,7 +59,7 @@ def judged(load: ClusterLoad, replicas: Ints) -> set[tuple[str, int]]:
             continue
         if counts[broker] > load.most_replicas[broker]:
             found.add(("number of replicas", broker))
-        have = {Resource.LEADERS: leaders, Resource.DISK: disk, Resource.REPLICATION_BYTES_IN: followed}
+        have = {LoadResource.LEADERS: leaders, LoadResource.DISK: disk, LoadResource.REPLICATION_BYTES_IN: followed}
         for resource, loads in have.items():
             if loads[broker] > load.capacity[broker, resource] * 1.000001 + 1e-6:
                 found.add((f"capacity of {resource.name}", broker))
@@ -82,10 +82,10 @@ def test_both_judges_agree(data: st.DataObject) -> None:
         return chosen + [NO_BROKER] * (3 - width)
 
     alive, leaving = some(0.8), some(0.2)
-    capacity = np.full((brokers, len(Resource)), np.inf)
-    capacity[:, Resource.LEADERS] = random.integers(0, 4, brokers)
-    capacity[:, Resource.DISK] = load.size.sum() * random.random(brokers)
-    capacity[:, Resource.REPLICATION_BYTES_IN] = load.bytes_in.sum() * random.random(brokers)
+    capacity = np.full((brokers, len(LoadResource)), np.inf)
+    capacity[:, LoadResource.LEADERS] = random.integers(0, 4, brokers)
+    capacity[:, LoadResource.DISK] = load.size.sum() * random.random(brokers)
+    capacity[:, LoadResource.REPLICATION_BYTES_IN] = load.bytes_in.sum() * random.random(brokers)
     load = replace(
         load,
         racks=random.integers(0, 3, brokers).astype(np.int32),

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pykbroker.balance.costed_placement import Placement
 from pykbroker.balance.goals import violations
 from pykbroker.balance.load_model import NO_BROKER, ClusterLoad, broker_loads, variation
-from pykbroker.balance.optimiser import Goals, Limits, Proposal, equal_weights, optimise
-from pykbroker.balance.placement import Placement
-from pykbroker.balance.seen import Resource
+from pykbroker.balance.optimiser import Goals, MoveLimits, Proposal, equal_weights, optimise
+from pykbroker.balance.seen import LoadResource
 from tests.balance.clusters import cluster
 
 
@@ -33,7 +33,7 @@ def bytes_moved(load: ClusterLoad, proposal: Proposal) -> float:
 
 def excess(load: ClusterLoad) -> float:
     """Bytes on disks above their mean."""
-    disk = broker_loads(load, load.replicas)[load.may_take, Resource.DISK]
+    disk = broker_loads(load, load.replicas)[load.may_take, LoadResource.DISK]
     return float((disk - disk.mean()).clip(0).sum())
 
 
@@ -79,7 +79,7 @@ def test_what_leadership_can_do_copies_nothing() -> None:
     load = replace(cluster(2, 40, replicas=2, racks=2), replicas=both)
     proposal = optimise(load)
     assert proposal.moves == 0
-    assert variation(broker_loads(load, proposal.replicas), load)[Resource.LEADER_BYTES_IN] < 0.1
+    assert variation(broker_loads(load, proposal.replicas), load)[LoadResource.LEADER_BYTES_IN] < 0.1
 
 
 def test_the_same_seed_finds_the_same_plan() -> None:
@@ -117,12 +117,12 @@ def test_a_capacity_is_kept_and_one_that_cannot_be_is_told() -> None:
     load = cluster()
     totals = broker_loads(load, load.replicas)
     limits = load.capacity.copy()
-    limits[:, Resource.DISK] = totals[:, Resource.DISK].sum() / 12 * 1.2
+    limits[:, LoadResource.DISK] = totals[:, LoadResource.DISK].sum() / 12 * 1.2
     tight = replace(load, capacity=limits)
     assert violations(tight, tight.replicas)
     proposal = optimise(tight)
     assert violations(tight, proposal.replicas) == []
-    limits[:, Resource.DISK] /= 2
+    limits[:, LoadResource.DISK] /= 2
     impossible = optimise(replace(load, capacity=limits))
     assert impossible.unmet > 0
     assert violations(replace(load, capacity=limits), impossible.replicas)
@@ -130,18 +130,18 @@ def test_a_capacity_is_kept_and_one_that_cannot_be_is_told() -> None:
 
 def excess_on_disk(load: ClusterLoad, broker: int, share: float) -> tuple[ClusterLoad, float]:
     """With a capacity of one disk, and by how many bytes the broker is above it."""
-    disk = broker_loads(load, load.replicas)[broker, Resource.DISK]
-    load.capacity[broker, Resource.DISK] = disk * share
+    disk = broker_loads(load, load.replicas)[broker, LoadResource.DISK]
+    load.capacity[broker, LoadResource.DISK] = disk * share
     return load, disk * (1 - share)
 
 
 #: Nothing is balanced: only hard goals make moves.
-HARD_ONLY = Goals(weights=np.zeros(len(Resource)))
+HARD_ONLY = Goals(weights=np.zeros(len(LoadResource)))
 
 
 def test_leadership_relieves_a_broker_before_replicas_move() -> None:
     load = cluster()
-    load.capacity[:, Resource.LEADERS] = 60
+    load.capacity[:, LoadResource.LEADERS] = 60
     assert violations(load, load.replicas)
     proposal = optimise(load, HARD_ONLY)
     assert violations(load, proposal.replicas) == []
@@ -151,8 +151,8 @@ def test_leadership_relieves_a_broker_before_replicas_move() -> None:
 
 def test_a_broker_that_follows_too_much_leads_more() -> None:
     load = cluster()
-    followed = broker_loads(load, load.replicas)[:, Resource.REPLICATION_BYTES_IN]
-    load.capacity[followed.argmax(), Resource.REPLICATION_BYTES_IN] = followed.max() * 0.9
+    followed = broker_loads(load, load.replicas)[:, LoadResource.REPLICATION_BYTES_IN]
+    load.capacity[followed.argmax(), LoadResource.REPLICATION_BYTES_IN] = followed.max() * 0.9
     proposal = optimise(load, HARD_ONLY)
     assert violations(load, proposal.replicas) == []
     assert proposal.moves == 0
@@ -170,7 +170,7 @@ def test_what_relieves_most_for_a_byte_moves() -> None:
     load = replace(cluster(3, 2, replicas=1, racks=3), replicas=np.zeros((2, 1), np.int32))
     for sizes in ([1e6, 1e8], [1e8, 1e6]):
         same = replace(load, bytes_in=np.full(2, 1e3), size=np.array(sizes))
-        same.capacity[0, Resource.LEADER_BYTES_IN] = 1500
+        same.capacity[0, LoadResource.LEADER_BYTES_IN] = 1500
         proposal = optimise(same, HARD_ONLY)
         assert (proposal.moves, proposal.bytes_moved) == (1, 1e6)
 
@@ -191,7 +191,7 @@ def test_too_many_replicas_are_relieved_by_the_smallest() -> None:
 def test_a_capacity_of_nothing_moves_only_what_is_over() -> None:
     """No leader: followers stay where they are."""
     load = cluster()
-    load.capacity[5, Resource.LEADERS] = 0
+    load.capacity[5, LoadResource.LEADERS] = 0
     proposal = optimise(replace(load, may_reorder=np.zeros(600, bool)), HARD_ONLY)
     assert violations(load, proposal.replicas) == []
     assert proposal.moves == (load.replicas[:, 0] == 5).sum()
@@ -240,7 +240,7 @@ def test_two_brokers_that_are_gone_are_both_left_or_neither() -> None:
     gone = np.arange(8) >= 6
     rows = np.array([[6, 7, number % 5] for number in range(40)], np.int32)
     load = replace(load, alive=~gone, may_take=~gone, leaving=gone, replicas=rows)
-    proposal = optimise(load, Goals(limits=Limits(most_moves=7)))
+    proposal = optimise(load, Goals(limits=MoveLimits(most_moves=7)))
     changed = (proposal.replicas != rows).any(axis=1)
     assert changed.sum() == 3
     assert proposal.moves == 6
@@ -251,7 +251,11 @@ def test_two_brokers_that_are_gone_are_both_left_or_neither() -> None:
 def test_limits_bind_what_must_move() -> None:
     leaving = np.arange(12) == 7
     load = replace(cluster(), leaving=leaving, may_take=~leaving)
-    for limits in (Limits(most_moves=10), Limits(most_moves_per_broker=10), Limits(most_bytes=load.size.mean() * 10)):
+    for limits in (
+        MoveLimits(most_moves=10),
+        MoveLimits(most_moves_per_broker=10),
+        MoveLimits(most_bytes=load.size.mean() * 10),
+    ):
         proposal = optimise(load, Goals(limits=limits))
         assert 0 < proposal.moves <= (40 if limits.most_bytes else 60)
         assert proposal.bytes_moved <= (limits.most_bytes or np.inf)
@@ -260,9 +264,15 @@ def test_limits_bind_what_must_move() -> None:
 
 
 @pytest.mark.parametrize(
-    "limits", [Limits(most_moves=10), Limits(most_moves_per_broker=3), Limits(most_bytes=1e9), Limits(most_moves=0)]
+    "limits",
+    [
+        MoveLimits(most_moves=10),
+        MoveLimits(most_moves_per_broker=3),
+        MoveLimits(most_bytes=1e9),
+        MoveLimits(most_moves=0),
+    ],
 )
-def test_limits_of_moves(limits: Limits) -> None:
+def test_limits_of_moves(limits: MoveLimits) -> None:
     load = cluster()
     proposal = optimise(load, Goals(limits=limits))
     new = ~(proposal.replicas[:, :, None] == load.replicas[:, None, :]).any(axis=2)
@@ -298,7 +308,7 @@ def test_no_hard_goal_is_broken_that_held_before(data: st.DataObject) -> None:
         load = replace(load, racks=random.integers(0, racks, brokers).astype(np.int32))
     limits = load.capacity.copy()
     totals = broker_loads(load, replicas)
-    for resource in (Resource.DISK, Resource.LEADERS, Resource.REPLICATION_BYTES_IN):
+    for resource in (LoadResource.DISK, LoadResource.LEADERS, LoadResource.REPLICATION_BYTES_IN):
         if data.draw(st.booleans()):
             limits[:, resource] = totals[:, resource].max() * data.draw(st.sampled_from([0.0, 0.7, 1.0]))
     most = load.most_replicas

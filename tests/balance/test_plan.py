@@ -10,9 +10,9 @@ import pytest
 from pykbroker.admin.reassign_plan import wanted_moves
 from pykbroker.balance.capacities import with_capacities
 from pykbroker.balance.load_arrays import cluster_load
-from pykbroker.balance.optimiser import Goals, Limits, Proposal, optimise
+from pykbroker.balance.optimiser import Goals, MoveLimits, Proposal, optimise
 from pykbroker.balance.plan import as_json, plan_of
-from pykbroker.balance.seen import Resource, SeenBroker, SeenPartition
+from pykbroker.balance.seen import LoadResource, SeenBroker, SeenPartition
 
 BROKERS = [SeenBroker(number, rack=f"r{number % 2}") for number in (1, 2, 3, 4)]
 
@@ -69,7 +69,7 @@ def test_brokers_that_are_gone() -> None:
 
 
 def test_what_is_not_met_is_told_by_name() -> None:
-    brokers = [replace(each, capacity={Resource.DISK: 1e6}, most_replicas=5) for each in BROKERS]
+    brokers = [replace(each, capacity={LoadResource.DISK: 1e6}, most_replicas=5) for each in BROKERS]
     seen = partitions()
     load = cluster_load(brokers, seen, excluded=["t"], leaving=[1])
     told = {str((each.goal, each.subject, each.text)) for each in plan_of(load, optimise(load), brokers, seen).unmet}
@@ -82,7 +82,7 @@ def test_what_is_not_met_is_told_by_name() -> None:
     }
     racks = [replace(each, rack="r" if each.id < 3 else "s") for each in BROKERS]
     load = cluster_load(racks, seen[:1])
-    nothing = optimise(load, Goals(limits=Limits(most_moves=0)))
+    nothing = optimise(load, Goals(limits=MoveLimits(most_moves=0)))
     (unmet,) = plan_of(load, nothing, racks, seen[:1]).unmet
     assert (unmet.goal, unmet.subject) == ("racks", "t-0")
 
@@ -116,8 +116,8 @@ def test_brokers_that_leave_must_be_there_and_others_stay() -> None:
 
 def test_capacities_from_a_file() -> None:
     first, second, *_ = with_capacities(BROKERS, "[default]\ndisk = 1e9\n[2]\ndisk = 5\nreplicas = 7\n")
-    assert first == replace(BROKERS[0], capacity={Resource.DISK: 1e9})
-    assert second == replace(BROKERS[1], capacity={Resource.DISK: 5.0}, most_replicas=7)
+    assert first == replace(BROKERS[0], capacity={LoadResource.DISK: 1e9})
+    assert second == replace(BROKERS[1], capacity={LoadResource.DISK: 5.0}, most_replicas=7)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pykbroker.balance.costed_placement import Placement
 from pykbroker.balance.load_model import ClusterLoad
 from pykbroker.balance.optimiser import equal_weights
-from pykbroker.balance.placement import Placement
-from pykbroker.balance.seen import Resource
+from pykbroker.balance.seen import LoadResource
 from tests.balance.clusters import cluster
 
 
@@ -60,16 +60,16 @@ def test_the_worth_of_moves(seed: int) -> None:
                 place.put(partition, spot, source)
 
 
-def one_partition(resource: Resource, limit: float) -> ClusterLoad:
+def one_partition(resource: LoadResource, limit: float) -> ClusterLoad:
     load = replace(cluster(2, 1, replicas=2, racks=2), replicas=np.array([[0, 1]], np.int32))
     load.capacity[0, resource] = limit
     return load
 
 
-@pytest.mark.parametrize("resource", [Resource.REPLICATION_BYTES_IN, Resource.CPU])
-def test_a_leader_that_has_no_room_to_follow(resource: Resource) -> None:
+@pytest.mark.parametrize("resource", [LoadResource.REPLICATION_BYTES_IN, LoadResource.CPU])
+def test_a_leader_that_has_no_room_to_follow(resource: LoadResource) -> None:
     load = one_partition(resource, 0.0)
-    if resource is Resource.CPU:
+    if resource is LoadResource.CPU:
         load = replace(load, leader_cpu=np.zeros(1), follower_cpu=np.ones(1))
     assert Placement(load, equal_weights()).worth_of_leader(0, 1) == np.inf
     assert Placement(one_partition(resource, np.inf), equal_weights()).worth_of_leader(0, 1) < np.inf
