@@ -3,7 +3,6 @@ listeners are added, the secured ones are used, the plain ones are removed."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from compat_tests.clients import PATIENCE_S, wait_until
+from tests.background import InBackground
 from tests.certificates import authority, client_context, node_properties
 from tests.node.processes import write_properties
 from tests.node.secured_trio import MECHANISM, PLAIN, SCRAM, log_in
@@ -78,26 +78,21 @@ class ChangingTrio(Trio):
             self.start(number).ready(PATIENCE_S)
 
 
-class Writing:
+class Writing(InBackground):
     """A producer that goes on in a thread of its own. `acknowledged`: values, in order."""
 
     def __init__(self, settings: Mapping[str, Any], topic: str) -> None:
+        super().__init__(PATIENCE_S)
         self._topic = topic
         self._producer = Producer({**settings, "acks": "all", "enable.idempotence": True, "log_level": 0})
         self.acknowledged: list[bytes] = []
         self.failed: list[str] = []
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
     @contextmanager
     def going_on(self) -> Iterator[None]:
-        self._thread.start()
-        try:
+        with super().going_on():
             yield
             self.is_at(len(self.acknowledged) + 10)
-        finally:
-            self._stop.set()
-            self._thread.join(PATIENCE_S)
         assert self._producer.flush(PATIENCE_S) == 0
         assert self.failed == []
 

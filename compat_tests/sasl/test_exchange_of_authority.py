@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -21,6 +20,7 @@ from compat_tests.clients import PATIENCE_S, wait_until
 from compat_tests.sasl.test_change_to_sasl_ssl import Writing
 from pykbroker.security.tls.authority import Issued
 from pykbroker_wire.errors import ErrorCode
+from tests.background import InBackground
 from tests.certificates import NODE_HOSTS, authority, now
 from tests.node.secured_trio import BROKERS, CONTROLLERS, MECHANISM, log_in
 from tests.node.trio import NUMBERS, Trio
@@ -86,7 +86,7 @@ class ChangingStores(Trio):
         assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, None)
 
     def addresses(self) -> Iterator[tuple[str, int]]:
-        """Of each listener of each node."""
+        """Yield where each listener of each node is."""
         for number in NUMBERS:
             yield "127.0.0.1", self.ports[number]
             yield "127.0.0.1", self.controller_ports[number]
@@ -155,25 +155,22 @@ def shows(address: tuple[str, int], context: ssl.SSLContext, serial: int) -> boo
         return x509.load_der_x509_certificate(der).serial_number == serial
 
 
-class Reading:
+class Reading(InBackground):
     """A consumer of a group that goes on in a thread of its own. `values`: in order."""
 
     def __init__(self, settings: dict[str, Any], topic: str) -> None:
+        super().__init__(PATIENCE_S)
         self.values: list[bytes] = []
         self.failed: list[str] = []
         self._consumer = Consumer({**settings, "group.id": "g", "auto.offset.reset": "earliest", "log_level": 0})
         self._consumer.subscribe([topic])
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
     @contextmanager
     def going_on(self) -> Iterator[None]:
-        self._thread.start()
         try:
-            yield
+            with super().going_on():
+                yield
         finally:
-            self._stop.set()
-            self._thread.join(PATIENCE_S)
             self._consumer.close()
 
     def _run(self) -> None:

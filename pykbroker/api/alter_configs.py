@@ -14,13 +14,12 @@ from pykbroker.controller.result import Result, Verdict, failure
 from pykbroker.controller.state import ControllerState
 from pykbroker.metadata.image import ConfigResource
 from pykbroker.serving.config_changes import (
+    AlteredResource,
     BrokerChange,
     ResourceVerdicts,
-    authorize_all,
-    check_keys,
     judge_on_broker,
-    judge_on_controller,
     key_of,
+    permitted,
     settled,
     sort_out,
 )
@@ -30,7 +29,6 @@ from pykbroker.serving.rows import Settled
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.alter_configs import (
     AlterConfigsRequest,
-    AlterConfigsResource,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
@@ -39,26 +37,15 @@ from pykbroker_wire.messages.alter_configs import (
 def handle(ctx: ControllerContext, request: AlterConfigsRequest) -> asyncio.Future[AlterConfigsResponse]:
     def operation(state: ControllerState, now_ms: int) -> Result[ResourceVerdicts]:
         verdicts: ResourceVerdicts = {}
-        asked: dict[ResourceKey, tuple[AlterConfigsResource, dict[str, str | None]]] = {}
+        asked: dict[ResourceKey, tuple[AlteredResource, dict[str, str | None]]] = {}
         for key, resource in sort_out(request.resources, verdicts):
             wanted = {config.name: config.value for config in resource.configs}
             if key[0] == ConfigResource.BROKER_LOGGER:
                 # KIP-412 left the old API without them.
                 verdicts[key] = failure(ErrorCode.INVALID_REQUEST, f"Unknown resource type {key[0]}")
                 continue
-            verdict = check_keys(resource, _change(wanted).nulls)
-            if verdict.failed:
-                verdicts[key] = verdict
-            else:
-                asked[key] = resource, wanted
-        authorize_all(ctx, asked, verdicts)
-        changes: dict[ResourceKey, dict[str, str | None]] = {}
-        for key, (resource, wanted) in asked.items():
-            verdict = judge_on_controller(ctx, state, resource, _change(wanted))
-            if verdict.failed:
-                verdicts[key] = verdict
-            else:
-                changes[key] = wanted
+            asked[key] = resource, wanted
+        changes = permitted(ctx, state, asked, _change, verdicts)
         result = legacy_alter(state, changes, request.validate_only)
         return Result({**verdicts, **result.response}, result.records)
 

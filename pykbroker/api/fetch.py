@@ -17,14 +17,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from pykbroker.coordinator.later import Later
-from pykbroker.replica.fetch_sessions import (
-    FINAL_EPOCH,
-    INITIAL_EPOCH,
-    KEPT_CHARACTERS,
-    FetchSession,
-    SessionKey,
-    SessionPartition,
-)
+from pykbroker.metadata.topic_names import MAX_NAME_LENGTH
+from pykbroker.replica.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, SessionKey, SessionPartition
 from pykbroker.replica.parked import Isolation, ParkedFetch
 from pykbroker.replica.partition import Partition
 from pykbroker.replica.selector import preferred_replica
@@ -86,7 +80,8 @@ def _read_partitions(ctx: BrokerContext, request: FetchRequest) -> FetchResponse
                 return FetchResponse(error_code=found)
             session = found
             full = False
-    has_no_topic = not uses_ids and any(len(topic.topic) > KEPT_CHARACTERS for topic in request.topics)
+    # No session keeps a name that can be no topic's: a client may name many, of 32 KiB each.
+    has_no_topic = not uses_ids and any(len(topic.topic) > MAX_NAME_LENGTH for topic in request.topics)
     if session is not None:
         members = session.partitions
         before = len(members)

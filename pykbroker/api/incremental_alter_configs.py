@@ -20,11 +20,10 @@ from pykbroker.serving.config_changes import (
     AlteredResource,
     BrokerChange,
     ResourceVerdicts,
-    authorize_all,
     check_keys,
     judge_on_broker,
-    judge_on_controller,
     key_of,
+    permitted,
     settled,
     sort_out,
 )
@@ -50,19 +49,8 @@ def handle(
             if key[0] == ConfigResource.BROKER_LOGGER:
                 verdicts[key] = _change_loggers(ctx, resource, alterations, request.validate_only)
                 continue
-            verdict = check_keys(resource, _nulls(alterations))
-            if verdict.failed:
-                verdicts[key] = verdict
-            else:
-                asked[key] = resource, alterations
-        authorize_all(ctx, asked, verdicts)
-        changes: dict[ResourceKey, list[Alteration]] = {}
-        for key, (altered, alterations) in asked.items():
-            verdict = judge_on_controller(ctx, state, altered, _change(alterations))
-            if verdict.failed:
-                verdicts[key] = verdict
-            else:
-                changes[key] = alterations
+            asked[key] = resource, alterations
+        changes = permitted(ctx, state, asked, _change, verdicts)
         result = incremental_alter(state, changes, request.validate_only)
         return Result({**verdicts, **result.response}, result.records)
 

@@ -43,6 +43,7 @@ SOURCE_CLIENT_METRICS: Final = 7
 SOURCE_GROUP: Final = 8
 
 TYPE_UNKNOWN: Final = 0
+_KEYS_OF: Final = {RESOURCE_TOPIC: TOPIC_KEYS, RESOURCE_GROUP: GROUP_KEYS}
 
 
 @dataclass(slots=True, frozen=True)
@@ -214,6 +215,12 @@ def _broker_names(name: str) -> tuple[str, ...]:
         return broker_synonyms(name)
     key = find_key(name)
     return (name, rest if key is None else key.name)
+
+
+def may_be_secret(resource_type: int, name: str) -> bool:
+    """Whether what is stored under this key may be a secret: passwords, and keys that are not known."""
+    key = find_key(name) if resource_type == RESOURCE_BROKER else _KEYS_OF.get(resource_type, {}).get(name)
+    return key is None or key.type is PASSWORD
 
 
 def _sensitive(name: str) -> bool:

@@ -9,7 +9,6 @@ Parsed values are plain Python: bool, int, float, str, a tuple of str for LIST, 
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Mapping
 from enum import IntEnum
@@ -475,6 +474,8 @@ def parse_host_port(text: str) -> tuple[str, int] | None:
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine reaches what listens there. A name other than localhost may be any address."""
+    import ipaddress  # rarely needed, and not cheap to import
+
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -17,6 +17,8 @@ SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PLAINTEXT: Final = "PLAINTEXT"
 #: Those whose connections begin with a handshake of TLS.
 TLS_PROTOCOLS: Final = ("SSL", "SASL_SSL")
+#: Of a key that counts for one listener: listener.name.<listener>.<key>
+LISTENER_PREFIX: Final = "listener.name."
 _LISTENER: Final = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 
 

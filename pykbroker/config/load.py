@@ -18,11 +18,10 @@ from typing import Final
 from pykbroker.config import checks
 from pykbroker.config.key_table import DYNAMIC_ONLY_KEYS, STATIC_KEYS, broker_synonyms
 from pykbroker.config.kinds import PASSWORD, ConfigError, Key, Required, Value, parse_voter
-from pykbroker.config.listeners import Listeners
+from pykbroker.config.listeners import LISTENER_PREFIX, Listeners
 from pykbroker.config.nearest import did_you_mean
 from pykbroker.config.provider_names import left_over
 
-_LISTENER_PREFIX: Final = "listener.name."
 _LONGEST_KEY: Final = max(map(len, STATIC_KEYS))
 # What starts with these is handed to a plug-in and is no typing error.
 _PLUGIN_PREFIXES: Final = (
@@ -49,8 +48,8 @@ _PER_MECHANISM: Final = (
 def without_listener(name: str) -> str | None:
     """`<key>` of `listener.name.<listener>.<key>`; None for a name without that prefix. The name of a listener may have
     dots: it ends where a key begins, or with the first dot where none does."""
-    first_dot = name.find(".", len(_LISTENER_PREFIX))
-    if not name.startswith(_LISTENER_PREFIX) or not 0 < first_dot < len(name) - 1 or "\n" in name:
+    first_dot = name.find(".", len(LISTENER_PREFIX))
+    if not name.startswith(LISTENER_PREFIX) or not 0 < first_dot < len(name) - 1 or "\n" in name:
         return None
     # A client may send any name: no longer end of it is looked at than a key has.
     for index in range(max(first_dot, len(name) - _LONGEST_KEY - 1), len(name)):

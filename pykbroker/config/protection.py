@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from pykbroker.config.dynamic import RELOADED, DynamicConfigs, loggable
 from pykbroker.config.key_table import STATIC_KEYS
 from pykbroker.config.kinds import PYTHON_CLASS, ConfigError, Required, Value, format_value
-from pykbroker.config.listeners import PLAINTEXT, TLS_PROTOCOLS, security_protocol_map
+from pykbroker.config.listeners import LISTENER_PREFIX, PLAINTEXT, TLS_PROTOCOLS, security_protocol_map
 from pykbroker.config.load import Config
 from pykbroker.config.provider_names import CLASSES, class_key, provider_names
 
@@ -26,8 +26,7 @@ _AUTHORIZER: Final = "authorizer.class.name"
 #: The one class that is served (security/standard_authorizer.py).
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _PROTOCOL_MAP: Final = "listener.security.protocol.map"
-_PRINCIPALS: Final = "principal.builder.class"
-_LISTENER_PREFIX: Final = "listener.name."
+PRINCIPAL_BUILDER: Final = "principal.builder.class"
 #: Behind a listener's name, and perhaps a mechanism's.
 _LISTENER_KEY: Final = re.compile(
     r"(?:(.+?)\.)?((?:ssl|sasl)\..+|connections\.max\.reauth\.ms|principal\.builder\.class)"
@@ -178,9 +177,9 @@ def _late_listeners(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
 def _listener_keys(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
     protocols = _protocols(settings.texts)
     for key, text in settings.texts.items():
-        if not key.startswith(_LISTENER_PREFIX):
+        if not key.startswith(LISTENER_PREFIX):
             continue
-        rest = key[len(_LISTENER_PREFIX) :]
+        rest = key[len(LISTENER_PREFIX) :]
         # A listener's name may have dots, and may begin as another one.
         named = [name for name in settings.listeners if rest.upper().startswith(f"{name}.")]
         name = max(named, key=len, default=None)
@@ -214,7 +213,7 @@ def _is_harmless(base: str, text: str, texts: Mapping[str, str]) -> bool:
     if row is None or base.startswith(("ssl.", "sasl.")):
         return False
     # The same class counts for all listeners.
-    return row.parse(text) == (_value(texts, base) if base == _PRINCIPALS else row.default)
+    return row.parse(text) == (_value(texts, base) if base == PRINCIPAL_BUILDER else row.default)
 
 
 def _sasl_classes(settings: GivenSettings) -> Iterator[tuple[str, str, str]]:
@@ -278,9 +277,7 @@ TABLE: Final[tuple[ProtectionRow, ...]] = (
         _listener_keys,
     ),
     _plugin(_AUTHORIZER, "authorization by this class", harmless=(STANDARD_AUTHORIZER,)),
-    _plugin(
-        "principal.builder.class", "principal builders of this class", harmless=(_value({}, "principal.builder.class"),)
-    ),
+    _plugin(PRINCIPAL_BUILDER, "principal builders of this class", harmless=(_value({}, PRINCIPAL_BUILDER),)),
     _plugin("create.topic.policy.class.name", "policies for new topics", role="controller"),
     _plugin("alter.config.policy.class.name", "policies for configuration", role="controller"),
     _set("client.quota.callback.class", "client quotas"),

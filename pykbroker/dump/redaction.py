@@ -9,17 +9,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pykbroker.config.describe import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
-from pykbroker.config.key_table import GROUP_KEYS, TOPIC_KEYS
-from pykbroker.config.kinds import PASSWORD
-from pykbroker.config.load import find_key
+from pykbroker.config.describe import RESOURCE_CLIENT_METRICS, may_be_secret
 from pykbroker_wire.primitives import DecodeError, TopLevel
 from pykbroker_wire.stored.metadata.config_record import ConfigRecord
 from pykbroker_wire.stored.metadata.user_scram_credential_record import UserScramCredentialRecord
 from pykbroker_wire.stored_framing import FRAME_VERSION, decode_metadata_record
 
 REDACTED: Final = "(redacted)"
-_KEYS: Final = {RESOURCE_TOPIC: TOPIC_KEYS, RESOURCE_GROUP: GROUP_KEYS}
 
 
 #: How a record with one begins.
@@ -49,8 +45,4 @@ def has_secret(value: bytes, *, of_metadata: bool) -> bool:
 
 
 def _is_secret(resource_type: int, name: str) -> bool:
-    """Passwords, and keys that are not known: they may be for one."""
-    if resource_type == RESOURCE_CLIENT_METRICS:
-        return False
-    key = find_key(name) if resource_type == RESOURCE_BROKER else _KEYS.get(resource_type, {}).get(name)
-    return key is None or key.type is PASSWORD
+    return resource_type != RESOURCE_CLIENT_METRICS and may_be_secret(resource_type, name)

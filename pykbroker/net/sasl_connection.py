@@ -180,8 +180,8 @@ class SaslConnection:
         self._connection.close(f"not authenticated within {self._settings.deadline_seconds:g} s")
 
     def _let_go(self) -> None:
-        """Of what the client has sent: connections refer to themselves, and the collector comes late. Clients that have
-        proved nothing would hold as much memory as they like until then."""
+        """Drop what the client has sent: connections refer to themselves, and the collector comes late. Until then
+        clients that have proved nothing would hold as much memory as they like."""
         self._stop_timer()
         self._authenticator = None
 

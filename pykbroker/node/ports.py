@@ -14,6 +14,7 @@ from pykbroker.config.kinds import PYTHON_CLASS
 from pykbroker.config.listeners import SECURITY_PROTOCOLS, TLS_PROTOCOLS, EndPoint
 from pykbroker.config.live import LiveConfig
 from pykbroker.config.load import Config
+from pykbroker.config.protection import PRINCIPAL_BUILDER
 from pykbroker.metadata.image import Endpoint
 from pykbroker.metrics.registry import Metrics
 from pykbroker.net.admission import Admission
@@ -173,7 +174,7 @@ def _tls_servers(config: Config) -> dict[str, TlsServer]:
 
 
 def _principals(config: Config) -> PluginPrincipals | None:
-    if not config.str("principal.builder.class").strip().startswith(PYTHON_CLASS):
+    if not config.str(PRINCIPAL_BUILDER).strip().startswith(PYTHON_CLASS):
         return None
     from pykbroker.plugins.plugin_principals import plugin_principals  # of a node that needs it
 

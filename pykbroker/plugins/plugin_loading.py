@@ -37,7 +37,7 @@ def plugin(config: Config, key: str, interface: type) -> Any | None:
 
 
 def _not_loaded(key: str, path: str, error: Exception) -> ConfigError:
-    """Of the error only its type: the texts of a configuration have secrets, and an exception may quote them."""
+    """Name only the type of the error: the texts of a configuration have secrets, and an exception may quote them."""
     return ConfigError(f"{key}: {path} cannot be loaded ({type(error).__name__})")
 
 

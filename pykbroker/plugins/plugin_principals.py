@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Protocol
 
 from pykbroker.config.load import Config
+from pykbroker.config.protection import PRINCIPAL_BUILDER
 from pykbroker.plugins import PrincipalBuilder, ProvenClient
 from pykbroker.plugins.plugin_loading import plugin
 from pykbroker.security.acl import java_address
 from pykbroker.security.peer_session import PeerSession
-
-PRINCIPAL_BUILDER: Final = "principal.builder.class"
 
 
 class ProvenPeer(Protocol):
@@ -54,7 +53,7 @@ class PluginPrincipals:
 
 
 def plugin_principals(config: Config) -> PluginPrincipals:
-    """Of a node whose properties name a class in Python. ConfigError for one that cannot be loaded."""
+    """Make them for a node whose properties name a class in Python. ConfigError for one that cannot be loaded."""
     made = plugin(config, PRINCIPAL_BUILDER, PrincipalBuilder)
     assert made is not None, "the composition has looked (node/ports.py)"
     return PluginPrincipals(made)

@@ -24,8 +24,6 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 #: In all sessions of consumers together: up to some 150 MB.
 KEPT_PARTITIONS = 500_000
-#: Of a topic. A longer name can be none, and no session keeps it.
-KEPT_CHARACTERS = 249
 #: A session that was used this recently is not taken from a client that would get no more than its share (KIP-227).
 MIN_EVICTION_SECONDS = 120.0
 

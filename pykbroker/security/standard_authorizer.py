@@ -128,10 +128,7 @@ class StandardAuthorizer:
         return decision.allowed
 
     def would_allow(self, asker: Asker, operation: Operation, resource: Resource, name: str) -> bool:
-        principal, host = asker.principal, asker.client_host
-        decision = self._decisions.get((principal, host, operation, resource, name))
-        if decision is None:
-            decision = self._decide(principal, host, operation, resource, name)
+        decision = self._decision(asker, operation, resource, name)
         if decision.allowed:
             self.allowed += 1
         else:
@@ -142,9 +139,7 @@ class StandardAuthorizer:
 
     def explain(self, asker: Asker, operation: Operation, resource: Resource, name: str) -> str:
         """The rule that decides, as the log says it."""
-        principal, host = asker.principal, asker.client_host
-        kept = self._decisions.get((principal, host, operation, resource, name))
-        return str(kept or self._decide(principal, host, operation, resource, name))
+        return str(self._decision(asker, operation, resource, name))
 
     def authorize_some(self, asker: Asker, operation: Operation, resource: Resource) -> bool:
         # A name that no ACL is likely to have: super users, rules of `*`, and the default without any rule.
@@ -158,6 +153,12 @@ class StandardAuthorizer:
             decision = Decision(allowed, "Some" if allowed else "None")
             self._keep(question, decision)
         return decision.allowed
+
+    def _decision(self, asker: Asker, operation: Operation, resource: Resource, name: str) -> Decision:
+        """Kept, or made now. `authorize` has the same without this call: each request asks it."""
+        principal, host = asker.principal, asker.client_host
+        kept = self._decisions.get((principal, host, operation, resource, name))
+        return kept or self._decide(principal, host, operation, resource, name)
 
     def _decide(self, principal: str, host: str, operation: int, resource: int, name: str) -> Decision:
         if principal in self._super_users:

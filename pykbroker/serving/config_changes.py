@@ -131,6 +131,31 @@ def judge_on_controller(
     return _without_config_error(lambda: check_dynamic_values(layer, per_broker=bool(name)))
 
 
+def permitted(
+    ctx: ControllerContext,
+    state: ControllerState,
+    asked: Mapping[ResourceKey, tuple[AlteredResource, T]],
+    change_of: Callable[[T], BrokerChange],
+    verdicts: ResourceVerdicts,
+) -> dict[ResourceKey, T]:
+    """What of `asked` the controller may write; `verdicts` gets the others. In the order of Apache Kafka: how a request
+    is written, then what the client may, then what it says."""
+    found: dict[ResourceKey, T] = {}
+    for key, (resource, change) in asked.items():
+        verdict = check_keys(resource, change_of(change).nulls)
+        if verdict.failed:
+            verdicts[key] = verdict
+        else:
+            found[key] = change
+    authorize_all(ctx, found, verdicts)
+    for key, change in list(found.items()):
+        verdict = judge_on_controller(ctx, state, asked[key][0], change_of(change))
+        if verdict.failed:
+            verdicts[key] = verdict
+            del found[key]
+    return found
+
+
 def _check_promises(ctx: AnyContext, name: str, given: Mapping[str, str]) -> Verdict:
     """Refuse protection that is not served."""
     brokers = ctx.services.metadata.image.brokers

@@ -53,7 +53,7 @@ class Quotas(Protocol):
 
 def logged_request(clock: Callable[[], float]) -> LoggedRequest | None:
     """What becomes a line of the request log; None while that is off. It has to have a level of its own: with that of
-    the root each produce request would be in the log of a node that somebody looks at."""
+    the root an operator who looks for something else would get a line for each produce request."""
     if not 0 < request_logger.level <= _DEBUG:
         return None
     from pykbroker.serving.request_log import LoggedRequest

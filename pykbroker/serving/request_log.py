@@ -20,9 +20,8 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any, Final
 
-from pykbroker.config.dynamic import loggable
-from pykbroker.config.key_table import GROUP_KEYS, TOPIC_KEYS
-from pykbroker.config.kinds import HIDDEN, PASSWORD
+from pykbroker.config.describe import may_be_secret
+from pykbroker.config.kinds import HIDDEN
 from pykbroker.metadata.image import ConfigResource
 from pykbroker.security.acl import java_address
 from pykbroker.serving.context import AnyContext
@@ -139,25 +138,20 @@ def _hidden_of(ctx: AnyContext, request: Any) -> Hide:
         id(config)
         for resource in request.resources
         for config in resource.configs
-        if _may_be_secret(resource.resource_type, config.name)
+        if _is_hidden(resource.resource_type, config.name)
     }
     return lambda message, attribute: HIDDEN if attribute == "value" and id(message) in secret else None
 
 
-def _may_be_secret(resource_type: int, name: str) -> bool:
+def _is_hidden(resource_type: int, name: str) -> bool:
     """As in Apache Kafka: a password, and every key that is not known."""
     match resource_type:
-        case ConfigResource.TOPIC | ConfigResource.GROUP:
-            key = (TOPIC_KEYS if resource_type == ConfigResource.TOPIC else GROUP_KEYS).get(name)
-            return key is None or key.type is PASSWORD
-        case ConfigResource.BROKER:
-            return loggable(name, "") == HIDDEN
         case ConfigResource.CLIENT_METRICS:
             return name not in _CLIENT_METRICS_KEYS
         case ConfigResource.BROKER_LOGGER:
             return False
         case _:
-            return True
+            return may_be_secret(resource_type, name)
 
 
 # -- text -------------------------------------------------------------------------------------------------------------

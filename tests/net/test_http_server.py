@@ -137,21 +137,26 @@ def test_a_request_that_comes_byte_by_byte_has_its_time_and_no_more() -> None:
 def test_what_is_sent_ahead_stays_in_the_network() -> None:
     """A client that asks without reading the answers may not fill the node's memory with its questions."""
     taken: list[int] = []
+    waiting: asyncio.Queue[http_server._Connection] = asyncio.Queue()
 
     class Counting(http_server._Connection):
         def data_received(self, data: bytes) -> None:
             taken.append(len(data))
             super().data_received(data)
 
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            waiting.put_nowait(self)
+
     async def scenario(connect: Connect) -> None:
         _, writer = await connect()
         request = b"GET /long HTTP/1.1\r\nHost: here\r\n\r\n"
         writer.write(request * (64 * MB // len(request)))
-        before = -1
-        while sum(taken) != before or not taken:
-            before = sum(taken)
-            await asyncio.sleep(0.3)
-        # One read, or a few: the first answer waits for its reader.
+        # The first answer waits for its reader; until then no more is taken.
+        connection = await waiting.get()
+        assert connection._transport is not None
+        assert not connection._transport.is_reading()
+        # One read, or a few.
         assert sum(taken) < 4 * MB
         writer.transport.abort()
 

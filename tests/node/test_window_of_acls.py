@@ -7,8 +7,7 @@ import select
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from pykbroker_wire.messages.api_versions import ApiVersionsRequest
 from pykbroker_wire.messages.create_acls import AclCreation, CreateAclsRequest
 from pykbroker_wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from pykbroker_wire.messages.describe_acls import DescribeAclsRequest
+from tests.background import InBackground
 from tests.node.processes import Process, run, write_properties
 from tests.node.secured_trio import PLAIN, log_in
 from tests.node.trio import CLUSTER_ID, free_ports
@@ -81,23 +81,13 @@ def set_up(address: str) -> None:
             assert {result.error_code for result in answer.results} == {ErrorCode.NONE}
 
 
-class Asking:
+class Asking(InBackground):
     """A client that asks again and again, whatever becomes of its connection. `answers`: what it was told."""
 
     def __init__(self, ask: Callable[[], list[int]]) -> None:
+        super().__init__(PATIENCE_S)
         self._ask = ask
         self.answers: Counter[ErrorCode] = Counter()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    @contextmanager
-    def going_on(self) -> Iterator[None]:
-        self._thread.start()
-        try:
-            yield
-        finally:
-            self._stop.set()
-            self._thread.join(PATIENCE_S)
 
     def _run(self) -> None:
         while not self._stop.is_set():

@@ -57,6 +57,6 @@ def test_numbers_of_followers_that_clients_name_do_not_stay() -> None:
         awaited.park(number, each)
     for each in parked:
         each.end()
-    loop.run_until_complete(asyncio.sleep(0.001))
+    loop.run_until_complete(asyncio.sleep(0))
     assert not awaited._parked
     loop.close()

@@ -188,7 +188,7 @@ def test_logs_dump_says_none_of_it(tmp_path: Path) -> None:
     assert "77777" in done.stdout
     for text in (PLANTED, base64.b64encode(SCRAM_KEY).decode()[:40]):
         assert text not in done.stdout + done.stderr
-    # Without the decoder records are printed as text; also those of a file that somebody has copied elsewhere.
+    # Without the decoder records are printed as text; also those of a file that was copied elsewhere.
     (copied,) = (data / "__cluster_metadata-0").glob("*.log")
     (tmp_path / copied.name).write_bytes(kept)
     for words in (
