@@ -24,14 +24,15 @@ if [ "$verb" = down ]; then
 fi
 
 "${compose[@]}" up -d "$@"
-containers=$("${compose[@]}" ps -q)
-# What is no node has no health check: it is not waited for.
-health='{{if .State.Health}}{{.State.Health.Status}}{{else}}healthy{{end}}'
+containers=$("${compose[@]}" ps -aq)
+# What is no node has no health check, and is not waited for; but for what has to end before clients come.
+health='{{if .State.Health}}{{.State.Health.Status}}{{else if index .Config.Labels "pykbroker.awaited"}}'
+health+='{{if and (eq .State.Status "exited") (eq .State.ExitCode 0)}}healthy{{else}}working{{end}}{{else}}healthy{{end}}'
 deadline=$((SECONDS + 120))
 for container in $containers; do
     until [ "$(docker inspect -f "$health" "$container")" = healthy ]; do
         if [ $SECONDS -ge $deadline ]; then
-            docker inspect -f 'cluster: {{.Name}} is {{.State.Status}} and {{.State.Health.Status}}:' "$container" >&2
+            docker inspect -f "cluster: {{.Name}} is {{.State.Status}} and $health:" "$container" >&2
             docker logs --tail 5 "$container" >&2
             exit 1
         fi

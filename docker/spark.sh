@@ -29,7 +29,9 @@ if [ ! -d "$wheels" ]; then
         --platform "manylinux_2_17_$machine" --platform "manylinux2014_$machine" --platform any "${pinned[@]}"
     mv "$wheels.new" "$wheels"
 fi
-cp -r docker/spark/Dockerfile docker/spark/metrics.properties docker/spark/pipeline.toml spark "$context/"
+"$python" -m pip wheel -q --no-deps --disable-pip-version-check -w "$context" spark/
+mv "$context"/pykbroker_pipeline-*.whl "$context/pipeline.whl"
+cp -r docker/spark/Dockerfile docker/spark/metrics.properties docker/spark/pipeline.toml docker/spark/feed.toml spark "$context/"
 mv "$context/spark" "$context/pipeline"
 cp -rl "$jars" "$context/jars"
 cp -rl "$wheels" "$context/wheels"

@@ -12,15 +12,16 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from compat_tests.clients import wait_until
 from compat_tests.container.containers import PATIENCE_S
+from example.topics import Reached, settings
 
 
 def at(*ports: int) -> str:
     return ",".join(f"localhost:{port}" for port in ports)
 
 
-def metadata(bootstrap: str) -> ClusterMetadata:
+def metadata(reached: Reached) -> ClusterMetadata:
     """What one broker says of the cluster, as soon as one answers."""
-    client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    client = AdminClient({**settings(reached), "log_level": 0})
 
     def asked() -> ClusterMetadata | None:
         try:
@@ -28,13 +29,13 @@ def metadata(bootstrap: str) -> ClusterMetadata:
         except KafkaException:
             return None
 
-    found: ClusterMetadata = wait_until(asked, f"{bootstrap} answers", timeout_s=PATIENCE_S)
+    found: ClusterMetadata = wait_until(asked, "the cluster answers", timeout_s=PATIENCE_S)
     return found
 
 
-def topics_at(bootstrap: str) -> dict[str, int]:
+def topics_at(reached: Reached) -> dict[str, int]:
     """Topics and their numbers of partitions, without internal ones."""
-    found = metadata(bootstrap).topics
+    found = metadata(reached).topics
     return {name: len(topic.partitions) for name, topic in found.items() if not name.startswith("__")}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic, PartitionMetadata
@@ -19,6 +20,8 @@ from compat_tests.container.host_clients import at
 from compat_tests.ports import steady_port
 
 FOLDER = needs.ROOT / "docker"
+#: Where containers of compose.secured.yaml have certificates and passwords.
+SECRETS = "/etc/kafka/secrets"
 _LABEL = "com.docker.compose"
 #: The length of the names that the engine gives; ours are shorter.
 _ANONYMOUS = 64
@@ -54,6 +57,19 @@ class Project:
     def bootstrap(self, *numbers: int) -> str:
         """Where clients of the host find these brokers."""
         return at(*(self.ports[number] for number in numbers or (1, 2, 3)))
+
+    def logged_in(self, user: str, authority: Path) -> dict[str, str]:
+        """librdkafka's settings for a user of a secured cluster; `authority` gets the certificate that is trusted."""
+        authority.write_text(self.run_in("node-1", "cat", f"{SECRETS}/authority.pem"))
+        return {
+            "bootstrap.servers": self.bootstrap(),
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(authority),
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.username": user,
+            "sasl.password": self.run_in("node-1", "cat", f"{SECRETS}/{user}.password").strip(),
+            "log_level": "0",
+        }
 
     def compose(self, *words: str, stdin: str | None = None) -> str:
         """Run `docker-compose -f FILE WORDS`; returns what it printed."""

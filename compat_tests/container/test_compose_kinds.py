@@ -7,13 +7,15 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests.built import go_program
 from compat_tests.clients import wait_until
 from compat_tests.container.conftest import Projects
 from compat_tests.container.containers import PATIENCE_S
 from compat_tests.container.host_clients import Traffic, consume, produce, records_in, topics_at
-from compat_tests.container.projects import FOLDER, Project
+from compat_tests.container.projects import FOLDER, SECRETS, Project
 
 #: The engine may have to make a base image first.
 pytestmark = pytest.mark.timeout(900)
@@ -91,6 +93,35 @@ def test_one_node_by_the_script(new_project: Projects) -> None:
     assert sorted(consume(node.bootstrap(1), "orders", 2)) == ["one", "two"]
 
 
+def test_a_secured_cluster_by_the_script(new_project: Projects, tmp_path: Path) -> None:
+    cluster = new_project("compose.secured.yaml")
+    up = script(cluster, "up", "secured")
+    assert up.returncode == 0, up.stderr
+    # Users are there, too: nothing here waits.
+    authority = tmp_path / "authority.pem"
+    admin = AdminClient(cluster.logged_in("admin", authority))
+    alice = cluster.logged_in("alice", authority)
+    admin.create_topics([NewTopic("orders", 3)])["orders"].result(PATIENCE_S)
+
+    def sent() -> object:
+        """What became of a record of alice's: None, or an error."""
+        told: list[object] = []
+        producer = Producer(alice)
+        producer.produce("orders", b"one", on_delivery=lambda error, _: told.append(error and error.code()))
+        assert producer.flush(PATIENCE_S) == 0
+        return told[0]
+
+    assert sent() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    rule = ["acls", "add", "alice", "--topic", "orders", "--role", "producer"]
+    where = ["-b", "node-1:19092", "--command-config", f"{SECRETS}/admin.properties"]
+    cluster.run_in("node-3", "pykbroker", *rule, *where)
+    wait_until(lambda: sent() is None, "alice may write", timeout_s=PATIENCE_S)
+    assert cluster.seen_by(1) is None, "a client that does not log in is told nothing"
+    # The second time, what was made is there.
+    assert script(cluster, "up", "secured").returncode == 0
+    assert sent() is None
+
+
 def test_the_script_names_the_files_that_are_there(new_project: Projects) -> None:
     said = script(new_project("compose.single.yaml"), "up", "double")
     assert said.returncode == 1
@@ -125,8 +156,8 @@ def test_both_versions_of_compose_read_the_file(new_project: Projects, compose_v
     assert published == sorted(("127.0.0.1", port, 9092) for port in list(project.ports.values())[: len(published)])
     for node in nodes:
         assert node["stop_grace_period"] == "1m0s"
-        (volume,) = node["volumes"]
-        assert (volume["type"], volume["target"]) == ("volume", "/var/lib/kafka/data")
+        places = {(volume["type"], volume["target"]) for volume in node["volumes"]}
+        assert places - {("volume", "/etc/kafka/secrets")} == {("volume", "/var/lib/kafka/data")}
         if node["image"] == project.image:
             assert node["healthcheck"]["test"] == ["CMD", "pykbroker", "health"]
         else:

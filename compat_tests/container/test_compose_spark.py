@@ -1,10 +1,11 @@
-"""docker/compose.spark.yaml: the pipeline of spark/ on a Spark master and two workers, its cluster, and Prometheus."""
+"""docker/compose.spark.yaml: a secured cluster, the pipeline of spark/ on a Spark with two workers, and Prometheus."""
 
 from __future__ import annotations
 
 import json
 import urllib.request
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,7 +37,7 @@ def asked(port: int, path: str) -> Any:
         return None
 
 
-def test_the_pipeline_on_two_workers(new_project: Projects, spark_images: dict[str, str]) -> None:
+def test_the_pipeline_survives_its_workers(new_project: Projects, spark_images: dict[str, str], tmp_path: Path) -> None:
     project = new_project("compose.spark.yaml")
     master, prometheus = steady_port(), steady_port()
     project.more |= spark_images | {
@@ -45,24 +46,31 @@ def test_the_pipeline_on_two_workers(new_project: Projects, spark_images: dict[s
         "PYKBROKER_PORT_PROMETHEUS": str(prometheus),
     }
     project.compose("up", "-d")
-    project.has_brokers({1: 1, 2: 2, 3: 3})
-    bootstrap = project.bootstrap()
+    project.serves("node-1", "node-2", "node-3")
+    reached = project.logged_in("admin", tmp_path / "authority.pem")
 
-    def workers() -> bool:
+    def workers(*states: str) -> bool:
+        """Whether the application has executors on these workers and no others."""
         said = asked(master, "/json/")
         return said is not None and (
-            [worker["state"] for worker in said["workers"] if worker["coresused"] > 0] == ["ALIVE", "ALIVE"]
+            [worker["state"] for worker in said["workers"] if worker["coresused"] > 0] == list(states)
             and [app["state"] for app in said["activeapps"]] == ["RUNNING"]
         )
 
-    wait_until(workers, "two workers run the pipeline", timeout_s=PATIENCE_S)
+    wait_until(lambda: workers("ALIVE", "ALIVE"), "two workers run the pipeline", timeout_s=PATIENCE_S)
     answer = compute(list(generate(Workload(1, USERS))), TIMES)
-    wait_until(lambda: "dead-letters" in topics_at(bootstrap), "the feed made the topics", timeout_s=PATIENCE_S)
+    wait_until(lambda: "dead-letters" in topics_at(reached), "the feed made the topics", timeout_s=PATIENCE_S)
+    for worker in ("spark-worker-1", "spark-worker-2"):
+        wait_until(lambda: results.dead_letters(reached), "batches come to their end", timeout_s=PATIENCE_S)
+        project.compose("kill", "-s", "KILL", worker)
+        wait_until(lambda: workers("ALIVE"), f"the pipeline goes on without {worker}", timeout_s=PATIENCE_S)
+        project.compose("start", worker)
+        wait_until(lambda: workers("ALIVE", "ALIVE"), f"the pipeline has {worker} again", timeout_s=PATIENCE_S)
 
     def came_out() -> bool:
-        reasons = Counter({letter.place: letter.reason for letter in results.dead_letters(bootstrap)}.values())
+        reasons = Counter({letter.place: letter.reason for letter in results.dead_letters(reached)}.values())
         # The records that close the day's windows make windows of their own.
-        return reasons == answer.by_reason and answer.windows <= results.windows(bootstrap)
+        return reasons == answer.by_reason and answer.windows <= results.windows(reached)
 
     wait_until(came_out, "dead letters and windows are those that plain Python computes", timeout_s=PATIENCE_S)
 
