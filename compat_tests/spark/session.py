@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from compat_tests.needs import ROOT
 from pipeline.session import settings
 
 if TYPE_CHECKING:
@@ -15,6 +18,10 @@ def make_session(name: str, warehouse: Path) -> SparkSession:
     """The session that the pipeline's jobs run in, made small."""
     from pyspark.sql import SparkSession
 
+    # Spark looks for data sources in packages that its Python workers can import: those of the tests' own Python.
+    found = [str(ROOT / folder) for folder in ("spark/segments", "wire", "log")]
+    os.environ["PYTHONPATH"] = os.pathsep.join([*found, *filter(None, [os.environ.get("PYTHONPATH")])])
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     own = {
         "spark.driver.memory": "768m",
         # For a JVM that lives for some minutes, each test of which plans queries that nobody has planned before.

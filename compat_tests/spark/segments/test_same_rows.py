@@ -1,0 +1,67 @@
+"""Segments beside `format("kafka")` on the same topic: row for row, on directories of pykbroker and of Apache Kafka."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from compat_tests.spark.segments.estates import Estate, message_of, rows
+from compat_tests.suite import NOW_MS
+
+JSON_RANGE = {
+    "startingOffsets": json.dumps({"mixed": {"0": 100, "1": -2}}),
+    "endingOffsets": json.dumps({"mixed": {"0": 1201, "1": -1}}),
+}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"subscribe": "mixed", "includeHeaders": "true"},
+        {"subscribe": "mixed", "minPartitions": "9"},
+        {"assign": '{"mixed": [1]}', "startingTimestamp": NOW_MS + 5_003, "endingTimestamp": NOW_MS + 25_000},
+        {"subscribe": "mixed", **JSON_RANGE},
+        {"subscribe": "transactions"},
+        {"subscribe": "transactions", "kafka_isolation_level": "read_committed", "minPartitions": "5"},
+        {"subscribe": "compacted", "minPartitions": "3"},
+        {"subscribePattern": "app.*|trans.*", "kafka_isolation_level": "read_committed"},
+    ],
+    ids=lambda options: " ".join(f"{name}={value}" for name, value in options.items())[:60],
+)
+def test_the_same_rows(estate: Estate, options: dict[str, Any]) -> None:
+    frame = estate.segments(**options)
+    wanted = estate.kafka(**options)
+    assert frame.schema == wanted.schema
+    found, expected = rows(frame), rows(wanted)
+    assert len(found) == len(expected) > 0
+    assert found == expected
+
+
+def test_a_job_swaps_one_word(estate: Estate) -> None:
+    def job(source: str) -> list[Any]:
+        reader = estate.spark.read.format(source).option("kafka.bootstrap.servers", estate.node.bootstrap)
+        # What the Kafka source takes for an unknown option of its own.
+        reader = reader.option("path", str(estate.node.data_dir)).option("subscribe", "mixed")
+        frame = reader.load().where("value IS NOT NULL").selectExpr("partition", "length(value) AS size")
+        return sorted(map(tuple, frame.groupBy("partition").sum("size").collect()))
+
+    assert job("pyspark_pykbroker") == job("kafka") != []
+
+
+def test_columns_are_pruned_by_a_schema(estate: Estate) -> None:
+    reader = estate.spark.read.format("pyspark_pykbroker").option("subscribe", "mixed")
+    frame = reader.schema("offset bigint, value binary").load(str(estate.node.data_dir))
+    wanted = estate.kafka(subscribe="mixed").select("offset", "value")
+    assert sorted(frame.collect(), key=repr) == sorted(wanted.collect(), key=repr)
+    assert frame.columns == ["offset", "value"]
+
+
+def test_what_is_wrong_is_said_through_spark(estate: Estate) -> None:
+    with pytest.raises(Exception, match="pyspark_pykbroker") as unknown:
+        estate.segments(subscribe="mixed", bogus="1")
+    assert "WrongOption: unknown options: bogus" in message_of(unknown.value)
+    with pytest.raises(Exception, match="pyspark_pykbroker") as missing:
+        estate.segments(subscribe="nothing").collect()
+    assert "no directory has a partition of nothing" in message_of(missing.value)

@@ -1,0 +1,71 @@
+"""The data source that Spark finds by its name: `spark.read.format("pyspark_pykbroker")`.
+
+Responsible for the calls that Spark makes. Not responsible for what they do.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from pyspark_pykbroker.pieces import Piece
+from pyspark_pykbroker.row_schema import all_columns, columns_of
+from pyspark_pykbroker.source_options import SourceOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+logger = logging.getLogger(__name__)
+
+
+class SegmentSource(DataSource):
+    """`options`: source_options.py."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "pyspark_pykbroker"
+
+    def schema(self) -> StructType:
+        return all_columns(SourceOptions.parse(self.options).include_headers)
+
+    def reader(self, schema: StructType) -> SegmentReader:
+        options = SourceOptions.parse(self.options)
+        tell_without_effect(options)
+        return SegmentReader(options, columns_of(schema, options.include_headers))
+
+
+def tell_without_effect(options: SourceOptions) -> None:
+    """One line about the options that change nothing here."""
+    if options.without_effect:
+        logger.warning(
+            "pyspark_pykbroker: no broker is asked, so these change nothing: %s", ", ".join(options.without_effect)
+        )
+
+
+class SegmentReader(DataSourceReader):
+    """Planned once on the driver, sent to the executors."""
+
+    def __init__(self, options: SourceOptions, names: list[str]) -> None:
+        self._options = options
+        self._names = names
+
+    def partitions(self) -> list[Piece]:
+        from pyspark_pykbroker.ranges import plan
+        from pyspark_pykbroker.splitting import split
+
+        return split(plan(self._options), self._options)
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        from pyspark_pykbroker.piece_reader import read_piece
+
+        # Spark asks for None where there is no piece.
+        return iter(()) if partition is None else read_piece(_piece(partition), self._names, self._options)
+
+
+def _piece(partition: InputPartition) -> Piece:
+    assert isinstance(partition, Piece), partition
+    return partition

@@ -1,0 +1,82 @@
+"""The options of a read: names, defaults and refusals of Spark's Kafka source."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_pykbroker.faults import WrongOption
+from pyspark_pykbroker.source_options import EARLIEST, LATEST, Isolation, Limit, SourceOptions, Subscription
+
+WHERE = {"path": "/d", "subscribe": "t"}
+
+
+def parse(**given: str) -> SourceOptions:
+    return SourceOptions.parse({**WHERE, **given})
+
+
+def test_what_is_not_given_is_as_in_the_kafka_source() -> None:
+    options = parse()
+    assert options.directories == ("/d",)
+    assert (options.starting, options.ending) == (Limit(everywhere=EARLIEST), Limit(everywhere=LATEST))
+    assert options.isolation is Isolation.READ_UNCOMMITTED
+    assert (options.include_headers, options.fail_on_data_loss, options.min_partitions) == (False, True, 0)
+    assert SourceOptions.parse(WHERE, streaming=True).starting == Limit(everywhere=LATEST)
+
+
+def test_a_timestamp_comes_before_offsets_by_timestamp_and_those_before_offsets() -> None:
+    by_time = '{"t": {"0": 5}}'
+    assert parse(startingTimestamp="7", startingOffsetsByTimestamp=by_time).starting == Limit(timestamp=7)
+    assert parse(endingOffsets="latest", endingOffsetsByTimestamp=by_time).ending == Limit(timestamps={("t", 0): 5})
+    assert parse(startingOffsets='{"t": {"0": -2, "1": 9}}').starting == Limit(offsets={("t", 0): -2, ("t", 1): 9})
+
+
+def test_names_are_compared_without_regard_to_case_and_directories_are_a_list() -> None:
+    options = SourceOptions.parse(
+        {"DIRECTORIES": "/a, file:///b", "SubscribePattern": "t.*", "kafka.Isolation.Level": "read_committed"}
+    )
+    assert options.directories == ("/a", "/b")
+    assert options.isolation is Isolation.READ_COMMITTED
+    assert options.subscription == Subscription(pattern="t.*")
+    assert options.subscription.topics_of({"t1", "x", "__consumer_offsets"}) == ["t1"]
+    assert Subscription(pattern=".*").topics_of({"t", "__consumer_offsets"}) == ["t"]
+
+
+def test_what_only_steers_a_broker_is_accepted_and_kept_by_name() -> None:
+    options = parse(**{"kafka.bootstrap.servers": "h:1", "kafka.sasl.jaas.config": "secret", "groupIdPrefix": "g"})
+    assert options.without_effect == ("groupidprefix", "kafka.bootstrap.servers", "kafka.sasl.jaas.config")
+    assert "secret" not in repr(options)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"bogus": "1"}, "unknown options: bogus"),
+        ({"assign": '{"t": [0]}'}, "one of subscribe"),
+        ({"directories": "/e"}, "once"),
+        ({"path": "/a,,b"}, "an empty name"),
+        ({"path": "s3a://b/c"}, "a file system"),
+        ({"subscribe": ","}, "names nothing"),
+        ({"startingOffsets": "latest"}, "cannot be latest"),
+        ({"endingOffsets": "earliest"}, "cannot be earliest"),
+        ({"startingOffsets": '{"t": {"0": -1}}'}, "cannot be -1"),
+        ({"endingOffsets": '{"t": {"0": -2}}'}, "cannot be -2"),
+        ({"startingOffsets": "soon"}, "no JSON"),
+        ({"startingOffsets": '{"t": {"x": 1}}'}, "no partition"),
+        ({"startingOffsets": '{"t": 1}'}, "looks like"),
+        ({"startingTimestamp": "-5"}, "since 1970"),
+        ({"startingTimestamp": "noon"}, "milliseconds"),
+        ({"startingOffsetsByTimestampStrategy": "never"}, "error or latest"),
+        ({"isolation.level": "serializable"}, "read_committed"),
+        ({"isolation.level": "read_committed", "kafka.isolation.level": "read_committed"}, "not both"),
+        ({"minPartitions": "0"}, "above zero"),
+        ({"failOnDataLoss": "maybe"}, "true or false"),
+    ],
+)
+def test_what_is_refused(given: dict[str, str], said: str) -> None:
+    with pytest.raises(WrongOption, match=said):
+        parse(**given)
+
+
+def test_a_pattern_that_is_none_is_refused() -> None:
+    with pytest.raises(WrongOption, match="subscribePattern"):
+        SourceOptions.parse({"path": "/d", "subscribePattern": "("})
