@@ -15,6 +15,8 @@ from pykbroker.admin.asked_cluster import AskedCluster, PartitionName
 from pykbroker.admin.configs import ResourceKind
 from pykbroker.admin.log_offsets import EARLIEST, LATEST, TimedOffset
 from pykbroker.admin.topics import DescribedPartition, DescribedTopic
+from pykbroker.balance.directory_spread import BrokerDirectory, StoredReplica
+from pykbroker.balance.load_file import PartitionRates
 from pykbroker.balance.seen import SeenBroker, SeenPartition
 
 
@@ -77,6 +79,35 @@ def seen(
     return after.brokers(), partitions
 
 
+def told(
+    cluster: AskedCluster, loads: Mapping[PartitionName, PartitionRates]
+) -> tuple[list[SeenBroker], list[SeenPartition]]:
+    """As `seen`, with the load that a file has; sizes that it has not are those of DescribeLogDirs."""
+    now = placed(cluster)
+    sizes = _sizes(cluster, now.racks)
+    least = _min_isr(cluster, [topic.name for topic in now.topics])
+    partitions = []
+    for place, row in now.rows.items():
+        rates = loads.get(place)
+        size = sizes.get(place, 0) if rates is None or rates.size is None else rates.size
+        partitions.append(
+            SeenPartition(
+                *place,
+                row.replicas,
+                row.isr,
+                least.get(place[0], 1),
+                size,
+                None if rates is None else rates.bytes_in,
+                0.0 if rates is None else rates.bytes_out,
+                0.0 if rates is None else rates.leader_cpu,
+                0.0 if rates is None else rates.follower_cpu,
+                is_moving=place in now.moving,
+                has_leader=row.leader >= 0,
+            )
+        )
+    return now.brokers(), partitions
+
+
 def without_load(replicas: PlacedReplicas) -> list[SeenPartition]:
     """The partitions, before anything is known of their load."""
     return [SeenPartition(*place, row.replicas, row.isr, 1, 0, None) for place, row in replicas.rows.items()]
@@ -105,10 +136,28 @@ def _sizes(cluster: AskedCluster, brokers: Iterable[int]) -> dict[PartitionName,
 
 
 def _min_isr(cluster: AskedCluster, names: Iterable[str]) -> Mapping[str, int]:
-    told = configs.described(cluster, [(ResourceKind.TOPIC, name) for name in names])
+    answers = configs.described(cluster, [(ResourceKind.TOPIC, name) for name in names])
     return {
         resource[1]: int(one.value or 1)
-        for resource, found in told.items()
+        for resource, found in answers.items()
         for one in found
         if one.name == "min.insync.replicas"
     }
+
+
+def directories(cluster: AskedCluster, after: Sequence[SeenPartition], alive: Iterable[int]) -> list[BrokerDirectory]:
+    """Those that are online, of brokers that have several."""
+    replicas = {(each.topic, each.number): each.replicas for each in after}
+    found = []
+    for broker, stored_in in replicas_on_disk.described(cluster, alive).items():
+        online = [each for each in stored_in if each.error is None]
+        if len(online) < 2:
+            continue
+        for each in online:
+            stored = tuple(
+                StoredReplica(one.topic, one.partition, broker, one.size_bytes, replicas[one.topic, one.partition])
+                for one in each.replicas
+                if not one.is_future and broker in replicas.get((one.topic, one.partition), ())
+            )
+            found.append(BrokerDirectory(broker, each.path, stored))
+    return found

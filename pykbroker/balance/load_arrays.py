@@ -56,8 +56,8 @@ def cluster_load(
         bytes_in=bytes_in,
         bytes_out=np.array([each.bytes_out for each in partitions], float),
         size=np.array([each.size for each in partitions], float),
-        leader_cpu=np.zeros(len(partitions)),
-        follower_cpu=np.zeros(len(partitions)),
+        leader_cpu=np.array([each.leader_cpu for each in partitions], float),
+        follower_cpu=np.array([each.follower_cpu for each in partitions], float),
     )
 
 

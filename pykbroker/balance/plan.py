@@ -9,13 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from pykbroker.balance.directory_spread import DirectoryMove
 from pykbroker.balance.goals import violations
 from pykbroker.balance.load_model import NO_BROKER, ClusterLoad, Floats, broker_loads, new_replicas, variation
 from pykbroker.balance.optimiser import Proposal
-from pykbroker.balance.seen import LoadResource, SeenBroker, SeenPartition
+from pykbroker.balance.plan_file import ANY_DIRECTORY
+from pykbroker.balance.seen import LoadResource, SeenBroker, SeenPartition, coverage
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,8 @@ class Plan:
     variation_after: Floats
     #: what the plan does not meet of the hard goals
     unmet: tuple[UnmetGoal, ...]
+    #: the share of partitions of which a load was known
+    coverage: float
 
 
 def plan_of(
@@ -82,22 +87,37 @@ def plan_of(
             UnmetGoal(each.goal, subject(each.subject, is_broker=each.is_of_broker), each.text)
             for each in violations(load, proposal.replicas)
         ),
+        coverage(partitions),
     )
 
 
-def as_json(plan: Plan, cluster_id: str) -> str:
-    """The file."""
+def as_json(plan: Plan, cluster_id: str, directories: Sequence[DirectoryMove] = ()) -> str:
+    """The file. `directories`: moves on one broker, of partitions that the plan does not move otherwise."""
     resources = {
         each.name.lower(): [round(float(plan.variation_before[each]), 4), round(float(plan.variation_after[each]), 4)]
         for each in LoadResource
     }
+    partitions: list[dict[str, Any]] = [
+        {"topic": each.topic, "partition": each.partition, "replicas": list(each.replicas), "now": list(each.now)}
+        for each in plan.partitions
+    ]
+    paths: dict[tuple[str, int], dict[int, str]] = {}
+    replicas = {}
+    for move in directories:
+        place = (move.replica.topic, move.replica.partition)
+        paths.setdefault(place, {})[move.replica.broker] = move.path
+        replicas[place] = list(move.replica.replicas)
+    for (topic, number), named in sorted(paths.items()):
+        brokers = replicas[topic, number]
+        lies_in = [named.get(broker, ANY_DIRECTORY) for broker in brokers]
+        partitions.append(
+            {"topic": topic, "partition": number, "replicas": brokers, "now": brokers, "log_dirs": lies_in}
+        )
     document = {
         "version": 1,
-        "partitions": [
-            {"topic": each.topic, "partition": each.partition, "replicas": list(each.replicas), "now": list(each.now)}
-            for each in plan.partitions
-        ],
+        "partitions": partitions,
         "cluster_id": cluster_id,
+        "coverage": round(plan.coverage, 4),
         "variation": resources,
         "bytes": int(plan.bytes_moved),
     }

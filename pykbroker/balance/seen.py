@@ -39,6 +39,9 @@ class SeenPartition:
     size: float
     bytes_in: float | None
     bytes_out: float = 0.0
+    #: shares of one core
+    leader_cpu: float = 0.0
+    follower_cpu: float = 0.0
     is_moving: bool = False
     has_leader: bool = True
 

@@ -1,26 +1,22 @@
-"""`pykbroker balance`: plans that even out the load of the brokers."""
+"""`pykbroker balance`: plans that even out the load of the brokers, and what carries them out (balance_run.py)."""
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from pykbroker.cli import balance_run
 from pykbroker.cli.client_options import ClientOptions, client_options
 from pykbroker.cli.command_group import CommandGroup
 from pykbroker.cli.output import Output, Table, output_option
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pykbroker.balance.plan import Plan
-    from pykbroker.balance.seen import SeenBroker
+    from pykbroker.cli.balance_planning import MadePlan
 
 #: How many goals that are not met are printed.
 _SHOWN: Final = 20
@@ -50,21 +46,31 @@ class SpreadRow:
 def command() -> None:
     """Even out the load of brokers.
 
-    A plan is a file that `pykbroker reassign execute` and kafka-reassign-partitions take. Needs the extra `balance`.
+    A plan is a file that `pykbroker reassign execute` and kafka-reassign-partitions take, too. `plan`, and healing,
+    need the extra `balance`.
     """
+
+
+for each in (balance_run.run, balance_run.watch, balance_run.cancel):
+    command.add_command(each)
 
 
 @command.command(
     "plan",
     example="pykbroker balance plan --file plan.json"
-    "\npykbroker balance plan --window 60 --leaving 4 --capacities brokers.toml --file plan.json",
+    "\npykbroker balance plan --window 60 --drain 4 --capacities brokers.toml --file plan.json",
 )
 @click.option("--file", "file", type=click.Path(dir_okay=False), metavar="FILE", help="Write the plan to this file.")
 @click.option(
     "--window", type=click.FloatRange(0.1), default=10.0, show_default=True, metavar="SECONDS", help="Look this long."
 )
+@click.option(
+    "--loads", type=click.Path(dir_okay=False), metavar="FILE", help="Take loads from this file, and do not look."
+)
 @click.option("--exclude", multiple=True, metavar="TOPIC", help="Leave this topic as it is; may stand several times.")
-@click.option("--leaving", multiple=True, type=int, metavar="ID", help="Empty this broker; may stand several times.")
+@click.option(
+    "--drain", "--leaving", "leaving", multiple=True, type=int, metavar="ID", help="Empty this broker; may be repeated."
+)
 @click.option("--capacities", type=click.Path(dir_okay=False), metavar="FILE", help="Limits of brokers.")
 @click.option(
     "--most-moves", type=click.IntRange(0), metavar="N", help="Move at most so many replicas, also of those that must."
@@ -81,6 +87,7 @@ def plan(
     out: Output,
     file: str | None,
     window: float,
+    loads: str | None,
     exclude: tuple[str, ...],
     leaving: tuple[int, ...],
     capacities: str | None,
@@ -95,47 +102,33 @@ def plan(
     that leave, and partitions that must stay: those below their min.insync.replicas, on their way, excluded, without a
     leader, or on a broker that is gone. What the limits of moves do not allow is told as not met.
     """
-    from pykbroker.admin import partition_load
-    from pykbroker.balance.capacities import with_capacities
+    from pykbroker.cli.balance_planning import MovesAllowed, PlanWishes, made_plan, refused_in_one_line
 
     with client.cluster() as cluster:
         cluster_id = cluster.id
         # What is wrong with the words is said before the window is spent.
-        with _refused_in_one_line():
-            from pykbroker.balance.load_arrays import check_names, cluster_load
-            from pykbroker.balance.optimiser import Goals, MoveLimits, optimise
-            from pykbroker.balance.plan import as_json, plan_of
+        with refused_in_one_line():
+            from pykbroker.balance.plan import as_json
 
-            capacities_text = "" if capacities is None else Path(capacities).read_text(encoding="utf-8")
+            wishes = PlanWishes(
+                window,
+                "" if capacities is None else Path(capacities).read_text(encoding="utf-8"),
+                None if loads is None else Path(loads).read_text(encoding="utf-8"),
+                exclude,
+                leaving,
+                MovesAllowed(most_moves, most_moves_per_broker, most_bytes),
+                seed,
+            )
         if file is not None:
             _check_writable(Path(file))
-        before = partition_load.placed(cluster)
-        with _refused_in_one_line():
-            brokers, partitions = before.brokers(), partition_load.without_load(before)
-            with_capacities(brokers, capacities_text)
-            check_names(brokers, partitions, excluded=exclude, leaving=leaving)
-        brokers, partitions = partition_load.seen(cluster, before, window)
-    with _refused_in_one_line():
-        brokers = with_capacities(brokers, capacities_text)
-        load = cluster_load(brokers, partitions, excluded=exclude, leaving=leaving)
-    limits = MoveLimits(most_moves, most_moves_per_broker, most_bytes)
-    found = plan_of(load, optimise(load, Goals(limits=limits, seed=seed)), brokers, partitions)
-    if file is not None and found.partitions:
-        Path(file).write_text(as_json(found, cluster_id) + "\n", encoding="utf-8")
+        made = made_plan(cluster, wishes)
+    is_empty = not made.plan.partitions and not made.directories
+    if file is not None and not is_empty:
+        Path(file).write_text(as_json(made.plan, cluster_id, made.directories) + "\n", encoding="utf-8")
     elif file is not None:
         click.echo(f"nothing to move: {file} is not written", err=True)
-    _print(out, found, brokers)
-    return int(bool(found.unmet))
-
-
-@contextmanager
-def _refused_in_one_line() -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise click.ClickException(f"`balance` needs {error.name}: pip install 'pykbroker[balance]'") from None
-    except ValueError as error:
-        raise click.ClickException(str(error)) from None
+    _print(out, made)
+    return int(bool(made.plan.unmet))
 
 
 def _check_writable(file: Path) -> None:
@@ -146,9 +139,10 @@ def _check_writable(file: Path) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(file))
 
 
-def _print(out: Output, plan: Plan, brokers: Sequence[SeenBroker]) -> None:
+def _print(out: Output, made: MadePlan) -> None:
     from pykbroker.balance.seen import LoadResource
 
+    plan, brokers = made.plan, made.brokers
     shown = [each for each in LoadResource if plan.before[:, each].any()]
     loads = [
         BrokerLoadRow(
@@ -176,10 +170,13 @@ def _print(out: Output, plan: Plan, brokers: Sequence[SeenBroker]) -> None:
         "moves": plan.moves,
         "leader_changes": plan.leader_changes,
         "bytes": int(plan.bytes_moved),
+        "directories": made.directories,
         "unmet": [asdict(each) for each in plan.unmet],
     }
     said = f"{plan.moves} replicas move, {int(plan.bytes_moved):,} bytes; {plan.leader_changes} partitions get another"
     heading = f"{said} preferred leader" if plan.partitions else "nothing to move"
+    if made.directories:
+        heading += f"; {len(made.directories)} replicas move between directories of their brokers"
     out.tables(
         value,
         Table(BrokerLoadRow, loads, "Loads are as if the preferred replicas led."),
