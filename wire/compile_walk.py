@@ -1,5 +1,5 @@
-"""Build hook of hatchling: compiles the loops over records (`_walk.c`, `_dedupe.c`) into one module when it can, and
-stays silent when it cannot.
+"""Build hook of hatchling: compiles the loops over records (`_walk.c`, `_dedupe.c`, `_columns.c`) into one module when
+it can, and stays silent when it cannot.
 
 A machine without a C compiler or without Python's headers gets the same package with the Python twin: nothing here may
 make an installation fail. `PYKBROKER_PURE=1` skips it, which gives a wheel for every platform.
@@ -25,12 +25,13 @@ except ImportError:  # run by hand, without hatchling
     BuildHookInterface = object  # type: ignore[assignment,misc]
 
 FOLDER = Path(__file__).parent / "pykbroker_wire" / "records"
-SOURCES = [FOLDER / "_walk.c", FOLDER / "_dedupe.c"]
+SOURCES = [FOLDER / "_walk.c", FOLDER / "_dedupe.c", FOLDER / "_columns.c"]
 TARGET = FOLDER / "_walk.abi3.so"
 
 
-def compile_walk() -> str | None:
-    """None when it worked, otherwise why there is no compiled twin."""
+def compile_walk(target: Path = TARGET, package: str = "pykbroker_wire.records") -> str | None:
+    """Compile to `target` for modules that are imported as `package`. None when it worked, otherwise why there is no
+    compiled twin."""
     if os.environ.get("PYKBROKER_PURE") == "1":
         return "PYKBROKER_PURE=1"
     if sys.implementation.name != "cpython" or sys.platform == "win32":
@@ -45,14 +46,20 @@ def compile_walk() -> str | None:
     if compiler is None:
         return "no C compiler"
     flags = ["-bundle", "-undefined", "dynamic_lookup"] if sys.platform == "darwin" else ["-shared"]
-    with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
-        built = os.path.join(folder, TARGET.name)
-        command = [compiler, "-O2", "-fPIC", "-std=c99", *flags, "-I", include, *map(str, SOURCES), "-o", built]
+    flags += ["-I", include, f'-DPACKAGE="{package}"']
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        built = os.path.join(folder, target.name)
+        command = [compiler, "-O2", "-fPIC", "-std=c99", *flags, *map(str, SOURCES), "-o", built]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)  # nosec B603 # the compiler of the build
         if done.returncode:
             return f"the compiler failed: {done.stderr[-500:]}"
-        os.replace(built, TARGET)  # at once: a process that has the old file mapped keeps it
+        os.replace(built, target)  # at once: a process that has the old file mapped keeps it
     return None
+
+
+def platform_tag() -> str:
+    """Of a wheel with what was compiled: every CPython from 3.11 on, this platform."""
+    return f"cp311-abi3-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
 
 
 class CompileWalk(BuildHookInterface):  # type: ignore[type-arg]
@@ -70,8 +77,7 @@ class CompileWalk(BuildHookInterface):  # type: ignore[type-arg]
             self.app.display_info(f"pykbroker: without the compiled record walk ({problem})")
             return
         build_data["pure_python"] = False
-        platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-        build_data["tag"] = f"cp311-abi3-{platform}"
+        build_data["tag"] = platform_tag()
         build_data["artifacts"].append(f"/{TARGET.relative_to(Path(self.root)).as_posix()}")
 
 

@@ -109,17 +109,6 @@ static int open_table(Table *table, Py_buffer *slots, Py_buffer *seed)
 
 /* --- records ------------------------------------------------------------------------------------------------------- */
 
-/* The next record of a batch that has one more. NULL, or what is wrong as a message. */
-static const char *next_record(Reader *reader, int64_t end, Record *record)
-{
-    int64_t size;
-    reader->end = end;
-    if (varint(reader, 32, &size) || size < 0 || size > end - reader->position)
-        return "the batch ends inside it";
-    reader->end = reader->position + size;
-    return walk_record(reader, record);
-}
-
 static PyObject *invalid(long long index, const char *problem)
 {
     return PyErr_Format(invalid_record, "record %lld: %s", index, problem);

@@ -1,4 +1,4 @@
-/* Records as bytes, read within bounds: what walk and the loops of compaction have in common.
+/* Records as bytes, read within bounds: what walk, columns and the loops of compaction have in common.
  *
  * Nothing is read outside of the buffer: `Reader.end` is the one bound, and every read goes through `varint` or a
  * comparison with it. */
@@ -56,7 +56,9 @@ typedef struct {
     int64_t offset_delta;
     int64_t key; /* where it begins */
     int64_t key_size;
+    int64_t value; /* likewise */
     int64_t value_size;
+    int64_t headers; /* where their number begins */
 } Record;
 
 /* The fields of the record that fills [position, end). NULL, or what is wrong as a message. */
@@ -73,7 +75,13 @@ static inline const char *walk_record(Reader *reader, Record *record)
     record->key = reader->position;
     if (record->key_size > 0)
         reader->position += record->key_size;
-    if (skip_bytes(reader, &record->value_size) || varint(reader, 32, &headers))
+    if (varint(reader, 32, &record->value_size))
+        return out;
+    record->value = reader->position;
+    if (record->value_size > 0)
+        reader->position += record->value_size;
+    record->headers = reader->position;
+    if (varint(reader, 32, &headers))
         return out;
     if (headers < 0 || headers > reader->end - reader->position)
         return "a record with a wrong number of headers";
@@ -88,11 +96,23 @@ static inline const char *walk_record(Reader *reader, Record *record)
     return reader->position == reader->end ? NULL : "a record does not end where it says";
 }
 
+/* The next record of a batch that has one more. NULL, or what is wrong as a message. */
+static inline const char *next_record(Reader *reader, int64_t end, Record *record)
+{
+    int64_t size;
+    reader->end = end;
+    if (varint(reader, 32, &size) || size < 0 || size > end - reader->position)
+        return "the batch ends inside it";
+    reader->end = reader->position + size;
+    return walk_record(reader, record);
+}
+
 /* What a record that breaks a rule raises: pykbroker_wire.records.record.InvalidRecord. */
 extern PyObject *invalid_record;
 
 PyObject *put_keys(PyObject *module, PyObject *args);
 PyObject *survivors(PyObject *module, PyObject *args);
 PyObject *rebase(PyObject *module, PyObject *args);
+PyObject *fill_records(PyObject *module, PyObject *args);
 
 #endif

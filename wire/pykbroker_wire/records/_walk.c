@@ -1,9 +1,13 @@
 /* The compiled twin of `walk_python` in walk.py: same arguments, same results, same errors, same tests.
  *
  * Limited API of CPython 3.11, so that one build serves every later version. Without a compiler pykbroker runs on the
- * Python twin. The module also has the loops of compaction (_dedupe.c). */
+ * Python twin. The module also has the loops of compaction (_dedupe.c) and of columns (_columns.c). */
 
 #include "_reader.h"
+
+#ifndef PACKAGE /* a wheel that has its own copy says its name */
+#define PACKAGE "pykbroker_wire.records"
+#endif
 
 PyObject *invalid_record;
 
@@ -61,6 +65,7 @@ static PyMethodDef methods[] = {
     {"put_keys", put_keys, METH_VARARGS, "see dedupe.py"},
     {"survivors", survivors, METH_VARARGS, "see dedupe.py"},
     {"rebase", rebase, METH_VARARGS, "see dedupe.py"},
+    {"fill_records", fill_records, METH_VARARGS, "see columns.py"},
     {NULL, NULL, 0, NULL},
 };
 
@@ -68,7 +73,7 @@ static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_walk", NULL, -1
 
 PyMODINIT_FUNC PyInit__walk(void)
 {
-    PyObject *record = PyImport_ImportModule("pykbroker_wire.records.record");
+    PyObject *record = PyImport_ImportModule(PACKAGE ".record");
     if (record == NULL)
         return NULL;
     invalid_record = PyObject_GetAttrString(record, "InvalidRecord");

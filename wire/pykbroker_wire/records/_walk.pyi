@@ -1,4 +1,5 @@
 from pykbroker_wire.primitives import Buffer
+from pykbroker_wire.records.columns import ColumnBuffers
 from pykbroker_wire.records.dedupe import Put, Survivors
 from pykbroker_wire.records.walk import Walked
 
@@ -24,3 +25,15 @@ def survivors(
     /,
 ) -> Survivors: ...
 def rebase(data: Buffer, count: int, shift: int, /) -> bytes: ...
+def fill_records(
+    data: Buffer,
+    count: int,
+    base_offset: int,
+    timestamp: int,
+    append_time: bool,
+    first_offset: int,
+    last_offset: int,
+    rows: int,
+    buffers: ColumnBuffers,
+    /,
+) -> int: ...

@@ -25,6 +25,7 @@ of no further use.
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from enum import Flag, auto
@@ -214,6 +215,13 @@ def _end(data: bytearray) -> bytes:
 
 fill_records: Callable[[Buffer, int, int, int, bool, int, int, int, ColumnBuffers], int] = fill_records_python
 COMPILED = False
+if os.environ.get("PYKBROKER_PURE") != "1":
+    try:
+        from pykbroker_wire.records._walk import fill_records as fill_records
+    except ImportError:  # not built here, or built against another C library
+        pass
+    else:
+        COMPILED = True
 
 
 # --- batches ----------------------------------------------------------------------------------------------------------
