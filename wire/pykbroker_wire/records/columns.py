@@ -284,6 +284,7 @@ class Columns:
         self._looked_to = -1
         self._no_room = False
         self._buffers = self._new_buffers()
+        self._bytes = 0
 
     @property
     def done(self) -> bool:
@@ -293,7 +294,7 @@ class Columns:
     @property
     def full(self) -> bool:
         """Whether to `take` before the next `fill`, which does nothing until then."""
-        return self.rows >= self._max_rows or self._no_room or self._data_bytes() >= self._max_bytes
+        return self.rows >= self._max_rows or self._bytes >= self._max_bytes or self._no_room
 
     def take(self) -> Filled:
         """The rows that are there, and begin with none."""
@@ -301,6 +302,7 @@ class Columns:
         self.rows = 0
         self._no_room = False
         self._buffers = self._new_buffers()
+        self._bytes = 0
         return filled
 
     def fill(self, data: Buffer, position: int = 0, file_position: int = 0) -> int:
@@ -350,7 +352,7 @@ class Columns:
         base_offset, attributes, base_timestamp, max_timestamp, count = (header[i] for i in (0, 5, 7, 8, 12))
         codec = attributes & CODEC_MASK
         records: Buffer = decompress(codec, payload, self._limit) if codec and len(payload) else payload
-        if self.rows and self._data_bytes() + len(records) > _MOST:
+        if self.rows and self._bytes + len(records) > _MOST:
             self._no_room = True
             return
         append_time = bool(attributes & LOG_APPEND_TIME)
@@ -365,9 +367,11 @@ class Columns:
             self.rows,
             self._buffers,
         )
-
-    def _data_bytes(self) -> int:
-        return sum(len(buffer) for buffer in (self._buffers[index] for index in _DATA) if buffer is not None)
+        self._bytes = 0
+        for index in _DATA:
+            data = self._buffers[index]
+            if data is not None:
+                self._bytes += len(data)
 
     def _new_buffers(self) -> ColumnBuffers:
         wanted = {index for column, indexes in _OF.items() if column in self.wanted for index in indexes}
