@@ -202,11 +202,14 @@ class PlanExecution:
 
     def _has_marks(self, cluster: AskedCluster) -> bool:
         """A command that takes them away ends this run. Raises RunStopped."""
-        if not self._marks.topics or run_marks.found(cluster, self._marks.topics).topics:
+        if not self._marks.topics:
+            return True
+        found = run_marks.found(cluster, self._marks.topics)
+        if found.topics and not found.ending:
             self._missed = 0
             return True
         self._missed += 1
-        if self._missed >= _MISSED:
+        if found.ending or self._missed >= _MISSED:
             self._marks.topics.clear()
             raise RunStopped("another command has ended this run: `balance cancel`, or a `watch` that thought it dead")
         return False

@@ -2,15 +2,16 @@
 
 A topic whose partitions it moves gets the replica lists of a throttle, as every tool that moves partitions sets them
 (KIP-73): the followers' list has the brokers that are copied to, the leaders' list the replicas that each partition had
-before, in their order. Both begin with an entry for a broker that no cluster has: the mark. A topic with other lists is
-another tool's. The rate is the cluster's default, one value for all brokers, so that it can be taken away while a
-broker is gone.
+before, in their order. Both begin with an entry for a broker that no cluster has: the mark. It has another number when
+the run is to end: a living run sees that, and begins nothing more. A topic with other lists is another tool's. The rate
+is the cluster's default, one value for all brokers, so that it can be taken away while a broker is gone.
 
 Invariant: while a rate of ours is set, a topic is marked: marks come before the rate, and go after it.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -25,16 +26,21 @@ from pykbroker_wire.errors import ErrorCode
 _LEADERS: Final = "leader.replication.throttled.replicas"
 _FOLLOWERS: Final = "follower.replication.throttled.replicas"
 _NO_BROKER: Final = 2**31 - 1
+#: Longer than a run takes from its look at the marks to its own.
+_STEP_SECONDS: Final = 1.0
 MARK: Final = f"0:{_NO_BROKER}"
+_END_MARK: Final = f"1:{_NO_BROKER}"
 
 
 @dataclass(slots=True)
 class RunMarks:
-    """`before`: the replicas that each partition had when its move began; `added`: the brokers that it goes to."""
+    """`before`: the replicas that each partition had when its move began; `added`: the brokers that it goes to;
+    `ending`: topics where the run is told to end."""
 
     topics: set[str] = field(default_factory=set)
     before: dict[PartitionName, tuple[int, ...]] = field(default_factory=dict)
     added: dict[PartitionName, tuple[int, ...]] = field(default_factory=dict)
+    ending: set[str] = field(default_factory=set)
 
 
 def found(cluster: AskedCluster, names: Collection[str] | None = None) -> RunMarks:
@@ -46,6 +52,8 @@ def found(cluster: AskedCluster, names: Collection[str] | None = None) -> RunMar
         if not _is_marked(leaders) and not _is_marked(followers):
             continue
         marks.topics.add(name)
+        if _END_MARK in leaders.split(","):
+            marks.ending.add(name)
         marks.before.update(_parsed(name, leaders))
         marks.added.update(_parsed(name, followers))
     return marks
@@ -57,12 +65,22 @@ def foreign(cluster: AskedCluster, names: Collection[str]) -> list[str]:
     return sorted(name for name, both in lists.items() if any(both) and not any(map(_is_marked, both)))
 
 
-def put(cluster: AskedCluster, marks: RunMarks, names: Iterable[str]) -> None:
+def put(cluster: AskedCluster, marks: RunMarks, names: Iterable[str], mark: str = MARK) -> None:
     """Write the marks of these topics."""
     for name in sorted(set(names)):
-        leaders, followers = (_text(name, each) for each in (marks.before, marks.added))
+        leaders, followers = (_text(mark, name, each) for each in (marks.before, marks.added))
         _alter(cluster, ResourceKind.TOPIC, name, {_LEADERS: leaders, _FOLLOWERS: followers})
         marks.topics.add(name)
+
+
+def end(cluster: AskedCluster, marks: RunMarks) -> RunMarks:
+    """Tell a run that lives to end; returns its last marks. A step that it has begun may write its own once more."""
+    while True:
+        put(cluster, marks, marks.topics - marks.ending, _END_MARK)
+        time.sleep(_STEP_SECONDS)
+        marks = found(cluster)
+        if marks.topics == marks.ending:
+            return marks
 
 
 def clear(cluster: AskedCluster, names: Iterable[str]) -> None:
@@ -119,7 +137,7 @@ def _lists(cluster: AskedCluster, names: Collection[str]) -> dict[str, tuple[str
 
 
 def _is_marked(text: str) -> bool:
-    return MARK in text.split(",")
+    return not {MARK, _END_MARK}.isdisjoint(text.split(","))
 
 
 def _parsed(name: str, text: str) -> dict[PartitionName, tuple[int, ...]]:
@@ -132,9 +150,9 @@ def _parsed(name: str, text: str) -> dict[PartitionName, tuple[int, ...]]:
     return brokers
 
 
-def _text(name: str, replicas: Mapping[PartitionName, Iterable[int]]) -> str:
+def _text(mark: str, name: str, replicas: Mapping[PartitionName, Iterable[int]]) -> str:
     entries = [f"{number}:{each}" for (topic, number), some in replicas.items() if topic == name for each in some]
-    return ",".join([MARK, *entries])
+    return ",".join([mark, *entries])
 
 
 def _alter(cluster: AskedCluster, kind: ResourceKind, name: str, values: Mapping[str, str | None]) -> None:

@@ -54,6 +54,7 @@ def under_way(cluster: AskedCluster, marks: RunMarks) -> list[ReplicaUnderWay]:
 def ended(cluster: AskedCluster, marks: RunMarks) -> list[PartitionName]:
     """Call the marked moves back, in the order of before, and take throttle and marks away. Returns what was under
     way."""
+    marks = run_marks.end(cluster, marks)
     moving = reassignments.ongoing(cluster, marks.before)
     call_back(cluster, {place: marks.before[place] for place in moving})
     in_directories = [each for each in under_way(cluster, marks) if each.directory is not None]

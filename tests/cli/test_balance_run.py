@@ -35,7 +35,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def topic(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
-    """All of it on brokers 1 and 2, 300 KB a partition."""
+    """All of it on brokers 1 and 2, and more in each partition than one fetch takes: the first one is not held back."""
     cluster.wait_until_in_sync()
     name = request.node.name.replace("[", "-").replace("]", "")[:60]
     rows = [CreatableReplicaAssignment(partition_index=number, broker_ids=[1, 2]) for number in range(PARTITIONS)]
@@ -46,7 +46,8 @@ def topic(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
     cluster.wait_until_in_sync(name)
     with Wire(cluster.address(1)) as wire:
         for number in range(PARTITIONS):
-            assert wire.produce(name, batch(b"x" * 300_000), partition=number).error_code == ErrorCode.NONE
+            for _ in range(3):
+                assert wire.produce(name, batch(b"x" * 700_000), partition=number).error_code == ErrorCode.NONE
     yield name
     cluster.start()
     with ClientOptions(cluster.bootstrap_servers, {}).cluster() as asked:
