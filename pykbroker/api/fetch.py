@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pykbroker.coordinator.later import Later
 from pykbroker.metadata.topic_names import MAX_NAME_LENGTH
@@ -42,6 +42,9 @@ from pykbroker_wire.messages.fetch import (
     SnapshotId,
 )
 from pykbroker_wire.primitives import ZERO_UUID
+
+if TYPE_CHECKING:
+    from pykbroker.replica.replica_traffic import PartitionTraffic
 
 _TOPIC_IDS_FROM = 13
 #: From here on a request says the consumer's rack, and followers answer consumers (KIP-392).
@@ -264,6 +267,7 @@ class _Fetch:
         quota = replicas.quotas.leader
         throttles = quota.is_used
         throttled_bytes = 0
+        counted: list[tuple[PartitionTraffic, int]] = []
         for key, entry in self.members.items():
             if may_leave_out and (level := self._level(entry, authorized)) is not None:
                 # Nearly all partitions of a follower, nearly always.
@@ -337,6 +341,8 @@ class _Fetch:
                     ]
                 data.records = found.slices
                 total += found.size
+                if found.size and partition.traffic is not None:
+                    counted.append((partition.traffic, found.size))
                 left = max(0, left - found.size)
                 waiting_for.append(partition)
             except KafkaError as error:
@@ -369,6 +375,8 @@ class _Fetch:
             quota.record(throttled_bytes)
         bytes_out = replicas.bytes_out if self.replica_id < 0 else replicas.replication_bytes_out
         bytes_out.value += total
+        for traffic, size in counted:
+            traffic.read(size, by_follower=self.replica_id >= 0)
         return self._respond(results)
 
     def _is_elsewhere(self, partition: Partition, entry: SessionPartition, data: PartitionData) -> bool:

@@ -154,6 +154,8 @@ BROKER: frozenset[str] = frozenset(
         "pykbroker.create.topics",
         "pykbroker.early.fencing.enable",
         "pykbroker.health.socket",
+        "pykbroker.load.reporter.enable",
+        "pykbroker.load.reporter.interval.ms",
         "pykbroker.max.cold.reads",
         "pykbroker.max.parked.requests",
         "pykbroker.metadata.log.cut.at",

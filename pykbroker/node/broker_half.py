@@ -234,6 +234,12 @@ class BrokerHalf:
         topics = InitialTopics(services)
         parts.add("initial topics", topics.close)
         await topics.start()
+        if shared.config.bool("pykbroker.load.reporter.enable"):
+            from pykbroker.serving.load_reporter import LoadReporter  # of a node that needs it
+
+            reporter = LoadReporter(services, self._channels.send)
+            parts.add("load reporter", reporter.close)
+            reporter.start()
         # Last: what waits for this line connects.
         lifecycle.announce_running()
         replicas.logs.opener.serve()

@@ -23,6 +23,7 @@ from pykbroker_wire.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from pykbroker.metrics.registry import Counter
+    from pykbroker.replica.replica_traffic import PartitionTraffic
     from pykbroker.storage.follower_gaps import Told
     from pykbroker.storage.log_handle import LogHandle
     from pykbroker.storage.space import DiskSpace
@@ -44,6 +45,9 @@ class FollowerServices:
 
 class FollowedPartition(Protocol):
     """The partition that has the role."""
+
+    #: None: this node does not report its load
+    traffic: PartitionTraffic | None
 
     def owe_flush(self, log: PartitionLog, offset: int) -> None:
         """Records were appended from `offset` on, where flush.messages promises something."""
@@ -147,6 +151,9 @@ class PartitionFollower:
         except StorageError as error:
             raise self._failed(error) from error
         self._services.bytes_in.value += info.byte_count
+        traffic = self._partition.traffic
+        if traffic is not None:
+            traffic.replicated(info.byte_count)
         if log.config.flush_messages != MAX_INT64:
             self._partition.owe_flush(log, info.first_offset)
         return info

@@ -154,6 +154,12 @@ class PartitionLeader:
             if follower.log_start_offset <= offset <= follower.end_offset and follower.broker_id in self.isr.committed:
                 yield follower
 
+    def largest_lag(self, log_start_offset: int, end_offset: int) -> int | None:
+        """How many records the follower lacks that lacks most; None without followers. One that has not fetched from
+        this leader yet may lack the whole log."""
+        ends = [each.end_offset if each.end_offset >= 0 else log_start_offset for each in self._followers.values()]
+        return max(0, end_offset - min(ends)) if ends else None
+
     def low_watermark(self, log_start_offset: int) -> int:
         """No replica on a broker that is alive has records before it. `log_start_offset` is the leader's."""
         lowest = log_start_offset

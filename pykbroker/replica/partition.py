@@ -59,6 +59,7 @@ class Partition:
         "reign",
         "topic",
         "topic_id",
+        "traffic",
     )
 
     def __init__(self, handle: LogHandle, shared: PartitionServices) -> None:
@@ -79,6 +80,8 @@ class Partition:
         #: in the order in which they came: the fetch that waits longest is told first, and the same run tells in the
         #: same order
         self.fetch_waiters: dict[ParkedFetch, None] = {}
+        #: None: this node does not report its load
+        self.traffic = None if shared.new_traffic is None else shared.new_traffic()
         self._shared = shared
         self._commit = Commit()
         #: the requests that wait for a deletion on all replicas
@@ -309,6 +312,8 @@ class Partition:
             size = info.byte_count
             shared.messages_in.value += info.record_count
             shared.bytes_in.value += size
+            if self.traffic is not None:
+                self.traffic.appended(size, info.record_count)
             if self.fetch_waiters and not leader.is_alone:
                 # Followers read what is not committed yet.
                 shared.changed(self, size, 0, 0)

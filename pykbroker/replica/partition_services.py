@@ -18,6 +18,7 @@ from pykbroker_log.partition_log import PartitionLog
 if TYPE_CHECKING:
     from pykbroker.metrics.registry import Counter
     from pykbroker.replica.partition import Partition
+    from pykbroker.replica.replica_traffic import PartitionTraffic
     from pykbroker.storage.flusher import Then
     from pykbroker.storage.space import DiskSpace
 
@@ -46,3 +47,5 @@ class PartitionServices:
     follower: FollowerServices
     #: the partition follows in a new leader epoch
     following: Callable[[Partition], None]
+    #: counters of one replica; None: this node does not report its load
+    new_traffic: Callable[[], PartitionTraffic] | None = None

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pykbroker.metadata.delta import MetadataDelta
     from pykbroker.metrics.registry import Metrics
     from pykbroker.replica.parked import ParkedFetch
+    from pykbroker.replica.replica_traffic import PartitionTraffic
     from pykbroker.runtime import Runtime
     from pykbroker.runtime.cold_reads import ColdReads
     from pykbroker.storage.moves import DirectoryAssignments
@@ -136,6 +137,7 @@ class ReplicaTable:
                 self.replication_bytes_in,
             ),
             self._follows,
+            _new_traffic(config),
         )
         register(metrics, self)
 
@@ -312,3 +314,12 @@ class ReplicaTable:
         if config.compact and not config.delete:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{partition}: its cleanup.policy does not delete")
         return partition, *partition.delete_records_before(offset)
+
+
+def _new_traffic(config: Config) -> Callable[[], PartitionTraffic] | None:
+    """What counts the bytes of one replica, where the node reports its load."""
+    if not config.bool("pykbroker.load.reporter.enable"):
+        return None
+    from pykbroker.replica.replica_traffic import PartitionTraffic  # of a node that needs it
+
+    return PartitionTraffic

@@ -40,6 +40,10 @@ class Runtime(Protocol):
         """Milliseconds, with fractions, from any moment on: for measuring what was done, never for timers."""
         ...
 
+    def cpu_ms(self) -> float:
+        """Milliseconds that this thread has computed, from any moment on: on the loop, those of the loop."""
+        ...
+
     def run_blocking(self, function: Callable[..., T], *args: object) -> asyncio.Future[T]:
         """Run a call that blocks but releases the GIL (fsync, cold read, one-shot compression) off the loop."""
         ...
@@ -229,6 +233,9 @@ class OsRuntime:
 
     def stopwatch_ms(self) -> float:
         return time.perf_counter_ns() / 1e6
+
+    def cpu_ms(self) -> float:
+        return time.thread_time_ns() / 1e6
 
     def run_blocking(self, function: Callable[..., T], *args: object) -> asyncio.Future[T]:
         return self.loop.run_in_executor(self._threads, function, *args)

@@ -151,6 +151,10 @@ class SimRuntime:
     def stopwatch_ms(self) -> float:
         return self.loop.time() * 1000
 
+    def cpu_ms(self) -> float:
+        """Whatever a node does takes no time here."""
+        return 0.0
+
     def run_blocking(self, function: Callable[..., T], *args: object) -> asyncio.Future[T]:
         """A thread: the call happens some time later, and its end is seen some time after that."""
         return self._run_later((0.0, 0.004), function, *args)

@@ -125,6 +125,8 @@ OWN = in_area(
     Key("pykbroker.authorizer.audit.max.waiting", INT, 10_000, at_least(1), MEDIUM),
     Key("pykbroker.early.fencing.enable", BOOLEAN, True, None, MEDIUM),
     Key("pykbroker.health.socket", STRING, None, None, MEDIUM),
+    Key("pykbroker.load.reporter.enable", BOOLEAN, False, None, MEDIUM),
+    Key("pykbroker.load.reporter.interval.ms", INT, 30_000, at_least(100), MEDIUM),
     Key("pykbroker.max.cold.reads", INT, 4, at_least(1), MEDIUM),
     Key("pykbroker.max.parked.requests", INT, 100_000, at_least(1), MEDIUM),
     Key("pykbroker.metadata.log.cut.at", LONG, None, at_least(0), MEDIUM),

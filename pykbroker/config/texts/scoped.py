@@ -142,6 +142,11 @@ pykbroker.early.fencing.enable
 pykbroker.health.socket
     Path of a Unix socket over which the node says whether it serves; `pykbroker health` asks it. Only the user that
     runs the node may connect. Without it there is none.
+pykbroker.load.reporter.enable
+    Whether the broker counts what comes to each of its replicas and leaves it, and writes it to the topic
+    __pykbroker_metrics, which the brokers create (docs/metrics-topic.md).
+pykbroker.load.reporter.interval.ms
+    How often the broker writes the load of its replicas to the topic __pykbroker_metrics.
 pykbroker.max.cold.reads
     Most threads of the whole node that read from disk what is not in memory; other reads of that kind wait for their
     turn.

@@ -1,0 +1,89 @@
+"""What came to one replica and left it since it was last asked: counters, added to in place.
+
+A node has them only where `pykbroker.load.reporter.enable` is on: elsewhere `Partition.traffic` is None and this module
+is not loaded. Not responsible for what becomes of the numbers (serving/load_report.py).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Counted(NamedTuple):
+    """Bytes are those of record batches as they are stored: compressed, without the protocol around them."""
+
+    #: appended as the leader: by producers, coordinators and for transaction markers
+    bytes_in: int
+    messages_in: int
+    #: batches appended as the leader
+    produce_requests: int
+    #: read by consumers, in answers that had records of this partition
+    bytes_out: int
+    fetch_requests: int
+    #: appended as a follower, and the answers that they came in
+    replication_bytes_in: int
+    replication_fetches_in: int
+    #: read by followers, in answers that had records of this partition
+    replication_bytes_out: int
+    replication_fetches_out: int
+
+
+class PartitionTraffic:
+    """One replica of this node."""
+
+    __slots__ = (
+        "_bytes_in",
+        "_bytes_out",
+        "_fetches",
+        "_messages_in",
+        "_produces",
+        "_replicated_in",
+        "_replicated_out",
+        "_replications_in",
+        "_replications_out",
+    )
+
+    def __init__(self) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        self._bytes_in = self._messages_in = self._produces = 0
+        self._bytes_out = self._fetches = 0
+        self._replicated_in = self._replications_in = 0
+        self._replicated_out = self._replications_out = 0
+
+    def appended(self, size: int, records: int) -> None:
+        """The leader has appended a batch."""
+        self._bytes_in += size
+        self._messages_in += records
+        self._produces += 1
+
+    def replicated(self, size: int) -> None:
+        """A follower has appended what its leader sent."""
+        self._replicated_in += size
+        self._replications_in += 1
+
+    def read(self, size: int, *, by_follower: bool) -> None:
+        """An answer has records of this replica."""
+        if by_follower:
+            self._replicated_out += size
+            self._replications_out += 1
+        else:
+            self._bytes_out += size
+            self._fetches += 1
+
+    def take(self) -> Counted:
+        """Everything since the last call, which is forgotten here."""
+        counted = Counted(
+            self._bytes_in,
+            self._messages_in,
+            self._produces,
+            self._bytes_out,
+            self._fetches,
+            self._replicated_in,
+            self._replications_in,
+            self._replicated_out,
+            self._replications_out,
+        )
+        self._clear()
+        return counted

@@ -1,0 +1,205 @@
+"""Each node writes the load of its replicas to `__pykbroker_metrics`: the numbers are those of its clients."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykbroker.serving.load_report import METRICS_TOPIC, MOST_PARTITIONS
+from pykbroker.testing import Broker, Cluster, SecureBroker
+from pykbroker_wire.messages.metadata import MetadataRequest
+from pykbroker_wire.records.batch import CODEC_MASK, iter_batches
+from pykbroker_wire.records.compression import Codec
+from tests.acting import acts
+from tests.node.nodes import eventually
+from tests.node.secured_trio import SecuredTrio
+from tests.node.told_loads import REPORTING, reports, sums
+from tests.node.trio import NUMBERS
+from tests.node.wire import Wire, batch
+
+pytestmark = pytest.mark.slow
+
+
+def fetched(wire: Wire, topic: str, partition: int) -> int:
+    """Read everything, and count the bytes."""
+    answer = wire.fetch(topic, partition=partition)
+    return len(answer.records)
+
+
+@acts(broker=("pykbroker.load.reporter.enable", "pykbroker.load.reporter.interval.ms"))
+def test_the_counts_are_those_of_the_clients() -> None:
+    with Broker(REPORTING) as broker, Wire(broker.bootstrap_servers) as wire:
+        wire.create("t", 2)
+        sent = [batch(*[b"v" * size] * count) for size, count in ((10, 1), (1000, 3), (200, 7))]
+        for records in sent:
+            wire.produce("t", records, partition=0)
+        again = batch(b"once", producer_id=5, producer_epoch=0, base_sequence=0)
+        wire.produce("t", again, partition=1)
+        wire.produce("t", again, partition=1)
+        read = fetched(wire, "t", 0) + fetched(wire, "t", 0)
+        written = sum(map(len, sent))
+        assert read == 2 * written
+
+        def look() -> list[dict[str, Any]] | None:
+            found = reports([wire])
+            counted = sums(found, "t").get((1, 0))
+            return found if counted is not None and counted["bytes_out"] >= read else None
+
+        found = eventually("the reports have everything", look)
+        assert sums(found, "t") == {
+            (1, 0): {
+                "bytes_in": written,
+                "messages_in": 11,
+                "produce_requests": 3,
+                "bytes_out": read,
+                "replication_bytes_in": 0,
+                "replication_bytes_out": 0,
+            },
+            # The second time it is a repetition: nothing was appended.
+            (1, 1): {
+                "bytes_in": len(again),
+                "messages_in": 1,
+                "produce_requests": 1,
+                "bytes_out": 0,
+                "replication_bytes_in": 0,
+                "replication_bytes_out": 0,
+            },
+        }
+        last = found[-1]
+        assert (last["schema"], last["broker"], last["parts"], last["interval_ms"]) == (1, 1, 1, 200)
+        assert [one["sequence"] for one in found] == list(range(len(found)))
+        row = next(one for one in last["partitions"] if (one["topic"], one["partition"]) == ("t", 0))
+        assert (row["leader"], row["replicas"], row["size"], row["follower_lag"]) == (True, [1], written, None)
+        busy = next(one for one in found if any(row["cpu_share"] for row in one["partitions"]))
+        charged = sum(row["cpu_share"] for row in busy["partitions"])
+        assert charged == pytest.approx(busy["cpu_ms"] / busy["duration_ms"], rel=0.02)
+        topic = wire.metadata(METRICS_TOPIC).topics[0]
+        assert (len(topic.partitions), len(topic.partitions[0].replica_nodes)) == (8, 1)
+
+
+def test_three_nodes_tell_what_is_replicated() -> None:
+    with Cluster(properties=REPORTING) as cluster:
+        with Wire(cluster.address(1)) as wire:
+            wire.create("t", 1, 3)
+        cluster.wait_until_in_sync("t")
+        leader = cluster.leader("t")
+        assert leader is not None
+        records = [batch(b"%d" % number * 100) for number in range(20)]
+        size = sum(map(len, records))
+        wires = {number: Wire(cluster.address(number)) for number in cluster.nodes}
+        try:
+            for one in records:
+                wires[leader].produce("t", one)
+            assert fetched(wires[leader], "t", 0) == size
+
+            def look() -> dict[tuple[int, int], Any] | None:
+                found = sums(reports(wires.values()), "t")
+
+                def has(number: int, what: str) -> bool:
+                    counted = found.get((number, 0))
+                    return counted is not None and counted[what] >= size
+
+                whole = all(has(number, "replication_bytes_in") for number in followers)
+                return found if whole and has(leader, "bytes_out") else None
+
+            followers = [number for number in cluster.nodes if number != leader]
+            found = eventually("every node has reported", look)
+            for number in followers:
+                assert found[number, 0]["replication_bytes_in"] == size
+                assert found[number, 0]["bytes_in"] == found[number, 0]["bytes_out"] == 0
+            assert found[leader, 0]["bytes_in"] == found[leader, 0]["bytes_out"] == size
+            assert found[leader, 0]["messages_in"] == 20
+            assert found[leader, 0]["replication_bytes_out"] == 2 * size
+            assert found[leader, 0]["replication_bytes_in"] == 0
+            # All nodes are there at the first report, so that the topic has three replicas.
+            assert len(wires[1].metadata(METRICS_TOPIC).topics[0].partitions[0].replica_nodes) == 3
+            lags = [
+                row["follower_lag"]
+                for one in reports(wires.values())
+                for row in one["partitions"]
+                if row["topic"] == "t" and row["leader"]
+            ]
+            assert lags
+            assert lags[-1] == 0
+        finally:
+            for each in wires.values():
+                each.close()
+
+
+def test_a_secured_node_reports_as_itself() -> None:
+    """Of a node alone: its own log takes the records, and the controller its CreateTopics."""
+    with SecureBroker({"alice": "secret-of-alice"}, acls=True, config=REPORTING) as broker:
+        eventually(
+            "reports are written",
+            lambda: broker.metrics().get("pykbroker:type=LoadReporter,name=WrittenCount", 0) > 2 or None,
+        )
+
+
+def test_secured_nodes_report_to_each_other_as_their_principal(tmp_path: Path) -> None:
+    with SecuredTrio(tmp_path, "PLAIN", REPORTING) as trio:
+        trio.serving(*NUMBERS)
+
+        def look() -> set[int] | None:
+            brokers = {one["broker"] for _, wire in trio.wires() for one in reports([wire])}
+            return brokers if len(brokers) == len(NUMBERS) else None
+
+        assert eventually("every node has reported", look) == set(NUMBERS)
+
+
+def test_a_topic_that_cannot_be_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The counts wait for it, and take no more room with time."""
+    policy = {"create.topic.policy.class.name": "python:tests.node.told_loads.NoTopics"}
+    with Broker({**REPORTING, **policy}) as broker:
+        eventually(
+            "reports are dropped",
+            lambda: broker.metrics().get("pykbroker:type=LoadReporter,name=DroppedCount", 0) > 3 or None,
+        )
+    lines = [line for line in caplog.messages if "load report" in line]
+    assert len(lines) == 1
+    assert f"topic {METRICS_TOPIC} is not created: " in lines[0]
+
+
+def test_many_partitions_are_several_records() -> None:
+    settings = {**REPORTING, "pykbroker.load.reporter.interval.ms": 1000}
+    with Broker(settings) as broker, Wire(broker.bootstrap_servers, timeout=60) as wire:
+        count = 2 * MOST_PARTITIONS + 10
+        wire.create("n" * 200, count)
+
+        def look() -> list[dict[str, Any]] | None:
+            found = [one for one in reports([wire]) if one["parts"] == 3]
+            return found if len({one["part"] for one in found}) == 3 else None
+
+        found = eventually("a report of three records", look)
+        first = [one for one in found if one["sequence"] == found[0]["sequence"]]
+        assert [one["part"] for one in first] == [0, 1, 2]
+        assert len({(one["end_ms"], one["duration_ms"]) for one in first}) == 1
+        assert len([row for one in first for row in one["partitions"] if row["topic"][0] == "n"]) == count
+        assert all(len(json.dumps(one)) < 200_000 for one in found)
+
+
+def test_a_node_that_does_not_report_loads_and_keeps_nothing() -> None:
+    code = (
+        "import sys\nfrom pykbroker.testing import Broker\n"
+        "with Broker() as broker:\n"
+        "    partitions = list(broker._node.broker.services.replicas)\n"
+        "    assert all(one.traffic is None for one in partitions)\n"
+        "    print([name for name in sys.modules if 'replica_traffic' in name or 'load_report' in name])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_batches_are_compressed() -> None:
+    with Broker(REPORTING) as broker, Wire(broker.bootstrap_servers) as wire:
+        eventually("a report", lambda: reports([wire]) or None)
+        index = 1 % len(wire.call(MetadataRequest(topics=None)).topics[0].partitions)
+        records = wire.fetch(METRICS_TOPIC, partition=index).records
+        assert {header.attributes & CODEC_MASK for _, header in iter_batches(records)} == {Codec.GZIP}
