@@ -1,0 +1,140 @@
+"""From `__pykbroker_metrics` to a file for `pykbroker balance plan --loads`.
+
+    python spark/jobs/cluster_loads.py --config cluster.toml --window 1800 --file loads.jsonl
+
+Of the configuration only `[kafka]`, `[security]` and `[spark]` count, those of pipeline.toml. The file is JSON lines,
+and docs/balance.md of pykbroker says what stands in it. Exit codes: 0 it is written; 1 it cannot be; 2 the command line
+or the configuration is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline import config as configuration
+from pipeline import secured, session
+from pipeline.config import Config
+from pipeline.errors import PipelineError
+from pipeline.partition_rates import broker_rates, newest_window, of_window, partition_rates, reports
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TOPIC = "__pykbroker_metrics"
+VERSION = 1
+#: How much older than the window records are read, for clocks that differ and the intervals at its ends.
+_SLACK_S = 600
+
+
+def main(argv: Sequence[str]) -> int:
+    """Returns the exit code."""
+    options = _options(argv)
+    try:
+        config = load(options.config)
+        spark = session.make("cluster-loads", config, options.master)
+    except PipelineError as error:
+        print(error, file=sys.stderr)
+        return 2
+    try:
+        head = write(spark, config, Path(options.file), options.window, options.topic)
+    except PipelineError as error:
+        print(error, file=sys.stderr)
+        return 1
+    finally:
+        spark.stop()
+    print(f"{options.file}: {head['partitions']} partitions, {head['coverage']:.1%} of the window is covered")
+    return 0
+
+
+def load(path: str | Path) -> Config:
+    """The tables of the file that say how a cluster is reached. Raises PipelineError."""
+    try:
+        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise PipelineError(f"{path}: {error.strerror}", "name the configuration file with --config") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise PipelineError(f"{Path(path).name}: not TOML: {error}") from None
+    reached = {table: values[table] for table in ("kafka", "security", "spark") if table in values}
+    return configuration.parse({"checkpoints": "none", "lake": {"path": "none"}, **reached})
+
+
+def write(
+    spark: SparkSession, config: Config, file: Path, window_s: float, topic: str = TOPIC, now_s: float | None = None
+) -> dict[str, Any]:
+    """Write the loads of the newest window, and return the first line of the file.
+
+    Raises:
+        PipelineError: there are no reports, or Spark cannot read them.
+    """
+    from pyspark.errors import PySparkException
+
+    begin_ms = round(((time.time() if now_s is None else now_s) - window_s - max(_SLACK_S, window_s)) * 1000)
+    raw = (
+        spark.read.format("kafka")
+        .options(**config.kafka_options())
+        .option("subscribe", topic)
+        .option("startingTimestamp", str(max(0, begin_ms)))
+        .option("startingOffsetsByTimestampStrategy", "latest")
+        .load()
+    )
+    try:
+        found = reports(raw).cache()
+        window = newest_window(found, window_s)
+        chosen = of_window(found, window)
+        clusters = [row[0] for row in chosen.select("cluster_id").distinct().collect()]
+        if len(clusters) != 1:
+            raise PipelineError(f"the topic has reports of {len(clusters)} clusters in this window")
+        brokers = [row.asDict() for row in broker_rates(chosen, window).orderBy("broker").collect()]
+        rates = partition_rates(chosen, window).orderBy("topic", "partition")
+        lines = [json.dumps(row.asDict()) for row in rates.toLocalIterator()]
+        found.unpersist()
+    except PySparkException as error:
+        raise PipelineError(secured.scrubbed(str(error))) from error
+    head = {
+        "kind": "pykbroker-loads",
+        "version": VERSION,
+        "cluster_id": clusters[0],
+        "begin_ms": window.begin_ms,
+        "end_ms": window.end_ms,
+        "coverage": sum(each["coverage"] for each in brokers) / len(brokers),
+        "partitions": len(lines),
+        "brokers": brokers,
+    }
+    _replace(file, "\n".join([json.dumps(head), *lines]) + "\n")
+    return head
+
+
+def _replace(file: Path, text: str) -> None:
+    """A reader sees the whole file or the one before."""
+    unfinished = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(file)
+    except OSError as error:
+        unfinished.unlink(missing_ok=True)
+        raise PipelineError(f"{file}: {error.strerror}") from None
+
+
+def _options(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Writes what each partition of a cluster costs, as its brokers tell.")
+    parser.add_argument("--config", required=True, help="a file with [kafka], [security] and [spark] of pipeline.toml")
+    parser.add_argument("--file", required=True, help="the file for `pykbroker balance plan --loads`")
+    parser.add_argument("--window", type=_seconds, default=1800.0, metavar="SECONDS", help="default: %(default)s")
+    parser.add_argument("--topic", default=TOPIC, help="default: %(default)s")
+    parser.add_argument("--master", help="Spark's master (default: all cores of this machine, or spark-submit's)")
+    return parser.parse_args(argv)
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < 1e9:
+        raise argparse.ArgumentTypeError(f"{text} is no length of a window")
+    return seconds
