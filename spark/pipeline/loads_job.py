@@ -3,8 +3,11 @@
     python spark/jobs/cluster_loads.py --config cluster.toml --window 1800 --file loads.jsonl
 
 Of the configuration only `[kafka]`, `[security]` and `[spark]` count, those of pipeline.toml. The file is JSON lines,
-and docs/balance.md of pykbroker says what stands in it. Exit codes: 0 it is written; 1 it cannot be; 2 the command line
-or the configuration is wrong.
+one for each partition; docs/metrics-topic.md of pykbroker says what stands in it. Exit codes: 0 it is written; 1 it
+cannot be; 2 the command line or the configuration is wrong.
+
+Invariant: no file is written of a window less than 95 % of which is there, and no partition stands in it of which less
+is there. `balance plan` has no load of that then, and refuses as well when it is too many.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TOPIC = "__pykbroker_metrics"
-VERSION = 1
+LEAST_COVERAGE = 0.95
 #: How much older than the window records are read, for clocks that differ and the intervals at its ends.
 _SLACK_S = 600
 
@@ -50,7 +53,9 @@ def main(argv: Sequence[str]) -> int:
         return 1
     finally:
         spark.stop()
-    print(f"{options.file}: {head['partitions']} partitions, {head['coverage']:.1%} of the window is covered")
+    for each in head["brokers"]:
+        print(json.dumps(each))
+    print(f"{options.file}: {head['partitions']} partitions, {head['coverage']:.1%} of the window is there")
     return 0
 
 
@@ -62,17 +67,18 @@ def load(path: str | Path) -> Config:
         raise PipelineError(f"{path}: {error.strerror}", "name the configuration file with --config") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise PipelineError(f"{Path(path).name}: not TOML: {error}") from None
-    reached = {table: values[table] for table in ("kafka", "security", "spark") if table in values}
+    reached: dict[str, Any] = {table: values[table] for table in ("kafka", "security", "spark") if table in values}
     return configuration.parse({"checkpoints": "none", "lake": {"path": "none"}, **reached})
 
 
 def write(
     spark: SparkSession, config: Config, file: Path, window_s: float, topic: str = TOPIC, now_s: float | None = None
 ) -> dict[str, Any]:
-    """Write the loads of the newest window, and return the first line of the file.
+    """Write the loads of the newest window. Returns what is to be said of it: the window, its coverage, how many
+    partitions stand in the file, and the rates of the brokers.
 
     Raises:
-        PipelineError: there are no reports, or Spark cannot read them.
+        PipelineError: there are too few reports, or Spark cannot read them.
     """
     from pyspark.errors import PySparkException
 
@@ -93,23 +99,30 @@ def write(
         if len(clusters) != 1:
             raise PipelineError(f"the topic has reports of {len(clusters)} clusters in this window")
         brokers = [row.asDict() for row in broker_rates(chosen, window).orderBy("broker").collect()]
-        rates = partition_rates(chosen, window).orderBy("topic", "partition")
+        coverage = sum(each["coverage"] for each in brokers) / len(brokers)
+        if coverage < LEAST_COVERAGE:
+            silent = [
+                f"{each['broker']} ({each['coverage']:.0%})" for each in brokers if each["coverage"] < LEAST_COVERAGE
+            ]
+            raise PipelineError(
+                f"{coverage:.1%} of the window is there, and {LEAST_COVERAGE:.0%} are needed;"
+                f" brokers with less: {', '.join(silent)}",
+                "take a shorter --window, or wait until the brokers have reported for longer",
+            )
+        rates = partition_rates(chosen, window).where(f"coverage >= {LEAST_COVERAGE}").orderBy("topic", "partition")
         lines = [json.dumps(row.asDict()) for row in rates.toLocalIterator()]
         found.unpersist()
     except PySparkException as error:
         raise PipelineError(secured.scrubbed(str(error))) from error
-    head = {
-        "kind": "pykbroker-loads",
-        "version": VERSION,
+    _replace(file, "".join(f"{line}\n" for line in lines))
+    return {
         "cluster_id": clusters[0],
         "begin_ms": window.begin_ms,
         "end_ms": window.end_ms,
-        "coverage": sum(each["coverage"] for each in brokers) / len(brokers),
+        "coverage": coverage,
         "partitions": len(lines),
         "brokers": brokers,
     }
-    _replace(file, "\n".join([json.dumps(head), *lines]) + "\n")
-    return head
 
 
 def _replace(file: Path, text: str) -> None:

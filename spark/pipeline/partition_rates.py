@@ -104,7 +104,7 @@ def partition_rates(chosen: DataFrame, window: Window) -> DataFrame:
             ),
             rate(total(F.col("replication_bytes_in"), ~leads), following_s).alias("replication_bytes_in"),
             rate(total(F.col("replication_bytes_out"), every), leading_s).alias("replication_bytes_out"),
-            F.coalesce(F.max("size"), F.lit(0)).alias("size"),
+            F.max("size").alias("size"),
             F.max("follower_lag").alias("follower_lag"),
             rate(total(cpu, leads), leading_s).alias("leader_cpu"),
             rate(total(cpu, ~leads), following_s).alias("follower_cpu"),

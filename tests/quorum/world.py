@@ -48,6 +48,9 @@ class InlineRuntime:
     def stopwatch_ms(self) -> float:
         return self.loop.time() * 1000
 
+    def cpu_ms(self) -> float:
+        return 0.0
+
     def run_blocking(self, function: Callable[..., T], *args: object) -> asyncio.Future[T]:
         future: asyncio.Future[T] = self.loop.create_future()
 

@@ -58,6 +58,9 @@ class FakeRuntime:
     def stopwatch_ms(self) -> float:
         return self.loop.time() * 1000
 
+    def cpu_ms(self) -> float:
+        return 0.0
+
     def run_blocking(self, function: Callable[..., Any], *args: object) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = self.loop.create_future()
         try:
