@@ -6,7 +6,7 @@ needs less of them leaves more to Spark.
 * source, sink: a batch job over four partitions, records of 100 bytes; the first run of each is not counted (Spark
   compiles what it runs).
 * freshness: the lake job reads clicks that are made at a steady rate. Of each event the time from its Kafka timestamp
-  until the file that holds it can be seen in the lake, by looking every few milliseconds.
+  until the commit that names its file can be seen in the lake's log, by looking every few milliseconds.
 """
 
 from __future__ import annotations
@@ -105,11 +105,18 @@ def _send(server: Server, topic: str, ended: threading.Event) -> int:
 
 
 def _look(lake: Path, seen: dict[str, float], ended: threading.Event) -> None:
+    from pipeline.lake.commits import decode
+
+    version = 0
     while not ended.is_set():
+        path = lake / "_delta_log" / f"{version:020d}.json"
+        if not path.exists():
+            time.sleep(0.005)
+            continue
         now = time.time()
-        for path in lake.glob("date=*/topic=*/*.parquet"):
-            seen.setdefault(path.name, now)
-        time.sleep(0.005)
+        for file in decode(version, path.read_text()).adds:
+            seen.setdefault(file.path.rpartition("/")[2], now)
+        version += 1
 
 
 def freshness(server: Server, seconds: float) -> dict[str, float]:
@@ -145,8 +152,10 @@ def freshness(server: Server, seconds: float) -> dict[str, float]:
         looked.set()
         looking.join()
         query.stop()
-    frame = spark.read.parquet(str(lake)).select(
-        F.element_at(F.split(F.input_file_name(), "/"), -1), F.unix_millis("source.timestamp")
+    frame = (
+        spark.read.format("delta")
+        .load(str(lake))
+        .select(F.element_at(F.split(F.input_file_name(), "/"), -1), F.unix_millis("source.timestamp"))
     )
     waits = sorted((name, seen[name] - stamp / 1000) for name, stamp in frame.collect())
     shutil.rmtree(root)

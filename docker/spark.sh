@@ -13,17 +13,17 @@ wanted=$(docker run --rm --network none "$base" python3 -c 'import sys; print("%
 rm -rf "$context"
 mkdir -p "$context"
 
-jars=build/spark/jars-$version
+jars=build/spark/jars-$version-$(sha256sum docker/spark/pom.xml | cut -c1-12)
 if [ ! -d "$jars" ]; then
     mvn -q -B -f docker/spark/pom.xml "-Dspark.version=$version" dependency:copy-dependencies \
         "-DoutputDirectory=$PWD/$jars.new"
     mv "$jars.new" "$jars"
 fi
-wheels=build/spark/wheels-$wanted
+# Versions are those of the Python that the pipeline's tests run with.
+mapfile -t pinned < <("$python" -m pip freeze | grep -iE '^(py4j|confluent-kafka|delta-spark|kafka-python)==')
+wheels=build/spark/wheels-$wanted-$(echo "${pinned[@]}" | sha256sum | cut -c1-12)
 if [ ! -d "$wheels" ]; then
     machine=$(uname -m)
-    # Versions are those of the Python that the pipeline's tests run with.
-    mapfile -t pinned < <("$python" -m pip freeze | grep -iE '^(py4j|confluent-kafka|kafka-python)==')
     "$python" -m pip download -q -d "$wheels.new" --no-deps --only-binary :all: --python-version "$wanted" \
         --implementation cp --abi "cp${wanted/./}" --abi abi3 --abi none --platform "manylinux_2_28_$machine" \
         --platform "manylinux_2_17_$machine" --platform "manylinux2014_$machine" --platform any "${pinned[@]}"

@@ -156,7 +156,7 @@ def _run(options: argparse.Namespace) -> int:
             finally:
                 lake.close()
         found = results.read(_read_lake(pipeline), broker.admin)
-    right = _print_summary(found, answer, pipeline, lake)
+    right = _print_summary(found, answer, lake)
     in_lake = {row.place for row in found.rows}
     seen = [one for one in sender.delivered[1:] if (one.topic, one.record.partition, one.offset) in in_lake]
     freshness_s = sorted(lake.freshness_s(pipeline.checkpoint("lake"), seen))
@@ -331,11 +331,10 @@ def _wait(pipeline: Pipeline, happens: Callable[[], bool], timeout_s: float) -> 
         time.sleep(0.2)
 
 
-def _print_summary(found: results.Outcome, answer: Expected, pipeline: Pipeline, lake: watch.LakeWatch) -> bool:
+def _print_summary(found: results.Outcome, answer: Expected, lake: watch.LakeWatch) -> bool:
     """What has come out; whether plain Python says the same."""
     events = found.events.values()
     reasons = Counter(found.dead.values())
-    files = list(pipeline.lake.glob("date=*/topic=*/*.parquet"))
     ordered = {one.order_id for one in found.conversions}
     credited = {one.order_id for one in found.conversions if one.click_id is not None}
     print(f"events          {len(events):,} of {answer.records:,} records, {answer.duplicates:,} duplicates left out")
@@ -348,7 +347,8 @@ def _print_summary(found: results.Outcome, answer: Expected, pipeline: Pipeline,
     late = sum(row.timestamp_ms - row.event.time_ms > 60_000 for row in found.rows)
     print(f"late            {late:,} by more than a minute and counted, {reasons['too-late']:,} too late")
     print(
-        f"lake            {lake.files_written:,} files written, {len(files):,} after {lake.compactions:,} compactions"
+        f"lake            {lake.files_written:,} files written, {len(lake.files):,} after "
+        f"{lake.compactions:,} compactions"
     )
     print(f"windows         {len(found.windows):,} of {TIMES.window_s // 60} minutes, an event type and a country")
     print(f"sessions        {len(found.sessions):,} of {len({one.user for one in found.sessions}):,} users")

@@ -1,4 +1,4 @@
-"""What can be seen of a running pipeline from outside: the lake's log and Spark's checkpoints, both plain files."""
+"""What can be seen of a running pipeline from outside: the lake's log and Spark's checkpoints, both files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from example.sending import Delivered
+from pipeline.lake import commits
 
 #: Topic and partition, and the offset behind the last record.
 Ends = dict[tuple[str, int], int]
@@ -51,11 +52,12 @@ class LakeWatch:
     """Notes when which batch was committed to the lake, and with how many files."""
 
     def __init__(self, lake: Path) -> None:
-        self._log = lake / "_log"
+        self._log = lake / "_delta_log"
         self.committed_at_ms: dict[int, int] = {}
         self.files_written = 0
         self.compactions = 0
-        self._last = ""
+        self.files: set[str] = set()  # of which the lake consists now
+        self._next = 0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lake-watch", daemon=True)
         self._thread.start()
@@ -70,17 +72,19 @@ class LakeWatch:
             self._look()
 
     def _look(self) -> None:
-        # Names in the log are versions of the same length.
-        for name in sorted(path.name for path in self._log.glob("[0-9]*.json") if path.name > self._last):
-            self._last = name
+        while True:
             try:
-                entry = json.loads((self._log / name).read_text())
+                commit = commits.decode(self._next, (self._log / f"{self._next:020d}.json").read_text())
             except FileNotFoundError:
-                continue  # folded into a later one
-            if entry["kind"] == "batch":
-                self.committed_at_ms[entry["position"]["batch"]] = time.time_ns() // 1_000_000
-                self.files_written += len(entry["adds"])
-            self.compactions += entry["kind"] == "compaction"
+                return
+            self._next += 1
+            self.files.update(file.path for file in commit.adds)
+            self.files.difference_update(commit.removes)
+            note = commit.note
+            if note is not None and note.kind == commits.BATCH and note.state.position is not None:
+                self.committed_at_ms[note.state.position.batch] = time.time_ns() // 1_000_000
+                self.files_written += len(commit.adds)
+            self.compactions += note is not None and note.kind == commits.COMPACTION
 
     def freshness_s(self, checkpoint: Path, delivered: Iterable[Delivered]) -> Iterator[float]:
         """Of each delivered record: the seconds until its batch was in the lake."""

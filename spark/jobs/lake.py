@@ -1,4 +1,4 @@
-"""Events, each once -> the Parquet lake, by date and topic. Exactly once."""
+"""Events, each once -> the lake, a Delta table by date and topic. Exactly once."""
 
 import sys
 

@@ -90,6 +90,12 @@ def plan(files: Files, batch_id: int) -> str:
     return hashlib.sha256(files.read(f"offsets/{batch_id}").encode()).hexdigest()
 
 
+def ends(files: Files, batch_id: int) -> list[object]:
+    """Where a planned batch ends, by source, as Spark writes it."""
+    lines = files.read(f"offsets/{batch_id}").splitlines()[2:]
+    return [json.loads(line) for line in lines if line.startswith("{")]
+
+
 def position(files: Files) -> Position:
     committed, planned = _newest(files, "commits"), _newest(files, "offsets")
     if committed >= 0:
@@ -160,4 +166,4 @@ class SparkFiles:
         stream.close()
 
     def _path(self, path: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(self._root, path)
+        return self._jvm.org.apache.hadoop.fs.Path(self._root, path) if path else self._root

@@ -69,7 +69,7 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class LakeConfig:
-    """Where the Parquet lake is, and when its small files are compacted."""
+    """Where the lake is, and when its small files are compacted."""
 
     path: str
     target_file_bytes: int = _at_least(1, 128 * 1024 * 1024)

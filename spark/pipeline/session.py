@@ -14,12 +14,20 @@ from pipeline.secured import HIDDEN_TEXT
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Spark 4 is built for Scala 2.13; both parts carry Spark's own version. `spark-submit` needs them as --packages.
+# Spark 4 is built for Scala 2.13; its own parts carry Spark's version. Delta Lake 4.0.0 is the one for Spark 4.0.
+# `spark-submit` needs them as --packages.
+DELTA = "4.0.0"
 PACKAGES = ",".join(
-    f"org.apache.spark:{part}_2.13:{pyspark.__version__}" for part in ("spark-sql-kafka-0-10", "spark-avro")
+    [f"org.apache.spark:{part}_2.13:{pyspark.__version__}" for part in ("spark-sql-kafka-0-10", "spark-avro")]
+    + [f"io.delta:delta-spark_2.13:{DELTA}"]
 )
 
-PARTS = ("org.apache.spark.sql.kafka010.KafkaSourceProvider", "org.apache.spark.sql.avro.AvroDataToCatalyst")
+EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+PARTS = (
+    "org.apache.spark.sql.kafka010.KafkaSourceProvider",
+    "org.apache.spark.sql.avro.AvroDataToCatalyst",
+    EXTENSION,
+)
 
 # Avro allocates what a length field says before it looks whether there are so many bytes: of a few bytes of garbage,
 # two gigabytes, and the executor dies with all its tasks. No value is larger than this.
@@ -39,6 +47,9 @@ HIDDEN = {
 DEFAULTS = {
     "spark.sql.redaction.options.regex": "(?i)url",  # the default of Spark
     "spark.sql.shuffle.partitions": "4",  # fixed by the first batch of a checkpoint
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # Delta reads its log in so many tasks; its default, 50, costs a small table seconds.
+    "spark.databricks.delta.snapshotPartitions": "2",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default, INT96, is deprecated and unordered
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
@@ -50,6 +61,8 @@ def settings(own: dict[str, str]) -> dict[str, str]:
     found = {**DEFAULTS, **own}
     packages = [*found.get("spark.jars.packages", "").split(","), *PACKAGES.split(",")]
     found["spark.jars.packages"] = ",".join(dict.fromkeys(filter(None, packages)))
+    extensions = [*found.get("spark.sql.extensions", "").split(","), EXTENSION]
+    found["spark.sql.extensions"] = ",".join(dict.fromkeys(filter(None, extensions)))
     found["spark.sql.session.timeZone"] = "UTC"
     for key, secret in HIDDEN.items():
         own_hidden = found.get(key) or found.get(key.replace(".sql", ""))
@@ -82,7 +95,9 @@ def make(name: str, config: Config, master: str | None) -> SparkSession:
         assert jvm is not None
         if not all(jvm.org.apache.spark.util.Utils.classIsLoadable(name) for name in PARTS):
             session.stop()
-            raise PipelineError("Spark has no Kafka connector or no Avro", f"spark-submit --packages {PACKAGES}")
+            raise PipelineError(
+                "Spark has no Kafka connector, no Avro or no Delta Lake", f"spark-submit --packages {PACKAGES}"
+            )
         for key, value in AVRO_LIMITS.items():
             jvm.java.lang.System.setProperty(key, value)
     return session

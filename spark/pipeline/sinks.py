@@ -53,21 +53,22 @@ def to_kafka(
 
 
 def to_lake(frame: DataFrame, config: Config, checkpoint: str, trigger: Trigger, name: str) -> StreamingQuery:
-    """Starts a query that writes events to the Parquet lake, exactly once, and compacts it between the batches.
+    """Starts a query that writes events to the lake, exactly once, and compacts it between the batches.
 
     Raises:
-        LakeError: the lake is another checkpoint's, damaged, or on a file system that it cannot be on.
+        LakeError: the lake is another checkpoint's, damaged, of other columns, or where it cannot be.
     """
     from pyspark.sql import functions as F
 
-    lake = Lake(frame.sparkSession, config.lake.path)
+    lake = Lake(frame.sparkSession, config.lake.path, job=name)
     written_down = SparkFiles(frame.sparkSession, checkpoint)
     lake.claim(checkpoints.query_id(written_down))
 
     def write(batch: DataFrame, batch_id: int) -> None:
         query_id = checkpoints.query_id(written_down)
         assert query_id is not None, "Spark writes it down before it plans a batch"
-        lake.commit(batch, query_id, batch_id, checkpoints.plan(written_down, batch_id))
+        planned, ends = checkpoints.plan(written_down, batch_id), checkpoints.ends(written_down, batch_id)
+        lake.commit(batch, query_id, batch_id, planned, ends)
         lake.compact(config.lake.compact_min_files, config.lake.target_file_bytes)
 
     events = frame.withColumns({"date": F.to_date("event_time"), "topic": F.col("source.topic")})

@@ -12,6 +12,7 @@ from example import watch
 from example.records import Record
 from example.sending import Delivered
 from example.watch import LakeWatch
+from pipeline.lake.commits import BATCH, CLAIM, COMPACTION, Note, Position, State
 
 
 def plan(checkpoint: Path, batch: int, *sources: dict[str, dict[str, int]], committed: bool = True) -> None:
@@ -43,20 +44,24 @@ def test_a_query_has_read_what_all_its_sources_have_read(tmp_path: Path) -> None
 
 
 def test_a_record_is_fresh_when_its_batch_is_in_the_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = tmp_path / "lake" / "_log"
+    log = tmp_path / "lake" / "_delta_log"
     log.mkdir(parents=True)
     monkeypatch.setattr(LakeWatch, "_run", lambda self: None)
-    entries: list[dict[str, object]] = [
-        {"kind": "claim"},
-        {"kind": "batch", "position": {"batch": 0}, "adds": [1, 2]},
-        {"kind": "compaction", "adds": [1]},
-        {"kind": "batch", "position": {"batch": 1}, "adds": [1]},
-    ]
-    for version, entry in enumerate(entries):
-        (log / f"{version:020d}.json").write_text(json.dumps(entry))
+
+    def entry(kind: str, batch: int, adds: str, removes: str = "") -> list[dict[str, object]]:
+        note = Note(kind, "driver", 1, "lake", State("query", Position(batch, "plan")))
+        added: list[dict[str, object]] = [{"add": {"path": path, "size": 1, "partitionValues": {}}} for path in adds]
+        removed: list[dict[str, object]] = [{"remove": {"path": path}} for path in removes]
+        return [{"commitInfo": {"operation": "WRITE", "userMetadata": note.encode()}}, *added, *removed]
+
+    entries = [entry(CLAIM, -1, ""), entry(BATCH, 0, "ab"), entry(COMPACTION, 0, "c", "ab"), entry(BATCH, 1, "d")]
+    entries.append([{"commitInfo": {"operation": "VACUUM START"}}])
+    for version, actions in enumerate(entries):
+        (log / f"{version:020d}.json").write_text("\n".join(map(json.dumps, actions)))
     with closing(LakeWatch(tmp_path / "lake")) as lake:
         pass
     assert (lake.files_written, lake.compactions, sorted(lake.committed_at_ms)) == (3, 1, [0, 1])
+    assert lake.files == {"c", "d"}
     lake.committed_at_ms = {0: 5_000, 1: 9_000}
     checkpoint = tmp_path / "checkpoint"
     plan(checkpoint, 0, {"clicks": {"0": 2}})

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ import psutil
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from compat_tests.needs import ROOT
+from pipeline.lake.commits import BATCH, decode
 
 #: Between two looks at the files: the stretch that is waited for is some milliseconds long.
 LOOK_S = 0.001
@@ -123,9 +124,9 @@ class LakeBetween:
     such a moment it is still the same moment when the next driver starts."""
 
     def __init__(self, lake: Path, checkpoint: Checkpoint) -> None:
-        self._log = lake / "_log"
+        self._log = lake / "_delta_log"
         self._checkpoint = checkpoint
-        self._read = ""
+        self._next = 0
         self._written = -1
         self.found: list[int] = []
 
@@ -140,17 +141,15 @@ class LakeBetween:
         return self.found[-1] > self._checkpoint.committed
 
     def _last_written(self) -> int:
-        """The last batch in the lake's log, which is the newest entry that is no compaction."""
-        try:
-            name = max(name for name in os.listdir(self._log) if name.endswith(".json") and name[0] != ".")
-            if name != self._read:
-                entry = json.loads((self._log / name).read_text())
-                self._read = name
-                if entry["kind"] == "batch":
-                    self._written = entry["position"]["batch"]
-        except (FileNotFoundError, ValueError):
-            pass  # not begun, or folded meanwhile
-        return self._written
+        """The last batch in the table's log."""
+        while True:
+            try:
+                commit = decode(self._next, (self._log / f"{self._next:020d}.json").read_text())
+            except FileNotFoundError:
+                return self._written
+            self._next += 1
+            if commit.note and commit.note.kind == BATCH and commit.note.state.position:
+                self._written = commit.note.state.position.batch
 
 
 class TopicBetween:
@@ -193,10 +192,3 @@ def write_config(path: Path, tables: Mapping[str, Mapping[str, object]], **top: 
         lines += [f"[{table}]", *(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in values.items())]
     path.write_text("\n".join(lines) + "\n")
     return path
-
-
-def parquet_files(lake: Path) -> Sequence[Path]:
-    """What a reader that lists the lake finds: no folders that begin with an underscore or a dot."""
-    return [
-        path for path in lake.rglob("*.parquet") if not any(part[0] in "_." for part in path.relative_to(lake).parts)
-    ]

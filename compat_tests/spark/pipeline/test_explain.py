@@ -32,7 +32,7 @@ def java(text: str) -> Exception:
             "when they are back",
         ),
         (
-            'Traceback (most recent call last):\n  File "x.py", line 1, in y\npipeline.lake.manifest.LakeError: it is '
+            'Traceback (most recent call last):\n  File "x.py", line 1, in y\npipeline.lake.positions.LakeError: it is '
             "another's\nGive the old checkpoint\n\n\tat py4j.Protocol.getReturnValue(Protocol.java:476)",
             "it is another's",
             "Give the old checkpoint",

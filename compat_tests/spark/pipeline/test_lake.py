@@ -1,12 +1,15 @@
-"""The lake with Spark, Parquet files and Hadoop's FileSystem on a real disk."""
+"""The lake with Spark and Delta Lake on a real disk: killed, repeated, overtaken, changed by others, read by others."""
 
 from __future__ import annotations
 
 import datetime
 import json
+import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,12 +17,11 @@ import pytest
 
 from compat_tests import needs
 from compat_tests.oracle.kafka import resolved
-from compat_tests.spark.pipeline.memory_files import MemoryFiles
 from pipeline import lake, sinks
 from pipeline.config import Config, LakeConfig
 from pipeline.lake import Lake, LakeError, LakeTakenError
-from pipeline.lake.hadoop import HadoopFiles
-from pipeline.lake.log import Files
+from pipeline.lake.commits import BATCH, Commit, Note
+from pipeline.lake.table import TableLog
 from pipeline.schemas import EVENT
 from pipeline.sinks import Trigger
 
@@ -65,22 +67,22 @@ class Events:
         query = sinks.to_lake(frame, self.config, str(self.folder / checkpoint), Trigger(once=True), "lake")
         query.awaitTermination()
 
+    def query_id(self) -> str:
+        return str(json.loads((self.folder / "checkpoint/metadata").read_text())["id"])
+
     def batches(self, what: str) -> int:
         """Spark's last batch of which the checkpoint has `offsets` (it was planned) or `commits` (it is done)."""
         return max(int(path.name) for path in (self.folder / "checkpoint" / what).glob("[0-9]*"))
 
-    def listed(self) -> list[str]:
-        return ids(self.spark.read.parquet(self.config.lake.path))
-
     def read(self) -> list[str]:
         return ids(lake.read(self.spark, self.config.lake.path))
 
-    def staged(self) -> list[Path]:
-        return list((Path(self.config.lake.path) / "_staging").rglob("*.parquet"))
+    def log(self) -> TableLog:
+        return TableLog(self.spark, self.config.lake.path)
 
-    def parquet_files(self) -> list[str]:
-        found = Path(self.config.lake.path).glob("date=*/topic=*/*.parquet")
-        return sorted(str(path.relative_to(self.config.lake.path)) for path in found)
+    def commits(self) -> list[Commit]:
+        log = self.log()
+        return [log.read(version) for version in range(log.newest() + 1)]
 
 
 def ids(frame: DataFrame) -> list[str]:
@@ -123,14 +125,19 @@ def events(spark: SparkSession, tmp_path: Path) -> Events:
 
 @pytest.mark.slow
 def test_each_event_once_compacted_and_partitioned(events: Events) -> None:
-    events.write(range(40), range(40, 80), range(80, 120))
+    events.write(range(20), range(20, 40), range(40, 80), range(80, 120))
     events.to_lake()
-    assert events.listed() == events.read() == expected(120)
-    partitions = {f"date=2026-03-0{day}/topic={topic}" for day in (1, 2) for topic in ("clicks", "orders")}
-    assert {path.rpartition("/")[0] for path in events.parquet_files()} == partitions
-    assert len(events.parquet_files()) < 3 * len(partitions) - 2, "compacted"
+    assert events.read() == expected(120)
+    files = Lake(events.spark, events.config.lake.path).files()
+    partitions = {(("date", f"2026-03-0{day}"), ("topic", topic)) for day in (1, 2) for topic in ("clicks", "orders")}
+    assert {file.partition for file in files} == partitions
+    written = sum(len(commit.adds) for commit in events.commits() if commit.operation == "WRITE")
+    assert (written, len(files)) == (10, 6), "the three files of each topic of the first day are one"
     row = lake.read(events.spark, events.config.lake.path).where("event_id = 'e61'").collect()[0]
     assert (row.date, row.topic, row.source.offset) == (datetime.date(2026, 3, 2), "clicks", 61)
+
+    last = next(note for commit in reversed(events.commits()) if (note := commit.note) and note.kind == BATCH)
+    assert (last.job, last.state.checkpoint, last.offsets) == ("lake", events.query_id(), [{"logOffset": 3}])
 
 
 @pytest.mark.slow
@@ -143,79 +150,70 @@ def test_a_batch_that_comes_again_is_not_written_again(events: Events, monkeypat
         patched.setattr(Lake, "compact", died)
         with pytest.raises(Exception, match="died here"):
             events.to_lake(deduplicate=True)
-    assert events.listed() == expected(30), "it was committed"
+    assert events.read() == expected(30), "it was committed"
     assert events.batches("commits") == events.batches("offsets") - 1, "and Spark does not know"
 
     events.write(range(40))
     events.to_lake(deduplicate=True)
-    assert events.listed() == events.read() == expected(40)
-
-
-@pytest.mark.slow
-def test_died_between_the_commit_and_the_moves(events: Events, monkeypatch: pytest.MonkeyPatch) -> None:
-    events.write(range(20))
-    events.to_lake()
-    events.write(range(20, 40))
-    with monkeypatch.context() as patched:
-        patched.setattr(HadoopFiles, "move", lambda files, *_: died() if events.staged() else None)
-        with pytest.raises(Exception, match="died here"):
-            events.to_lake()
-    assert events.listed() == expected(20), "the listing does not have it yet"
-    assert events.read() == expected(40), "the log has, and knows where the files are"
-
-    events.to_lake()
-    assert events.listed() == events.read() == expected(40)
-    assert not events.staged()
-
-
-@pytest.mark.slow
-def test_died_before_the_commit(events: Events, monkeypatch: pytest.MonkeyPatch) -> None:
-    events.write(range(20))
-    publish = HadoopFiles.publish
-    with monkeypatch.context() as patched:
-        patched.setattr(
-            HadoopFiles, "publish", lambda self, path, text: publish(self, path, text) if "claim" in text else died()
-        )
-        with pytest.raises(Exception, match="died here"):
-            events.to_lake()
-    assert events.read() == []
-    assert events.staged(), "written, not committed"
-    events.to_lake()
-    assert events.listed() == events.read() == expected(20)
+    assert events.read() == expected(40)
 
 
 def died(*_: object) -> None:
     raise RuntimeError("died here")
 
 
-@pytest.mark.slow
-def test_a_new_checkpoint_is_refused_until_the_lake_is_released(events: Events) -> None:
-    events.write(range(20))
-    events.to_lake()
-    with pytest.raises(LakeError, match="another checkpoint") as refused:
-        events.to_lake("another")
-    assert "--adopt-lake" in refused.value.advice
-    assert not (events.folder / "another").exists(), "no query was started"
-
-    Lake(events.spark, events.config.lake.path).release()
-    events.to_lake("another")
-    assert len(events.listed()) == 40, "the new checkpoint reads everything again, as the message said"
-    with pytest.raises(LakeError, match="another checkpoint"):
-        events.to_lake()
+@pytest.fixture(scope="module")
+def row(suite_session: SparkSession) -> DataFrame:
+    return suite_session.sql("SELECT 'e0' AS event_id, 'clicks' AS topic, DATE'2026-03-01' AS date")
 
 
 @pytest.mark.slow
-def test_a_restored_checkpoint_is_refused(events: Events) -> None:
-    """Its last batch was taken away, and is planned anew: with other events, or the same ones, who knows."""
-    events.write(range(20), range(20, 40))
-    events.to_lake()
-    for folder in ("offsets", "commits", "sources/0"):
-        for name in ("1", ".1.crc"):
-            (events.folder / "checkpoint" / folder / name).unlink(missing_ok=True)
-    events.write(range(40, 60))
-    with pytest.raises(Exception, match="the checkpoint is older than the lake"):
-        events.to_lake()
-    assert events.listed() == expected(40)
+def test_a_new_checkpoint_is_refused_until_the_lake_is_released(
+    spark: SparkSession, row: DataFrame, tmp_path: Path
+) -> None:
+    """Delta alone would drop its first batches: it knows their numbers."""
+    path = str(tmp_path / "lake")
+    first, another = Lake(spark, path), Lake(spark, path)
+    first.claim(None)
+    first.commit(row, "query", 0, "plan")
+    for query in (None, "another"):
+        with pytest.raises(LakeError, match=r"holds the events of another checkpoint .query query.") as refused:
+            another.claim(query)
+        assert "--adopt-lake" in refused.value.advice
+    with pytest.raises(LakeError, match="holds the events of another checkpoint"):
+        first.commit(row, "another", 1, "plan")
+
+    Lake(spark, path).release()
+    another.claim("another")
+    assert another.commit(row, "another", 0, "plan"), "the same number, and written"
+    assert len(ids(lake.read(spark, path))) == 2
+    with pytest.raises(LakeError, match=r"holds the events of another checkpoint .query another."):
+        Lake(spark, path).claim("query")
+
+
+@pytest.mark.slow
+def test_what_was_restored_from_a_backup_is_refused(spark: SparkSession, row: DataFrame, tmp_path: Path) -> None:
+    """Under a number that Delta knows, other events would be dropped; under one that it does not, some are missing."""
+    path, backup = tmp_path / "lake", tmp_path / "backup"
+    store = Lake(spark, str(path))
+    store.claim(None)
+    store.commit(row, "query", 0, "offsets 0")
+    shutil.copytree(path, backup)
+    store.commit(row, "query", 1, "offsets 1")
+    with pytest.raises(LakeError, match=r"the checkpoint is older than the lake .*: it plans batch 1 anew"):
+        store.commit(row, "query", 1, "other offsets")
+    with pytest.raises(LakeError, match="batch 0 anew, and the lake has batches up to 1"):
+        store.commit(row, "query", 0, "offsets 0")
+
+    shutil.rmtree(path)
+    shutil.copytree(backup, path)
+    with pytest.raises(LakeError, match="is gone, or another one than this driver has seen"):
+        store.commit(row, "query", 2, "offsets 2")
+    store = Lake(spark, str(path))
+    store.claim("query")
+    with pytest.raises(LakeError, match="is older than the checkpoint: batch 1 should come next, not 2"):
+        store.commit(row, "query", 2, "offsets 2")
+    assert ids(lake.read(spark, str(path))) == ["e0"]
 
 
 @pytest.mark.slow
@@ -227,77 +225,176 @@ def test_the_driver_that_was_overtaken_stops(spark: SparkSession, path: str) -> 
     second.claim("query")
     with pytest.raises(LakeTakenError, match="another driver"):
         first.commit(frame, "query", 1, "plan 1")
+    with pytest.raises(LakeTakenError, match="another driver"):
+        first.compact(2, 10**6)
     assert not second.commit(frame, "query", 0, "plan 0")
     assert second.commit(frame, "query", 1, "plan 1")
 
 
 @pytest.mark.slow
-def test_files_of_an_older_schema_are_compacted_with_newer_ones(spark: SparkSession, path: str) -> None:
+@pytest.mark.parametrize("moment", ["before its transaction", "within its transaction"])
+def test_the_driver_that_is_overtaken_while_it_writes_adds_nothing(
+    spark: SparkSession, row: DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """It has looked, and found itself alone. Locks are off: on HDFS there are none."""
+    monkeypatch.setattr(Lake, "_alone", lambda self: nullcontext())
+    path = str(tmp_path / "lake")
+    first, second = (Lake(spark, path) for _ in range(2))
+    first.claim("query")
+    append = Lake._append
+
+    def overtaken(self: Lake, frame: DataFrame, note: Note, batch_id: int | None, **more: str) -> None:
+        if self is not first:
+            append(self, frame, note, batch_id, **more)
+        elif moment == "before its transaction":
+            second.claim("query")
+            append(self, frame, note, batch_id, **more)
+        else:
+            waits, goes_on = tmp_path / "waits", tmp_path / "goes-on"
+
+            def wait(topic: str) -> str:  # in a Python worker, when the transaction has begun
+                waits.touch()
+                while not goes_on.exists():
+                    time.sleep(0.02)
+                return topic
+
+            from pyspark.sql import functions
+
+            slow = frame.withColumn("user_id", functions.udf(wait)("topic"))
+            with ThreadPoolExecutor(1) as pool:
+                written = pool.submit(append, self, slow, note, batch_id, **more)
+                while not waits.exists():
+                    time.sleep(0.02)
+                second.claim("query")
+                goes_on.touch()
+                written.result()
+
+    monkeypatch.setattr(Lake, "_append", overtaken)
+    with pytest.raises(LakeTakenError, match="another driver"):
+        first.commit(row, "query", 0, "plan 0")
+    assert ids(lake.read(spark, path)) == []
+    assert second.commit(row, "query", 0, "another plan")
+    assert ids(lake.read(spark, path)) == ["e0"]
+
+
+@pytest.mark.slow
+def test_one_of_many_claims_at_a_time(spark: SparkSession, path: str) -> None:
+    drivers = [Lake(spark, path) for _ in range(3)]
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda driver: driver.claim("query"), drivers))
+    frame = spark.createDataFrame([], lake.SCHEMA)
+    wins = 0
+    for driver in drivers:
+        try:
+            wins += driver.commit(frame, "query", 0, "plan")
+        except LakeTakenError:
+            pass
+    assert wins == 1
+
+
+@pytest.mark.slow
+def test_a_field_that_events_gain_becomes_a_column(spark: SparkSession, path: str) -> None:
+    """A column, and a field within one. The rows of before have null there, also when both are compacted."""
+    old = "event_id string, source struct<topic: string>, date date, topic string"
+    new = "event_id string, country string, source struct<topic: string, partition: int>, date date, topic string"
+    day = datetime.date(2026, 3, 1)
+    store = Lake(spark, path, schema=old)
+    store.claim(None)
+    store.commit(spark.createDataFrame([("e0", ("t",), day, "t"), ("e1", ("t",), day, "t")], old), "query", 0, "plan")
+
+    later = Lake(spark, path, schema=new)
+    later.claim("query")
+    for batch in (1, 2):
+        later.commit(spark.createDataFrame([("e2", "DE", ("t", 7), day, "t")], new), "query", batch, "plan")
+    assert later.compact(2, 10**6) == 2
+    found = sorted((row.event_id, row.country, row.source.partition) for row in lake.read(spark, path).collect())
+    assert found == [("e0", None, None), ("e1", None, None), ("e2", "DE", 7), ("e2", "DE", 7)]
+
+    with pytest.raises(
+        LakeError, match=r"source.partition is no field of this pipeline's events; country is"
+    ) as refused:
+        Lake(spark, path, schema=old).claim("query")
+    assert "or a later one" in refused.value.advice
+
+
+@pytest.mark.slow
+def test_a_table_of_other_columns_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "lake")
+    spark.sql("SELECT 1 AS id, 2.5 AS amount, 'x' AS topic").write.format("delta").partitionBy("topic").save(path)
+    for action in (lambda: Lake(spark, path).claim(None), lambda: Lake(spark, path).claim("query")):
+        with pytest.raises(LakeError, match="its log has no commit of this pipeline"):
+            action()
+    with pytest.raises(LakeError, match="is a Delta table of other columns: id is no field") as refused:
+        Lake(spark, path).release()
+    assert "amount is decimal(2,1), not decimal(12,2)" in refused.value.message
+    assert "it is partitioned by topic, not by date, topic" in refused.value.message
+    assert spark.read.format("delta").load(path).count() == 1
+
+
+@pytest.mark.slow
+def test_another_writer_is_found_and_what_changes_no_rows_is_let_pass(
+    spark: SparkSession, row: DataFrame, path: str
+) -> None:
     store = Lake(spark, path)
     store.claim(None)
-    columns = "event_id, 'clicks' AS topic, DATE'2026-03-01' AS date"
-    old = spark.sql(f"SELECT {columns} FROM VALUES ('e0'), ('e1') AS t(event_id)")
-    new = spark.sql(f"SELECT {columns}, 'DE' AS country FROM VALUES ('e2') AS t(event_id)")
-    for batch, frame in enumerate((old, new, new)):
-        store.commit(frame, "query", batch, "plan")
-    assert store.compact(2, 10**6) == 2
-    assert [file.rows for file in store.files()] == [4]
-    found = sorted((row.event_id, row.country) for row in spark.read.parquet(path).collect())
-    assert found == [("e0", None), ("e1", None), ("e2", "DE"), ("e2", "DE")]
+    store.commit(row, "query", 0, "plan")
+    store.commit(row, "query", 1, "plan")
+    spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.logRetentionDuration' = 'interval 60 days')")
+    spark.sql(f"OPTIMIZE delta.`{path}`").collect()
+    store.commit(row, "query", 2, "plan")
+
+    spark.sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS (note string)")
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE event_id = 'e0'").collect()
+    with pytest.raises(LakeError, match=r"another writer has changed columns of the lake .*ADD COLUMNS"):
+        store.commit(row, "query", 3, "plan")
+    store = Lake(spark, path, schema=f"{lake.SCHEMA}, note string")
+    with pytest.raises(LakeError, match=r"columns of the lake .*, and 1 later ones") as refused:
+        store.claim("query")
+    assert "Nothing is lost" in refused.value.advice
+    store.release()
+    store.claim("query")
+    assert not store.commit(row, "query", 2, "plan")
+    assert store.commit(row, "query", 3, "plan"), "the checkpoint goes on behind its last batch"
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE event_id = 'e0'").collect()
+    with pytest.raises(LakeError, match=r"changed rows of the lake .* \(DELETE, .*Delta-Lake/4") as refused:
+        store.commit(row, "query", 4, "plan")
+    assert ids(lake.read(spark, path)) == []
 
 
-def test_a_lake_must_be_where_a_file_can_be_created_if_absent(spark: SparkSession) -> None:
+@pytest.mark.long(amount="one lake")
+def test_a_lake_of_an_earlier_version_is_converted(events: Events) -> None:
+    """As docs/lake.md says it. The files are those of before, with what the old log had beside them."""
+    path = Path(events.config.lake.path)
+    events.write(range(20))
+    old = events.spark.read.schema(EVENT).json(str(events.folder / "input"))
+    rows = old.selectExpr("*", "to_date(event_time) AS date", "source.topic AS topic")
+    rows.write.partitionBy("date", "topic").parquet(str(path))
+    (path / "_log").mkdir()
+    (path / "_log" / "00000000000000000001.json").write_text("{}")
+    with pytest.raises(LakeError, match="is of an earlier version of this pipeline"):
+        events.to_lake()
+    events.spark.sql(f"CONVERT TO DELTA parquet.`{path}` PARTITIONED BY (date DATE, topic STRING)").collect()
+    with pytest.raises(LakeError, match="no commit of this pipeline"):
+        events.to_lake()
+    Lake(events.spark, str(path)).release()
+    events.to_lake()
+    assert events.read() == sorted(2 * expected(20)), "and goes on: this checkpoint is a new one"
+
+
+def test_a_lake_of_an_earlier_version_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "_log").mkdir()
+    with pytest.raises(LakeError, match="is of an earlier version of this pipeline"):
+        Lake(spark, str(tmp_path)).claim(None)
+
+
+def test_a_folder_with_other_things_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "holiday.jpg").touch()
+    with pytest.raises(LakeError, match=r"is no Delta table, and is not empty: it has holiday\.jpg"):
+        Lake(spark, str(tmp_path)).claim(None)
+    with pytest.raises(LakeError, match="there is no lake at"):
+        lake.read(spark, str(tmp_path))
+
+
+def test_a_lake_must_be_where_two_drivers_find_each_other(spark: SparkSession) -> None:
     with pytest.raises(LakeError, match="is on http:"):
         Lake(spark, "http://example.invalid/lake")
-
-
-# What the protocol relies on: the same of Hadoop's file systems as of the one in memory, on which it is proved.
-
-
-@pytest.fixture(params=["memory", *EVERYWHERE])
-def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
-    if request.param == "memory":
-        return MemoryFiles()
-    root = str(tmp_path) if request.param == "file" else f"{request.getfixturevalue('hdfs')}{tmp_path}"
-    return HadoopFiles(request.getfixturevalue("spark"), root)
-
-
-def test_a_file_is_published_once(files: Files) -> None:
-    assert files.publish("_log/1.json", "one")
-    assert not files.publish("_log/1.json", "two")
-    assert files.read("_log/1.json") == "one"
-    assert files.names("_log") == ["1.json"]
-
-
-def test_one_of_many_publishes_a_file(spark: SparkSession, path: str) -> None:
-    files = HadoopFiles(spark, path)
-    for version in range(10):
-        with ThreadPoolExecutor(4) as pool:
-            won = list(pool.map(lambda text, v=version: files.publish(f"_log/{v}", text), "abcd"))  # type: ignore[misc]
-        assert sum(won) == 1
-        assert files.read(f"_log/{version}") == "abcd"[won.index(True)]
-
-
-def test_a_file_is_moved(files: Files) -> None:
-    assert files.publish("_staging/a/x.parquet", "rows")
-    files.move("_staging/a/x.parquet", "p/x.parquet")
-    assert files.read("p/x.parquet") == "rows"
-    assert not files.exists("_staging/a/x.parquet")
-    with pytest.raises(FileNotFoundError):
-        files.move("_staging/a/x.parquet", "p/y.parquet")
-
-
-def test_what_is_not_there(files: Files) -> None:
-    assert files.names("_log") == []
-    assert not files.exists("_log/1.json")
-    with pytest.raises(FileNotFoundError):
-        files.read("_log/1.json")
-    files.delete("_staging")
-
-
-def test_a_folder_is_deleted_with_all_that_is_in_it(files: Files) -> None:
-    assert files.publish("a/b/c.json", "text")
-    assert files.publish("ab.json", "text")
-    files.delete("a")
-    assert not files.exists("a/b/c.json")
-    assert files.exists("ab.json")

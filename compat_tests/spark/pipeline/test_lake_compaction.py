@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.lake.compaction import choose
-from pipeline.lake.manifest import DataFile
+from pipeline.lake.commits import DataFile
+from pipeline.lake.compaction import choose, predicate, threshold
 
 
-def files(*sizes: int, partition: str = "date=1/topic=t") -> list[DataFile]:
-    return [DataFile(f"{partition}/{number}.parquet", size, size) for number, size in enumerate(sizes)]
+def files(*sizes: int, date: str | None = "1") -> list[DataFile]:
+    partition = (("date", date), ("topic", "t"))
+    return [DataFile(f"date={date}/topic=t/{number}.parquet", size, partition) for number, size in enumerate(sizes)]
 
 
 def sizes(groups: list[list[DataFile]]) -> list[list[int]]:
@@ -30,15 +31,22 @@ def test_files_of_the_target_size_stay() -> None:
 
 
 def test_each_partition_for_itself() -> None:
-    both = files(10, 10) + files(20, 20, 20, partition="date=2/topic=t")
+    both = files(10, 10) + files(20, 20, 20, date="2")
     assert sizes(choose(both, 2, 100)) == [[10, 10], [20, 20, 20]]
-    assert choose(files(10) + files(10, partition="date=2/topic=t"), 2, 100) == []
+    assert choose(files(10) + files(10, date="2"), 2, 100) == []
 
 
 def test_a_large_file_waits_for_its_like() -> None:
     """Else every few batches would rewrite what has been collected so far."""
     assert choose(files(90, 10, 10), 3, 100) == []
     assert sizes(choose(files(90, 10, 10, 10), 3, 100)) == [[10, 10, 10]]
+
+
+def test_a_group_is_named_to_optimize_by_its_partition_and_a_size() -> None:
+    [group] = choose(files(90, 10, 10, 20), 3, 100)
+    assert (threshold(group), predicate(group)) == (21, "date = '1' AND topic = 't'")
+    assert predicate(files(1, date=None)) == "date IS NULL AND topic = 't'"
+    assert predicate([DataFile("p", 1, (("topic", "it's \\"),))]) == "topic = 'it\\'s \\\\'"
 
 
 def test_a_rewrite_is_bounded() -> None:
@@ -52,7 +60,7 @@ def test_a_row_is_rewritten_a_few_times_only(arriving: list[int], min_files: int
     lake: list[tuple[int, int]] = []  # bytes, and how often its oldest row was rewritten
     for size in arriving:
         lake.append((size, 0))
-        named = [DataFile(f"p/{number}", 1, each) for number, (each, _) in enumerate(lake)]
+        named = [DataFile(f"p/{number}", each, ()) for number, (each, _) in enumerate(lake)]
         for group in choose(named, min_files, target):
             members = [int(file.path[2:]) for file in group]
             merged = (sum(lake[number][0] for number in members), 1 + max(lake[number][1] for number in members))

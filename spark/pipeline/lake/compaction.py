@@ -1,11 +1,14 @@
-"""Which small files become one. Pure."""
+"""Which small files become one. Pure.
+
+OPTIMIZE takes every file of a partition that is below a size; `threshold` is that size for a group.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from pipeline.lake.manifest import DataFile
+from pipeline.lake.commits import DataFile
 
 
 def choose(files: Iterable[DataFile], min_files: int, target_file_bytes: int) -> list[list[DataFile]]:
@@ -15,9 +18,26 @@ def choose(files: Iterable[DataFile], min_files: int, target_file_bytes: int) ->
     is not larger than the others together. So whatever is rewritten comes out at least twice as large: a row is
     rewritten log2(target / size of a batch) times at most, and not again with every few batches. A group ends where
     it reaches the target, so that one rewrite is bounded by about twice the target."""
-    small = sorted((file for file in files if file.bytes < target_file_bytes), key=lambda file: file.partition)
+    small = sorted((file for file in files if file.bytes < target_file_bytes), key=lambda file: str(file.partition))
     partitions = (list(group) for _, group in groupby(small, key=lambda file: file.partition))
     return [group for partition in partitions if (group := _group(partition, min_files, target_file_bytes))]
+
+
+def threshold(group: Sequence[DataFile]) -> int:
+    """The size below which all files of a group are, and no larger file of its partition."""
+    return max(file.bytes for file in group) + 1
+
+
+def predicate(group: Sequence[DataFile]) -> str:
+    """The partition of a group as an SQL condition."""
+    return " AND ".join(
+        f"{column} IS NULL" if value is None else f"{column} = '{_escaped(value)}'"
+        for column, value in group[0].partition
+    )
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("'", "\\'")
 
 
 def _group(files: list[DataFile], min_files: int, target_file_bytes: int) -> list[DataFile]:

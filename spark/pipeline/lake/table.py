@@ -1,112 +1,411 @@
-"""The lake as Spark sees it: DataFrames are written and read here; the order of things is `pipeline.lake.log`'s."""
+"""The one driver that writes a lake, with Spark and Delta Lake.
+
+**A commit** is Delta's: atomic, with a `Note` in its `userMetadata`. **The fence**: a driver that starts commits a
+claim, without rows, under the next epoch. All drivers write under one `txnAppId`, their epoch in the upper bits of
+`txnVersion`, and Delta writes nothing under a version that is not above the last one; two transactions that both look
+at it conflict. So after a claim no batch of the driver before it can be committed, at whatever moment it stands still.
+It finds the claim in the log and stops: `LakeTakenError`. Nothing here looks at a clock.
+
+Delta's word that a commit was made is not enough, because it says nothing of a version that it has passed over: after
+each write the log is read, and must have the note.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import uuid
-from functools import partial
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from pipeline.lake import compaction
-from pipeline.lake.hadoop import SCHEMES, HadoopFiles
-from pipeline.lake.log import Writer, load, locate
-from pipeline.lake.manifest import STAGING, DataFile, LakeError, Position, staged
+from pipeline.checkpoint import SparkFiles
+from pipeline.lake import compaction, folder_lock
+from pipeline.lake.commits import (
+    APP_ID,
+    BATCH,
+    CLAIM,
+    COMPACTION,
+    FORMAT,
+    Commit,
+    DataFile,
+    NewerNoteError,
+    Note,
+    Position,
+    State,
+    decode,
+    transaction_version,
+)
+from pipeline.lake.positions import (
+    LakeError,
+    LakeTakenError,
+    is_committed,
+    known,
+    refuse_foreign,
+    refuse_stranger,
+)
 from pipeline.schemas import EVENT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
 PARTITIONS = ("date", "topic")
 SCHEMA = f"{EVENT}, date date, topic string"
+SCHEMES = ("file", "hdfs")
+LOG = "_delta_log"
+# Another driver's commit can overtake a claim; so often in a row only if something is wrong.
+ATTEMPTS = 20
+
+
+class TableLog:
+    """The files of a table's log."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._files = SparkFiles(spark, path)
+        self._place = path
+
+    def newest(self) -> int:
+        """The last version, -1 where there is no table."""
+        names = (name.partition(".") for name in self._files.names(LOG))
+        return max((int(stem) for stem, _, kind in names if kind == "json" and stem.isdecimal()), default=-1)
+
+    def read(self, version: int) -> Commit:
+        """Raises FileNotFoundError; LakeError for an entry that is damaged or of a later version."""
+        return self.decode(version, self.text(version))
+
+    def text(self, version: int) -> str:
+        """Raises FileNotFoundError."""
+        return self._files.read(f"{LOG}/{version:020d}.json")
+
+    def decode(self, version: int, text: str) -> Commit:
+        try:
+            return decode(version, text)
+        except NewerNoteError:
+            raise LakeError(
+                f"version {version} of the lake {self._place} was written by a later pipeline; this one knows format "
+                f"{FORMAT}",
+                "Run the version of the pipeline that wrote the lake, or a later one",
+            ) from None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise LakeError(
+                f"version {version} in the log of the lake {self._place} is damaged ({type(error).__name__}: {error})",
+                f"Restore {LOG}/{version:020d}.json from a backup",
+            ) from error
+
+    def strange_names(self) -> list[str]:
+        """What lies in a folder that is no Delta table."""
+        return sorted(name for name in self._files.names("") if name != folder_lock.NAME and name[0] != ".")
 
 
 class Lake:
-    """The one driver that writes a lake of Parquet files, partitioned by the columns `date` and `topic`."""
+    """The one driver that writes a lake, partitioned by the columns `date` and `topic`.
 
-    def __init__(self, spark: SparkSession, path: str) -> None:
-        """Raises LakeError for a file system that the protocol cannot use."""
-        self._spark = spark
-        self._files = HadoopFiles(spark, path)
-        if self._files.scheme not in SCHEMES:
+    `claim` first; after an exception it is of no more use."""
+
+    def __init__(self, spark: SparkSession, path: str, *, job: str = "lake", schema: str = SCHEMA) -> None:
+        """Raises LakeError for a file system on which two drivers would not find each other."""
+        # A session of its own for what is set for one OPTIMIZE: the jobs of a driver share theirs.
+        self._spark = spark.newSession()
+        self._path = path
+        self._job = job
+        self._schema = schema
+        jvm: Any = spark._jvm
+        session: Any = spark._jsparkSession
+        conf = session.sessionState().newHadoopConf()
+        qualified = (
+            jvm.org.apache.hadoop.fs.Path(path).getFileSystem(conf).makeQualified(jvm.org.apache.hadoop.fs.Path(path))
+        )
+        self._scheme = str(qualified.toUri().getScheme())
+        self._folder = str(qualified.toUri().getPath())
+        if self._scheme not in SCHEMES:
             raise LakeError(
-                f"the lake {path} is on {self._files.scheme}:, which cannot create a file only if it is absent",
+                f"the lake {path} is on {self._scheme}:, on which the pipeline was never tried",
                 f"Put the lake on one of {', '.join(f'{each}:' for each in SCHEMES)}",
             )
-        self._writer = Writer(self._files, lambda: uuid.uuid4().hex, path)
+        self._log = TableLog(spark, path)
+        self._writer = uuid.uuid4().hex
+        self._epoch = 0
+        self._version = -1
+        self._text = ""  # a digest of the entry of that version
+        self._state = State()
+        self._files: dict[str, DataFile] | None = None  # None: not asked for yet
 
     def claim(self, query_id: str | None) -> None:
-        """Become the lake's writer, finish what was committed before, clear what was not. Before anything else.
+        """Become the lake's writer, before anything else; makes the table where there is none.
 
-        `query_id` is the id in the checkpoint's metadata, None if the query has not run yet. Raises LakeError if
-        another checkpoint's events are in the lake."""
-        self._writer.claim(query_id)
+        `query_id` is the id in the checkpoint's metadata, None if the query has not run yet.
+
+        Raises:
+            LakeError: another checkpoint's events are in the lake, another writer has changed it, it is another table.
+        """
+        with self._alone():
+            self._take(query_id, release=False)
 
     def release(self) -> None:
-        """Let the next checkpoint go on with this lake, whichever it is and wherever it stands (`--adopt-lake`)."""
-        self._writer.release()
+        """Let the next checkpoint go on with this lake, whichever it is and wherever it stands (`--adopt-lake`).
 
-    def commit(self, frame: DataFrame, query_id: str, batch_id: int, plan: str) -> bool:
-        """Write a micro-batch, once: False if it was in the lake already. `plan` tells apart two batches of one number.
+        Raises:
+            LakeError: it is a table of other columns.
+        """
+        with self._alone():
+            self._take(None, release=True)
+
+    def commit(self, frame: DataFrame, query_id: str, batch_id: int, plan: str, offsets: Sequence[Any] = ()) -> bool:
+        """Write a micro-batch, once: False if it was in the lake already. `plan` tells apart two batches of one number,
+        `offsets` (where the batch ends, by source) are noted for people.
 
         A repeated batch is computed again all the same, for Spark takes the state of its deduplication and the
-        watermark from it; nothing of it is written. Raises LakeError for a batch that cannot be the next one, and if
-        another driver has claimed the lake."""
+        watermark from it; nothing of it is written.
 
-        def write(staging: str) -> tuple[DataFile, ...]:
-            # Else each task would write a file of its own into each partition. The hint `rebalance` would also split
-            # large partitions, but Spark ignores it in queries that keep state.
-            frame.repartition(*PARTITIONS).write.partitionBy(*PARTITIONS).parquet(self._files.uri(staged(staging)))
-            return self._written(staging)
-
-        written = self._writer.commit(query_id, Position(batch_id, plan), write)
-        if not written:
-            frame.write.format("noop").mode("overwrite").save()
-        return written
+        Raises:
+            LakeError: the batch cannot be the next one, or another writer has changed the table.
+            LakeTakenError: another driver has claimed the lake.
+        """
+        with self._alone():
+            self._look()
+            position = Position(batch_id, plan)
+            if is_committed(self._path, self._state, query_id, position):
+                frame.write.format("noop").mode("overwrite").save()
+                return False
+            note = self._note(BATCH, State(query_id, position), offsets=list(offsets))
+            try:
+                # Else each task would write a file of its own into each partition. The hint `rebalance` would also
+                # split large partitions, but Spark ignores it in queries that keep state.
+                self._append(frame.repartition(*PARTITIONS), note, batch_id)
+            except Exception:
+                self._look()  # what another driver or writer has done says more than Delta's conflict
+                raise
+            self._look()
+            if self._state != note.state:
+                raise self._taken()
+            return True
 
     def compact(self, min_files: int, target_file_bytes: int) -> int:
         """Put one file in the place of many where `compaction.choose` says so; how many files have gone.
 
-        One commit for each group: a listing misses the rows of one group only, and only between the removal of its
-        files and the move of the new one; `read` misses nothing. Raises LakeTakenError like `commit`."""
-        groups = compaction.choose(self._writer.contents.files.values(), min_files, target_file_bytes)
-        for group in groups:
-            self._writer.replace(group, partial(self._rewrite, group))
-        return sum(map(len, groups)) - len(groups)
+        One OPTIMIZE for each partition. Readers see the table before it or behind it; the old files stay on the disk
+        for those that read them, until VACUUM.
 
-    def _rewrite(self, group: list[DataFile], staging: str) -> tuple[DataFile, ...]:
-        paths = [self._files.uri(file.path) for file in group]
-        whole = self._spark.read.option("mergeSchema", "true").parquet(*paths).coalesce(1)
-        whole.write.parquet(self._files.uri(staged(staging, group[0].partition)))
-        return self._written(staging)
+        Raises:
+            LakeTakenError: another driver has claimed the lake.
+        """
+        with self._alone():
+            self._look()
+            if self._files is None:
+                self._files = {file.path: file for file in self._listed()}
+            before = len(self._files)
+            for group in compaction.choose(self._files.values(), min_files, target_file_bytes):
+                self._optimize(group, target_file_bytes)
+                self._look()
+            return before - len(self._files)
 
     def files(self) -> list[DataFile]:
         """What is in the lake now."""
-        return list(self._writer.contents.files.values())
+        return self._listed()
 
-    def _written(self, staging: str) -> tuple[DataFile, ...]:
-        folder = staged(staging)
-        return tuple(
-            DataFile(path, self._files.rows(f"{folder}/{path}"), size)
-            for path, size in self._files.walk(folder)
-            if path.endswith(".parquet") and not path.startswith(("_", "."))
+    def _alone(self) -> AbstractContextManager[None]:
+        return folder_lock.held(self._folder) if self._scheme == "file" else nullcontext()
+
+    def _take(self, query_id: str | None, *, release: bool) -> None:
+        for attempt in range(ATTEMPTS):
+            newest = self._log.newest()
+            found = known(self._log.read, newest)
+            if newest < 0:
+                self._refuse_strange_folder()
+                found = replace(found, state=State())
+            elif not release:
+                refuse_stranger(self._path, query_id, found.state)
+                refuse_foreign(self._path, found.foreign)
+            if newest >= 0:
+                self._refuse_columns(adopting=release)
+            state = replace(found.state or State(), released=True) if release else found.state
+            assert state is not None
+            # An epoch that the log does not say any more is jumped over.
+            self._epoch = found.epoch + (1 << attempt)
+            note = self._note(CLAIM, state, follows=newest)
+            if self._claimed(note, newest):
+                self._version = newest
+                self._look_at_once(newest)
+                return
+        raise LakeTakenError(f"other drivers keep writing to the lake {self._path}", "Stop all but one of them")
+
+    def _claimed(self, note: Note, newest: int) -> bool:
+        """Whether the claim is in the log, and the driver before it has made none of its commits meanwhile."""
+        nothing = self._spark.createDataFrame([], self._schema)
+        try:
+            self._append(nothing, note, None, mode="errorifexists" if newest < 0 else "append")
+        except Exception:
+            if self._log.newest() == newest:
+                raise
+            return False  # another driver was faster
+        return any(self._log.read(version).note == note for version in range(newest + 1, self._log.newest() + 1))
+
+    def _look_at_once(self, newest: int) -> None:
+        """After a claim nothing of the driver before it comes any more: what the log says is final."""
+        found = known(self._log.read, self._log.newest())
+        refuse_foreign(self._path, found.foreign)
+        assert found.state is not None
+        self._state = found.state
+        self._version = self._log.newest()
+        self._text = _digest(self._log.text(self._version))
+
+    def _look(self) -> None:
+        """Reads what was committed since.
+
+        Raises:
+            LakeTakenError: another driver has claimed the lake.
+            LakeError: another writer has changed the table, or it is not the table of before.
+        """
+        try:
+            unchanged = _digest(self._log.text(self._version)) == self._text
+        except FileNotFoundError:
+            unchanged = False
+        if not unchanged:
+            raise LakeError(
+                f"version {self._version} of the lake {self._path} is gone, or another one than this driver has seen",
+                "Was the table deleted, restored from a backup, or written by two drivers at once? Stop all drivers, "
+                "look at it, and start one",
+            )
+        while True:
+            try:
+                text = self._log.text(self._version + 1)
+            except FileNotFoundError:
+                return
+            self._apply(self._log.decode(self._version + 1, text))
+            self._version += 1
+            self._text = _digest(text)
+
+    def _apply(self, commit: Commit) -> None:
+        note = commit.note
+        if note is None and commit.changes:
+            refuse_foreign(self._path, (commit,))
+        if note is not None and note.writer != self._writer and note.kind != COMPACTION:
+            raise self._taken()
+        if note is not None and note.kind == BATCH:
+            self._state = note.state
+        if self._files is not None:
+            self._files.update((file.path, file) for file in commit.adds)
+            for path in commit.removes:
+                self._files.pop(path, None)
+
+    def _note(self, kind: str, state: State, **more: Any) -> Note:
+        return Note(kind, self._writer, self._epoch, self._job, state, **more)
+
+    def _append(self, frame: DataFrame, note: Note, batch_id: int | None, *, mode: str = "append") -> None:
+        (
+            frame.write.format("delta")
+            .mode(mode)
+            .partitionBy(*PARTITIONS)
+            .option("mergeSchema", "true")  # a field that events have gained becomes a column
+            .option("txnAppId", APP_ID)
+            .option("txnVersion", transaction_version(note.epoch, batch_id))
+            .option("userMetadata", note.encode())
+            .save(self._path)
         )
 
+    def _optimize(self, group: Sequence[DataFile], target_file_bytes: int) -> None:
+        from delta.tables import DeltaTable
 
-def read(spark: SparkSession, path: str, schema: str = SCHEMA) -> DataFrame:
-    """The lake as of now, from its log: every committed event once, also while a batch is moved or files are compacted.
+        delta = "spark.databricks.delta"
+        conf = self._spark.conf
+        conf.set(f"{delta}.commitInfo.userMetadata", self._note(COMPACTION, self._state).encode())
+        conf.set(f"{delta}.optimize.minFileSize", str(compaction.threshold(group)))
+        # A group may be up to twice the target; below its own sum OPTIMIZE would leave files alone.
+        conf.set(f"{delta}.optimize.maxFileSize", str(2 * target_file_bytes))
+        try:
+            table = DeltaTable.forPath(self._spark, self._path)
+            table.optimize().where(compaction.predicate(group)).executeCompaction()
+        except Exception as error:
+            if not _is_conflict(error):  # another OPTIMIZE was faster: the files are what that has made of them
+                raise
 
-    A file that a compaction removes while the DataFrame is still being computed fails that computation (never a wrong
-    answer): call `read` again. Raises LakeError for a damaged log, or none."""
-    files = HadoopFiles(spark, path)
-    loaded = load(files)
-    if not loaded.version:
+    def _listed(self) -> list[DataFile]:
+        from pyspark.sql import DataFrame
+
+        jvm: Any = self._spark._jvm
+        session: Any = self._spark._jsparkSession
+        snapshot = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session, self._path).update(
+            False, jvm.scala.Option.empty(), jvm.scala.Option.empty()
+        )
+        rows = DataFrame(snapshot.allFiles().toDF(), self._spark).select("path", "size", "partitionValues").collect()
+        return [DataFile(row.path, row.size, tuple(sorted(row.partitionValues.items()))) for row in rows]
+
+    def _taken(self) -> LakeTakenError:
+        return LakeTakenError(
+            f"another driver has claimed the lake {self._path}, so this one stops; nothing is lost",
+            "Run one driver for each lake",
+        )
+
+    def _refuse_strange_folder(self) -> None:
+        strange = self._log.strange_names()
+        if "_log" in strange:
+            raise LakeError(
+                f"the lake {self._path} is of an earlier version of this pipeline: Parquet files with a log of their "
+                "own, and no Delta table",
+                "docs/lake.md says how it becomes one; or name another folder",
+            )
+        if strange:
+            raise LakeError(
+                f"{self._path} is no Delta table, and is not empty: it has {', '.join(strange[:3])}",
+                f"Name a new folder, or restore the lake's {LOG}/: without it nothing says what belongs to the lake",
+            )
+
+    def _refuse_columns(self, *, adopting: bool) -> None:
+        from delta.tables import DeltaTable
+        from pyspark.sql.types import StructType
+
+        table = DeltaTable.forPath(self._spark, self._path)
+        found = differences(table.toDF().schema, StructType.fromDDL(self._schema))
+        by = tuple(table.detail().select("partitionColumns").collect()[0][0])
+        if by != PARTITIONS:
+            found.append(f"it is partitioned by {', '.join(by) or 'nothing'}, not by {', '.join(PARTITIONS)}")
+        if found:
+            raise LakeError(
+                f"{self._path} is a Delta table of other columns: {'; '.join(found)}",
+                "Name another folder; or run the version of the pipeline that wrote it, or a later one"
+                + ("" if adopting else ". Nothing was written"),
+            )
+
+
+def differences(there: DataType, ours: DataType, name: str = "") -> list[str]:
+    """What stands against writing rows of `ours` into a table of `there`; fields that it lacks do not."""
+    from pyspark.sql.types import ArrayType, StructType
+
+    if isinstance(there, StructType) and isinstance(ours, StructType):
+        fields = {field.name: field.dataType for field in ours.fields}
+        found = []
+        for field in there.fields:
+            inner = f"{name}.{field.name}" if name else field.name
+            if field.name not in fields:
+                found.append(f"{inner} is no field of this pipeline's events")
+            else:
+                found += differences(field.dataType, fields[field.name], inner)
+        return found
+    if isinstance(there, ArrayType) and isinstance(ours, ArrayType):
+        return differences(there.elementType, ours.elementType, f"{name}[]")
+    if there == ours:
+        return []
+    return [f"{name} is {there.simpleString()}, not {ours.simpleString()}"]
+
+
+def read(spark: SparkSession, path: str) -> DataFrame:
+    """The lake as of now: every committed event once, also while a batch is written or files are compacted.
+
+    Raises:
+        LakeError: there is no lake.
+    """
+    if TableLog(spark, path).newest() < 0:
         raise LakeError(f"there is no lake at {path}", "Name the folder that the job `lake` writes")
-    paths = locate(files, loaded)
-    frame = spark.createDataFrame([], schema)
-    bases = {"": [path for path in paths if not path.startswith(STAGING)]}
-    for waiting in (path for path in paths if path.startswith(STAGING)):
-        bases.setdefault("/".join(waiting.split("/")[:2]), []).append(waiting)
-    for base, members in bases.items():
-        if members:
-            reader = spark.read.schema(schema).option("basePath", files.uri(base))
-            frame = frame.unionByName(reader.parquet(*map(files.uri, members)))
-    return frame
+    return spark.read.format("delta").load(path)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _is_conflict(error: Exception) -> bool:
+    """Whether Delta has found another transaction in the way of this one."""
+    name = getattr(getattr(error, "java_exception", None), "getClass", None)
+    text = str(name().getName()) if name else str(error)
+    return "Concurrent" in text or "MetadataChanged" in text or "ProtocolChanged" in text
