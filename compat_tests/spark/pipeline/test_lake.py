@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from delta.tables import DeltaTable
 
 from compat_tests import needs
 from compat_tests.oracle.kafka import resolved
@@ -340,11 +341,12 @@ def test_another_writer_is_found_and_what_changes_no_rows_is_let_pass(
     store.commit(row, "query", 0, "plan")
     store.commit(row, "query", 1, "plan")
     spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.logRetentionDuration' = 'interval 60 days')")
-    spark.sql(f"OPTIMIZE delta.`{path}`").collect()
+    theirs = DeltaTable.forPath(spark, path)
+    theirs.optimize().executeCompaction()
     store.commit(row, "query", 2, "plan")
 
     spark.sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS (note string)")
-    spark.sql(f"DELETE FROM delta.`{path}` WHERE event_id = 'e0'").collect()
+    theirs.delete("event_id = 'e0'")
     with pytest.raises(LakeError, match=r"another writer has changed columns of the lake .*ADD COLUMNS"):
         store.commit(row, "query", 3, "plan")
     store = Lake(spark, path, schema=f"{lake.SCHEMA}, note string")
@@ -355,7 +357,7 @@ def test_another_writer_is_found_and_what_changes_no_rows_is_let_pass(
     store.claim("query")
     assert not store.commit(row, "query", 2, "plan")
     assert store.commit(row, "query", 3, "plan"), "the checkpoint goes on behind its last batch"
-    spark.sql(f"DELETE FROM delta.`{path}` WHERE event_id = 'e0'").collect()
+    theirs.delete("event_id = 'e0'")
     with pytest.raises(LakeError, match=r"changed rows of the lake .* \(DELETE, .*Delta-Lake/4") as refused:
         store.commit(row, "query", 4, "plan")
     assert ids(lake.read(spark, path)) == []
