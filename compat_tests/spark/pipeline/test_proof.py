@@ -48,7 +48,7 @@ WORKLOAD = Workload(users=250, partitions=2, times=Times(slack_s=3600))
 #: So many records come in each round, so fast (records a second); then they trickle, however slow the machine is.
 PER_ROUND, RATE, TRICKLE = 450, 40, 0.5
 #: For something to happen in a driver that has to start first, on a machine that does other things as well.
-PATIENCE_S = 180
+PATIENCE_S = 300
 #: A kill may come too late, when the commit was faster: then there is another round.
 MOST_ROUNDS = 12
 

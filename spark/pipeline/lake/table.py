@@ -130,6 +130,7 @@ class Lake:
         self._text = ""  # a digest of the entry of that version
         self._state = State()
         self._files: dict[str, DataFile] | None = None  # None: not asked for yet
+        self._added = 0  # files, since the claim
 
     def claim(self, query_id: str | None) -> None:
         """Become the lake's writer, before anything else; makes the table where there is none.
@@ -192,6 +193,8 @@ class Lake:
         """
         with self._alone():
             self._look()
+            if self._added < min_files:
+                return 0  # a driver that has just started lists the table only when it has made so many files itself
             if self._files is None:
                 self._files = {file.path: file for file in self._listed()}
             before = len(self._files)
@@ -284,6 +287,7 @@ class Lake:
             raise self._taken()
         if note is not None and note.kind == BATCH:
             self._state = note.state
+        self._added += len(commit.adds)
         if self._files is not None:
             self._files.update((file.path, file) for file in commit.adds)
             for path in commit.removes:
