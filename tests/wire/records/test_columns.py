@@ -352,10 +352,10 @@ def test_bytes_that_are_no_records_get_the_same_verdict_of_both_twins(
     def verdict(one: Fill) -> object:
         builder = Columns(ALL, 0, 100)
         try:
-            rows = one(data, count, 0, 77, append_time, 0, 100, 0, builder._buffers)
+            rows = one(data, count, 0, 77, append_time, 0, 100, 0, builder._buffers, builder._used)
         except InvalidRecord:
             return "invalid"
-        return rows, builder._buffers
+        return rows, builder.take().buffers
 
     assert verdict(twin) == verdict(fill_records_python)
 
@@ -374,10 +374,10 @@ def test_a_changed_byte_gets_the_same_verdict_of_both_twins(twin: Fill, data: st
     def verdict(one: Fill) -> object:
         builder = Columns(ALL, 0, 100)
         try:
-            rows = one(bytes(payload), len(items), 0, 77, False, 0, 100, 0, builder._buffers)
+            rows = one(bytes(payload), len(items), 0, 77, False, 0, 100, 0, builder._buffers, builder._used)
         except InvalidRecord:
             return "invalid"
-        return rows, builder._buffers
+        return rows, builder.take().buffers
 
     assert verdict(twin) == verdict(fill_records_python)
 
@@ -386,3 +386,27 @@ def test_an_empty_batch_of_a_compacted_log_gives_no_rows(fill: Fill) -> None:
     data = BatchBuilder(base_offset=4).build(last_offset=9) + batch(10)
     assert BatchHeader.parse(data).record_count == 0
     assert read(Columns(WantedColumns.OFFSET, 0, 12), data) == {"offset": [10, 11, 12]}
+
+
+def test_memory_is_filled_again_when_nothing_looks_at_it(fill: Fill) -> None:
+    data = b"".join(batch(base) for base in range(0, 30, 3))
+    builder = Columns(ALL, 0, 29, max_rows=3)
+    position, kept, seen = 0, [], []
+    while not builder.done:
+        position = builder.fill(data, position)
+        filled = builder.take()
+        seen.append(filled.rows)
+        if len(kept) < 2:
+            kept.append((filled, cells(filled)))
+    assert seen == [3] * 10
+    for filled, was in kept:
+        assert cells(filled) == was, "what is held does not change"
+    assert len(builder._spares) <= 3
+    addresses = set()
+    builder = Columns(ALL, 0, 29, max_rows=3)
+    position = 0
+    while not builder.done:
+        position = builder.fill(data, position)
+        addresses.add(id(builder._buffers))
+        builder.take()
+    assert len(addresses) <= 2, "nothing was held"

@@ -1,8 +1,8 @@
 /* The compiled twin of `fill_records_python` in columns.py: same arguments, same buffers, same errors, same tests.
  *
  * Records are read through `_reader.h`, within bounds. What is written goes through `room`, which lets a bytearray grow
- * by doubling; at the end each is as long as what it holds, so that the next call goes on there. No Python object is
- * made per record, but for a header's name that is not UTF-8. */
+ * by doubling and never shrinks it: memory that is used again costs no page faults. How much of each is used is in
+ * `used`. No Python object is made per record, but for a header's name that is not ASCII. */
 
 #include "_reader.h"
 #include <string.h>
@@ -163,8 +163,12 @@ static const char *put_row(Out *outs, Reader *reader, const Record *record, int6
 }
 
 /* The buffers that the caller has, column by column; 0 with an exception for what cannot be. */
-static int open_buffers(PyObject *buffers, Out *outs)
+static int open_buffers(PyObject *buffers, const Py_buffer *used, Out *outs)
 {
+    if (used->len != BUFFERS * sizeof(int64_t)) {
+        PyErr_SetString(PyExc_TypeError, "sixteen numbers of used bytes");
+        return 0;
+    }
     if (!PyTuple_Check(buffers) || PyTuple_Size(buffers) != BUFFERS) {
         PyErr_SetString(PyExc_TypeError, "sixteen buffers in a tuple");
         return 0;
@@ -180,7 +184,12 @@ static int open_buffers(PyObject *buffers, Out *outs)
             return 0;
         }
         int64_t size = PyByteArray_Size(array);
-        outs[i] = (Out){array, (uint8_t *)PyByteArray_AsString(array), size, size};
+        outs[i] = (Out){array, (uint8_t *)PyByteArray_AsString(array), 0, size};
+        memcpy(&outs[i].used, (const uint8_t *)used->buf + i * sizeof(int64_t), sizeof(int64_t));
+        if (outs[i].used < 0 || outs[i].used > size) {
+            PyErr_SetString(PyExc_ValueError, "more bytes are used than there are");
+            return 0;
+        }
     }
     static const int starts[][2] = {{KEY, 3}, {VALUE, 3}, {HEADERS, 7}};
     for (int column = 0; column < 3; column++)
@@ -194,18 +203,19 @@ static int open_buffers(PyObject *buffers, Out *outs)
 
 PyObject *fill_records(PyObject *module, PyObject *args)
 {
-    Py_buffer buffer;
+    Py_buffer buffer, used;
     PyObject *buffers, *result = NULL;
     long long count, base_offset, timestamp, first_offset, last_offset, rows, index = 0;
     int append_time;
     (void)module;
-    if (!PyArg_ParseTuple(args, "y*LLLpLLLO:fill_records", &buffer, &count, &base_offset, &timestamp, &append_time,
-                          &first_offset, &last_offset, &rows, &buffers))
+    if (!PyArg_ParseTuple(args, "y*LLLpLLLOw*:fill_records", &buffer, &count, &base_offset, &timestamp, &append_time,
+                          &first_offset, &last_offset, &rows, &buffers, &used))
         return NULL;
 
     Out outs[BUFFERS];
-    if (!open_buffers(buffers, outs)) {
+    if (!open_buffers(buffers, &used, outs)) {
         PyBuffer_Release(&buffer);
+        PyBuffer_Release(&used);
         return NULL;
     }
     Reader reader = {buffer.buf, 0, buffer.len};
@@ -229,13 +239,12 @@ PyObject *fill_records(PyObject *module, PyObject *args)
     if (problem == NULL && reader.position != buffer.len)
         problem = "there is more behind it";
     for (int i = 0; i < BUFFERS; i++)
-        if (outs[i].array != NULL && outs[i].size != outs[i].used &&
-            PyByteArray_Resize(outs[i].array, (Py_ssize_t)outs[i].used) < 0 && problem == NULL)
-            problem = PROBLEM_SET;
+        memcpy((uint8_t *)used.buf + i * sizeof(int64_t), &outs[i].used, sizeof(int64_t));
     if (problem == NULL)
         result = PyLong_FromLongLong(rows);
     else if (problem != PROBLEM_SET)
         PyErr_Format(invalid_record, "record %lld: %s", index, problem);
     PyBuffer_Release(&buffer);
+    PyBuffer_Release(&used);
     return result;
 }

@@ -1,3 +1,5 @@
+from array import array
+
 from pykbroker_wire.primitives import Buffer
 from pykbroker_wire.records.columns import ColumnBuffers
 from pykbroker_wire.records.dedupe import Put, Survivors
@@ -35,5 +37,6 @@ def fill_records(
     last_offset: int,
     rows: int,
     buffers: ColumnBuffers,
+    used: array[int],
     /,
 ) -> int: ...

@@ -26,6 +26,7 @@ of no further use.
 from __future__ import annotations
 
 import os
+from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from enum import Flag, auto
@@ -55,7 +56,8 @@ if TYPE_CHECKING:
     from pykbroker_wire.primitives import Buffer
 
 MAX_ROWS = 20_000
-MAX_BYTES = 32 * 1024 * 1024
+MAX_BYTES = 8 * 1024 * 1024
+_MOST_SPARES = 3
 _MOST = (1 << 31) - 1
 _SMALLEST_OLD_MESSAGE = 14
 _INT32 = Struct("=i")
@@ -136,7 +138,8 @@ class Filled(NamedTuple):
 
     rows: int
     wanted: WantedColumns
-    buffers: ColumnBuffers
+    buffers: tuple[memoryview | None, ...]
+    """As ColumnBuffers, each of what is used. Views: the memory is filled again when none of them is left."""
 
 
 # --- the loop over records --------------------------------------------------------------------------------------------
@@ -152,8 +155,10 @@ def fill_records_python(
     last_offset: int,
     rows: int,
     buffers: ColumnBuffers,
+    used: array[int],
 ) -> int:
-    """Append the records with offsets in [first, last] to the buffers, which have `rows`; the new number of rows.
+    """Append the records with offsets in [first, last] to the buffers, which have `rows`; the new number of rows. The
+    buffers may be longer than what is `used` of each.
 
     `timestamp` is in milliseconds: what the records' deltas are added to, or what all of them have with `append_time`.
     Raises InvalidRecord unless the data are `count` records.
@@ -161,6 +166,9 @@ def fill_records_python(
     keys, values, headers = buffers[0:3], buffers[3:6], buffers[9:16]
     offset_column, timestamp_column, type_column = buffers[6:9]
     kind = _INT32.pack(append_time)
+    for index, buffer in enumerate(buffers):
+        if buffer is not None:
+            del buffer[used[index] :]
     for record in iter_encoded(data, count, base_offset, timestamp, timestamp if append_time else None):
         if not first_offset <= record.offset <= last_offset:
             continue
@@ -179,6 +187,8 @@ def fill_records_python(
         if headers[0] is not None:
             _put_headers(headers, rows, record.headers)
         rows += 1
+    for index, buffer in enumerate(buffers):
+        used[index] = 0 if buffer is None else len(buffer)
     return rows
 
 
@@ -213,7 +223,9 @@ def _end(data: bytearray) -> bytes:
     return _INT32.pack(len(data))
 
 
-fill_records: Callable[[Buffer, int, int, int, bool, int, int, int, ColumnBuffers], int] = fill_records_python
+fill_records: Callable[[Buffer, int, int, int, bool, int, int, int, ColumnBuffers, array[int]], int] = (
+    fill_records_python
+)
 COMPILED = False
 if os.environ.get("PYKBROKER_PURE") != "1":
     try:
@@ -270,7 +282,7 @@ class Columns:
         limit: int = DEFAULT_LIMIT,
     ) -> None:
         self.wanted = wanted
-        self.rows = 0
+        self.rows: int
         """Rows since the last `take`."""
         self.next_offset = first_offset
         """The offset behind the last batch that was looked at, whether it gave rows or not; a following batch that
@@ -282,9 +294,8 @@ class Columns:
         self._max_bytes = max_bytes
         self._limit = limit
         self._looked_to = -1
-        self._no_room = False
-        self._buffers = self._new_buffers()
-        self._bytes = 0
+        self._spares: list[ColumnBuffers] = []
+        self._begin()
 
     @property
     def done(self) -> bool:
@@ -298,11 +309,16 @@ class Columns:
 
     def take(self) -> Filled:
         """The rows that are there, and begin with none."""
-        filled = Filled(self.rows, self.wanted, self._buffers)
-        self.rows = 0
-        self._no_room = False
-        self._buffers = self._new_buffers()
-        self._bytes = 0
+        filled = Filled(
+            self.rows,
+            self.wanted,
+            tuple(
+                None if buffer is None else memoryview(buffer)[:size]
+                for buffer, size in zip(self._buffers, self._used, strict=True)
+            ),
+        )
+        self._spares = [*self._spares[1 - _MOST_SPARES :], self._buffers]
+        self._begin()
         return filled
 
     def fill(self, data: Buffer, position: int = 0, file_position: int = 0) -> int:
@@ -366,16 +382,36 @@ class Columns:
             self._last_offset,
             self.rows,
             self._buffers,
+            self._used,
         )
-        self._bytes = 0
-        for index in _DATA:
-            data = self._buffers[index]
-            if data is not None:
-                self._bytes += len(data)
+        self._bytes = sum(self._used[index] for index in _DATA)
 
-    def _new_buffers(self) -> ColumnBuffers:
+    def _begin(self) -> None:
+        """With no rows, in memory that was filled before if the caller is done with it: fresh memory costs a page fault
+        for every 4 KB, more than what is written there."""
+        self.rows = 0
+        self._no_room = False
+        self._bytes = 0
+        free = next((index for index, spare in enumerate(self._spares) if _is_free(spare)), None)
+        self._buffers = self._fresh() if free is None else self._spares.pop(free)
+        sizes = (4 if index in _OFFSETS and self._buffers[index] is not None else 0 for index in range(BUFFERS))
+        self._used = array("q", sizes)
+
+    def _fresh(self) -> ColumnBuffers:
         wanted = {index for column, indexes in _OF.items() if column in self.wanted for index in indexes}
         return tuple(
             (bytearray(4) if index in _OFFSETS else bytearray()) if index in wanted else None
             for index in range(BUFFERS)
         )
+
+
+def _is_free(buffers: ColumnBuffers) -> bool:
+    """Whether no view of them is left: only then does a bytearray change its size."""
+    try:
+        for buffer in buffers:
+            if buffer is not None:
+                buffer.append(0)
+                del buffer[-1]
+    except BufferError:
+        return False
+    return True
