@@ -11,6 +11,7 @@ import pytest
 from pipeline.errors import PipelineError
 from pipeline.loads_job import load, write
 from pipeline.partition_rates import Window, broker_rates, of_window, partition_rates, reports
+from pykbroker.balance.load_file import read_loads
 from pykbroker.testing import Broker
 from tests.node.nodes import eventually
 from tests.node.told_loads import REPORTING
@@ -62,6 +63,9 @@ def test_the_model_of_a_node_is_that_of_plain_python(spark: SparkSession, tmp_pa
     model = {(row["topic"], row["partition"]): (row["bytes_in"], row["bytes_out"]) for row in lines}
     plain = expected(found, head["begin_ms"], head["end_ms"])
     assert model.keys() == plain.keys()
+    # What `balance plan --loads` makes of it.
+    taken = read_loads(file.read_text(encoding="utf-8"))
+    assert {place: (each.bytes_in, each.bytes_out) for place, each in taken.items()} == model
     for place, (bytes_in, bytes_out) in plain.items():
         assert model[place] == (pytest.approx(bytes_in), pytest.approx(bytes_out))
 
