@@ -132,6 +132,30 @@ def test_three_nodes_tell_what_is_replicated() -> None:
                 each.close()
 
 
+def test_a_leader_that_stands_still_costs_reports_and_nothing_else() -> None:
+    with Cluster(properties=REPORTING) as cluster:
+
+        def counts(number: int) -> tuple[float, float]:
+            found = cluster.metrics(number)
+            name = "pykbroker:type=LoadReporter,name="
+            return found[name + "WrittenCount"], found[name + "DroppedCount"]
+
+        eventually("every node has reported", lambda: all(counts(number)[0] for number in cluster.nodes))
+        # Nodes write to the partitions of their ids.
+        writer, leader = next(
+            (number, leader)
+            for number in cluster.nodes
+            if (leader := cluster.leader(METRICS_TOPIC, number)) not in (None, number)
+        )
+        assert leader is not None
+        dropped = counts(writer)[1]
+        cluster.pause(leader)
+        eventually("reports are dropped", lambda: counts(writer)[1] > dropped + 2)
+        cluster.resume(leader)
+        written = counts(writer)[0]
+        eventually("reports are written again", lambda: counts(writer)[0] > written + 2)
+
+
 def test_a_secured_node_reports_as_itself() -> None:
     """Of a node alone: its own log takes the records, and the controller its CreateTopics."""
     with SecureBroker({"alice": "secret-of-alice"}, acls=True, config=REPORTING) as broker:
