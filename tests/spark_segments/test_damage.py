@@ -81,7 +81,7 @@ def test_zeros_at_the_end(directory: DataDirectory) -> None:
         directory.rows()
 
 
-@pytest.mark.parametrize(("magic", "said"), [(3, "newer pykbroker-segments"), (1, "before 0.11")])
+@pytest.mark.parametrize(("magic", "said"), [(3, "newer pyspark-pykbroker"), (1, "before 0.11")])
 def test_another_record_format(directory: DataDirectory, magic: int, said: str) -> None:
     change(file_of(directory), 16, magic)
     with pytest.raises(UnknownFormat, match=said):

@@ -6,5 +6,6 @@ Spark imports every package whose name begins with `pyspark_` and takes its `Def
 from __future__ import annotations
 
 from pyspark_pykbroker.batch_source import SegmentSource as DefaultSource
+from pyspark_pykbroker.history import history_and_tail
 
-__all__ = ["DefaultSource"]
+__all__ = ["DefaultSource", "history_and_tail"]

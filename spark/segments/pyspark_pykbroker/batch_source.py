@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from pyspark_pykbroker.pieces import Piece
 from pyspark_pykbroker.row_schema import all_columns, columns_of
+from pyspark_pykbroker.segment_stream import SegmentStreamReader
 from pyspark_pykbroker.source_options import SourceOptions
 
 if TYPE_CHECKING:
@@ -30,12 +31,18 @@ class SegmentSource(DataSource):
         return "pyspark_pykbroker"
 
     def schema(self) -> StructType:
-        return all_columns(SourceOptions.parse(self.options).include_headers)
+        # Spark does not say here for what; a stream takes what a batch takes, and more.
+        return all_columns(SourceOptions.parse(self.options, streaming=True).include_headers)
 
     def reader(self, schema: StructType) -> SegmentReader:
         options = SourceOptions.parse(self.options)
         tell_without_effect(options)
         return SegmentReader(options, columns_of(schema, options.include_headers))
+
+    def streamReader(self, schema: StructType) -> SegmentStreamReader:
+        options = SourceOptions.parse(self.options, streaming=True)
+        tell_without_effect(options)
+        return SegmentStreamReader(options, columns_of(schema, options.include_headers))
 
 
 def tell_without_effect(options: SourceOptions) -> None:

@@ -69,7 +69,7 @@ class DataDirectory:
         if version not in KNOWN_VERSIONS:
             raise UnknownFormat(
                 f"{path}/{names.META_PROPERTIES} has version {version!r}, this reader knows "
-                f"{' and '.join(KNOWN_VERSIONS)}: a newer Apache Kafka needs a newer pykbroker-segments"
+                f"{' and '.join(KNOWN_VERSIONS)}: a newer Apache Kafka needs a newer pyspark-pykbroker"
             )
         starts = _offsets(path, names.LOG_START_OFFSETS)
         marks = _offsets(path, names.HIGH_WATERMARKS)

@@ -104,7 +104,7 @@ class SegmentFile:
         if header.magic != MAGIC and header.batch_length >= MIN_BATCH_LENGTH and 0 <= header.magic < 16:
             return UnknownFormat(
                 f"{self.path}, position {position}: a batch of record format {header.magic}, this reader knows "
-                f"{MAGIC}. A newer Apache Kafka needs a newer pykbroker-segments; formats 0 and 1 are from before 0.11 "
+                f"{MAGIC}. A newer Apache Kafka needs a newer pyspark-pykbroker; formats 0 and 1 are from before 0.11 "
                 "and can be read through a broker that still knows them."
             )
         return DamagedSegment(

@@ -17,6 +17,7 @@ from enum import Enum
 from pyspark_pykbroker.faults import WrongOption
 
 TopicPartition = tuple[str, int]
+Offsets = Mapping[TopicPartition, int]
 
 #: As Spark writes them in JSON.
 LATEST = -1

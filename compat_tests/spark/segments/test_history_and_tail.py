@@ -1,0 +1,148 @@
+"""A stream over segments, and the past of a topic united with its present: every record once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from compat_tests.clients import Record, wait_until
+from compat_tests.python.confluent_client import ConfluentClient
+from compat_tests.spark.segments.estates import Estate, wait_for_checkpoint
+from compat_tests.suite import NOW_MS
+from pyspark_pykbroker import history_and_tail
+from pyspark_pykbroker.faults import WrongOption
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import StreamingQuery
+
+
+def send(estate: Estate, topic: str, first: int, count: int) -> None:
+    records = [Record(b"k", b"%d" % number, (), NOW_MS + number, number % 2) for number in range(first, first + count)]
+    ConfluentClient().produce(estate.node.bootstrap, topic, records, compression="lz4")
+
+
+def numbers(frame: DataFrame) -> list[int]:
+    return sorted(int(row.value) for row in frame.select("value").collect())
+
+
+def written_to(estate: Estate, output: Path) -> list[int]:
+    return numbers(estate.spark.read.schema("value string").json(str(output)))
+
+
+@contextmanager
+def producing(estate: Estate, topic: str, first: int) -> Iterator[list[int]]:
+    """A client that goes on to write; the list has where it is."""
+    at = [first]
+    stopped = threading.Event()
+
+    def run() -> None:
+        while not stopped.wait(0.05):
+            send(estate, topic, at[0], 50)
+            at[0] += 50
+
+    thread = threading.Thread(target=run, name="producing client")
+    thread.start()
+    try:
+        yield at
+    finally:
+        stopped.set()
+        thread.join()
+
+
+def into(frame: DataFrame, output: Path, checkpoint: Path) -> StreamingQuery:
+    writer = frame.selectExpr("CAST(value AS STRING) AS value").writeStream.format("json")
+    return writer.option("path", str(output)).option("checkpointLocation", str(checkpoint)).start()
+
+
+def run_to_the_end(query: StreamingQuery) -> None:
+    """Nothing is written any more."""
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+
+
+def test_a_stream_over_segments_goes_on_from_its_checkpoint(estate: Estate, tmp_path: Path) -> None:
+    topic = estate.topics.create(partitions=2)
+
+    def run() -> list[Any]:
+        reader = estate.spark.readStream.format("pyspark_pykbroker").option("subscribe", topic)
+        frame = reader.option("startingOffsets", "earliest").load(str(estate.node.data_dir))
+        query = into(frame, tmp_path / "output", tmp_path / "checkpoint")
+        try:
+            query.processAllAvailable()
+        finally:
+            query.stop()
+        return written_to(estate, tmp_path / "output")
+
+    send(estate, topic, 0, 100)
+    wait_for_checkpoint(estate.node, topic)
+    assert run() == list(range(100))
+    send(estate, topic, 100, 60)
+    wait_for_checkpoint(estate.node, topic)
+    assert run() == list(range(160))
+
+
+def test_history_and_tail_in_a_batch_while_a_client_writes(estate: Estate) -> None:
+    topic = estate.topics.create(partitions=2)
+    send(estate, topic, 0, 500)
+    wait_for_checkpoint(estate.node, topic)
+    with producing(estate, topic, 500) as at:
+        wait_until(lambda: at[0] >= 600, "the client writes")
+        frame = history_and_tail(
+            estate.spark,
+            topic,
+            directories=str(estate.node.data_dir),
+            kafka={"kafka.bootstrap.servers": estate.node.bootstrap},
+        )
+        found = sorted((row.partition, row.offset, int(row.value)) for row in frame.collect())
+    # Both partitions were read up to a moment of their own.
+    of_first = sum(1 for partition, _, _ in found if not partition)
+    counts = (of_first, len(found) - of_first)
+    assert min(counts) >= 300
+    assert found == [(partition, n, 2 * n + partition) for partition in (0, 1) for n in range(counts[partition])]
+
+
+def test_history_and_tail_as_a_stream_while_a_client_writes(estate: Estate, tmp_path: Path) -> None:
+    topic = estate.topics.create(partitions=2)
+    output, checkpoint = tmp_path / "output", tmp_path / "checkpoint"
+
+    def united(of: str = topic, isolation: str = "read_committed") -> DataFrame:
+        return history_and_tail(
+            estate.spark,
+            of,
+            directories=[str(estate.node.data_dir)],
+            kafka={"kafka.bootstrap.servers": estate.node.bootstrap},
+            checkpoint=str(checkpoint),
+            isolation=isolation,
+            columns=["value"],
+        )
+
+    send(estate, topic, 0, 300)
+    wait_for_checkpoint(estate.node, topic)
+    with producing(estate, topic, 300) as at:
+        query = into(united(), output, checkpoint)
+        boundary = Path(f"{checkpoint}-boundary.json")
+        kept = boundary.read_bytes()
+        wait_until(
+            lambda: sum(each.numInputRows for each in query.recentProgress) > 400, "the tail is read", timeout_s=120
+        )
+    run_to_the_end(query)
+    send(estate, topic, at[0], 100)
+    run_to_the_end(into(united(), output, checkpoint))
+    assert written_to(estate, output) == list(range(at[0] + 100))
+    assert boundary.read_bytes() == kept
+
+    with pytest.raises(WrongOption, match="new checkpoint"):
+        united(isolation="read_uncommitted")
+    with pytest.raises(WrongOption, match="new checkpoint"):
+        united("mixed")
+    boundary.unlink()
+    with pytest.raises(WrongOption, match="where its history ended is not known"):
+        united()
