@@ -391,7 +391,9 @@ def test_an_empty_batch_of_a_compacted_log_gives_no_rows(fill: Fill) -> None:
 def test_memory_is_filled_again_when_nothing_looks_at_it(fill: Fill) -> None:
     data = b"".join(batch(base) for base in range(0, 30, 3))
     builder = Columns(ALL, 0, 29, max_rows=3)
-    position, kept, seen = 0, [], []
+    position = 0
+    seen: list[int] = []
+    kept: list[tuple[Filled, dict[str, list[Any]]]] = []
     while not builder.done:
         position = builder.fill(data, position)
         filled = builder.take()

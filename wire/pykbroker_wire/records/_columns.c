@@ -201,14 +201,14 @@ static int open_buffers(PyObject *buffers, const Py_buffer *used, Out *outs)
     return 1;
 }
 
-PyObject *fill_records(PyObject *module, PyObject *args)
+PyObject *fill_columns(PyObject *module, PyObject *args)
 {
     Py_buffer buffer, used;
     PyObject *buffers, *result = NULL;
     long long count, base_offset, timestamp, first_offset, last_offset, rows, index = 0;
     int append_time;
     (void)module;
-    if (!PyArg_ParseTuple(args, "y*LLLpLLLOw*:fill_records", &buffer, &count, &base_offset, &timestamp, &append_time,
+    if (!PyArg_ParseTuple(args, "y*LLLpLLLOw*:fill_columns", &buffer, &count, &base_offset, &timestamp, &append_time,
                           &first_offset, &last_offset, &rows, &buffers, &used))
         return NULL;
 

@@ -113,6 +113,6 @@ extern PyObject *invalid_record;
 PyObject *put_keys(PyObject *module, PyObject *args);
 PyObject *survivors(PyObject *module, PyObject *args);
 PyObject *rebase(PyObject *module, PyObject *args);
-PyObject *fill_records(PyObject *module, PyObject *args);
+PyObject *fill_columns(PyObject *module, PyObject *args);
 
 #endif

@@ -65,7 +65,7 @@ static PyMethodDef methods[] = {
     {"put_keys", put_keys, METH_VARARGS, "see dedupe.py"},
     {"survivors", survivors, METH_VARARGS, "see dedupe.py"},
     {"rebase", rebase, METH_VARARGS, "see dedupe.py"},
-    {"fill_records", fill_records, METH_VARARGS, "see columns.py"},
+    {"fill_columns", fill_columns, METH_VARARGS, "see columns.py"},
     {NULL, NULL, 0, NULL},
 };
 

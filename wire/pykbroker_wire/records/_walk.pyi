@@ -27,7 +27,7 @@ def survivors(
     /,
 ) -> Survivors: ...
 def rebase(data: Buffer, count: int, shift: int, /) -> bytes: ...
-def fill_records(
+def fill_columns(
     data: Buffer,
     count: int,
     base_offset: int,

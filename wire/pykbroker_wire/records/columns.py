@@ -229,7 +229,7 @@ fill_records: Callable[[Buffer, int, int, int, bool, int, int, int, ColumnBuffer
 COMPILED = False
 if os.environ.get("PYKBROKER_PURE") != "1":
     try:
-        from pykbroker_wire.records._walk import fill_records as fill_records
+        from pykbroker_wire.records._walk import fill_columns as fill_records
     except ImportError:  # not built here, or built against another C library
         pass
     else:
@@ -295,6 +295,10 @@ class Columns:
         self._limit = limit
         self._looked_to = -1
         self._spares: list[ColumnBuffers] = []
+        self._buffers: ColumnBuffers
+        self._used: array[int]
+        self._bytes: int
+        self._no_room: bool
         self._begin()
 
     @property
