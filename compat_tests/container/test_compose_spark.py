@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import urllib.request
+import uuid
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from compat_tests.clients import wait_until
 from compat_tests.container.conftest import Projects
+from compat_tests.container.containers import docker
 from compat_tests.container.host_clients import topics_at
 from compat_tests.ports import steady_port
 from example import results
 from example.expected import compute
-from example.generator import Workload, generate
+from example.generator import CLOSING_USER, Workload, generate
 from example.records import Times
 
 #: The engine may have to make images first; a driver and two executors compile five queries.
@@ -73,6 +76,16 @@ def test_the_pipeline_survives_its_workers(new_project: Projects, spark_images: 
         return reasons == answer.by_reason and answer.windows <= results.windows(reached)
 
     wait_until(came_out, "dead letters and windows are those that plain Python computes", timeout_s=PATIENCE_S)
+
+    def in_the_lake() -> list[str]:
+        """The ids of its events, as a reader without Spark has them."""
+        docker("cp", f"{project.containers()['spark-master']}:/data/lake", str(copied := tmp_path / uuid.uuid4().hex))
+        found = DeltaTable(str(copied)).to_pandas(columns=["event_id", "user_id"])
+        return sorted(found[found.user_id != CLOSING_USER].event_id)
+
+    wait_until(
+        lambda: in_the_lake() == sorted(answer.events), "the lake has each event, and each once", timeout_s=PATIENCE_S
+    )
 
     def scraped() -> bool:
         said = asked(prometheus, "/api/v1/targets")
