@@ -222,3 +222,22 @@ def test_a_broker_that_dies_while_its_partitions_move(cluster: Cluster, topic: s
     assert [row for number, row in enumerate(found) if number % 2 == 0] == [[3, 1]] * 4
     with ClientOptions(cluster.bootstrap_servers, {}).cluster() as asked:
         run_marks.clear(asked, [topic])
+
+
+def test_healing_replaces_the_replicas_of_a_broker_that_is_gone(cluster: Cluster, topic: str, tmp_path: Path) -> None:
+    """Nothing else moves, and nothing before the time is over."""
+    at = ["-b", cluster.bootstrap_servers]
+    wanted = {number: [1, 4] if number % 2 else [1, 2] for number in range(PARTITIONS)}
+    assert main(["balance", "run", plan_file(cluster, tmp_path, topic, wanted), *at]) == 0
+    cluster.kill(4)
+    command = [sys.executable, "-m", "pykbroker", "balance", "watch", "--heal-after", "1s", "--interval", "0.2", *at]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    until(lambda: all(4 not in row for row in replicas(cluster, topic)) or process.poll() is not None)
+    process.send_signal(signal.SIGTERM)
+    out, said = process.communicate(timeout=30)
+    assert process.returncode in (130, -signal.SIGTERM), said
+    assert "No run is under way." in out
+    assert "broker 4 is gone for too long: its replicas are replaced" in said
+    found = replicas(cluster, topic)
+    assert [row for number, row in enumerate(found) if number % 2 == 0] == [[1, 2]] * 4
+    assert all(len(row) == 2 and 1 in row for row in found)
