@@ -25,7 +25,8 @@ def make_session(name: str, warehouse: Path) -> SparkSession:
     own = {
         "spark.driver.memory": "768m",
         # For a JVM that lives for some minutes, each test of which plans queries that nobody has planned before.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        # One compiler alone would have 48 MB for its code: Spark with Delta fills that, and is interpreted from then on.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=192m -XX:+UseSerialGC",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.default.parallelism": "2",

@@ -49,9 +49,22 @@ CAUSES = (
         "Start again when they are back: the checkpoint knows how far it came.",
     ),
 )
+#: Characters of a Java error that Spark is given.
+LONGEST = 1500
 # How the Java client names the topics that it is not let to.
 REFUSED = re.compile(r"TopicAuthorizationException: Not authorized to access topics: \[(?P<topics>[^\]\n]+)\]")
 CAUSE = re.compile(r"(?:[\w.]+\.\w+Exception: )+(?P<text>[^\n]+)")
+
+
+def shortened(text: str) -> str:
+    """A Java error that Python has got, without Java's frames.
+
+    Spark looks into the text of a batch that has failed with an expression that recurses for each character: a long one
+    overflows the stack of the stream's thread, which then ends without saying why.
+    """
+    lines = [line for line in text.splitlines() if not line.startswith(("\tat ", "\t... "))]
+    short = "\n".join(lines)
+    return short if len(short) <= LONGEST else f"{short[: LONGEST // 2]}\n...\n{short[-LONGEST // 2 :]}"
 
 
 def explain(error: BaseException, config: Config) -> PipelineError | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pipeline import checkpoint as checkpoints
 from pipeline.checkpoint import SparkFiles
 from pipeline.config import Config
+from pipeline.explain import shortened
 from pipeline.lake import Lake
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def to_lake(frame: DataFrame, config: Config, checkpoint: str, trigger: Trigger,
     Raises:
         LakeError: the lake is another checkpoint's, damaged, of other columns, or where it cannot be.
     """
+    from py4j.protocol import Py4JJavaError
     from pyspark.sql import functions as F
 
     lake = Lake(frame.sparkSession, config.lake.path, job=name)
@@ -68,8 +70,12 @@ def to_lake(frame: DataFrame, config: Config, checkpoint: str, trigger: Trigger,
         query_id = checkpoints.query_id(written_down)
         assert query_id is not None, "Spark writes it down before it plans a batch"
         planned, ends = checkpoints.plan(written_down, batch_id), checkpoints.ends(written_down, batch_id)
-        lake.commit(batch, query_id, batch_id, planned, ends)
-        lake.compact(config.lake.compact_min_files, config.lake.target_file_bytes)
+        try:
+            lake.commit(batch, query_id, batch_id, planned, ends)
+            lake.compact(config.lake.compact_min_files, config.lake.target_file_bytes)
+        except Py4JJavaError as error:
+            # Under its name Spark finds in it that the query was only stopped.
+            raise RuntimeError(f"py4j.protocol.Py4JJavaError: {shortened(str(error))}") from None
 
     events = frame.withColumns({"date": F.to_date("event_time"), "topic": F.col("source.topic")})
     writer = events.writeStream.queryName(name).foreachBatch(write).option("checkpointLocation", checkpoint)

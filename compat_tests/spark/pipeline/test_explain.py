@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compat_tests.spark.pipeline.raw import configured
-from pipeline.explain import explain
+from pipeline.explain import explain, shortened
 
 
 def java(text: str) -> Exception:
@@ -46,6 +46,13 @@ def test_known_causes_are_told_without_javas_words(text: str, message: str, advi
     assert advice in told.advice
     assert "STREAM_FAILED" not in str(told)
     assert "\tat " not in str(told)
+
+
+def test_a_java_error_is_short_enough_for_sparks_own_expression() -> None:
+    text = "An error occurred while calling o1.save.\n: a.B: why\n\tat a.B.c(B.java:1)\nCaused by: d.E: because\n\t... 3 more"
+    assert shortened(text) == "An error occurred while calling o1.save.\n: a.B: why\nCaused by: d.E: because"
+    long = shortened("first" + "x" * 100_000 + "last")
+    assert (long[:5], long[-4:], len(long)) == ("first", "last", 1505)
 
 
 def test_what_is_not_known_is_left_as_spark_says_it() -> None:

@@ -88,8 +88,9 @@ class World:
                 "lake": {"path": str(self.lake), "compact_min_files": 4},
                 "spark": {
                     "spark.driver.memory": "768m",
-                    # For a JVM that lives for some seconds.
-                    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+                    # For a JVM that lives for some seconds. With one compiler its code would have 48 MB, too little for
+                    # Spark with Delta: it would be interpreted from then on.
+                    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=192m -XX:+UseSerialGC",
                     "spark.sql.shuffle.partitions": "2",
                     "spark.ui.enabled": "false",
                     "spark.driver.host": "127.0.0.1",
