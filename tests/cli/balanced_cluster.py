@@ -144,6 +144,8 @@ def prove(folder: Path, rate: float, window_seconds: float) -> BalanceProof:
             _look(proof, bootstrap, window_seconds)
         proof.errors += load.errors
         proof.acknowledged, proof.read = load.acknowledged, load.read
+        # The nodes end with the process that started them, and write until then.
+        process.interrupt()
     return proof
 
 
