@@ -13,6 +13,10 @@ from pipeline.session import settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+#: Options of a JVM that lives for seconds or minutes, and plans queries that were never planned before. One compiler
+#: alone would have 48 MB for its code: Spark with Delta fills that, and is interpreted from then on.
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=192m -XX:+UseSerialGC"
+
 
 def make_session(name: str, warehouse: Path) -> SparkSession:
     """The session that the pipeline's jobs run in, made small."""
@@ -24,9 +28,7 @@ def make_session(name: str, warehouse: Path) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     own = {
         "spark.driver.memory": "768m",
-        # For a JVM that lives for some minutes, each test of which plans queries that nobody has planned before.
-        # One compiler alone would have 48 MB for its code: Spark with Delta fills that, and is interpreted from then on.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=192m -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": SHORT_LIVED,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.default.parallelism": "2",

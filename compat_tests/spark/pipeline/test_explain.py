@@ -49,8 +49,8 @@ def test_known_causes_are_told_without_javas_words(text: str, message: str, advi
 
 
 def test_a_java_error_is_short_enough_for_sparks_own_expression() -> None:
-    text = "An error occurred while calling o1.save.\n: a.B: why\n\tat a.B.c(B.java:1)\nCaused by: d.E: because\n\t... 3 more"
-    assert shortened(text) == "An error occurred while calling o1.save.\n: a.B: why\nCaused by: d.E: because"
+    text = "An error while calling o1.save.\n: a.B: why\n\tat a.B.c(B.java:1)\nCaused by: d.E: because\n\t... 3 more"
+    assert shortened(text) == "An error while calling o1.save.\n: a.B: why\nCaused by: d.E: because"
     long = shortened("first" + "x" * 100_000 + "last")
     assert (long[:5], long[-4:], len(long)) == ("first", "last", 1505)
 

@@ -31,6 +31,7 @@ from compat_tests.spark.pipeline.driver import (
     TopicBetween,
     write_config,
 )
+from compat_tests.spark.session import SHORT_LIVED
 from example import results, topics
 from example.expected import Expected, compute
 from example.generator import CLOSING_USER, Workload, generate
@@ -88,9 +89,7 @@ class World:
                 "lake": {"path": str(self.lake), "compact_min_files": 4},
                 "spark": {
                     "spark.driver.memory": "768m",
-                    # For a JVM that lives for some seconds. With one compiler its code would have 48 MB, too little for
-                    # Spark with Delta: it would be interpreted from then on.
-                    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=192m -XX:+UseSerialGC",
+                    "spark.driver.extraJavaOptions": SHORT_LIVED,
                     "spark.sql.shuffle.partitions": "2",
                     "spark.ui.enabled": "false",
                     "spark.driver.host": "127.0.0.1",
