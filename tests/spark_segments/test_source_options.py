@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from pyspark_pykbroker import history_and_tail
 from pyspark_pykbroker.faults import WrongOption
 from pyspark_pykbroker.source_options import EARLIEST, LATEST, Isolation, Limit, SourceOptions, Subscription
 
@@ -80,3 +83,19 @@ def test_what_is_refused(given: dict[str, str], said: str) -> None:
 def test_a_pattern_that_is_none_is_refused() -> None:
     with pytest.raises(WrongOption, match="subscribePattern"):
         SourceOptions.parse({"path": "/d", "subscribePattern": "("})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"history_options": {"endingOffsets": "latest"}},
+        {"tail_options": {"startingTimestamp": "7"}},
+        {"tail_options": {"KAFKA.isolation.level": "read_committed"}},
+        {"kafka": {"kafka.bootstrap.servers": "localhost:1", "startingOffsets": "earliest"}},
+        {"kafka": {"kafka.bootstrap.servers": "localhost:1", "subscribePattern": ".*"}},
+    ],
+)
+def test_no_option_moves_the_boundary_of_history_and_tail(options: dict[str, Any]) -> None:
+    spark: Any = None
+    with pytest.raises(WrongOption, match="which the call itself decides"):
+        history_and_tail(spark, "t", **{"directories": "/d", "kafka": {}, **options})

@@ -100,6 +100,9 @@ def history_and_tail(
     Without `checkpoint` a batch; with it a stream, whose query must have that checkpointLocation. `columns` are those
     to keep. `history_options` and `tail_options` go to one source each. Raises SegmentsError.
     """
+    _refuse("history_options", history_options, ("ending",))
+    _refuse("tail_options", tail_options, ("starting",))
+    _refuse("kafka", kafka, ("starting", "ending"))
     common = {"includeHeaders": str(include_headers).lower(), "kafka.isolation.level": isolation}
     path = directories if isinstance(directories, str) else ",".join(directories)
     options = SourceOptions.parse({"directories": path, "subscribe": topic, **common})
@@ -124,6 +127,15 @@ def history_and_tail(
     )
     wanted = list(columns or past.columns)
     return past.select(*wanted).unionByName(present.select(*wanted))
+
+
+def _refuse(argument: str, options: Mapping[str, str] | None, ends: tuple[str, ...]) -> None:
+    """Raises WrongOption for options that would move the boundary, or read something else on one side of it."""
+    for name in options or ():
+        if name.lower().startswith((*ends, "subscribe", "assign", "directories", "path", "includeheaders")) or (
+            name.lower() == "kafka.isolation.level"
+        ):
+            raise WrongOption(f"history_and_tail: {argument} may not have {name}, which the call itself decides")
 
 
 EARLIEST = {"startingOffsets": "earliest"}
