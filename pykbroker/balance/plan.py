@@ -68,7 +68,7 @@ def plan_of(
 
     changed = np.flatnonzero(np.any(load.replicas != proposal.replicas, axis=1))
     planned = []
-    for number in changed:
+    for number in changed.tolist():
         seen = partitions[number]
         wanted = tuple(brokers[each].id for each in proposal.replicas[number] if each != NO_BROKER)
         planned.append(PlannedPartition(seen.topic, seen.number, seen.replicas, wanted))
