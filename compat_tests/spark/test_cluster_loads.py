@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.errors import PipelineError
 from pipeline.loads_job import load, write
-from pipeline.partition_rates import Window, broker_rates, of_window, partition_rates, reports
+from pipeline.partition_rates import Window, broker_rates, newest_window, of_window, partition_rates, reports
 from pykbroker.balance.load_file import read_loads
 from pykbroker.testing import Broker
 from tests.node.nodes import eventually
@@ -102,6 +102,13 @@ def report(broker: int, sequence: int, *rows: dict[str, object], **more: object)
 
 def raw(spark: SparkSession, *values: object) -> DataFrame:
     return spark.createDataFrame([(json.dumps(each),) for each in values], "value STRING")
+
+
+def test_the_window_ends_where_every_partition_was_read(spark: SparkSession) -> None:
+    """The partition of broker 1 was read at 30 s, that of broker 2 a while later."""
+    found = reports(raw(spark, report(1, 1), report(1, 2), *(report(2, number) for number in range(1, 5))))
+    assert newest_window(found, 10, read_ms=31_000) == Window(11_000, 21_000)
+    assert newest_window(found, 10, read_ms=99_000) == Window(30_000, 40_000)
 
 
 def test_a_window_of_two_brokers(spark: SparkSession) -> None:

@@ -71,9 +71,7 @@ def load(path: str | Path) -> Config:
     return configuration.parse({"checkpoints": "none", "lake": {"path": "none"}, **reached})
 
 
-def write(
-    spark: SparkSession, config: Config, file: Path, window_s: float, topic: str = TOPIC, now_s: float | None = None
-) -> dict[str, Any]:
+def write(spark: SparkSession, config: Config, file: Path, window_s: float, topic: str = TOPIC) -> dict[str, Any]:
     """Write the loads of the newest window. Returns what is to be said of it: the window, its coverage, how many
     partitions stand in the file, and the rates of the brokers.
 
@@ -82,7 +80,8 @@ def write(
     """
     from pyspark.errors import PySparkException
 
-    begin_ms = round(((time.time() if now_s is None else now_s) - window_s - max(_SLACK_S, window_s)) * 1000)
+    read_ms = time.time_ns() // 1_000_000
+    begin_ms = read_ms - round((window_s + max(_SLACK_S, window_s)) * 1000)
     raw = (
         spark.read.format("kafka")
         .options(**config.kafka_options())
@@ -93,7 +92,7 @@ def write(
     )
     try:
         found = reports(raw).cache()
-        window = newest_window(found, window_s)
+        window = newest_window(found, window_s, read_ms=read_ms)
         chosen = of_window(found, window)
         clusters = [row[0] for row in chosen.select("cluster_id").distinct().collect()]
         if len(clusters) != 1:

@@ -45,8 +45,10 @@ def reports(raw: DataFrame) -> DataFrame:
     return once.withColumn("begin_ms", F.col("end_ms") - F.col("duration_ms"))
 
 
-def newest_window(found: DataFrame, seconds: float) -> Window:
-    """The last window in which every broker that reports has had the time to report.
+def newest_window(found: DataFrame, seconds: float, *, read_ms: int) -> Window:
+    """The last window in which every broker that reports has had the time to report. `read_ms`: when the reading began.
+    The kafka source reads each partition up to where it ends when its task comes, so that some have newer reports than
+    others.
 
     Raises:
         PipelineError: there is no report, or one that this version does not understand.
@@ -58,7 +60,7 @@ def newest_window(found: DataFrame, seconds: float) -> Window:
         raise PipelineError("there are no reports", "do the brokers have pykbroker.load.reporter.enable=true?")
     if row[0] > SCHEMA:
         raise PipelineError(f"reports have the schema {row[0]}, and this job knows {SCHEMA}", "take a newer job")
-    end = row[1] - row[2]
+    end = min(row[1], read_ms) - row[2]
     return Window(end - round(seconds * 1000), end)
 
 
