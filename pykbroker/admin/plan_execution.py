@@ -78,7 +78,8 @@ class PlanExecution:
         self._show = show
         self._cluster = connect(())
         self._addresses: list[str] = []
-        self._marks = RunMarks()
+        throttled = options.throttle is not None or options.throttle_directories is not None
+        self._marks = RunMarks(has_rate=throttled)
         self._least: dict[str, int] = {}
         self._result = ExecutionResult()
         self._told: dict[PartitionName, str] = {}
@@ -118,16 +119,13 @@ class PlanExecution:
         if foreign := run_marks.foreign(cluster, names):
             raise ValueError(f"topic {foreign[0]} has throttled replicas of another: wait for it, or take them away")
         earlier = run_marks.found(cluster)
-        if not earlier.topics and (rates := run_marks.rates(cluster)) and self._is_throttled:
+        if not earlier.has_rate and (rates := run_marks.rates(cluster)) and self._marks.has_rate:
             key, value = next(iter(rates.items()))
             raise ValueError(f"the cluster has a throttle of its own, {key}={value}: run without a throttle, it holds")
         if earlier.topics:
-            self._tell("a run that was killed left its throttle: it is taken away")
-            run_marks.clear(cluster, earlier.topics)
-
-    @property
-    def _is_throttled(self) -> bool:
-        return self._options.throttle is not None or self._options.throttle_directories is not None
+            what = "its throttle: it is" if earlier.has_rate else "its marks: they are"
+            self._tell(f"a run that was killed left {what} taken away")
+            run_marks.clear(cluster, earlier)
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
@@ -282,7 +280,7 @@ class PlanExecution:
 
     def _clear(self, cluster: AskedCluster) -> None:
         if self._marks.topics:
-            run_marks.clear(cluster, self._marks.topics)
+            run_marks.clear(cluster, self._marks)
 
     # -- asking -------------------------------------------------------------------------------------------------------
 

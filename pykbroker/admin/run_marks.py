@@ -2,11 +2,12 @@
 
 A topic whose partitions it moves gets the replica lists of a throttle, as every tool that moves partitions sets them
 (KIP-73): the followers' list has the brokers that are copied to, the leaders' list the replicas that each partition had
-before, in their order. Both begin with an entry for a broker that no cluster has: the mark. It has another number when
-the run is to end: a living run sees that, and begins nothing more. A topic with other lists is another tool's. The rate
-is the cluster's default, one value for all brokers, so that it can be taken away while a broker is gone.
+before, in their order. Both begin with an entry for a broker that no cluster has: the mark. Its number says whether the
+run has set the rate, which else is the operator's and stays, and whether the run is to end: a living run sees that, and
+begins nothing more. A topic with other lists is another tool's. The rate is the cluster's default, one value for all
+brokers, so that it can be taken away while a broker is gone.
 
-Invariant: while a rate of ours is set, a topic is marked: marks come before the rate, and go after it.
+Invariant: while a rate of ours is set, a topic has a mark that says so: marks come before the rate, and go after it.
 """
 
 from __future__ import annotations
@@ -28,19 +29,22 @@ _FOLLOWERS: Final = "follower.replication.throttled.replicas"
 _NO_BROKER: Final = 2**31 - 1
 #: Longer than a run takes from its look at the marks to its own.
 _STEP_SECONDS: Final = 1.0
-MARK: Final = f"0:{_NO_BROKER}"
-_END_MARK: Final = f"1:{_NO_BROKER}"
+#: Of the number of a mark.
+_ENDING: Final = 1
+_NO_RATE: Final = 2
+_MARKS: Final = {f"{number}:{_NO_BROKER}": number for number in (0, _ENDING, _NO_RATE, _NO_RATE | _ENDING)}
 
 
 @dataclass(slots=True)
 class RunMarks:
     """`before`: the replicas that each partition had when its move began; `added`: the brokers that it goes to;
-    `ending`: topics where the run is told to end."""
+    `ending`: topics where the run is told to end; `has_rate`: the run sets a rate."""
 
     topics: set[str] = field(default_factory=set)
     before: dict[PartitionName, tuple[int, ...]] = field(default_factory=dict)
     added: dict[PartitionName, tuple[int, ...]] = field(default_factory=dict)
     ending: set[str] = field(default_factory=set)
+    has_rate: bool = False
 
 
 def found(cluster: AskedCluster, names: Collection[str] | None = None) -> RunMarks:
@@ -49,11 +53,13 @@ def found(cluster: AskedCluster, names: Collection[str] | None = None) -> RunMar
     if names is None:
         names = _configured(cluster)
     for name, (leaders, followers) in _lists(cluster, names).items():
-        if not _is_marked(leaders) and not _is_marked(followers):
+        numbers = _numbers(leaders) or _numbers(followers)
+        if not numbers:
             continue
         marks.topics.add(name)
-        if _END_MARK in leaders.split(","):
+        if any(number & _ENDING for number in numbers):
             marks.ending.add(name)
+        marks.has_rate |= not all(number & _NO_RATE for number in numbers)
         marks.before.update(_parsed(name, leaders))
         marks.added.update(_parsed(name, followers))
     return marks
@@ -62,11 +68,12 @@ def found(cluster: AskedCluster, names: Collection[str] | None = None) -> RunMar
 def foreign(cluster: AskedCluster, names: Collection[str]) -> list[str]:
     """Topics of these that have a throttle of another."""
     lists = _lists(cluster, names)
-    return sorted(name for name, both in lists.items() if any(both) and not any(map(_is_marked, both)))
+    return sorted(name for name, both in lists.items() if any(both) and not any(map(_numbers, both)))
 
 
-def put(cluster: AskedCluster, marks: RunMarks, names: Iterable[str], mark: str = MARK) -> None:
+def put(cluster: AskedCluster, marks: RunMarks, names: Iterable[str], *, ending: bool = False) -> None:
     """Write the marks of these topics."""
+    mark = f"{(0 if marks.has_rate else _NO_RATE) | (_ENDING if ending else 0)}:{_NO_BROKER}"
     for name in sorted(set(names)):
         leaders, followers = (_text(mark, name, each) for each in (marks.before, marks.added))
         _alter(cluster, ResourceKind.TOPIC, name, {_LEADERS: leaders, _FOLLOWERS: followers})
@@ -76,17 +83,18 @@ def put(cluster: AskedCluster, marks: RunMarks, names: Iterable[str], mark: str 
 def end(cluster: AskedCluster, marks: RunMarks) -> RunMarks:
     """Tell a run that lives to end; returns its last marks. A step that it has begun may write its own once more."""
     while True:
-        put(cluster, marks, marks.topics - marks.ending, _END_MARK)
+        put(cluster, marks, marks.topics - marks.ending, ending=True)
         time.sleep(_STEP_SECONDS)
         marks = found(cluster)
         if marks.topics == marks.ending:
             return marks
 
 
-def clear(cluster: AskedCluster, names: Iterable[str]) -> None:
-    """Take rates away, then the marks of these topics. A topic that is gone has none."""
-    _alter(cluster, ResourceKind.BROKER, "", dict.fromkeys((*RATES, DIRECTORY_RATE)))
-    for name in sorted(names):
+def clear(cluster: AskedCluster, marks: RunMarks) -> None:
+    """Take the rates of a run away, then its marks. A topic that is gone has none."""
+    if marks.has_rate:
+        _alter(cluster, ResourceKind.BROKER, "", dict.fromkeys((*RATES, DIRECTORY_RATE)))
+    for name in sorted(marks.topics):
         try:
             _alter(cluster, ResourceKind.TOPIC, name, dict.fromkeys((_LEADERS, _FOLLOWERS)))
         except AskFailed as error:
@@ -136,8 +144,9 @@ def _lists(cluster: AskedCluster, names: Collection[str]) -> dict[str, tuple[str
     return {name: (each.get(_LEADERS, ""), each.get(_FOLLOWERS, "")) for name, each in values.items()}
 
 
-def _is_marked(text: str) -> bool:
-    return not {MARK, _END_MARK}.isdisjoint(text.split(","))
+def _numbers(text: str) -> list[int]:
+    """Of the marks in a list; empty where there is none."""
+    return [_MARKS[entry] for entry in text.split(",") if entry in _MARKS]
 
 
 def _parsed(name: str, text: str) -> dict[PartitionName, tuple[int, ...]]:

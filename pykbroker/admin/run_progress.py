@@ -59,5 +59,5 @@ def ended(cluster: AskedCluster, marks: RunMarks) -> list[PartitionName]:
     call_back(cluster, {place: marks.before[place] for place in moving})
     in_directories = [each for each in under_way(cluster, marks) if each.directory is not None]
     stop_directory_moves(cluster, [ReplicaName(each.topic, each.partition, each.broker) for each in in_directories])
-    run_marks.clear(cluster, marks.topics)
+    run_marks.clear(cluster, marks)
     return sorted({*moving, *((each.topic, each.partition) for each in in_directories)})

@@ -302,7 +302,7 @@ def _watch(client: ClientOptions, out: Output, interval: float, settle: float, h
             if rows:
                 quiet_since = time.monotonic()
             elif time.monotonic() - quiet_since >= settle:
-                run_marks.clear(cluster, marks.topics)
+                run_marks.clear(cluster, marks)
                 out.done("A run was killed: its moves are done, its throttle is gone.", {"under_way": []})
                 return
             time.sleep(interval)

@@ -167,6 +167,25 @@ def test_the_throttle_of_a_run_that_was_killed(
     assert moving(cluster) == 0
 
 
+def test_a_run_without_a_throttle_leaves_that_of_the_operator(
+    cluster: Cluster, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan, at = plan_file(cluster, tmp_path, topic, everywhere()), ["-b", cluster.bootstrap_servers]
+    with ClientOptions(cluster.bootstrap_servers, {}).cluster() as asked:
+        run_marks.set_rates(asked, 10**9, None)
+        until(lambda: len(run_marks.rates(asked)) == 2)
+        assert main(["balance", "run", plan, "--throttle", "1000000", *at]) == 1
+        assert "run without a throttle, it holds" in capsys.readouterr().err
+        assert main(["balance", "run", plan, *at]) == 0
+        # A run of that kind that was killed has not set it either.
+        run_marks.put(asked, run_marks.RunMarks(), [topic])
+        assert main(["balance", "cancel", *at]) == 0
+        until(lambda: not run_marks.found(asked).topics)
+        assert set(run_marks.rates(asked).values()) == {str(10**9)}
+        run_marks.clear(asked, run_marks.RunMarks(has_rate=True))
+        until(lambda: not run_marks.rates(asked))
+
+
 def test_cancel_ends_a_run(cluster: Cluster, topic: str, tmp_path: Path) -> None:
     process = begun(cluster, plan_file(cluster, tmp_path, topic, everywhere()), *SLOW)
     assert main(["balance", "cancel", "-b", cluster.bootstrap_servers]) == 0
@@ -221,7 +240,7 @@ def test_a_broker_that_dies_while_its_partitions_move(cluster: Cluster, topic: s
     assert [row for number, row in enumerate(found) if number % 2] == [[1, 2]] * 4
     assert [row for number, row in enumerate(found) if number % 2 == 0] == [[3, 1]] * 4
     with ClientOptions(cluster.bootstrap_servers, {}).cluster() as asked:
-        run_marks.clear(asked, [topic])
+        run_marks.clear(asked, run_marks.RunMarks({topic}, has_rate=True))
 
 
 def test_healing_replaces_the_replicas_of_a_broker_that_is_gone(cluster: Cluster, topic: str, tmp_path: Path) -> None:
