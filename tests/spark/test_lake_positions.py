@@ -102,7 +102,7 @@ class Drivers(RuleBasedStateMachine):
         if any(each.note and each.note.kind == CLAIM for each in self.log.commits[newest + 1 :]):
             return  # Delta finds the conflict
         self.foreign = sum(each.changes is not None for each in self.log.commits[newest + 1 :])
-        self.log.add(Note(CLAIM, "w", epoch, "lake", state, follows=newest))
+        self.log.add(Note(CLAIM, "w", epoch, "lake", state, follows=newest, releases=release))
         if release:
             self.truth = State(self.truth.checkpoint, self.truth.position, True)
         self.driver = Model(epoch, self.truth)
@@ -117,7 +117,7 @@ class Drivers(RuleBasedStateMachine):
 
 
 TestDrivers = Drivers.TestCase
-TestDrivers.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestDrivers.settings = settings(max_examples=300, stateful_step_count=30, deadline=None)
 
 
 def test_a_log_that_was_cleaned_too_far_says_nothing() -> None:
@@ -177,3 +177,12 @@ def test_another_writers_first_commit_is_named() -> None:
     ) as refused:
         refuse_foreign("lake", (later, first))
     assert "Version 6 of the table" in refused.value.advice
+
+
+def test_a_release_is_used_up_by_the_batch_that_a_claim_has_not_read() -> None:
+    log = Log()
+    batch = State("a", Position(0, "plan"))
+    log.add(Note(CLAIM, "w", 1, "lake", State(released=True), releases=True))
+    log.add(Note(BATCH, "w", 1, "lake", batch))
+    log.add(Note(CLAIM, "v", 2, "lake", State(released=True), follows=0))
+    assert known(log.read, log.newest).state == batch

@@ -58,7 +58,8 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """`follows` is the version that a claim has read; `state` is how things are behind this commit."""
+    """`follows` is the version that a claim has read, and `releases` whether it lets any checkpoint go on, or only says
+    again what it has read; `state` is how things are behind this commit."""
 
     kind: str
     writer: str
@@ -66,6 +67,7 @@ class Note:
     job: str
     state: State
     follows: int = -1
+    releases: bool = False
     offsets: list[Any] = field(default_factory=list)  # where the batch ends, by source, as Spark writes it
 
     def encode(self) -> str:

@@ -61,7 +61,7 @@ def known(read: Callable[[int], Commit], newest: int) -> Known:
             continue
         epoch = max(epoch, note.epoch)
         if note.kind == BATCH:
-            state = replace(note.state, released=True) if claim is not None and claim.state.released else note.state
+            state = replace(note.state, released=True) if claim is not None and claim.releases else note.state
             return Known(epoch, state, tuple(foreign))
         if note.kind == CLAIM and claim is None:
             claim = note

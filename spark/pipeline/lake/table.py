@@ -226,7 +226,7 @@ class Lake:
             assert state is not None
             # An epoch that the log does not say any more is jumped over.
             self._epoch = found.epoch + (1 << attempt)
-            note = self._note(CLAIM, state, follows=newest)
+            note = self._note(CLAIM, state, follows=newest, releases=release)
             if self._claimed(note, newest):
                 self._version = newest
                 self._look_at_once(newest)
