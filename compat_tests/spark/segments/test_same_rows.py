@@ -28,7 +28,16 @@ JSON_RANGE = {
         {"subscribe": "compacted", "minPartitions": "3"},
         {"subscribePattern": "app.*|trans.*", "kafka_isolation_level": "read_committed"},
     ],
-    ids=lambda options: " ".join(f"{name}={value}" for name, value in options.items())[:60],
+    ids=[
+        "with headers",
+        "in nine tasks",
+        "between timestamps",
+        "between offsets",
+        "transactions",
+        "committed transactions",
+        "compacted",
+        "topics by a pattern",
+    ],
 )
 def test_the_same_rows(estate: Estate, options: dict[str, Any]) -> None:
     frame = estate.segments(**options)
