@@ -157,7 +157,9 @@ def test_members_join_and_leave(
         return out, err
 
     def values(*outs: Path) -> set[int]:
-        return {int(line.split()[1]) for out in outs for line in out.read_text().splitlines()}
+        """The values of all lines that kcat has written to their end: it may stand in the middle of the next one."""
+        written = [line for out in outs for line in out.read_text().splitlines(keepends=True)]
+        return {int(line.split()[1]) for line in written if line.endswith("\n")}
 
     def assigned(err: Path) -> int:
         """How many partitions the last (re)balance that kcat reported gave it."""
