@@ -98,14 +98,16 @@ def told(
                 least.get(place[0], 1),
                 size,
                 None if rates is None else rates.bytes_in,
-                0.0 if rates is None else rates.bytes_out,
-                0.0 if rates is None else rates.leader_cpu,
-                0.0 if rates is None else rates.follower_cpu,
+                *((0.0, 0.0, 0.0) if rates is None else _beside_bytes_in(rates)),
                 is_moving=place in now.moving,
                 has_leader=row.leader >= 0,
             )
         )
     return now.brokers(), partitions
+
+
+def _beside_bytes_in(rates: PartitionRates) -> tuple[float, float, float]:
+    return rates.bytes_out or 0.0, rates.leader_cpu or 0.0, rates.follower_cpu or 0.0
 
 
 def without_load(replicas: PlacedReplicas) -> list[SeenPartition]:

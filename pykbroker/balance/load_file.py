@@ -14,19 +14,36 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from pykbroker.balance.plan_file import PlaceName
+from pykbroker.balance.seen import LoadResource
+
+#: Keys of a line beside `bytes_in`, as PartitionRates has them.
+_MAY_LACK: Final = ("bytes_out", "size", "leader_cpu", "follower_cpu")
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRates:
+    """None: the line does not say it."""
+
     bytes_in: float
-    bytes_out: float = 0.0
+    bytes_out: float | None = None
     size: float | None = None
-    leader_cpu: float = 0.0
-    follower_cpu: float = 0.0
+    leader_cpu: float | None = None
+    follower_cpu: float | None = None
+
+
+def told_by(loads: Mapping[PlaceName, PartitionRates]) -> frozenset[LoadResource]:
+    """What every line says of that which cannot be seen from outside."""
+    told = set()
+    if all(each.bytes_out is not None for each in loads.values()):
+        told.add(LoadResource.BYTES_OUT)
+    if all(each.leader_cpu is not None and each.follower_cpu is not None for each in loads.values()):
+        told.add(LoadResource.CPU)
+    return frozenset(told)
 
 
 def read_loads(text: str) -> dict[PlaceName, PartitionRates]:
@@ -40,10 +57,7 @@ def read_loads(text: str) -> dict[PlaceName, PartitionRates]:
             place = (str(row["topic"]), int(row["partition"]))
             rates = PartitionRates(
                 _number(row, "bytes_in"),
-                _number(row, "bytes_out", 0.0),
-                _number(row, "size") if row.get("size") is not None else None,
-                _number(row, "leader_cpu", 0.0),
-                _number(row, "follower_cpu", 0.0),
+                *(_number(row, key) if row.get(key) is not None else None for key in _MAY_LACK),
             )
         except (KeyError, TypeError, ValueError) as error:
             said = f"has no {error}" if isinstance(error, KeyError) else str(error)
@@ -56,8 +70,8 @@ def read_loads(text: str) -> dict[PlaceName, PartitionRates]:
     return found
 
 
-def _number(row: dict[str, Any], key: str, default: float | None = None) -> float:
-    value = row.get(key, default) if default is not None else row[key]
+def _number(row: dict[str, Any], key: str) -> float:
+    value = row[key]
     if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and value >= 0):
         raise ValueError(f"{key} is no number from 0 on")
     return float(value)

@@ -58,22 +58,23 @@ def made_plan(cluster: AskedCluster, wishes: PlanWishes) -> MadePlan:
 
         from pykbroker.balance.capacities import with_capacities
         from pykbroker.balance.load_arrays import check_names, cluster_load
-        from pykbroker.balance.load_file import read_loads
+        from pykbroker.balance.load_file import read_loads, told_by
         from pykbroker.balance.optimiser import Goals, MoveLimits, equal_weights, optimise
         from pykbroker.balance.plan import plan_of
 
         loads = None if wishes.loads is None else read_loads(wishes.loads)
+        known = frozenset() if loads is None else told_by(loads)
     before = partition_load.placed(cluster)
     with refused_in_one_line():
         brokers, partitions = before.brokers(), partition_load.without_load(before)
-        with_capacities(brokers, wishes.capacities)
+        with_capacities(brokers, wishes.capacities, known)
         check_names(brokers, partitions, excluded=wishes.excluded, leaving=wishes.leaving)
     if loads is None:
         brokers, partitions = partition_load.seen(cluster, before, wishes.window_seconds)
     else:
         brokers, partitions = partition_load.told(cluster, loads)
     with refused_in_one_line():
-        brokers = with_capacities(brokers, wishes.capacities)
+        brokers = with_capacities(brokers, wishes.capacities, known)
         load = cluster_load(brokers, partitions, excluded=wishes.excluded, leaving=wishes.leaving)
     allowed = wishes.allowed
     limits = MoveLimits(allowed.moves, allowed.moves_per_broker, allowed.bytes)

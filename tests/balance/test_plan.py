@@ -120,6 +120,15 @@ def test_capacities_from_a_file() -> None:
     assert second == replace(BROKERS[1], capacity={LoadResource.DISK: 5.0}, most_replicas=7)
 
 
+def test_capacities_of_what_only_a_file_of_loads_tells() -> None:
+    text = "[default]\ncpu = 0.5\n[2]\nbytes_out = 1e6\n"
+    first, second, *_ = with_capacities(BROKERS, text, {LoadResource.CPU, LoadResource.BYTES_OUT})
+    assert first.capacity == {LoadResource.CPU: 0.5}
+    assert second.capacity == {LoadResource.CPU: 0.5, LoadResource.BYTES_OUT: 1e6}
+    with pytest.raises(ValueError, match=r"\[2\] bytes_out cannot be limited: .* --loads needs bytes_out"):
+        with_capacities(BROKERS, text, {LoadResource.CPU})
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -133,8 +142,8 @@ def test_capacities_from_a_file() -> None:
         (f"[default]\ndisk = {10**400}", "no number from 0 on"),
         ("[default]\nreplicas = 1.5", "no whole number"),
         (f"[default]\nreplicas = {2**31}", "replicas is above 2147483647"),
-        ("[default]\ncpu = 1", "cpu cannot be limited yet: what CPU a partition costs is not seen from outside"),
-        ("[1]\nbytes_out = 1", "bytes_out cannot be limited yet: what consumers read is not seen from outside"),
+        ("[default]\ncpu = 1", "cpu cannot be limited: what CPU a partition costs is not seen from outside"),
+        ("[1]\nbytes_out = 1", "bytes_out cannot be limited: what consumers read is not seen from outside"),
     ],
 )
 def test_capacities_that_are_none(text: str, said: str) -> None:

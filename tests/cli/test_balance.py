@@ -18,6 +18,7 @@ from pykbroker.cli.main import main
 from pykbroker.testing import Cluster
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
+from tests.node.nodes import eventually
 from tests.node.wire import Wire, batch
 
 pytestmark = pytest.mark.slow
@@ -48,6 +49,11 @@ def placed(cluster: Cluster, topic: str) -> list[list[int]]:
         return [list(row.replica_nodes) for row in wire.metadata(topic).topics[0].partitions]
 
 
+def brokers(cluster: Cluster) -> set[int]:
+    with Wire(cluster.address(1)) as wire:
+        return {broker.node_id for broker in wire.metadata().brokers}
+
+
 def test_a_plan_is_made_and_carried_out(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, at = tmp_path / "plan.json", ["-b", cluster.bootstrap_servers]
     words = ["balance", "plan", "--window", "0.1", "--exclude", "excluded", "--file", str(file), "-o", "json", *at]
@@ -63,6 +69,11 @@ def test_a_plan_is_made_and_carried_out(cluster: Cluster, tmp_path: Path, capsys
     assert placed(cluster, "moved") == [[1, 2]] * PARTITIONS
     assert main(["reassign", "execute", str(file), "--wait", *at]) == 0
     capsys.readouterr()
+    wanted = {each["partition"]: each["replicas"] for each in planned["partitions"]}
+    eventually(
+        "broker 1 knows where all is",
+        lambda: all(placed(cluster, "moved")[each] == row for each, row in wanted.items()),
+    )
     found = Counter(broker for replicas in placed(cluster, "moved") for broker in replicas)
     assert set(found) == {1, 2, 3, 4}
     assert max(found.values()) <= 15
@@ -88,6 +99,31 @@ def test_what_cannot_be_planned_is_one_line(
     said = capsys.readouterr().err
     assert "not met: capacity of DISK: broker 1 has " in said
     assert ", and its limit is 1\n" in said
+
+
+def test_loads_from_a_file_limit_what_consumers_read(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of 48,000 bytes a second that consumers read from broker 1, a limit of 20,000 leaves less there."""
+    loads, limits, at = tmp_path / "loads.jsonl", tmp_path / "limits.toml", ["-b", cluster.bootstrap_servers]
+    rows = [
+        {"topic": name, "partition": number, "bytes_in": 1, "bytes_out": 1000}
+        for name in ("moved", "excluded")
+        for number in range(PARTITIONS)
+    ]
+    loads.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    limits.write_text("[1]\nbytes_out = 20000\n")
+    words = ["balance", "plan", "--capacities", str(limits), "-o", "json", *at]
+    assert main([*words, "--window", "0.1"]) == 1
+    assert "[1] bytes_out cannot be limited: " in capsys.readouterr().err
+    assert main([*words, "--loads", str(loads)]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["unmet"] == []
+    found = {each["broker"]: each for each in said["brokers"] if each["resource"] == "bytes_out"}
+    assert found[1]["planned"] <= 20_000 < found[1]["now"]
+    limits.write_text("[1]\ncpu = 0.5\n")
+    assert main([*words, "--loads", str(loads)]) == 1
+    assert "[1] cpu cannot be limited: " in capsys.readouterr().err
 
 
 def test_wrong_words_do_not_cost_a_window(
@@ -148,13 +184,13 @@ def test_what_moved_during_the_window_is_on_its_way(
         before = partition_load.placed(asked)
         named = PlacedReplicas(before.racks, before.topics, {("moved", 3)})
         assert main(["reassign", "execute", str(file), "--wait", *at]) == 0
-        brokers, partitions = partition_load.seen(asked, named, 0.1)
+        seen, partitions = partition_load.seen(asked, named, 0.1)
     capsys.readouterr()
     assert {(each.topic, each.number) for each in partitions if each.is_moving} == {("moved", 0), ("moved", 3)}
     found = {(each.topic, each.number): each for each in partitions}["moved", 0]
     assert found.replicas == (third, second)
     assert found.has_leader
-    assert [each.id for each in brokers if each.is_alive] == [1, 2, 3, 4]
+    assert [each.id for each in seen if each.is_alive] == [1, 2, 3, 4]
 
 
 def test_a_broker_that_is_gone(cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,7 +200,9 @@ def test_a_broker_that_is_gone(cluster: Cluster, tmp_path: Path, capsys: pytest.
     moves = [{"topic": "moved", "partition": number, "replicas": row} for number, row in enumerate(rows)]
     file.write_text(json.dumps({"version": 1, "partitions": moves}))
     assert main(["reassign", "execute", str(file), "--wait", "-b", cluster.bootstrap_servers]) == 0
+    eventually("broker 1 knows where all is", lambda: placed(cluster, "moved") == rows)
     cluster.stop(4)
+    eventually("broker 1 knows that broker 4 is gone", lambda: 4 not in brokers(cluster))
     at = ["-b", cluster.address(1)]
     words = ["balance", "plan", "--window", "0.1", "--exclude", "excluded", "--file", str(plan), *at]
     assert main(words) == 0
@@ -174,4 +212,6 @@ def test_a_broker_that_is_gone(cluster: Cluster, tmp_path: Path, capsys: pytest.
     assert main([*words, "--leaving", "4"]) == 0
     assert main(["reassign", "execute", str(plan), "--wait", *at]) == 0
     capsys.readouterr()
-    assert 4 not in {broker for row in placed(cluster, "moved") for broker in row}
+    eventually(
+        "its replicas are elsewhere", lambda: 4 not in {each for row in placed(cluster, "moved") for each in row}
+    )
