@@ -12,7 +12,8 @@ import pytest
 
 from compat_tests.mixed_cluster.conftest import NewCluster
 from compat_tests.mixed_cluster.members import Cluster, Member
-from pykbroker.admin import reassignments, run_marks
+from pykbroker.admin import reassignments, replicas_on_disk, run_marks
+from pykbroker.admin.replicas_on_disk import ReplicaName
 from pykbroker.cli.client_options import ClientOptions
 from pykbroker.cli.main import main
 from pykbroker_wire.errors import ErrorCode
@@ -86,6 +87,32 @@ def test_replicas_move_between_directories(
     assert main(words) == 0
     assert capsys.readouterr().out == "1 partitions are as planned, 1 replicas in their directories; 0 are left.\n"
     eventually("it lies there", lambda: (there / "lies-0").is_dir() and not (here / "lies-0").is_dir())
+
+
+def test_directories_come_before_moves_between_brokers(cluster: Cluster, tmp_path: Path) -> None:
+    fill(cluster, "mixed")
+    (here,) = [folder for folder in cluster.log_dirs(1) if (folder / "mixed-0").is_dir()]
+    (there,) = set(cluster.log_dirs(1)) - {here}
+    with Wire(cluster.address(1)) as wire:
+        cluster_id = wire.metadata().cluster_id
+    rows = [
+        {"topic": "mixed", "partition": 0, "replicas": [1, 2], "now": [1, 2], "log_dirs": [str(there), "any"]},
+        {"topic": "mixed", "partition": 1, "replicas": [3, 2], "now": [1, 2]},
+    ]
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps({"version": 1, "cluster_id": cluster_id, "coverage": 1, "partitions": rows}))
+    words = ["balance", "run", str(file), "--throttle-directories", "1000", "-b", cluster.bootstrap]
+    moved = ReplicaName("mixed", 0, 1)
+    process = subprocess.Popen(command(*words), env=environment(), stdout=subprocess.PIPE, text=True)
+    with ClientOptions(cluster.bootstrap, {}).cluster() as asked:
+        eventually("the directory is copied", lambda: replicas_on_disk.places(asked, [moved])[moved].future)
+        assert not reassignments.ongoing(asked)
+        assert placed(cluster, "mixed")[1] == [1, 2]
+        run_marks.set_rates(asked, None, 10**9)
+        out, _ = process.communicate(timeout=60)
+    assert out == "2 partitions are as planned, 1 replicas in their directories; 0 are left.\n"
+    eventually("the other has moved", lambda: placed(cluster, "mixed")[1] == [3, 2])
+    assert (there / "mixed-0").is_dir()
 
 
 def test_a_run_that_was_killed_is_called_back(

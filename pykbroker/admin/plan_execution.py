@@ -84,6 +84,7 @@ class PlanExecution:
         self._result = ExecutionResult()
         self._told: dict[PartitionName, str] = {}
         self._missed = 0
+        self._may_copy = not self._directories
 
     def run(self) -> ExecutionResult:
         """Raises ValueError for a plan that does not hold any more, RunStopped, AskFailed. What is under way when a
@@ -130,11 +131,15 @@ class PlanExecution:
     # -- the loop -----------------------------------------------------------------------------------------------------
 
     def _until_over(self) -> ExecutionResult:
+        """The cheapest means first: the order of replicas, moves between directories, moves between brokers."""
         idle_since, done = time.monotonic(), -1
         while True:
             step = self._asked(self._do_step)
             self._show(step)
-            left = 0 if step.start or step.moving or self._missed else self._asked(self._do_directories)
+            left = 0
+            if not (step.start or step.moving or self._missed):
+                left = self._asked(self._do_directories)
+                self._may_copy = not left
             if step.is_over and not left:
                 break
             if step.start or step.moving or left or step.done > done:
@@ -151,7 +156,8 @@ class PlanExecution:
         nodes = cluster.nodes()
         self._addresses = [node.address for node in nodes]
         seen = self._seen(cluster)
-        step = next_step(self._moves, seen, {node.id for node in nodes}, self._options.caps)
+        alive = {node.id for node in nodes}
+        step = next_step(self._moves, seen, alive, self._options.caps, may_copy=self._may_copy)
         self._forget(step.changed)
         if not self._has_marks(cluster):
             step.start.clear()

@@ -75,7 +75,7 @@ class ExecutionStep:
     held: dict[PlaceName, str] = field(default_factory=dict)
     #: of no concern any more
     changed: dict[PlaceName, str] = field(default_factory=dict)
-    #: waits for the caps
+    #: waits for the caps, or for what comes before copies
     waiting: int = 0
     done: int = 0
 
@@ -122,7 +122,10 @@ def next_step(
     seen: Mapping[PlaceName, PlacedPartition],
     alive: Collection[int],
     caps: ExecutionCaps,
+    *,
+    may_copy: bool = True,
 ) -> ExecutionStep:
+    """`may_copy`: whether replicas may begin to move to other brokers; until then only their order changes."""
     step = ExecutionStep(changed=changes_since(plan, seen))
     busy: Counter[int] = Counter()
     waits: list[PlaceName] = []
@@ -146,7 +149,7 @@ def next_step(
             reason = f"{fragile[0]}-{fragile[1]}, which moves, has fewer replicas in sync than min.insync.replicas"
         if reason is not None:
             step.held[place] = reason
-        elif _fits(plan[place], seen[place], step, busy, caps):
+        elif (may_copy or not plan[place].added) and _fits(plan[place], seen[place], step, busy, caps):
             step.start[place] = plan[place].replicas
             busy.update(_takes_part(plan[place], seen[place]))
         else:

@@ -11,8 +11,9 @@ import pytest
 from pykbroker.balance.directory_spread import BrokerDirectory, StoredReplica, directory_moves
 from pykbroker.balance.execution import ExecutionCaps, MoveState, PlacedPartition, next_step, state_of
 from pykbroker.balance.healing import GoneBrokers
-from pykbroker.balance.load_file import PartitionRates, read_loads
+from pykbroker.balance.load_file import PartitionRates, read_loads, told_by
 from pykbroker.balance.plan_file import PlannedMove, read_plan
+from pykbroker.balance.seen import LoadResource
 
 ALIVE = {1, 2, 3, 4}
 MOVE = PlannedMove((1, 2), (3, 2))
@@ -55,6 +56,14 @@ def test_the_order_of_replicas_comes_first_and_is_not_capped_as_moves_are() -> N
     step = next_step(plan, dict.fromkeys(plan, HERE), ALIVE, ExecutionCaps(moves_per_broker=0))
     assert step.start == {("t", 1): (2, 1)}
     assert step.waiting == 1
+
+
+def test_copies_wait_for_what_comes_before_them() -> None:
+    plan = {("t", 0): MOVE, ("t", 1): PlannedMove((1, 2), (2, 1)), ("t", 2): MOVE}
+    seen = {("t", 0): HERE, ("t", 1): HERE, ("t", 2): ON_ITS_WAY}
+    step = next_step(plan, seen, ALIVE, ExecutionCaps(), may_copy=False)
+    assert step.start == {("t", 1): (2, 1)}
+    assert (step.moving, step.waiting, step.is_over) == ([("t", 2)], 1, False)
 
 
 def test_a_broker_that_is_gone() -> None:
@@ -158,6 +167,11 @@ def test_files_that_are_no_plan() -> None:
 def test_files_of_loads() -> None:
     text = '{"topic": "t", "partition": 0, "bytes_in": 5, "size": 9, "other": 1}\n\n'
     assert read_loads(text) == {("t", 0): PartitionRates(5.0, size=9.0)}
+    assert told_by(read_loads(text)) == frozenset()
+    whole = '{"topic": "t", "partition": 1, "bytes_in": 5, "bytes_out": 0, "leader_cpu": 0.1, "follower_cpu": 0}\n'
+    assert read_loads(whole) == {("t", 1): PartitionRates(5.0, 0.0, None, 0.1, 0.0)}
+    assert told_by(read_loads(whole)) == {LoadResource.BYTES_OUT, LoadResource.CPU}
+    assert told_by(read_loads(text + whole)) == frozenset()
     for line, said in (
         ('{"topic": "t", "partition": 0}', "line 1 of the loads: has no 'bytes_in'"),
         ('{"topic": "t", "partition": 0, "bytes_in": -1}', "bytes_in is no number from 0 on"),
