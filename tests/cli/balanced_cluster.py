@@ -109,7 +109,9 @@ class BalanceProof:
     errors: list[str] = field(default_factory=list)
     acknowledged: int = 0
     read: int = 0
-    said: str = ""
+    #: how many replicas broker 4 has when it was drained, and when it was filled again; None: not asked for
+    drained: int | None = None
+    filled: int | None = None
 
     def falls(self) -> tuple[float, float]:
         """By which share the coefficients fall: of leader bytes in, and of replication bytes in."""
@@ -124,8 +126,9 @@ def variation_of(rates: Mapping[int, float]) -> float:
     return float((sum((each - mean) ** 2 for each in rates.values()) / len(rates)) ** 0.5 / mean)
 
 
-def prove(folder: Path, rate: float, window_seconds: float) -> BalanceProof:
-    """Four brokers, RF 2, uneven; then `balance plan` and `balance run` under the load."""
+def prove(folder: Path, rate: float, window_seconds: float, *, drains: bool = False) -> BalanceProof:
+    """Four brokers, RF 2, uneven; then `balance plan` and `balance run` under the load. With `drains` broker 4 is
+    emptied afterwards, and filled again as a new one is."""
     proof = BalanceProof()
     words = ("--port", "0", "--data-dir", str(folder / "tree"), "--brokers", "4", "--set", "min.insync.replicas=1")
     with Process(folder / "said", *words) as process:
@@ -135,13 +138,22 @@ def prove(folder: Path, rate: float, window_seconds: float) -> BalanceProof:
             while not (load.read or load.errors):
                 time.sleep(0.05)
             _look(proof, bootstrap, window_seconds)
-            plan, at = str(folder / "plan.json"), ("-b", bootstrap)
-            planned = run("balance", "plan", "--window", str(window_seconds), "--file", plan, *at, timeout=300)
-            done = run("balance", "run", plan, "--throttle", str(int(rate * 4)), "-o", "json", *at, timeout=1800)
-            proof.said = planned.stderr + done.stdout + done.stderr
-            if done.returncode or json.loads(done.stdout)["left"]:
-                proof.errors.append(proof.said)
+
+            def balance(*words: str) -> None:
+                plan, at = str(folder / "plan.json"), ("-b", bootstrap)
+                window = ("--window", str(window_seconds))
+                planned = run("balance", "plan", *words, *window, "--file", plan, *at, timeout=300)
+                done = run("balance", "run", plan, "--throttle", str(int(rate * 4)), "-o", "json", *at, timeout=1800)
+                if planned.returncode or done.returncode or json.loads(done.stdout)["left"]:
+                    proof.errors.append(planned.stderr + done.stdout + done.stderr)
+
+            balance()
             _look(proof, bootstrap, window_seconds)
+            if drains:
+                balance("--drain", str(BROKERS[-1]))
+                proof.drained = _replicas_on(bootstrap, BROKERS[-1])
+                balance()
+                proof.filled = _replicas_on(bootstrap, BROKERS[-1])
         proof.errors += load.errors
         proof.acknowledged, proof.read = load.acknowledged, load.read
         # The nodes end with the process that started them, and write until then.
@@ -165,6 +177,12 @@ def _create(address: str) -> None:
         # Not all of them are registered yet.
         assert time.monotonic() < deadline, made
         time.sleep(0.1)
+
+
+def _replicas_on(bootstrap: str, broker: int) -> int:
+    with ClientOptions(bootstrap, {}).cluster() as cluster:
+        (topic,) = topics.described(cluster, [TOPIC])
+    return sum(broker in row.replicas for row in topic.partitions)
 
 
 def _look(proof: BalanceProof, bootstrap: str, seconds: float) -> None:
