@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pykbroker.admin import configs, log_offsets, reassignments, replicas_on_disk, topics
 from pykbroker.admin.asked_cluster import AskedCluster, PartitionName
@@ -62,20 +62,14 @@ def seen(
     partitions = []
     for place, row in after.rows.items():
         size = sizes.get(place, 0)
-        partitions.append(
-            SeenPartition(
-                *place,
-                row.replicas,
-                row.isr,
-                least.get(place[0], 1),
-                size,
-                _rate(size, first.get(place), begin.get(place), end.get(place), seconds),
-                is_moving=place in before.moving
-                or place in after.moving
-                or (place in rows_before and rows_before[place].replicas != row.replicas),
-                has_leader=row.leader >= 0,
-            )
+        rate = _rate(size, first.get(place), begin.get(place), end.get(place), seconds)
+        has_moved = (
+            place in before.moving
+            or place in after.moving
+            or (place in rows_before and rows_before[place].replicas != row.replicas)
         )
+        rates = None if rate is None else PartitionRates(rate)
+        partitions.append(_seen(place, row, least, size, rates, is_moving=has_moved))
     return after.brokers(), partitions
 
 
@@ -90,24 +84,39 @@ def told(
     for place, row in now.rows.items():
         rates = loads.get(place)
         size = sizes.get(place, 0) if rates is None or rates.size is None else rates.size
-        partitions.append(
-            SeenPartition(
-                *place,
-                row.replicas,
-                row.isr,
-                least.get(place[0], 1),
-                size,
-                None if rates is None else rates.bytes_in,
-                *((0.0, 0.0, 0.0) if rates is None else _beside_bytes_in(rates)),
-                is_moving=place in now.moving,
-                has_leader=row.leader >= 0,
-            )
-        )
+        partitions.append(_seen(place, row, least, size, rates, is_moving=place in now.moving))
     return now.brokers(), partitions
 
 
-def _beside_bytes_in(rates: PartitionRates) -> tuple[float, float, float]:
-    return rates.bytes_out or 0.0, rates.leader_cpu or 0.0, rates.follower_cpu or 0.0
+def _seen(
+    place: PartitionName,
+    row: DescribedPartition,
+    least: Mapping[str, int],
+    size: float,
+    rates: PartitionRates | None,
+    *,
+    is_moving: bool,
+) -> SeenPartition:
+    """`least`: min.insync.replicas by topic; `rates` None: nothing is known."""
+    seen = SeenPartition(
+        *place,
+        row.replicas,
+        row.isr,
+        least.get(place[0], 1),
+        size,
+        bytes_in=None,
+        is_moving=is_moving,
+        has_leader=row.leader >= 0,
+    )
+    if rates is None:
+        return seen
+    return replace(
+        seen,
+        bytes_in=rates.bytes_in,
+        bytes_out=rates.bytes_out or 0.0,
+        leader_cpu=rates.leader_cpu or 0.0,
+        follower_cpu=rates.follower_cpu or 0.0,
+    )
 
 
 def without_load(replicas: PlacedReplicas) -> list[SeenPartition]:
