@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from compat_tests.spark.pipeline.driver import write_config
+from example.secured_node import PIPELINE, secured_node
+from pipeline.config import Config
 from pipeline.errors import PipelineError
-from pipeline.loads_job import load, write
+from pipeline.loads_job import TOPIC, load, write
 from pipeline.partition_rates import Window, broker_rates, newest_window, of_window, partition_rates, reports
 from pykbroker.balance.load_file import read_loads
 from pykbroker.testing import Broker
@@ -68,6 +71,28 @@ def test_the_model_of_a_node_is_that_of_plain_python(spark: SparkSession, tmp_pa
     assert {place: (each.bytes_in, each.bytes_out) for place, each in taken.items()} == model
     for place, (bytes_in, bytes_out) in plain.items():
         assert model[place] == (pytest.approx(bytes_in), pytest.approx(bytes_out))
+
+
+def test_what_keeps_the_job_from_reading_is_a_line(spark: SparkSession, tmp_path: Path) -> None:
+    with secured_node(tmp_path, REPORTING) as node:
+        kafka = {"bootstrap.servers": node.bootstrap}
+        right = load(write_config(tmp_path / "right.toml", {"kafka": kafka, "security": node.security}))
+        security = {**node.security, "password_file": "", "password": "not-what-it-is"}
+        wrong = load(write_config(tmp_path / "wrong.toml", {"kafka": kafka, "security": security}))
+
+        def refused(config: Config, topic: str = TOPIC) -> PipelineError:
+            with pytest.raises(PipelineError) as error:
+                write(spark, config, tmp_path / "loads.jsonl", 1, topic)
+            assert "\tat " not in str(error.value)
+            return error.value
+
+        missing = refused(right)
+        assert missing.message == f"TOPIC_AUTHORIZATION_FAILED: User:{PIPELINE} lacks READ on topic {TOPIC}"
+        assert f"--allow-principal User:{PIPELINE} --operation Read --topic {TOPIC}" in missing.advice
+        node.allow(PIPELINE, {"t": "READ"})
+        assert refused(right, "t").message == "topic t does not exist"
+        assert "[security]" in refused(wrong).advice
+        assert "not-what-it-is" not in str(refused(wrong))
 
 
 def row(topic: str, **more: object) -> dict[str, object]:

@@ -85,12 +85,13 @@ def _rules(admin: AdminClient, user: str) -> set[tuple[str, str]]:
 
 
 @contextmanager
-def secured_node(folder: Path) -> Iterator[SecuredNode]:
-    """The node, without topics and ACLs. `folder` gets the authority's certificate and the pipeline's password."""
+def secured_node(folder: Path, settings: Mapping[str, object] | None = None) -> Iterator[SecuredNode]:
+    """The node, without topics and ACLs. `folder` gets the authority's certificate and the pipeline's password;
+    `settings` are further keys of the node."""
     from pykbroker.testing import SecureBroker
 
     passwords = {user: secrets.token_urlsafe(16) for user in (PIPELINE, SHOP, ADMIN)}
-    with SecureBroker(passwords, mechanism=MECHANISM, acls=True) as broker:
+    with SecureBroker(passwords, mechanism=MECHANISM, acls=True, config=settings) as broker:
         authority, password = folder / "authority.pem", folder / "pipeline.password"
         shutil.copy(broker.confluent(ADMIN)["ssl.ca.location"], authority)
         password.touch(mode=0o600)

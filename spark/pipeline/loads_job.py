@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline import config as configuration
-from pipeline import secured, session
+from pipeline import permissions, secured, session
 from pipeline.config import Config
 from pipeline.errors import PipelineError
+from pipeline.explain import explain, shortened
 from pipeline.partition_rates import broker_rates, newest_window, of_window, partition_rates, reports
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def write(spark: SparkSession, config: Config, file: Path, window_s: float, topi
     Raises:
         PipelineError: there are too few reports, or Spark cannot read them.
     """
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     read_ms = time.time_ns() // 1_000_000
@@ -111,8 +113,8 @@ def write(spark: SparkSession, config: Config, file: Path, window_s: float, topi
         rates = partition_rates(chosen, window).where(f"coverage >= {LEAST_COVERAGE}").orderBy("topic", "partition")
         lines = [json.dumps(row.asDict()) for row in rates.toLocalIterator()]
         found.unpersist()
-    except PySparkException as error:
-        raise PipelineError(secured.scrubbed(str(error))) from error
+    except (PySparkException, Py4JError) as error:  # the latter is what Java's own exceptions come as
+        raise _explained(str(error), config, topic) from None
     _replace(file, "".join(f"{line}\n" for line in lines))
     return {
         "cluster_id": clusters[0],
@@ -122,6 +124,16 @@ def write(spark: SparkSession, config: Config, file: Path, window_s: float, topi
         "partitions": len(lines),
         "brokers": brokers,
     }
+
+
+def _explained(text: str, config: Config, topic: str) -> PipelineError:
+    """What an error of Spark means."""
+    if "TopicAuthorizationException" in text:  # of the one topic that the job reads
+        return permissions.refusal(config, "TOPIC_AUTHORIZATION_FAILED", [topic], {topic: permissions.READ})
+    if "UnknownTopicOrPartitionException" in text:
+        return PipelineError(f"topic {topic} does not exist", "do the brokers have pykbroker.load.reporter.enable=true?")
+    short = secured.scrubbed(shortened(text))
+    return explain(RuntimeError(short), config) or PipelineError(short)
 
 
 def _replace(file: Path, text: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from pipeline import secured
 from pipeline.config import Config
@@ -25,9 +25,12 @@ def needed(config: Config) -> dict[str, str]:
     return {getattr(config.topics, name): READ if name in _RAW else WRITE for name in fields}
 
 
-def refusal(config: Config, told: str, topics: Iterable[str]) -> PipelineError:
-    """The error of topics that the brokers refuse. `told`: what happened, before the names of what is missing."""
-    wanted = needed(config)
+def refusal(
+    config: Config, told: str, topics: Iterable[str], wanted: Mapping[str, str] | None = None
+) -> PipelineError:
+    """The error of topics that the brokers refuse. `told`: what happened, before the names of what is missing.
+    `wanted`: the operation on each topic, unless it is that of the jobs of the pipeline."""
+    wanted = needed(config) if wanted is None else wanted
     rules = [(wanted.get(topic, "READ or WRITE"), topic) for topic in topics]
     user = secured.user(config.kafka)
     principal = "the principal of this client" if user is None else f"User:{user}"
