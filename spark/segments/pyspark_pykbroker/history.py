@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark_pykbroker.bounds import bounds_of
 from pyspark_pykbroker.faults import RecordsLost, WrongOption
 from pyspark_pykbroker.ranges import look
+from pyspark_pykbroker.registration import register
 from pyspark_pykbroker.segment_stream import stored
 from pyspark_pykbroker.source_options import SourceOptions
 
@@ -108,6 +109,7 @@ def history_and_tail(
     options = SourceOptions.parse({"directories": path, "subscribe": topic, **common})
     if len(options.subscription.topics) != 1:
         raise WrongOption(f"history_and_tail reads one topic, not {topic!r}")
+    register(spark)
     boundary = Boundary.of(options) if checkpoint is None else _kept(spark, checkpoint, options)
     at = boundary.json_of_offsets()
     reader = spark.read if checkpoint is None else spark.readStream

@@ -1,0 +1,45 @@
+"""The data source in a session that has not found it by itself.
+
+Spark looks for installed packages on the driver, in a Python of its own that `--py-files` does not reach. What a
+program registers goes to the Python of executors, with the archives that are to be on its path: Spark takes those whose
+names end with .zip, and leaves a wheel lying where it arrived. So a wheel goes along a second time, as a .zip.
+
+Invariant: the copy stays as long as this Python does, because executors that come later fetch it, too.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyspark_pykbroker
+from pyspark_pykbroker.batch_source import SegmentSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def register(spark: SparkSession) -> None:
+    """Let `spark.read.format("pyspark_pykbroker")` work in this session. Nothing happens where it does already."""
+    session: Any = spark._jsparkSession
+    if session.sessionState().dataSourceManager().dataSourceExists(SegmentSource.name()):
+        return
+    archive = _archive()
+    if archive is not None and archive.suffix == ".whl":
+        spark.sparkContext.addPyFile(str(_as_zip(archive)))
+    spark.dataSource.register(SegmentSource)
+
+
+def _archive() -> Path | None:
+    """The file that this package was imported from, when that is no folder."""
+    found = getattr(pyspark_pykbroker.__loader__, "archive", None)
+    return None if found is None else Path(found)
+
+
+def _as_zip(wheel: Path) -> Path:
+    folder = tempfile.mkdtemp(prefix="pyspark-pykbroker-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(shutil.copyfile(wheel, Path(folder) / f"{wheel.stem}.zip"))
