@@ -28,7 +28,9 @@ from pipeline import broker, config, job, lake, permissions, preflight, session,
 from pipeline.config import Config
 from pipeline.errors import PipelineError
 from pipeline.job import Job
+from pipeline.loads_job import TOPIC as LOADS
 from pipeline.queries import ALL, DEAD_LETTERS, LAKE
+from tests.node.told_loads import REPORTING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,7 +65,7 @@ class Day:
 
 @pytest.fixture(scope="module")
 def day(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Day]:
-    with secured_node(tmp_path_factory.mktemp("secured")) as node:
+    with secured_node(tmp_path_factory.mktemp("secured"), REPORTING) as node:
         topics.create(node.admin, WORKLOAD.partitions)
         node.allow(PIPELINE, permissions.needed(config.parse(MINIMUM)))
         node.allow(SHOP, {"clicks": "WRITE", "orders": "WRITE"})
@@ -165,7 +167,11 @@ def test_each_program_runs_and_its_logs_have_no_password(day: Day, tmp_path: Pat
         "spark.sql.warehouse.dir": str(tmp_path / "warehouse"),
     }
     path = day.configure(tmp_path, spark=logged)
-    command = [sys.executable, str(ROOT / "spark" / "jobs" / program), "--config", str(path), "--once"]
+    words = ["--once"]
+    if program == "cluster_loads.py":
+        day.node.allow(PIPELINE, {LOADS: "READ"})
+        words = ["--window", "2", "--file", str(tmp_path / "loads.jsonl")]
+    command = [sys.executable, str(ROOT / "spark" / "jobs" / program), "--config", str(path), *words]
     with (tmp_path / "job.log").open("wb") as log:
         code = subprocess.run(
             [*command, "--master", "local[2]"],
