@@ -36,6 +36,7 @@ TOPIC = "__pykbroker_metrics"
 LEAST_COVERAGE = 0.95
 #: How much older than the window records are read, for clocks that differ and the intervals at its ends.
 _SLACK_S = 600
+_NOT_ENABLED = "do the brokers have pykbroker.load.reporter.enable=true?"
 
 
 def main(argv: Sequence[str]) -> int:
@@ -131,7 +132,7 @@ def _explained(text: str, config: Config, topic: str) -> PipelineError:
     if "TopicAuthorizationException" in text:  # of the one topic that the job reads
         return permissions.refusal(config, "TOPIC_AUTHORIZATION_FAILED", [topic], {topic: permissions.READ})
     if "UnknownTopicOrPartitionException" in text:
-        return PipelineError(f"topic {topic} does not exist", "do the brokers have pykbroker.load.reporter.enable=true?")
+        return PipelineError(f"topic {topic} does not exist", _NOT_ENABLED)
     short = secured.scrubbed(shortened(text))
     return explain(RuntimeError(short), config) or PipelineError(short)
 

@@ -25,9 +25,7 @@ def needed(config: Config) -> dict[str, str]:
     return {getattr(config.topics, name): READ if name in _RAW else WRITE for name in fields}
 
 
-def refusal(
-    config: Config, told: str, topics: Iterable[str], wanted: Mapping[str, str] | None = None
-) -> PipelineError:
+def refusal(config: Config, told: str, topics: Iterable[str], wanted: Mapping[str, str] | None = None) -> PipelineError:
     """The error of topics that the brokers refuse. `told`: what happened, before the names of what is missing.
     `wanted`: the operation on each topic, unless it is that of the jobs of the pipeline."""
     wanted = needed(config) if wanted is None else wanted

@@ -1,0 +1,50 @@
+"""What the tests of this folder share: the wheels, three secured nodes, and a Spark with two workers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from compat_tests import needs
+from compat_tests.spark.cluster.secured import Secured
+from compat_tests.spark.cluster.standalone import Standalone
+
+
+@pytest.fixture(scope="session")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the pipeline's wheel and the data source's, as pip makes them."""
+    folder = tmp_path_factory.mktemp("wheels")
+    for source in ("spark", "spark/segments"):
+        pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(needs.ROOT / source)]
+        subprocess.run(pip, check=True, timeout=300)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def pipeline_wheel(wheels: Path) -> Path:
+    [found] = wheels.glob("pykbroker_pipeline-*.whl")
+    return found
+
+
+@pytest.fixture(scope="session")
+def segments_wheel(wheels: Path) -> Path:
+    [found] = wheels.glob("pyspark_pykbroker-*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    with Secured(tmp_path_factory.mktemp("nodes")) as nodes:
+        yield nodes
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    needs.java()
+    needs.python_package("pyspark")
+    with Standalone(tmp_path_factory.mktemp("cluster")) as spark:
+        yield spark

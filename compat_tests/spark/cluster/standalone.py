@@ -1,0 +1,188 @@
+"""A Spark of its own: a master and its workers as processes on loopback, and programs that are submitted to it.
+
+A worker is killed with all that it has started, its executors and their Python, as when its machine goes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import psutil
+
+from compat_tests.clients import wait_until
+from compat_tests.ports import steady_port
+from compat_tests.spark.session import SHORT_LIVED
+
+HOST = "127.0.0.1"
+#: For something to happen in JVMs that have to start first, on a machine that does other things as well.
+PATIENCE_S = 300.0
+
+
+def _environment() -> dict[str, str]:
+    """The Python of the tests without the checkout: a program has what it is submitted with."""
+    import pyspark
+
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return clean | {
+        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        "SPARK_LOCAL_IP": HOST,
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+
+
+class Process:
+    """A program in a session of its own, with its log in a file."""
+
+    def __init__(self, command: Sequence[str], log: Path) -> None:
+        self.log = log
+        with log.open("ab") as file:
+            self._process = subprocess.Popen(
+                command,
+                cwd=log.parent,
+                env=_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
+            )
+
+    def said(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def runs(self) -> bool:
+        return self._process.poll() is None
+
+    def wait(self) -> int:
+        """The exit code of a program that ends by itself."""
+        try:
+            return self._process.wait(PATIENCE_S)
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL for it and for everything that it has started."""
+        try:
+            children = psutil.Process(self._process.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            children = []
+        if self.runs():
+            os.kill(self._process.pid, signal.SIGKILL)
+        self._process.wait(30)
+        for child in children:
+            if child.is_running():
+                child.kill()
+        psutil.wait_procs(children, 30)
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What `spark-submit` takes along, and how much of the cluster a program has."""
+
+    wheels: Sequence[Path]
+    packages: str = ""
+    settings: Mapping[str, str] | None = None
+
+    def options(self) -> list[str]:
+        """The session's options that are the same for all tests: small, and quick to start."""
+        words = ["--driver-memory", "768m", "--executor-memory", "768m"]
+        words += ["--py-files", ",".join(map(str, self.wheels))]
+        if self.packages:
+            words += ["--packages", self.packages]
+        small = {
+            "spark.driver.host": HOST,
+            "spark.driver.bindAddress": HOST,
+            "spark.driver.extraJavaOptions": SHORT_LIVED,
+            "spark.executor.extraJavaOptions": SHORT_LIVED,
+            "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": "2",
+            **(self.settings or {}),
+        }
+        return words + [word for key, value in small.items() for word in ("--conf", f"{key}={value}")]
+
+
+class Standalone:
+    """`with Standalone(folder) as spark: spark.submit(...)`: a master, and two workers with a core each."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._port = steady_port()
+        self._started = 0
+        self._processes: list[Process] = []
+        #: by name, those that were not killed
+        self.workers: dict[str, Process] = {}
+
+    def __enter__(self) -> Self:
+        try:
+            web = str(self._port + 1)
+            self._spark("deploy.master.Master", "master", "--port", str(self._port), "--webui-port", web)
+            for _ in range(2):
+                self.start_worker()
+            wait_until(lambda: len(self.living()) == 2, "two workers have registered", timeout_s=PATIENCE_S)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        while self._processes:
+            self._processes.pop().kill()
+
+    @property
+    def url(self) -> str:
+        return f"spark://{HOST}:{self._port}"
+
+    def _spark(self, name: str, log: str, *words: str) -> Process:
+        home = Path(_environment()["SPARK_HOME"])
+        command = [str(home / "bin" / "spark-class"), f"org.apache.spark.{name}", "--host", HOST, *words]
+        process = Process(command, self._home / f"{log}.log")
+        self._processes.append(process)
+        return process
+
+    def start_worker(self) -> str:
+        """Returns its name, which is that of its folder and its log."""
+        self._started += 1
+        name = f"worker-{self._started}"
+        words = ["--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", str(self._home / name), self.url]
+        self.workers[name] = self._spark("deploy.worker.Worker", name, *words)
+        return name
+
+    def kill_worker(self, name: str) -> None:
+        """SIGKILL, for its executors as well. The master finds out by itself."""
+        worker = self.workers.pop(name)
+        worker.kill()
+        self._processes.remove(worker)
+
+    def state(self) -> Any:
+        """What the master says, or None as long as it does not serve."""
+        try:
+            with urllib.request.urlopen(f"http://{HOST}:{self._port + 1}/json/", timeout=10) as answer:
+                return json.load(answer)
+        except OSError:
+            return None
+
+    def living(self) -> list[Any]:
+        """The workers that the master has heard of and not yet missed; dead ones keep their cores in its list."""
+        return [each for each in (self.state() or {"workers": []})["workers"] if each["state"] == "ALIVE"]
+
+    def submit(self, program: Path, *words: str, submission: Submission) -> Process:
+        """`spark-submit --py-files WHEELS program words`, as a process; its log has what it prints."""
+        home = Path(_environment()["SPARK_HOME"])
+        command = [str(home / "bin" / "spark-submit"), "--master", self.url, *submission.options(), str(program)]
+        process = Process([*command, *words], self._home / f"{program.stem}-{len(self._processes)}.log")
+        self._processes.append(process)
+        return process
