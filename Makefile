@@ -13,7 +13,7 @@ PYTEST_ARGS ?=
 PIPELINE_ARGS ?=
 BENCH_ARGS ?=
 
-.PHONY: install run image base-image apache-kafka-image spark-image up down test unit compat sim sim-long faults test-long test-env system pipeline lint audit bench generate schemas clean
+.PHONY: install run image base-image apache-kafka-image spark-image up down test unit compat sim sim-long faults test-long test-env system java pipeline lint audit bench generate schemas clean
 .DEFAULT_GOAL := install
 
 # --- the environment: made again only when pyproject.toml changes, or what is compiled -------------------------------
@@ -66,6 +66,10 @@ install: $(VENV)/.install
 system:
 	@bash compat_tests/setup/system.sh
 
+# The part of it that Spark needs.
+java:
+	@bash compat_tests/setup/system.sh java
+
 test-env: system
 	@$(MAKE) --no-print-directory $(VENV)/.test
 	@$(MAKE) --no-print-directory $(FRAMEWORKS)/.made \
@@ -79,7 +83,7 @@ run: install
 	$(BIN)/pykbroker start
 
 # make pipeline PIPELINE_ARGS="--users 2000 --rate 500": the events pipeline on Spark, on this machine (docs/pipeline.md).
-pipeline: system $(VENV)/.pipeline
+pipeline: java $(VENV)/.pipeline
 	@PYTHONPATH=spark $(BIN)/python -m example.run $(PIPELINE_ARGS)
 
 bench: test-env $(VENV)/.bench

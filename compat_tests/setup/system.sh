@@ -2,11 +2,15 @@
 # Installs what the tests need beside Python, where this is Debian, we are root and something is missing:
 # a JDK and Maven (Apache Kafka itself, its tools, Spark), kcat, Go, Node, Docker and debootstrap (for a base image), and
 # starts the Docker daemon. Elsewhere it only says what is missing; tests that need it skip and name it. Ends with 0
-# either way.
+# either way. `system.sh java`: these programs alone, and no daemon.
 set -u
 
+only=" $* "
 missing=()
-want() { command -v "$1" >/dev/null 2>&1 || missing+=("$2"); }
+want() {
+    [ "$only" = "  " ] || [[ $only == *" $1 "* ]] || return 0
+    command -v "$1" >/dev/null 2>&1 || missing+=("$2")
+}
 want java default-jdk-headless
 want javac default-jdk-headless
 want mvn maven
@@ -21,6 +25,7 @@ want debootstrap debootstrap
 python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || missing+=(python3-venv)
 
 start_docker() {
+    [ "$only" = "  " ] || return 0
     docker info >/dev/null 2>&1 && return
     if [ "$(id -u)" -ne 0 ] || ! command -v dockerd >/dev/null 2>&1; then
         echo "setup: no Docker daemon answers, and only root can start one"
