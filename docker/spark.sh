@@ -19,8 +19,14 @@ if [ ! -d "$jars" ]; then
         "-DoutputDirectory=$PWD/$jars.new"
     mv "$jars.new" "$jars"
 fi
-# Versions are those of the Python that the pipeline's tests run with.
-mapfile -t pinned < <("$python" -m pip freeze | grep -iE '^(py4j|confluent-kafka|delta-spark|kafka-python)==')
+# Versions are those of the Python that the pipeline's tests run with; the newest of what is not there. The second line is
+# what the data source for log segments needs.
+frozen=$("$python" -m pip freeze)
+pinned=()
+for name in py4j confluent-kafka delta-spark kafka-python \
+    pyarrow crc32c lz4 python-snappy cramjam zstandard; do
+    pinned+=("$(grep -i "^$name==" <<<"$frozen" || echo "$name")")
+done
 wheels=build/spark/wheels-$wanted-$(echo "${pinned[@]}" | sha256sum | cut -c1-12)
 if [ ! -d "$wheels" ]; then
     machine=$(uname -m)
@@ -31,7 +37,11 @@ if [ ! -d "$wheels" ]; then
 fi
 "$python" -m pip wheel -q --no-deps --disable-pip-version-check -w "$context" spark/
 mv "$context"/pykbroker_pipeline-*.whl "$context/pipeline.whl"
-cp -r docker/spark/Dockerfile docker/spark/metrics.properties docker/spark/pipeline.toml docker/spark/feed.toml spark "$context/"
+# The compiled part of this one is for every CPython of this version and later; where it does not fit, Python reads.
+"$python" -m pip wheel -q --no-deps --disable-pip-version-check -w "$context" spark/segments
+mv "$context"/pyspark_pykbroker-*.whl "$context/segments.whl"
+cp -r docker/spark/Dockerfile docker/spark/metrics.properties docker/spark/history.py \
+    docker/spark/pipeline.toml docker/spark/feed.toml spark "$context/"
 mv "$context/spark" "$context/pipeline"
 cp -rl "$jars" "$context/jars"
 cp -rl "$wheels" "$context/wheels"
