@@ -71,7 +71,7 @@ class Project:
             "log_level": "0",
         }
 
-    def compose(self, *words: str, stdin: str | None = None) -> str:
+    def compose(self, *words: str, stdin: str | None = None, patience_s: float = 2 * PATIENCE_S) -> str:
         """Run `docker-compose -f FILE WORDS`; returns what it printed."""
         program = needs.program(os.environ.get("PYKBROKER_COMPOSE", "docker-compose"))
         done = subprocess.run(
@@ -80,7 +80,7 @@ class Project:
             env=self.variables,
             capture_output=True,
             text=True,
-            timeout=2 * PATIENCE_S,
+            timeout=patience_s,
             check=False,
         )
         assert done.returncode == 0, f"{' '.join(words)}: {done.stderr or done.stdout}"

@@ -1,4 +1,4 @@
-"""docker/compose.spark.yaml: a secured cluster, the pipeline of spark/ on a Spark with two workers, and Prometheus."""
+"""docker/compose.spark.yaml: a secured cluster, a Spark with two workers, the pipeline and more on it, Prometheus."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from compat_tests.container.conftest import Projects
 from compat_tests.container.containers import docker
 from compat_tests.container.host_clients import topics_at
 from compat_tests.ports import steady_port
-from example import results
+from example import results, topics
 from example.expected import compute
 from example.generator import CLOSING_USER, Workload, generate
 from example.records import Times
+from pykbroker.balance.load_file import read_loads
 
 #: The engine may have to make images first; a driver and two executors compile five queries.
 pytestmark = [pytest.mark.timeout(1800), pytest.mark.long(amount="a day of a shop on a Spark of two workers")]
@@ -86,6 +87,17 @@ def test_the_pipeline_survives_its_workers(new_project: Projects, spark_images: 
     wait_until(
         lambda: in_the_lake() == sorted(answer.events), "the lake has each event, and each once", timeout_s=PATIENCE_S
     )
+
+    def ran_once(name: str, key: str) -> list[dict[str, Any]]:
+        """The lines of JSON of a program that runs beside the pipeline."""
+        said = project.compose("run", "--rm", "-T", name, patience_s=PATIENCE_S)
+        return [json.loads(line) for line in said.splitlines() if line.startswith(f'{{"{key}"')]
+
+    hours = ran_once("history", "hour")
+    assert sum(each["records"] for each in hours) == len(topics.read(reached, "clicks")), "segments and brokers"
+    assert [each["broker"] for each in ran_once("loads", "broker")] == [1, 2, 3]
+    docker("cp", f"{project.containers()['spark-master']}:/data/loads.jsonl", str(file := tmp_path / "loads.jsonl"))
+    assert {("clicks", 0), ("orders", 0)} <= read_loads(file.read_text(encoding="utf-8")).keys()
 
     def scraped() -> bool:
         said = asked(prometheus, "/api/v1/targets")
