@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from compat_tests.clients import PATIENCE_S, wait_until
 from example.secured_node import SecuredNode
@@ -65,7 +65,7 @@ class Secured(SecuredTrio):
             "log_level": "0",
         }
 
-    def create(self, topic: str, partitions: int) -> None:
+    def create_topic(self, topic: str, partitions: int) -> None:
         admin = AdminClient(dict(self.known.admin))
         admin.create_topics([NewTopic(topic, partitions, 3)])[topic].result(PATIENCE_S)
 

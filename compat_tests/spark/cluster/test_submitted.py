@@ -33,7 +33,7 @@ TOPIC = "visits"
 
 @pytest.fixture(scope="module", autouse=True)
 def _visits(secured: Secured) -> None:
-    secured.create(TOPIC, PARTITIONS)
+    secured.create_topic(TOPIC, PARTITIONS)
     secured.produce(TOPIC, PARTITIONS, range(3000))
 
 
