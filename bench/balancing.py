@@ -1,72 +1,125 @@
 """Balance (docs/balance.md): a plan for 200 brokers with 200,000 partitions, and four brokers under load.
 
-    python bench/balancing.py [--rate BYTES/S] [--window SECONDS]
+Both compare the cluster as it was with the cluster balanced: the coefficients of variation of what its brokers have.
 
-Prints how long the plan takes, how far each coefficient of variation falls, and what is copied beside the sum of what
-brokers have above the means; then by how much the coefficients of leaders' bytes in and of replication bytes in fall on
-four brokers, as processes, while producers and consumers run. Apache Kafka has nothing of the kind beside which it
-could stand.
+* The large plan is made of a load that was computed (tests/balance/clusters.py): how long it takes, which hard goals it
+  breaks, and what it copies beside the sum of what brokers have above the means.
+* The four brokers are processes with 40 partitions of two replicas. Their rates are measured before and after `balance
+  plan` and `balance run`, while producers and a consumer run (tests/cli/balanced_cluster.py).
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / part) for part in ("", "wire", "log", "raft")]
+from bench.measurements import Figure, Found, Kind, Measurement
+from bench.servers import Server
+from bench.sides import Sides
+from pykbroker.balance.seen import LoadResource
 
-import numpy as np  # noqa: E402
-
-from pykbroker.balance.goals import violations  # noqa: E402
-from pykbroker.balance.load_model import broker_loads, variation  # noqa: E402
-from pykbroker.balance.optimiser import optimise  # noqa: E402
-from pykbroker.balance.seen import LoadResource  # noqa: E402
-from tests.balance.clusters import cluster  # noqa: E402
-from tests.cli.balanced_cluster import prove, variation_of  # noqa: E402
-
-BROKERS, PARTITIONS = 200, 200_000
+BROKERS, PARTITIONS, RACKS = 200, 200_000, 10
+RATE = 20e6
+WINDOW_SECONDS = 10.0
+SIDES = Sides("as it was", "balanced")
+#: A coefficient that falls by 60 %.
+_TARGET = 2.5
+_RATES = ("leader bytes in", "replication bytes in")
 
 
-def large_plan() -> None:
-    load = cluster(BROKERS, PARTITIONS, racks=10)
-    begin, spent = time.monotonic(), time.process_time()
+class _Clusters:
+    """What is measured makes its clusters itself."""
+
+    def start(self) -> None:
+        pass
+
+    def delete_topics(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+
+def _made(side: type[Server]) -> _Clusters:
+    return _Clusters()
+
+
+KIND = Kind("balance", _made, lambda clusters, seconds: None, alone=True)
+
+
+def _named(resource: LoadResource) -> str:
+    return resource.name.lower().replace("_", " ")
+
+
+def large_plan(clusters: _Clusters, seconds: float) -> dict[str, float]:
+    import numpy as np
+
+    from pykbroker.balance.goals import violations
+    from pykbroker.balance.load_model import broker_loads, variation
+    from pykbroker.balance.optimiser import optimise
+    from tests.balance.clusters import cluster
+
+    load = cluster(BROKERS, PARTITIONS, racks=RACKS)
+    begin, cpu = time.monotonic(), time.process_time()
     proposal = optimise(load)
-    seconds, spent = time.monotonic() - begin, time.process_time() - spent
+    took, cpu = time.monotonic() - begin, time.process_time() - cpu
     before, after = broker_loads(load, load.replicas), broker_loads(load, proposal.replicas)
     disks = before[:, LoadResource.DISK]
-    above = np.maximum(disks - disks.mean(), 0).sum()
-    print(f"{BROKERS} brokers, {PARTITIONS:,} partitions: {seconds:.1f} s, {spent:.1f} s of CPU")
-    print(f"  hard goals broken: {len(violations(load, proposal.replicas))}")
-    print(f"  bytes moved: {proposal.bytes_moved / above:.2f} times the sum above the means")
+    above = float(np.maximum(disks - disks.mean(), 0).sum())
     first, last = variation(before, load), variation(after, load)
-    for each in LoadResource:
-        print(
-            f"  {each.name.lower()}: {first[each]:.3f} to {last[each]:.3f}, falls by {1 - last[each] / first[each]:.1%}"
-        )
+    return {
+        "time": took,
+        "CPU, s": cpu,
+        "hard goals broken": len(violations(load, proposal.replicas)),
+        "bytes moved, times the sum above the means": proposal.bytes_moved / above,
+        **{_named(each): float(last[each]) for each in LoadResource},
+        **{SIDES.others(_named(each)): float(first[each]) for each in LoadResource},
+    }
 
 
-def four_brokers(rate: float, window_seconds: float) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        proof = prove(Path(folder), rate, window_seconds)
-    print(f"four brokers, {rate / 1e6:g} MB/s: {proof.acknowledged:,} records, {proof.read:,} read")
-    print(f"  errors: {len(proof.errors)} {'; '.join(proof.errors[:3])}")
-    for name, rates in (("leader bytes in", proof.leader_in), ("replication bytes in", proof.replication_in)):
-        first, last = map(variation_of, rates)
-        print(f"  {name}: {first:.3f} to {last:.3f}, falls by {1 - last / first:.1%}")
+def four_brokers(clusters: _Clusters, seconds: float) -> dict[str, float]:
+    from tests.cli.balanced_cluster import prove, variation_of
+
+    with tempfile.TemporaryDirectory(prefix="pykbroker-bench-") as folder:
+        proof = prove(Path(folder), RATE, WINDOW_SECONDS)
+    found: dict[str, float] = {
+        "errors": len(proof.errors),
+        "records lost, or read twice": abs(proof.acknowledged - proof.read),
+        "records": proof.acknowledged,
+    }
+    for name, (before, after) in zip(_RATES, (proof.leader_in, proof.replication_in), strict=True):
+        found |= {SIDES.others(name): variation_of(before), name: variation_of(after)}
+    return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rate", type=float, default=20e6)
-    parser.add_argument("--window", type=float, default=20.0)
-    options = parser.parse_args()
-    large_plan()
-    four_brokers(options.rate, options.window)
+def _evened(name: str) -> Figure:
+    return Figure(name, "", more_is_better=False, target=_TARGET)
 
 
-if __name__ == "__main__":
-    main()
+def _limited(name: str, unit: str, at_most: float) -> Figure:
+    return Figure(name, unit, more_is_better=False, at_most=at_most)
+
+
+def _measurement(title: str, measure: Callable[[_Clusters, float], Found], *figures: Figure) -> Measurement:
+    return Measurement(title, measure, figures, fresh=True, most_rounds=1, kind=KIND, sides=SIDES)
+
+
+BALANCING = [
+    _measurement(
+        f"balance, a plan for {BROKERS} brokers and {PARTITIONS:,} partitions",
+        large_plan,
+        *(_evened(_named(each)) for each in LoadResource),
+        _limited("time", "s", 120),
+        _limited("hard goals broken", "", 0),
+        _limited("bytes moved, times the sum above the means", "", 1.5),
+    ),
+    _measurement(
+        f"balance, four brokers, RF 2, 40 partitions, {RATE / 1e6:g} MB/s",
+        four_brokers,
+        *(_evened(name) for name in _RATES),
+        _limited("errors", "", 0),
+        _limited("records lost, or read twice", "", 0),
+    ),
+]

@@ -2,6 +2,8 @@
 
 A measurement returns numbers by name; those listed as figures are compared, the others are printed beside them. A list
 of numbers is one for each time that something was done, such as a node that was killed.
+
+A measurement may have sides of its own (sides.py): it is taken of pykbroker alone, and returns the numbers of both.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from bench import raw
 from bench.servers import LoneNode, Server
+from bench.sides import KAFKA_AND_PYKBROKER, Sides
 
 #: What one measurement of one side found.
 Found = Mapping[str, float | list[float]]
@@ -27,9 +30,9 @@ class Figure:
     name: str
     unit: str
     more_is_better: bool = True
-    #: how many times better pykbroker must be; 0: reported only
+    #: how many times better our side must be; 0: reported only
     target: float = 0.0
-    #: what pykbroker must not exceed, whatever Apache Kafka does; None: nothing
+    #: what our side must not exceed, whatever the other does, or where there is no other; None: nothing
     at_most: float | None = None
     #: the name of the numbers that it is made of, where it has another name
     of: str = ""
@@ -116,6 +119,11 @@ class Measurement:
     #: no more rounds than this; None: as many as the run has
     most_rounds: int | None = None
     kind: Kind[Any] = ONE_NODE
+    sides: Sides = KAFKA_AND_PYKBROKER
+
+    @property
+    def has_own_sides(self) -> bool:
+        return self.sides != KAFKA_AND_PYKBROKER
 
 
 MEASUREMENTS: list[Measurement] = []

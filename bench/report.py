@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from bench.sides import KAFKA_AND_PYKBROKER, key_of, sides_of
+
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -20,8 +22,8 @@ README = ROOT / "README.md"
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 
 ONE_NODE, THREE_NODES, OVER_CORES, CONTAINERS = "one node", "three nodes", "over cores", "containers"
-SECURED = "secured"
-PARTS = (ONE_NODE, THREE_NODES, OVER_CORES, CONTAINERS, SECURED)
+SECURED, SEGMENTS, BALANCE = "secured", "segments", "balance"
+PARTS = (ONE_NODE, THREE_NODES, OVER_CORES, CONTAINERS, SECURED, SEGMENTS, BALANCE)
 
 #: What stands in the README whatever it says; the worst row of the part is added.
 CHOSEN = {
@@ -64,6 +66,17 @@ REMARKS = {
         "connection speaks TLS 1.3 with TLS_AES_256_GCM_SHA384, which is checked. The client decrypts on the same "
         "cores: it takes most of one."
     ),
+    SEGMENTS: (
+        "\n\nBoth sides are Spark (`local[2]`), which reads the same topic of one pykbroker node whole, from the page "
+        "cache, into its `noop` sink: through the broker with Spark's Kafka source, or the log segments with "
+        "`pyspark_pykbroker` and its compiled record loop ([segments.md](segments.md)). The first read of each is not "
+        "counted; then they take turns. The columns are pruned by a select on one side, by the schema on the other."
+    ),
+    BALANCE: (
+        "\n\nApache Kafka has nothing of the kind beside which it could stand: a cluster as it was stands beside the "
+        "same cluster balanced ([balance.md](balance.md)). A load is a coefficient of variation over the brokers. What "
+        "has no other side has a goal."
+    ),
 }
 
 Row = dict[str, Any]
@@ -86,33 +99,44 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
+def goals_of(row: Row) -> dict[str, bool]:
+    """What a row was to reach, and whether it did."""
+    goals = {}
+    if row["target"]:
+        goals[f"at least {row['target']:g}x"] = row["ratio"] >= row["target"]
+    if row["at_most"] is not None:
+        limit = f"at most {row['at_most']:g} {row['unit']}".rstrip()
+        goals[limit] = row[key_of(sides_of(row).ours)] <= row["at_most"]
+    return goals
+
+
 def format_row(row: Row) -> str:
-    """One row for the terminal, with its target."""
+    """One row for the terminal, with its goals."""
     title = f"{row['measurement']}: {row['figure']}"
-    ours = number(row["pykbroker"])
+    sides = sides_of(row)
+    ours = number(row[key_of(sides.ours)])
     # A side that measured nothing (0 MB) has no ratio.
     ratio = f"{row['ratio']:.2f}x" if row["ratio"] else ""
-    if "kafka" not in row:
+    if key_of(sides.other) not in row and "before" in row:
         before = number(row["before"])
         return f"{title:<72} before {before:>10}  now {ours:>10} {row['unit']:<8} {ratio}"
-    target, at_most = row["target"], row["at_most"]
-    mark = "" if not target else ("  ok" if row["ratio"] >= target else f"  MISSED (target {target}x)")
-    if at_most is not None:
-        limit = f"{at_most} {row['unit']}".rstrip()
-        mark += f"  {'ok' if row['pykbroker'] <= at_most else 'MISSED'} (at most {limit})"
-    kafka = number(row["kafka"])
-    return f"{title:<72} Kafka {kafka:>10}  pykbroker {ours:>10} {row['unit']:<8} {ratio}{mark}"
+    mark = "".join(f"  {'ok' if met else 'MISSED'} ({goal})" for goal, met in goals_of(row).items())
+    other = number(row[key_of(sides.other)]) if key_of(sides.other) in row else ""
+    return f"{title:<72} {sides.other} {other:>10}  {sides.ours} {ours:>10} {row['unit']:<8} {ratio}{mark}"
 
 
 def table(rows: list[Row], *, spread: bool, before: bool = False) -> str:
     """The Markdown table; `spread`: with the lowest and highest ratio over the rounds; `before`: and with the median
-    ratio to the checkout that was measured beside."""
-    head = ["load", "figure", "Apache Kafka", "pykbroker", "pykbroker is better by"]
-    head += ["rounds"] * spread + ["than before by"] * before
+    ratio to the checkout that was measured beside. Rows with sides of their own have a column of goals."""
+    sides = sides_of(rows[0]) if rows else KAFKA_AND_PYKBROKER
+    has_goals = sides != KAFKA_AND_PYKBROKER
+    head = ["load", "figure", sides.other, sides.ours, f"{sides.ours} is better by"]
+    head += ["rounds"] * spread + ["than before by"] * before + ["goal"] * has_goals
     lines = ["| " + " | ".join(head) + " |", "|---|---|" + "--:|" * (len(head) - 2)]
     for row in rows:
         cells = [row["measurement"], row["figure"]]
-        cells += [f"{number(row[side])} {row['unit']}".rstrip() for side in ("kafka", "pykbroker")]
+        for key in (key_of(sides.other), key_of(sides.ours)):
+            cells.append(f"{number(row[key])} {row['unit']}".rstrip() if key in row else "")
         cells.append(f"{row['ratio']:.2f}x" if row["ratio"] else "")
         if spread:
             ratios = ratios_of(row)
@@ -120,23 +144,31 @@ def table(rows: list[Row], *, spread: bool, before: bool = False) -> str:
         if before:
             ratios = ratios_of(row, "before")
             cells.append(f"{statistics.median(ratios):.2f}x" if ratios else "")
+        if has_goals:
+            cells.append(", ".join(goal if met else f"{goal}: missed" for goal, met in goals_of(row).items()))
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def ratios_of(row: Row, other: str = "kafka") -> list[float]:
-    """How many times better pykbroker is than the `other` side, in each interleaved round."""
-    pairs = [(o, p) for o, p in zip(row.get(f"{other}_all", []), row["pykbroker_all"], strict=False) if o and p]
+def ratios_of(row: Row, other: str = "") -> list[float]:
+    """How many times better our side is than the `other` one, in each interleaved round."""
+    sides = sides_of(row)
+    theirs, mine = row.get(f"{other or key_of(sides.other)}_all", []), row[f"{key_of(sides.ours)}_all"]
+    pairs = [(o, p) for o, p in zip(theirs, mine, strict=False) if o and p]
     return [p / o if row["more_is_better"] else o / p for o, p in pairs]
 
 
-def conditions(run: Run) -> str:
-    """One sentence: when, what, where, how."""
+def conditions(run: Run, rows: list[Row]) -> str:
+    """One sentence: when, what, where, and how the rows were measured."""
     machine = run["machine"]
-    return (
+    text = (
         f"Measured {run['when'].replace('T', ' ')} at commit {run['commit']} on {machine['processor']}, "
-        f"{machine['cores']} cores, Python {run['python']}, Apache Kafka {run['kafka']}; medians of {run['rounds']} "
-        f"interleaved rounds of {run['seconds']:g} s"
+        f"{machine['cores']} cores, Python {run['python']}"
+    )
+    if any("sides" in row for row in rows):
+        return f"{text}."
+    return (
+        f"{text}, Apache Kafka {run['kafka']}; medians of {run['rounds']} interleaved rounds of {run['seconds']:g} s"
         + (f"; before: commit {run['before']}." if run.get("before") else ".")
     )
 
@@ -169,10 +201,11 @@ def page(chosen: Chosen) -> str:
             text += "No whole run is stored yet: `make bench` makes one (CONTRIBUTING.md).\n"
             continue
         run, name = chosen[part]
-        rows = table(rows_of(run, part), spread=True, before=bool(run.get("before")))
+        rows = rows_of(run, part)
         text += (
-            f"Every row of one run of `make bench`, the losses too. {conditions(run)}\n"
-            f"Each round of both sides is in `bench/results/{name}`.{REMARKS[part]}\n\n{rows}\n"
+            f"Every row of one run of `make bench`, the losses too. {conditions(run, rows)}\n"
+            f"Each round of both sides is in `bench/results/{name}`.{REMARKS[part]}\n\n"
+            f"{table(rows, spread=True, before=any('before_all' in row for row in rows))}\n"
         )
     return text
 
@@ -191,7 +224,7 @@ def _readme_part(run: Run, part: str) -> str:
     left = [row for row in found if row not in named and row["ratio"]]
     worst = min(left, key=lambda row: float(row["ratio"]), default=None)
     rows_here = table(named + ([worst] if worst else []), spread=False)
-    return f"{rows_here}\n\n{conditions(run)} The last row is the worst of all of {part}."
+    return f"{rows_here}\n\n{conditions(run, found)} The last row is the worst of all of {part}."
 
 
 def with_rows(text: str, rows: str) -> str:

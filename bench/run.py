@@ -6,7 +6,8 @@ way is better stands with the measurement; the ratio is always "how many times b
 and the rows of the README are made from stored runs by bench/report.py.
 
 The brokers of both sides run side by side, one node each, then three nodes each. Where a measurement starts a cluster
-of its own, that cluster is alone on the machine.
+of its own, that cluster is alone on the machine. Measurements of segments and balance have sides of their own, both
+of pykbroker (sides.py).
 
 `--before FOLDER` measures the pykbroker of another checkout too, in the same rounds: what did a change cost? With
 `--alone`, without Apache Kafka.
@@ -32,6 +33,7 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).resolve().parent.parent / part) for part in ("", "wire", "log", "raft")]
 
+from bench.balancing import BALANCING  # noqa: E402
 from bench.compaction import COMPACTION  # noqa: E402
 from bench.containers import CONTAINERS  # noqa: E402
 from bench.durability import DURABILITY  # noqa: E402
@@ -44,7 +46,9 @@ from bench.replication import REPLICATION  # noqa: E402
 from bench.report import RESULTS, format_row, part_of  # noqa: E402
 from bench.returning import RETURNING  # noqa: E402
 from bench.secured import SECURED  # noqa: E402
+from bench.segments import SEGMENTS  # noqa: E402
 from bench.servers import BEFORE, KAFKA_VERSION, ROOT, ApacheKafka, Pykbroker, Server, checkout  # noqa: E402
+from bench.sides import KAFKA_AND_PYKBROKER, key_of  # noqa: E402
 from bench.slow_device import slow_device  # noqa: E402
 from bench.spark import SPARK  # noqa: E402
 from bench.spreading import SPREADING  # noqa: E402
@@ -55,6 +59,7 @@ KNOWN = [
     *(*MEASUREMENTS, *GROUPS, *TRANSACTIONS, *RETURNING, *STARTING, *DURABILITY, *READING, *COMPACTION, *SPARK),
     *(*REPLICATION, *FOOTPRINT, *PAUSES),
     *(*SPREADING, *CONTAINERS, *SECURED),
+    *(*SEGMENTS, *BALANCING),
 ]
 
 #: side -> figure -> the value of each round
@@ -74,14 +79,15 @@ class Bench:
         self._kind: Kind[Any] | None = None
 
     def measure(self, measurement: Measurement) -> Values:
-        values: Values = {side.name: {} for side in self._sides}
+        sides: list[type[Server]] = [Pykbroker] if measurement.has_own_sides else self._sides
+        values: Values = {side.name: {} for side in sides}
         rounds = self._rounds
         if measurement.most_rounds is not None:
             rounds = min(rounds, measurement.most_rounds)
         for round_number in range(rounds):
             # Each round another side begins, so that a drift of the machine's speed meets all.
-            first = round_number % len(self._sides)
-            for side in self._sides[first:] + self._sides[:first]:
+            first = round_number % len(sides)
+            for side in sides[first:] + sides[:first]:
                 for name, value in self._measure_once(measurement, side).items():
                     found = values[side.name].setdefault(name, [])
                     found += value if isinstance(value, list) else [value]
@@ -120,36 +126,49 @@ class Bench:
         self._kind = None
 
 
-def compared(title: str, figure: Figure, values: Values) -> dict[str, object] | None:
-    """The row of one figure; None where a side has no such figure. Without Apache Kafka in the run, the row compares
-    with the checkout before."""
-    rounds = {side: found[figure.source] for side, found in values.items() if found.get(figure.source)}
-    peer = ApacheKafka.name if ApacheKafka.name in values else BEFORE
-    if peer not in rounds or Pykbroker.name not in rounds:
+def rounds_of(measurement: Measurement, figure: Figure, values: Values) -> dict[str, list[float]]:
+    """side -> its numbers of every round, of sides that have any."""
+    if measurement.has_own_sides:
+        sides, found = measurement.sides, values[Pykbroker.name]
+        numbers = {sides.other: found.get(sides.others(figure.source)), sides.ours: found.get(figure.source)}
+    else:
+        numbers = {side: found.get(figure.source) for side, found in values.items()}
+    return {side: each for side, each in numbers.items() if each}
+
+
+def compared(measurement: Measurement, figure: Figure, values: Values) -> dict[str, object] | None:
+    """The row of one figure; None where a side has no such figure. A figure with a limit may stand alone. Without
+    Apache Kafka in the run, the row compares with the checkout before."""
+    sides = measurement.sides
+    rounds = rounds_of(measurement, figure, values)
+    made = {side: figure.made_of(each) for side, each in rounds.items()}
+    peer = sides.other if measurement.has_own_sides or sides.other in values else BEFORE
+    may_stand_alone = measurement.has_own_sides and figure.at_most is not None
+    if sides.ours not in made or not (peer in made or may_stand_alone):
         return None
-    theirs, mine = figure.made_of(rounds[peer]), figure.made_of(rounds[Pykbroker.name])
-    ratio = (mine / theirs if figure.more_is_better else theirs / mine) if theirs and mine else 0.0
+    theirs, mine = made.get(peer, 0.0), made[sides.ours]
     row: dict[str, object] = {
-        "measurement": title,
+        "measurement": measurement.title,
         "figure": figure.name,
         "unit": figure.unit,
-        "pykbroker": mine,
-        "ratio": ratio,
+        "ratio": (mine / theirs if figure.more_is_better else theirs / mine) if theirs and mine else 0.0,
         "more_is_better": figure.more_is_better,
         "target": figure.target,
         "at_most": figure.at_most,
-        "pykbroker_all": rounds[Pykbroker.name],
     }
-    if peer != BEFORE:
-        row |= {"kafka": theirs, "kafka_all": rounds[peer]}
-    if BEFORE in rounds:
-        row |= {"before": figure.made_of(rounds[BEFORE]), "before_all": rounds[BEFORE]}
+    if sides != KAFKA_AND_PYKBROKER:
+        row["sides"] = [sides.other, sides.ours]
+    for side, each in rounds.items():
+        row |= {key_of(side): made[side], f"{key_of(side)}_all": each}
     return row
 
 
 def beside(measurement: Measurement, values: Values) -> dict[str, dict[str, list[float]]]:
     """What is not compared: figure -> side -> each round."""
-    names = sorted(set(values[Pykbroker.name]) - {figure.source for figure in measurement.figures})
+    figures = {figure.source for figure in measurement.figures}
+    if measurement.has_own_sides:
+        figures |= {measurement.sides.others(name) for name in figures}
+    names = sorted(set(values[Pykbroker.name]) - figures)
     return {name: {side: values[side].get(name, []) for side in values} for name in names}
 
 
@@ -167,7 +186,7 @@ def run(bench: Bench, chosen: list[Measurement], record: dict[str, Any], store: 
         if measurement.title in record["done"]:
             continue
         values = bench.measure(measurement)
-        rows = [row for figure in measurement.figures if (row := compared(measurement.title, figure, values))]
+        rows = [row for figure in measurement.figures if (row := compared(measurement, figure, values))]
         others = beside(measurement, values)
         show(rows, others)
         record["results"] += rows

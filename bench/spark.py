@@ -12,6 +12,7 @@ needs less of them leaves more to Spark.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import statistics
 import sys
@@ -37,18 +38,27 @@ _FRESH_SECONDS = 20
 
 
 @cache
-def _session() -> SparkSession:
-    """The pipeline's session; it ends with this process."""
-    sys.path.append(str(ROOT / "spark"))  # the pipeline is an application, not a part of what is installed
-    from pipeline import session
+def session() -> SparkSession:
+    """The pipeline's session, which also finds the data source of segments; it ends with this process."""
+    # The pipeline and the data source are no part of what is installed. Processes that Spark starts import them too.
+    folders = [str(ROOT / folder) for folder in ("", "wire", "log", "spark", "spark/segments")]
+    sys.path += folders
+    os.environ["PYTHONPATH"] = os.pathsep.join([*folders, *filter(None, [os.environ.get("PYTHONPATH")])])
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     from pipeline.config import Config, LakeConfig
+    from pipeline.session import make
 
-    options = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.sql.shuffle.partitions": "2"}
-    return session.make("bench", Config("", LakeConfig(""), {}, spark=options), "local[2]")
+    options = {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "2g",
+        "spark.sql.shuffle.partitions": "2",
+    }
+    return make("bench", Config("", LakeConfig(""), {}, spark=options), "local[2]")
 
 
 def _rows(count: int) -> DataFrame:
-    return _session().range(0, count, 1, _PARTITIONS).selectExpr("CAST(lpad(id, 100, '-') AS BINARY) AS value")
+    return session().range(0, count, 1, _PARTITIONS).selectExpr("CAST(lpad(id, 100, '-') AS BINARY) AS value")
 
 
 def _write(server: Server, topic: str, count: int) -> float:
@@ -60,7 +70,7 @@ def _write(server: Server, topic: str, count: int) -> float:
 
 def _read(server: Server, topic: str, count: int) -> float:
     begin = time.perf_counter()
-    reader = _session().read.format("kafka").option("kafka.bootstrap.servers", server.bootstrap)
+    reader = session().read.format("kafka").option("kafka.bootstrap.servers", server.bootstrap)
     (row,) = reader.option("subscribe", topic).load().selectExpr("count(*)", "sum(length(value))").collect()
     seconds = time.perf_counter() - begin
     if tuple(row) != (count, 100 * count):
@@ -120,7 +130,7 @@ def _look(lake: Path, seen: dict[str, float], ended: threading.Event) -> None:
 
 
 def freshness(server: Server, seconds: float) -> dict[str, float]:
-    spark = _session()
+    spark = session()
     from pyspark.sql import functions as F
 
     from pipeline import queries

@@ -113,6 +113,17 @@ def test_a_limit_of_nothing_is_a_limit() -> None:
     assert "at most" not in report.format_row(lost | {"at_most": None})
 
 
+def test_a_part_with_sides_of_its_own_is_not_said_to_be_beside_apache_kafka() -> None:
+    own = row("segments, 1 KB", [9.0], [3.0], more_is_better=False) | {"target": 4, "at_most": None}
+    own |= {"sides": ["there", "here"], "there": 9.0, "here": 3.0, "there_all": [9.0], "here_all": [3.0]}
+    run = a_run({name: value for name, value in own.items() if "kafka" not in name and "pykbroker" not in name})
+    part = report.page({report.SEGMENTS: (run, "run.json")}).partition("## Segments")[2].partition("## ")[0]
+    assert "| load | figure | there | here | here is better by | rounds | goal |" in part
+    assert "| segments, 1 KB | throughput | 9 req/s | 3 req/s | 3.00x | one | at least 4x: missed |" in part
+    assert "Python 3.11.2.\n" in part
+    assert "Apache Kafka" not in part
+
+
 def test_a_page_that_was_changed_by_hand_is_stale(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,6 +11,7 @@ from bench import report
 from bench import run as runner
 from bench.measurements import Figure, Found, Kind, Measurement
 from bench.servers import ApacheKafka, Pykbroker, Server, checkout
+from bench.sides import KAFKA_AND_PYKBROKER, Sides
 
 SPEED = {"Apache Kafka": 100.0, "pykbroker": 200.0, "before": 160.0}
 
@@ -43,7 +44,7 @@ def test_each_side_begins_a_round_in_its_turn() -> None:
         *("pykbroker", "before", "Apache Kafka"),
         *("before", "Apache Kafka", "pykbroker"),
     ]
-    row = cast(dict[str, Any], runner.compared("one", Figure("throughput", "req/s"), values))
+    row = cast(dict[str, Any], runner.compared(a_measurement("one"), Figure("throughput", "req/s"), values))
     assert row["kafka_all"] == [100.0, 101.0, 102.0]
     assert row["pykbroker_all"] == [200.0, 201.0, 202.0]
     assert row["before_all"] == [160.0, 161.0, 161.0]
@@ -81,7 +82,7 @@ def test_a_run_with_a_slow_device_is_not_the_whole_run(monkeypatch: pytest.Monke
 def test_without_apache_kafka_a_row_compares_with_the_checkout_before() -> None:
     figure = Figure("throughput", "req/s", more_is_better=False)
     values = {"pykbroker": {"throughput": [1.0, 2.0, 3.0]}, "before": {"throughput": [4.0]}}
-    row = runner.compared("one", figure, values)
+    row = runner.compared(a_measurement("one"), figure, values)
     assert row is not None
     assert (row["ratio"], row["before_all"]) == (2.0, [4.0])
     assert "kafka" not in row
@@ -115,10 +116,68 @@ def test_a_round_may_have_several_values_and_the_worst_may_count() -> None:
     killed = Measurement("killed", lambda cluster, seconds: {}, (median, worst), most_rounds=2)
     values = Killing([ApacheKafka, Pykbroker], 3, 0, 0).measure(killed)
     assert values == {"Apache Kafka": {"pause": [0.1, 0.3, 2.0, 9.0]}, "pykbroker": {"pause": [0.2, 0.9, 0.2, 0.4]}}
-    rows = [cast(dict[str, Any], runner.compared("killed", figure, values)) for figure in killed.figures]
+    rows = [cast(dict[str, Any], runner.compared(killed, figure, values)) for figure in killed.figures]
     assert [(row["kafka"], row["pykbroker"]) for row in rows] == [(1.15, pytest.approx(0.3)), (9.0, 0.9)]
     assert rows[1]["ratio"] == 10.0
     assert runner.beside(killed, values) == {}
+
+
+SOURCES = Sides("slow source", "quick source")
+
+
+def a_comparison() -> Measurement:
+    """Each round takes the slow source 6 s and 8 s, the quick one 2 s and 4 s."""
+
+    def measure(subject: Told, seconds: float) -> Found:
+        subject.start()
+        return {SOURCES.others("time"): [6.0, 8.0], "time": [2.0, 4.0], "lost": 3.0, "rows": 5.0}
+
+    figures = (
+        Figure("time", "s", more_is_better=False, target=2),
+        Figure("lost", "", more_is_better=False, at_most=0),
+        Figure("neither side has it", "s"),
+    )
+    return Measurement("compared", measure, figures, fresh=True, kind=NODE, sides=SOURCES)
+
+
+def test_a_measurement_with_sides_of_its_own_is_taken_of_pykbroker_alone() -> None:
+    comparison = a_comparison()
+    STORY.clear()
+    values = runner.Bench([ApacheKafka, Pykbroker, checkout(Path("elsewhere"))], 2, 0, 0).measure(comparison)
+    assert STORY == ["start node of pykbroker", "stop node of pykbroker"] * 2
+    time, lost = (cast(dict[str, Any], runner.compared(comparison, each, values)) for each in comparison.figures[:2])
+    assert time["sides"] == ["slow source", "quick source"]
+    assert time["slow source_all"] == [6.0, 8.0, 6.0, 8.0]
+    assert (time["slow source"], time["quick source"]) == (7.0, 3.0)
+    assert time["ratio"] == pytest.approx(7 / 3)
+    assert "kafka" not in time
+    # What has a limit may stand without another side.
+    assert (lost["quick source"], lost["ratio"]) == (3.0, 0.0)
+    assert "slow source" not in lost
+    assert runner.compared(comparison, comparison.figures[2], values) is None
+    assert runner.beside(comparison, values) == {"rows": {"pykbroker": [5.0, 5.0]}}
+
+
+def test_a_stored_comparison_is_shown_with_the_names_of_its_sides(capsys: pytest.CaptureFixture[str]) -> None:
+    comparison = a_comparison()
+    record = a_record()
+    runner.run(runner.Bench([ApacheKafka, Pykbroker], 1, 0, 0), [comparison], record, lambda: None)
+    assert "slow source          7  quick source          3 s        2.33x  ok (at least 2x)" in capsys.readouterr().out
+    table = report.table(record["results"], spread=True)
+    assert "| slow source | quick source | quick source is better by | rounds | goal |" in table
+    assert "| compared | time | 7 s | 3 s | 2.33x | 2.00x to 3.00x | at least 2x |" in table
+    assert "| compared | lost |  | 3 |  | one | at most 0: missed |" in table
+
+
+def test_the_rows_of_a_part_have_the_same_sides() -> None:
+    sides: dict[str, set[Sides]] = {}
+    for known in runner.KNOWN:
+        sides.setdefault(report.part_of(known.title), set()).add(known.sides)
+    assert all(len(found) == 1 for found in sides.values())
+    own = {part for part, found in sides.items() if found != {KAFKA_AND_PYKBROKER}}
+    assert own == {report.SEGMENTS, report.BALANCE}
+    # The README compares with Apache Kafka.
+    assert not own & report.CHOSEN.keys()
 
 
 class Told:
@@ -136,6 +195,11 @@ class Told:
 
     def delete_topics(self) -> None:
         self._story.append(f"delete {self._name}")
+
+
+#: of NODE
+STORY: list[str] = []
+NODE = Kind("node", lambda side: Told("node", side, STORY), lambda subject, seconds: None)
 
 
 def test_what_runs_of_one_kind_ends_before_another_begins() -> None:
