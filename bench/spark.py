@@ -45,6 +45,8 @@ def session() -> SparkSession:
     sys.path += folders
     os.environ["PYTHONPATH"] = os.pathsep.join([*folders, *filter(None, [os.environ.get("PYTHONPATH")])])
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    # An installed package has its bytecode; where this is set every process of Spark would compile.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     from pipeline.config import Config, LakeConfig
     from pipeline.session import make
 

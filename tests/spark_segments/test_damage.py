@@ -23,6 +23,7 @@ from pyspark_pykbroker.segment_file import SegmentFile
 from tests.log.helpers import NOW, append
 from tests.spark_segments.data_directory import DataDirectory, read
 
+pytestmark = pytest.mark.usefixtures("twin")
 ONE_SEGMENT = LogConfig(index_interval_bytes=100)
 
 

@@ -16,12 +16,15 @@ from pykbroker_log.log_config import LogConfig
 from pykbroker_log.partition_log import PartitionLog
 from pykbroker_wire.records.batch import build_batch
 from pyspark_pykbroker.faults import RecordsLost, WrongOption
+from pyspark_pykbroker.piece_reader import read_piece
 from pyspark_pykbroker.row_schema import all_columns, columns_of
 from tests.log.compacting import compact, put
 from tests.log.helpers import NOW, append
 from tests.log.test_transactions import end, send
 from tests.log.transactions import History
 from tests.spark_segments.data_directory import SMALL, DataDirectory, read
+
+pytestmark = pytest.mark.usefixtures("twin")
 
 
 @pytest.fixture
@@ -140,6 +143,31 @@ def test_topics_by_list_pattern_and_assignment(directory: DataDirectory) -> None
         topics(assign='{"t": [7]}')
     with pytest.raises(WrongOption, match="differ in t-1"):
         topics(startingOffsets='{"t": {"0": 0}}')
+
+
+def test_partitions_in_several_directories_of_one_broker(tmp_path: Path) -> None:
+    directories = [DataDirectory(tmp_path / f"disk-{number}") for number in range(3)]
+    for number in range(6):
+        filled(directories[number % 3], 10 + number, partition=number)
+    rows = directories[0].rows(["partition", "offset"], path=",".join(str(each.path) for each in directories))
+    assert sorted(tuple(row.values()) for row in rows) == [(p, n) for p in range(6) for n in range(10 + p)]
+    with pytest.raises(RecordsLost, match="no directory has t-"):
+        directories[0].rows(path=f"{directories[0].path},{directories[1].path}")
+
+
+def test_rows_while_a_broker_writes(directory: DataDirectory) -> None:
+    """The log grows and rolls between any two batches of a reader."""
+    log = filled(directory, 20)
+    options = directory.options(rowsPerBatch=3)
+    pieces = directory.pieces(minPartitions=3)
+    found: list[int] = []
+    for piece in pieces:
+        for batch in read_piece(piece, ["offset"], options):
+            found += batch["offset"].to_pylist()
+            append(log, b"later", timestamp=NOW)
+    assert found == list(range(20))
+    directory.checkpoint()
+    assert len(directory.offsets()) == log.log_end_offset > 20
 
 
 def test_a_schema_is_a_subset_of_the_columns() -> None:

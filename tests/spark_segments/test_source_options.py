@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pyspark_pykbroker import history_and_tail
+from pyspark_pykbroker.batch_source import SegmentSource
 from pyspark_pykbroker.faults import WrongOption
 from pyspark_pykbroker.source_options import EARLIEST, LATEST, Isolation, Limit, SourceOptions, Subscription
 
@@ -48,6 +49,19 @@ def test_what_only_steers_a_broker_is_accepted_and_kept_by_name() -> None:
     options = parse(**{"kafka.bootstrap.servers": "h:1", "kafka.sasl.jaas.config": "secret", "groupIdPrefix": "g"})
     assert options.without_effect == ("groupidprefix", "kafka.bootstrap.servers", "kafka.sasl.jaas.config")
     assert "secret" not in repr(options)
+
+
+def test_what_changes_nothing_is_named_in_a_log_line(caplog: pytest.LogCaptureFixture) -> None:
+    given = {
+        "path": "/d",
+        "subscribe": "t",
+        "kafka.bootstrap.servers": "h:1",
+        "kafka.isolation.level": "read_committed",
+    }
+    source = SegmentSource(given)
+    source.reader(source.schema())
+    (line,) = (record.getMessage() for record in caplog.records)
+    assert line.endswith("no broker is asked, so these change nothing: kafka.bootstrap.servers")
 
 
 @pytest.mark.parametrize(

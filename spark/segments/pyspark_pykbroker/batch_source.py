@@ -15,6 +15,7 @@ from pyspark_pykbroker.pieces import Piece
 from pyspark_pykbroker.row_schema import all_columns, columns_of
 from pyspark_pykbroker.segment_stream import SegmentStreamReader
 from pyspark_pykbroker.source_options import SourceOptions
+from pyspark_pykbroker.worker_imports import keep_one_importer_of_each_archive
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,6 +70,7 @@ class SegmentReader(DataSourceReader):
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         from pyspark_pykbroker.piece_reader import read_piece
 
+        keep_one_importer_of_each_archive()
         # Spark asks for None where there is no piece.
         return iter(()) if partition is None else read_piece(_piece(partition), self._names, self._options)
 

@@ -21,6 +21,7 @@ from pyspark_pykbroker.pieces import Piece
 from pyspark_pykbroker.ranges import Range, fit, look, resolve
 from pyspark_pykbroker.source_options import Offsets, SourceOptions, TopicPartition
 from pyspark_pykbroker.splitting import split
+from pyspark_pykbroker.worker_imports import keep_one_importer_of_each_archive
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,6 +96,7 @@ class SegmentStreamReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from pyspark_pykbroker.piece_reader import read_piece
 
+        keep_one_importer_of_each_archive()
         assert isinstance(partition, Piece), partition
         return read_piece(partition, self._names, self._options)
 
