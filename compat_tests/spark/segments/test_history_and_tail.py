@@ -89,6 +89,24 @@ def test_a_stream_over_segments_goes_on_from_its_checkpoint(estate: Estate, tmp_
     assert run() == list(range(160))
 
 
+def test_rows_of_a_directory_that_a_broker_writes(estate: Estate) -> None:
+    """Each read sees a beginning of every partition, and a later one more."""
+    topic = estate.topics.create(partitions=2)
+    send(estate, topic, 0, 100)
+    wait_for_checkpoint(estate.node, topic)
+    seen = 0
+    with producing(estate, topic, 100) as at:
+        while seen < 600:
+            reader = estate.spark.read.format("pyspark_pykbroker").options(subscribe=topic, minPartitions=4)
+            frame = reader.schema("partition int, offset bigint, value binary").load(str(estate.node.data_dir))
+            found = sorted((row.partition, row.offset, int(row.value)) for row in frame.collect())
+            of_first = sum(1 for partition, _, _ in found if not partition)
+            counts = (of_first, len(found) - of_first)
+            assert found == [(p, n, 2 * n + p) for p in (0, 1) for n in range(counts[p])]
+            assert seen <= len(found) <= at[0] + 50
+            seen = len(found)
+
+
 def test_history_and_tail_in_a_batch_while_a_client_writes(estate: Estate) -> None:
     topic = estate.topics.create(partitions=2)
     send(estate, topic, 0, 500)

@@ -67,6 +67,16 @@ def test_columns_are_pruned_by_a_schema(estate: Estate) -> None:
     assert frame.columns == ["offset", "value"]
 
 
+def test_a_time_behind_the_last_record(estate: Estate) -> None:
+    late = {"subscribe": "mixed", "startingTimestamp": NOW_MS + 10**9}
+    for source in (estate.segments, estate.kafka):
+        with pytest.raises(Exception, match=str(late["startingTimestamp"])):
+            source(**late).count()
+        assert source(**late, startingOffsetsByTimestampStrategy="latest").count() == 0
+        ended = source(subscribe="mixed", endingTimestamp=late["startingTimestamp"])
+        assert ended.count() == source(subscribe="mixed").count()
+
+
 def test_what_is_wrong_is_said_through_spark(estate: Estate) -> None:
     with pytest.raises(Exception, match="pyspark_pykbroker") as unknown:
         estate.segments(subscribe="mixed", bogus="1")

@@ -24,7 +24,7 @@ LATEST = -1
 EARLIEST = -2
 
 #: One task reads about as much.
-DEFAULT_SPLIT_BYTES = 128 * 1024 * 1024
+DEFAULT_SPLIT_BYTES = 256 * 1024 * 1024
 DEFAULT_ROWS = 20_000
 
 #: Topics that a pattern does not match, as a consumer's does not.
