@@ -67,10 +67,10 @@ REMARKS = {
         "cores: it takes most of one."
     ),
     SEGMENTS: (
-        "\n\nBoth sides are Spark (`local[2]`), which reads the same topic of one pykbroker node whole, from the page "
-        "cache, into its `noop` sink: through the broker with Spark's Kafka source, or the log segments with "
-        "`pyspark_pykbroker` and its compiled record loop ([segments.md](segments.md)). The first read of each is not "
-        "counted; then they take turns. The columns are pruned by a select on one side, by the schema on the other."
+        "\n\nBoth sides are Spark (`local[2]`), which reads the same topic of one pykbroker node (5 GB of values) from "
+        "the page cache, into its `noop` sink: through the broker with Spark's Kafka source, or the log segments "
+        "with `pyspark_pykbroker` and its compiled record loop ([segments.md](segments.md)). They take turns, after a "
+        "first read that is not counted. The columns are pruned by a select on one side, by the schema on the other."
     ),
     BALANCE: (
         "\n\nApache Kafka has nothing of the kind beside which it could stand: a cluster as it was stands beside the "

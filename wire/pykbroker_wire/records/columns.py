@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from pykbroker_wire.primitives import Buffer
 
 MAX_ROWS = 20_000
-MAX_BYTES = 8 * 1024 * 1024
+MAX_BYTES = 16 * 1024 * 1024
 _MOST_SPARES = 3
 _MOST = (1 << 31) - 1
 _SMALLEST_OLD_MESSAGE = 14
