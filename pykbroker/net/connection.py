@@ -252,6 +252,9 @@ class Connection(StatefulConnection, asyncio.BufferedProtocol):
             end = nbytes
         else:
             view = self._own_view
+            if not self._own_filled:
+                # The buffer stays when a request ends with it; the time of the next one begins here.
+                self._frame_started = self.last_active
             self._own_filled = end = self._own_filled + nbytes
         self._consume(view, end)
 

@@ -204,6 +204,19 @@ def test_a_request_that_stops_arriving_is_closed(caplog: pytest.LogCaptureFixtur
     assert "did not arrive" in caplog.text
 
 
+def test_the_time_of_a_request_does_not_begin_with_the_one_before() -> None:
+    """A producer whose requests always arrived in two parts was closed in the middle of one, 30 s after its first."""
+    _, listener, loop = start(Limits(frame_seconds=60))
+    connection, transport = connect(listener)
+    whole = frame(b"abc")
+    for _ in range(40):
+        feed(connection, whole[:5])
+        connection.tidy(loop.now)
+        assert not transport.closed
+        feed(connection, whole[5:])
+        loop.now += 2
+
+
 def test_an_idle_connection_is_closed_but_not_one_that_waits() -> None:
     _, listener, loop = start(Limits(idle_seconds=600))
     idle, idle_transport = connect(listener)
