@@ -14,12 +14,14 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def suite_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def suite_session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     needs.java()
     needs.python_package("pyspark")
     from compat_tests.spark.session import make_session
 
-    session = make_session("compat-tests", tmp_path_factory.mktemp("warehouse"))
+    # The packages of an object store have 558 MB: they are there when a test that was chosen wants them.
+    wanted = any(item.get_closest_marker("object_store") for item in request.session.items)
+    session = make_session("compat-tests", tmp_path_factory.mktemp("warehouse"), *(["s3a:"] if wanted else []))
     yield session
     session.stop()
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=192m -XX:+UseSerialGC"
 
 
-def make_session(name: str, warehouse: Path) -> SparkSession:
-    """The session that the pipeline's jobs run in, made small."""
+def make_session(name: str, warehouse: Path, *places: str) -> SparkSession:
+    """The session that the pipeline's jobs run in with lakes at these places, made small."""
     from pyspark.sql import SparkSession
 
     # Spark looks for data sources in packages that its Python workers can import: those of the tests' own Python.
@@ -38,6 +38,6 @@ def make_session(name: str, warehouse: Path) -> SparkSession:
         "spark.ui.enabled": "false",
     }
     builder = SparkSession.builder.master("local[2]").appName(name)
-    for key, value in settings(own).items():
+    for key, value in settings(own, places).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import pyspark
 
 from pipeline.config import Config
 from pipeline.errors import PipelineError
+from pipeline.lake import object_store
 from pipeline.secured import HIDDEN_TEXT
 
 if TYPE_CHECKING:
@@ -21,13 +23,16 @@ PACKAGES = ",".join(
     [f"org.apache.spark:{part}_2.13:{pyspark.__version__}" for part in ("spark-sql-kafka-0-10", "spark-avro")]
     + [f"io.delta:delta-spark_2.13:{DELTA}"]
 )
+# Of the Hadoop that is in Spark 4.0. It brings AWS's SDK, software.amazon.awssdk:bundle:2.24.6, 558 MB.
+OBJECT_STORE = "org.apache.hadoop:hadoop-aws:3.4.1"
 
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
-PARTS = (
-    "org.apache.spark.sql.kafka010.KafkaSourceProvider",
-    "org.apache.spark.sql.avro.AvroDataToCatalyst",
-    EXTENSION,
-)
+PARTS = {
+    "org.apache.spark.sql.kafka010.KafkaSourceProvider": "no Kafka connector",
+    "org.apache.spark.sql.avro.AvroDataToCatalyst": "no Avro",
+    EXTENSION: "no Delta Lake",
+    object_store.FILE_SYSTEM: "no S3A file system",
+}
 
 # Avro allocates what a length field says before it looks whether there are so many bytes: of a few bytes of garbage,
 # two gigabytes, and the executor dies with all its tasks. No value is larger than this.
@@ -56,14 +61,20 @@ DEFAULTS = {
 }
 
 
-def settings(own: dict[str, str]) -> dict[str, str]:
-    """The settings of a session: defaults, then the configuration's, then what the transforms rely on."""
+def packages(places: Iterable[str]) -> str:
+    """What Spark needs beyond itself, with a lake and checkpoints at these places, as --packages has it."""
+    return f"{PACKAGES},{OBJECT_STORE}" if any(map(object_store.is_object_store, places)) else PACKAGES
+
+
+def settings(own: dict[str, str], places: Iterable[str] = ()) -> dict[str, str]:
+    """The settings of a session: defaults, then the configuration's, then what the transforms and the lake rely on."""
     found = {**DEFAULTS, **own}
-    packages = [*found.get("spark.jars.packages", "").split(","), *PACKAGES.split(",")]
-    found["spark.jars.packages"] = ",".join(dict.fromkeys(filter(None, packages)))
+    wanted = [*found.get("spark.jars.packages", "").split(","), *packages(places).split(",")]
+    found["spark.jars.packages"] = ",".join(dict.fromkeys(filter(None, wanted)))
     extensions = [*found.get("spark.sql.extensions", "").split(","), EXTENSION]
     found["spark.sql.extensions"] = ",".join(dict.fromkeys(filter(None, extensions)))
     found["spark.sql.session.timeZone"] = "UTC"
+    found[object_store.SETTING] = object_store.CLASS
     for key, secret in HIDDEN.items():
         own_hidden = found.get(key) or found.get(key.replace(".sql", ""))
         found[key] = f"(?:{own_hidden})|{secret}" if own_hidden else secret
@@ -82,7 +93,8 @@ def make(name: str, config: Config, master: str | None) -> SparkSession:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(name)
-    for key, value in settings(config.spark).items():
+    places = (config.checkpoints, config.lake.path)
+    for key, value in settings(config.spark, places).items():
         builder = builder.config(key, value)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if master is not None:
@@ -93,11 +105,13 @@ def make(name: str, config: Config, master: str | None) -> SparkSession:
     if submitted:  # the driver's JVM was there before its options
         jvm = session.sparkContext._jvm
         assert jvm is not None
-        if not all(jvm.org.apache.spark.util.Utils.classIsLoadable(name) for name in PARTS):
+        on_object_store = any(map(object_store.is_object_store, places))
+        needed = [name for name in PARTS if on_object_store or name != object_store.FILE_SYSTEM]
+        loadable = jvm.org.apache.spark.util.Utils.classIsLoadable
+        missing = [PARTS[name] for name in needed if not loadable(name)]
+        if missing:
             session.stop()
-            raise PipelineError(
-                "Spark has no Kafka connector, no Avro or no Delta Lake", f"spark-submit --packages {PACKAGES}"
-            )
+            raise PipelineError(f"Spark has {' and '.join(missing)}", f"spark-submit --packages {packages(places)}")
         for key, value in AVRO_LIMITS.items():
             jvm.java.lang.System.setProperty(key, value)
     return session

@@ -79,4 +79,10 @@ def to_lake(frame: DataFrame, config: Config, checkpoint: str, trigger: Trigger,
 
     events = frame.withColumns({"date": F.to_date("event_time"), "topic": F.col("source.topic")})
     writer = events.writeStream.queryName(name).foreachBatch(write).option("checkpointLocation", checkpoint)
-    return trigger.on(writer.outputMode("append")).start()
+    try:
+        query = trigger.on(writer.outputMode("append")).start()
+    except Exception:
+        lake.close()
+        raise
+    lake.close_behind(query)
+    return query

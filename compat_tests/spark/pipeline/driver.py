@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +32,11 @@ def newest(folder: Path) -> int:
         names = os.listdir(folder)
     except FileNotFoundError:
         return -1
+    return newest_of(names)
+
+
+def newest_of(names: Iterable[str]) -> int:
+    """The last batch among names of files; -1 where there is none."""
     return max((int(name) for name in names if name.isdigit()), default=-1)
 
 
@@ -55,16 +60,17 @@ class Checkpoint:
 
 
 class Driver:
-    """`jobs/all.py` in a session of its own: the driver's Python and its JVM die together, as with a machine."""
+    """A program of `jobs/` in a session of its own: the driver's Python and its JVM die together, as with a machine."""
 
-    def __init__(self, home: Path, config: Path) -> None:
+    def __init__(self, home: Path, config: Path, job: str = "all", name: str = "driver") -> None:
         self._home = home
-        self.log = home / "driver.log"
+        self.log = home / f"{name}.log"
         self._config = config
+        self._job = job
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, *options: str) -> None:
-        command = [sys.executable, str(ROOT / "spark/jobs/all.py"), "--config", str(self._config), *options]
+        command = [sys.executable, str(ROOT / f"spark/jobs/{self._job}.py"), "--config", str(self._config), *options]
         # Far from UTC, with summer time: nothing may depend on where the driver stands.
         env = {**os.environ, "PYTHONPATH": str(ROOT / "spark"), "TZ": "America/New_York"}
         with self.log.open("ab") as log:
@@ -78,14 +84,21 @@ class Driver:
                 start_new_session=True,
             )
 
-    def run_to_the_end(self, *options: str, timeout_s: float) -> None:
+    def run_to_the_end(self, *options: str, timeout_s: float, code: int = 0) -> None:
         self.start(*options)
         assert self._process is not None
         try:
-            code = self._process.wait(timeout_s)
+            found = self._process.wait(timeout_s)
         finally:
             self.kill()
-        assert code == 0, f"ended with {code}:\n{self.tail()}"
+        assert found == code, f"ended with {found}:\n{self.tail()}"
+
+    def stop(self, *, timeout_s: float) -> None:
+        """SIGTERM for its Python, which ends what is under way."""
+        assert self._process is not None
+        self._process.terminate()
+        assert self._process.wait(timeout_s) == 0, self.tail()
+        self.kill()
 
     def kill(self) -> None:
         """SIGKILL for everything that it has started."""

@@ -11,18 +11,19 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from delta.tables import DeltaTable
 
 from compat_tests import needs
 from compat_tests.oracle.kafka import resolved
+from compat_tests.spark.pipeline.s3 import stand_still
 from pipeline import lake, sinks
 from pipeline.config import Config, LakeConfig
-from pipeline.lake import Lake, LakeError, LakeTakenError
+from pipeline.lake import Lake, LakeError, LakeTakenError, lease
 from pipeline.lake.commits import BATCH, Commit, Note
-from pipeline.lake.table import TableLog
+from pipeline.lake.table_log import TableLog
 from pipeline.schemas import EVENT
 from pipeline.sinks import Trigger
 
@@ -111,12 +112,30 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     node.wait(60)
 
 
-EVERYWHERE = ["file", pytest.param("hdfs", marks=pytest.mark.long(amount="one lake on HDFS"))]
+EVERYWHERE = [
+    "file",
+    pytest.param("hdfs", marks=pytest.mark.long(amount="one lake on HDFS")),
+    pytest.param("s3", marks=[pytest.mark.long(amount="one lake on S3"), pytest.mark.object_store]),
+]
 
 
 @pytest.fixture(params=EVERYWHERE)
-def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return str(tmp_path / "lake") if request.param == "file" else f"{request.getfixturevalue('hdfs')}{tmp_path}"
+def path(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The place of a lake. On S3 a driver that does not renew its lease is followed after a second."""
+    monkeypatch.setattr(lease, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(lease, "LOOK_S", 0.1)
+    monkeypatch.setattr(lease, "RENEW_S", 0.3)
+    made: list[Lake] = []
+    make = Lake.__init__
+
+    def noted(self: Lake, *arguments: Any, **more: Any) -> None:
+        make(self, *arguments, **more)
+        made.append(self)
+
+    monkeypatch.setattr(Lake, "__init__", noted)
+    yield str(tmp_path / "lake") if request.param == "file" else f"{request.getfixturevalue(request.param)}{tmp_path}"
+    for each in made:
+        each.close()
 
 
 @pytest.fixture
@@ -223,6 +242,7 @@ def test_the_driver_that_was_overtaken_stops(spark: SparkSession, path: str) -> 
     first, second = (Lake(spark, path) for _ in range(2))
     first.claim("query")
     assert first.commit(frame, "query", 0, "plan 0")
+    stand_still(first)
     second.claim("query")
     with pytest.raises(LakeTakenError, match="another driver"):
         first.commit(frame, "query", 1, "plan 1")
@@ -235,16 +255,16 @@ def test_the_driver_that_was_overtaken_stops(spark: SparkSession, path: str) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", ["before its transaction", "within its transaction"])
 def test_the_driver_that_is_overtaken_while_it_writes_adds_nothing(
-    spark: SparkSession, row: DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+    spark: SparkSession, row: DataFrame, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """It has looked, and found itself alone. Locks are off: on HDFS there are none."""
+    """It has looked, and found itself alone. The lock of `file:` is off; on S3 it stands still with its lease."""
     monkeypatch.setattr(Lake, "_alone", lambda self: nullcontext())
-    path = str(tmp_path / "lake")
     first, second = (Lake(spark, path) for _ in range(2))
     first.claim("query")
     append = Lake._append
 
     def overtaken(self: Lake, frame: DataFrame, note: Note, batch_id: int | None, **more: str) -> None:
+        stand_still(first)
         if self is not first:
             append(self, frame, note, batch_id, **more)
         elif moment == "before its transaction":
@@ -281,14 +301,21 @@ def test_the_driver_that_is_overtaken_while_it_writes_adds_nothing(
 @pytest.mark.slow
 def test_one_of_many_claims_at_a_time(spark: SparkSession, path: str) -> None:
     drivers = [Lake(spark, path) for _ in range(3)]
+
+    def claim(driver: Lake) -> None:
+        try:
+            driver.claim("query")
+        except LakeTakenError:
+            assert driver._lease is not None, "without a lease the later one takes the lake"
+
     with ThreadPoolExecutor(3) as pool:
-        list(pool.map(lambda driver: driver.claim("query"), drivers))
+        list(pool.map(claim, drivers))
     frame = spark.createDataFrame([], lake.SCHEMA)
     wins = 0
     for driver in drivers:
         try:
             wins += driver.commit(frame, "query", 0, "plan")
-        except LakeTakenError:
+        except LakeError:  # taken by another one, or never claimed
             pass
     assert wins == 1
 
@@ -303,6 +330,7 @@ def test_a_field_that_events_gain_becomes_a_column(spark: SparkSession, path: st
     store.claim(None)
     store.commit(spark.createDataFrame([("e0", ("t",), day, "t"), ("e1", ("t",), day, "t")], old), "query", 0, "plan")
 
+    store.close()
     later = Lake(spark, path, schema=new)
     later.claim("query")
     for batch in (1, 2):
@@ -311,6 +339,7 @@ def test_a_field_that_events_gain_becomes_a_column(spark: SparkSession, path: st
     found = sorted((row.event_id, row.country, row.source.partition) for row in lake.read(spark, path).collect())
     assert found == [("e0", None, None), ("e1", None, None), ("e2", "DE", 7), ("e2", "DE", 7)]
 
+    later.close()
     with pytest.raises(
         LakeError, match=r"source.partition is no field of this pipeline's events; country is"
     ) as refused:
@@ -349,6 +378,7 @@ def test_another_writer_is_found_and_what_changes_no_rows_is_let_pass(
     theirs.delete("event_id = 'e0'")
     with pytest.raises(LakeError, match=r"another writer has changed columns of the lake .*ADD COLUMNS"):
         store.commit(row, "query", 3, "plan")
+    store.close()
     store = Lake(spark, path, schema=f"{lake.SCHEMA}, note string")
     with pytest.raises(LakeError, match=r"columns of the lake .*, and 1 later ones") as refused:
         store.claim("query")

@@ -13,27 +13,25 @@ each write the log is read, and must have the note.
 from __future__ import annotations
 
 import hashlib
+import threading
 import uuid
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pipeline.checkpoint import SparkFiles
-from pipeline.lake import compaction, folder_lock
+from pipeline.lake import columns, compaction, folder_lock, object_store
+from pipeline.lake.columns import PARTITIONS, SCHEMA
 from pipeline.lake.commits import (
     APP_ID,
     BATCH,
     CLAIM,
     COMPACTION,
-    FORMAT,
     Commit,
     DataFile,
-    NewerNoteError,
     Note,
     Position,
     State,
-    decode,
     transaction_version,
 )
 from pipeline.lake.positions import (
@@ -44,58 +42,15 @@ from pipeline.lake.positions import (
     refuse_foreign,
     refuse_stranger,
 )
-from pipeline.schemas import EVENT
+from pipeline.lake.table_log import LOG, TableLog
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import DataType
+    from pyspark.sql.streaming.query import StreamingQuery
 
-PARTITIONS = ("date", "topic")
-SCHEMA = f"{EVENT}, date date, topic string"
-SCHEMES = ("file", "hdfs")
-LOG = "_delta_log"
+SCHEMES = ("file", "hdfs", object_store.SCHEME)
 # Another driver's commit can overtake a claim; so often in a row only if something is wrong.
 ATTEMPTS = 20
-
-
-class TableLog:
-    """The files of a table's log."""
-
-    def __init__(self, spark: SparkSession, path: str) -> None:
-        self._files = SparkFiles(spark, path)
-        self._place = path
-
-    def newest(self) -> int:
-        """The last version, -1 where there is no table."""
-        names = (name.partition(".") for name in self._files.names(LOG))
-        return max((int(stem) for stem, _, kind in names if kind == "json" and stem.isdecimal()), default=-1)
-
-    def read(self, version: int) -> Commit:
-        """Raises FileNotFoundError; LakeError for an entry that is damaged or of a later version."""
-        return self.decode(version, self.text(version))
-
-    def text(self, version: int) -> str:
-        """Raises FileNotFoundError."""
-        return self._files.read(f"{LOG}/{version:020d}.json")
-
-    def decode(self, version: int, text: str) -> Commit:
-        try:
-            return decode(version, text)
-        except NewerNoteError:
-            raise LakeError(
-                f"version {version} of the lake {self._place} was written by a later pipeline; this one knows format "
-                f"{FORMAT}",
-                "Run the version of the pipeline that wrote the lake, or a later one",
-            ) from None
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise LakeError(
-                f"version {version} in the log of the lake {self._place} is damaged ({type(error).__name__}: {error})",
-                f"Restore {LOG}/{version:020d}.json from a backup",
-            ) from error
-
-    def strange_names(self) -> list[str]:
-        """What lies in a folder that is no Delta table."""
-        return sorted(name for name in self._files.names("") if name != folder_lock.NAME and name[0] != ".")
 
 
 class Lake:
@@ -110,21 +65,17 @@ class Lake:
         self._path = path
         self._job = job
         self._schema = schema
-        jvm: Any = spark._jvm
-        session: Any = spark._jsparkSession
-        conf = session.sessionState().newHadoopConf()
-        qualified = (
-            jvm.org.apache.hadoop.fs.Path(path).getFileSystem(conf).makeQualified(jvm.org.apache.hadoop.fs.Path(path))
-        )
-        self._scheme = str(qualified.toUri().getScheme())
-        self._folder = str(qualified.toUri().getPath())
-        if self._scheme not in SCHEMES:
-            raise LakeError(
-                f"the lake {path} is on {self._scheme}:, on which the pipeline was never tried",
-                f"Put the lake on one of {', '.join(f'{each}:' for each in SCHEMES)}",
-            )
-        self._log = TableLog(spark, path)
         self._writer = uuid.uuid4().hex
+        with object_store.reached(path):
+            self._scheme, self._folder = _where(spark, path)
+            if self._scheme not in SCHEMES:
+                raise LakeError(
+                    f"the lake {path} is on {self._scheme}:, on which the pipeline was never tried",
+                    f"Put the lake on one of {', '.join(f'{each}:' for each in SCHEMES)}",
+                )
+            self._log = TableLog(spark, path)
+            on_object_store = self._scheme == object_store.SCHEME
+            self._lease = object_store.lease(spark, path, self._writer) if on_object_store else None
         self._epoch = 0
         self._version = -1
         self._text = ""  # a digest of the entry of that version
@@ -139,18 +90,40 @@ class Lake:
 
         Raises:
             LakeError: another checkpoint's events are in the lake, another writer has changed it, it is another table.
+            LakeTakenError: on an object store, another driver holds the lease.
         """
-        with self._alone():
-            self._take(query_id, release=False)
+        self._take_lease()
+        try:
+            with self._alone():
+                self._take(query_id, release=False)
+        except BaseException:
+            self.close()
+            raise
 
     def release(self) -> None:
         """Let the next checkpoint go on with this lake, whichever it is and wherever it stands (`--adopt-lake`).
 
         Raises:
             LakeError: it is a table of other columns.
+            LakeTakenError: on an object store, another driver holds the lease.
         """
-        with self._alone():
-            self._take(None, release=True)
+        self._take_lease()
+        try:
+            with self._alone():
+                self._take(None, release=True)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Gives the lease back, so that the next driver need not wait. Without it that waits `lease.PATIENCE_S`."""
+        if self._lease is not None:
+            with object_store.reached(self._path):
+                self._lease.give_back()
+
+    def close_behind(self, query: StreamingQuery) -> None:
+        """`close` as soon as a query ends, also when it fails. The process lives until that is done."""
+        if self._lease is not None:
+            threading.Thread(target=self._close_behind, args=(query,), name="end of the lake").start()
 
     def commit(self, frame: DataFrame, query_id: str, batch_id: int, plan: str, offsets: Sequence[Any] = ()) -> bool:
         """Write a micro-batch, once: False if it was in the lake already. `plan` tells apart two batches of one number,
@@ -207,7 +180,21 @@ class Lake:
         """What is in the lake now."""
         return self._listed()
 
+    def _take_lease(self) -> None:
+        if self._lease is not None:
+            with object_store.reached(self._path):
+                self._lease.take()
+            self._lease.keep()
+
+    def _close_behind(self, query: StreamingQuery) -> None:
+        with suppress(Exception):  # what has ended it, says the query itself
+            query.awaitTermination()
+        with suppress(Exception):  # the store does not answer: the next driver waits
+            self.close()
+
     def _alone(self) -> AbstractContextManager[None]:
+        if self._lease is not None:
+            self._lease.check()
         return folder_lock.held(self._folder) if self._scheme == "file" else nullcontext()
 
     def _take(self, query_id: str | None, *, release: bool) -> None:
@@ -221,7 +208,7 @@ class Lake:
                 refuse_stranger(self._path, query_id, found.state)
                 refuse_foreign(self._path, found.foreign)
             if newest >= 0:
-                self._refuse_columns(adopting=release)
+                columns.refuse_others(self._spark, self._path, self._schema, adopting=release)
             state = replace(found.state or State(), released=True) if release else found.state
             assert state is not None
             # An epoch that the log does not say any more is jumped over.
@@ -355,43 +342,6 @@ class Lake:
                 f"Name a new folder, or restore the lake's {LOG}/: without it nothing says what belongs to the lake",
             )
 
-    def _refuse_columns(self, *, adopting: bool) -> None:
-        from delta.tables import DeltaTable
-        from pyspark.sql.types import StructType
-
-        table = DeltaTable.forPath(self._spark, self._path)
-        found = differences(table.toDF().schema, StructType.fromDDL(self._schema))
-        by = tuple(table.detail().select("partitionColumns").collect()[0][0])
-        if by != PARTITIONS:
-            found.append(f"it is partitioned by {', '.join(by) or 'nothing'}, not by {', '.join(PARTITIONS)}")
-        if found:
-            raise LakeError(
-                f"{self._path} is a Delta table of other columns: {'; '.join(found)}",
-                "Name another folder; or run the version of the pipeline that wrote it, or a later one"
-                + ("" if adopting else ". Nothing was written"),
-            )
-
-
-def differences(there: DataType, ours: DataType, name: str = "") -> list[str]:
-    """What stands against writing rows of `ours` into a table of `there`; fields that it lacks do not."""
-    from pyspark.sql.types import ArrayType, StructType
-
-    if isinstance(there, StructType) and isinstance(ours, StructType):
-        fields = {field.name: field.dataType for field in ours.fields}
-        found = []
-        for field in there.fields:
-            inner = f"{name}.{field.name}" if name else field.name
-            if field.name not in fields:
-                found.append(f"{inner} is no field of this pipeline's events")
-            else:
-                found += differences(field.dataType, fields[field.name], inner)
-        return found
-    if isinstance(there, ArrayType) and isinstance(ours, ArrayType):
-        return differences(there.elementType, ours.elementType, f"{name}[]")
-    if there == ours:
-        return []
-    return [f"{name} is {there.simpleString()}, not {ours.simpleString()}"]
-
 
 def read(spark: SparkSession, path: str) -> DataFrame:
     """The lake as of now: every committed event once, also while a batch is written or files are compacted.
@@ -402,6 +352,15 @@ def read(spark: SparkSession, path: str) -> DataFrame:
     if TableLog(spark, path).newest() < 0:
         raise LakeError(f"there is no lake at {path}", "Name the folder that the job `lake` writes")
     return spark.read.format("delta").load(path)
+
+
+def _where(spark: SparkSession, path: str) -> tuple[str, str]:
+    """The scheme of a path, and its path on that file system."""
+    jvm: Any = spark._jvm
+    session: Any = spark._jsparkSession
+    there = jvm.org.apache.hadoop.fs.Path(path)
+    uri = there.getFileSystem(session.sessionState().newHadoopConf()).makeQualified(there).toUri()
+    return str(uri.getScheme()), str(uri.getPath())
 
 
 def _digest(text: str) -> str:
