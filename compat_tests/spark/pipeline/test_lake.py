@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
+import re
 import shutil
 import subprocess
 import time
@@ -17,6 +19,7 @@ import pytest
 from delta.tables import DeltaTable
 
 from compat_tests import needs
+from compat_tests.needs import ROOT
 from compat_tests.oracle.kafka import resolved
 from compat_tests.spark.pipeline.s3 import stand_still
 from pipeline import lake, sinks
@@ -391,6 +394,37 @@ def test_another_writer_is_found_and_what_changes_no_rows_is_let_pass(
     with pytest.raises(LakeError, match=r"changed rows of the lake .* \(DELETE, .*Delta-Lake/4") as refused:
         store.commit(row, "query", 4, "plan")
     assert ids(lake.read(spark, path)) == []
+
+
+@pytest.mark.slow
+def test_the_statements_of_the_documentation_do_what_it_says(events: Events) -> None:
+    """VACUUM and time travel of docs/lake.md, on a lake with a file of a driver that was killed a week ago."""
+    path = Path(events.config.lake.path)
+    events.write(range(5), range(5, 20))
+    events.to_lake()
+    [first] = [commit for commit in events.commits() if commit.version == 1]
+    assert first.at_ms is not None
+    left = next((path / "date=2026-03-01").rglob("*.parquet")).parent / "left-by-a-kill.parquet"
+    left.write_bytes(b"half of a file")
+    week_ago = time.time() - 7.5 * 24 * 3600
+    os.utime(left, (week_ago, week_ago))
+
+    page = (ROOT / "docs/lake.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    statements = [line.partition("--")[0].strip() for block in blocks for line in block.splitlines()]
+    when = datetime.datetime.fromtimestamp(first.at_ms / 1000, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+    said = {}
+    for statement in statements:
+        if statement.startswith("CONVERT"):
+            continue  # test_a_lake_of_an_earlier_version_is_converted
+        here = re.sub(r"TIMESTAMP AS OF '.*'", f"TIMESTAMP AS OF '{when}'", statement.replace("/data/lake", str(path)))
+        said[statement.replace("/data/lake", "")] = events.spark.sql(here).collect()
+    history = said.pop("DESCRIBE HISTORY delta.``")
+    assert [json.loads(row.userMetadata)["kind"] for row in history] == ["batch", "batch", "claim"]
+    counts = {statement: rows[0][0] for statement, rows in said.items() if "count" in statement}
+    assert (len(counts), set(counts.values())) == (2, {5}), "versions of before the second batch"
+    assert not left.exists()
+    assert events.read() == expected(20)
 
 
 @pytest.mark.long(amount="one lake")

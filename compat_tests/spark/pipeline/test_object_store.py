@@ -254,7 +254,9 @@ def test_what_cannot_be_reached_is_said_in_a_line(spark: SparkSession, s3: str) 
 
 
 @pytest.mark.long(amount="one lake")
-def test_old_files_on_s3_are_vacuumed_and_old_versions_read(spark: SparkSession, row: DataFrame, place: str) -> None:
+def test_old_files_on_s3_are_vacuumed_and_old_versions_read(
+    spark: SparkSession, row: DataFrame, place: str, s3_server: S3, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = Lake(spark, place)
     store.claim(None)
     for batch in range(3):
@@ -267,5 +269,18 @@ def test_old_files_on_s3_are_vacuumed_and_old_versions_read(spark: SparkSession,
     finally:
         spark.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
     store.commit(row, "query", 3, "plan")
+
+    conditions: list[str | None] = []
+
+    def note(environ: dict[str, Any]) -> None:
+        if environ["REQUEST_METHOD"] == "PUT" and environ["PATH_INFO"].endswith(".json"):
+            conditions.append(environ.get("HTTP_IF_NONE_MATCH"))
+
+    with monkeypatch.context() as patched:
+        before_each_request(patched, note)
+        theirs = DeltaTable(place.replace("s3a:", "s3:"), storage_options=s3_server.options)
+        assert theirs.optimize.compact()["numFilesAdded"] == 1
+    assert "*" in conditions, "deltalake creates its entry of the log only if it is absent"
+    store.commit(row, "query", 4, "plan")
     store.close()
-    assert count(spark, place) == 4, "VACUUM leaves the lease and what counts"
+    assert count(spark, place) == 5, "VACUUM leaves the lease and what counts"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,7 @@ def test_a_job_is_submitted_with_its_wheel(broker: Node, topics: Topics, tmp_pat
     pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(tmp_path), str(ROOT / "spark")]
     subprocess.run(pip, check=True, timeout=300)
     [wheel] = tmp_path.glob("*.whl")
+    assert "pipeline/lake/ExclusiveLogStore.java" in zipfile.ZipFile(wheel).namelist(), "compiled in the driver"
     names = {name: topics.create() for name in ("clicks", "orders", "dead_letters", "metrics")}
     config = tmp_path / "pipeline.toml"
     config.write_text(

@@ -1,0 +1,60 @@
+"""What a session is told: packages, the settings of the lake, and the versions that must fit."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from pipeline import session
+
+ROOT = Path(__file__).parents[2]
+ON_S3 = "s3a://bucket/lake"
+
+
+def test_delta_reads_its_log_in_two_tasks_unless_told_otherwise() -> None:
+    key = "spark.databricks.delta.snapshotPartitions"
+    assert session.settings({})[key] == "2"
+    assert session.settings({key: "8"})[key] == "8"
+
+
+@pytest.mark.parametrize(
+    ("places", "wanted"),
+    [
+        (("checkpoints", "hdfs://host/lake"), False),
+        (("checkpoints", ON_S3), True),
+        (("s3a://bucket/checkpoints", "lake"), True),
+        (("checkpoints", "s3a-is-no-scheme/lake"), False),
+    ],
+)
+def test_the_packages_of_an_object_store_come_where_one_is_used(places: tuple[str, str], wanted: bool) -> None:
+    found = session.settings({}, places)["spark.jars.packages"].split(",")
+    assert (session.OBJECT_STORE in found) is wanted
+    assert found == session.packages(places).split(",")
+
+
+def test_own_packages_and_extensions_stay() -> None:
+    found = session.settings({"spark.jars.packages": "a:b:1", "spark.sql.extensions": "mine"}, [ON_S3])
+    assert found["spark.jars.packages"] == f"a:b:1,{session.PACKAGES},{session.OBJECT_STORE}"
+    assert found["spark.sql.extensions"] == f"mine,{session.EXTENSION}"
+
+
+def test_the_log_of_a_lake_on_s3_is_written_by_the_pipelines_class() -> None:
+    """Also where the configuration names another one: that one may overwrite commits."""
+    key = "spark.delta.logStore.s3a.impl"
+    assert session.settings({key: "io.delta.storage.S3SingleDriverLogStore"})[key] == "pipeline.lake.ExclusiveLogStore"
+
+
+def test_hadoops_parts_are_of_the_release_that_spark_has() -> None:
+    [jar] = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar")
+    assert session.OBJECT_STORE.endswith(f":{jar.stem.removeprefix('hadoop-client-api-')}")
+
+
+def test_the_documented_commands_name_the_packages() -> None:
+    for page in ("docs/pipeline.md", "spark/README.md"):
+        assert session.PACKAGES in (ROOT / page).read_text(encoding="utf-8")
+    assert f"{session.PACKAGES},{session.OBJECT_STORE}\n" in (ROOT / "docs/pipeline.md").read_text(encoding="utf-8")
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert f"delta-spark=={session.DELTA}" in wanted["pipeline"]
