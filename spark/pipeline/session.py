@@ -114,4 +114,6 @@ def make(name: str, config: Config, master: str | None) -> SparkSession:
             raise PipelineError(f"Spark has {' and '.join(missing)}", f"spark-submit --packages {packages(places)}")
         for key, value in AVRO_LIMITS.items():
             jvm.java.lang.System.setProperty(key, value)
+    if any(map(object_store.is_object_store, places)):
+        object_store.install(session)
     return session

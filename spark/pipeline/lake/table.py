@@ -349,6 +349,8 @@ def read(spark: SparkSession, path: str) -> DataFrame:
     Raises:
         LakeError: there is no lake.
     """
+    if object_store.is_object_store(path):
+        object_store.install(spark)
     if TableLog(spark, path).newest() < 0:
         raise LakeError(f"there is no lake at {path}", "Name the folder that the job `lake` writes")
     return spark.read.format("delta").load(path)
