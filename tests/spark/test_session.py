@@ -20,6 +20,12 @@ def test_delta_reads_its_log_in_two_tasks_unless_told_otherwise() -> None:
     assert session.settings({key: "8"})[key] == "8"
 
 
+def test_delta_sums_its_log_up_every_fifty_batches_unless_told_otherwise() -> None:
+    key = "spark.databricks.delta.properties.defaults.checkpointInterval"
+    assert session.settings({})[key] == "50"
+    assert session.settings({key: "10"})[key] == "10"
+
+
 @pytest.mark.parametrize(
     ("places", "wanted"),
     [

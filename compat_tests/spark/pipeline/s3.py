@@ -69,7 +69,7 @@ class S3:
     def read(self, key: str) -> str:
         """Raises FileNotFoundError."""
         try:
-            return str(self.client.get_object(Bucket=self.bucket, Key=key)["Body"].read().decode())
+            return str(self.client.get_object(Bucket=self.bucket, Key=key)["Body"].read().decode(errors="replace"))
         except self.client.exceptions.NoSuchKey:
             raise FileNotFoundError(key) from None
 
