@@ -163,8 +163,12 @@ def test_a_number_that_was_used_and_cleared_away_is_not_used_again() -> None:
         later[0].take()
         assert store.names() == ["00000003.json"]
 
+    def live_on() -> None:
+        for each in later:
+            each.renew()
+
     store.before_create = come_and_stay
-    waiting = driver(store, "c", Clock(lambda: later[0].renew()))
+    waiting = driver(store, "c", Clock(live_on))
     with pytest.raises(LakeTakenError, match="process b"):
         waiting.take()
     later[0].check()
