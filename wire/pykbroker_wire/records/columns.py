@@ -56,7 +56,8 @@ if TYPE_CHECKING:
     from pykbroker_wire.primitives import Buffer
 
 MAX_ROWS = 20_000
-MAX_BYTES = 16 * 1024 * 1024
+#: What a processor's cache holds: of 1 KB values 16 MB cost a third more than 4 MB, from here through Spark's socket.
+MAX_BYTES = 4 * 1024 * 1024
 _MOST_SPARES = 3
 _MOST = (1 << 31) - 1
 _SMALLEST_OLD_MESSAGE = 14
