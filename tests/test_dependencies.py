@@ -27,8 +27,8 @@ FOLDERS = {
     "pytest": ["pykbroker"],
     "testcontainers": ["pykbroker"],
 }
-#: What is loaded by pytest, or by name: no import statement says so.
-BY_NAME = {"pytest-timeout", "pytest-xdist", "pytest-asyncio", "kio"}
+#: What is loaded by pytest, by name, or by the programs of a page of docs/: no import statement says so.
+BY_NAME = {"pytest-timeout", "pytest-xdist", "pytest-asyncio", "kio", "matplotlib"}
 
 
 def names(requirements: list[str]) -> set[str]:
