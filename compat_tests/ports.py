@@ -5,23 +5,30 @@ from __future__ import annotations
 import os
 import random
 import socket
+from itertools import cycle
 
 # A port belongs to a node also while the node is down: each worker of a parallel run has ports of its own.
 _WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
 _WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-# Below what Linux gives to connections that ask for any port: nobody else is there when the broker comes back.
+# Below what Linux gives to connections that ask for any port: nothing else is there when the broker comes back.
 PORTS = range(20_000, 30_000, 2)[_WORKER % _WORKERS :: _WORKERS]
+# A node takes its port long after the test chose it: each port is handed out once, until all of them were.
+_IN_TURN = cycle(random.sample(PORTS, len(PORTS)))
 
 
 def steady_port() -> int:
-    """A free port whose next one, where the controller listens, is free as well."""
+    """A free port, unlike all before it, whose next one, where the controller listens, is free as well."""
+    return next(port for port in _IN_TURN if _free(port) and _free(port + 1))
 
-    def free(port: int) -> bool:
-        with socket.socket() as one:
-            try:
-                one.bind(("127.0.0.1", port))
-            except OSError:
-                return False
-            return True
 
-    return next(port for port in random.sample(PORTS, len(PORTS)) if free(port) and free(port + 1))
+def steady_ports(count: int) -> list[int]:
+    return [steady_port() for _ in range(count)]
+
+
+def _free(port: int) -> bool:
+    with socket.socket() as one:
+        try:
+            one.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True

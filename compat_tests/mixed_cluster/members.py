@@ -95,7 +95,8 @@ class Cluster(Nodes):
         self.numbers = tuple(number for number, member in members.items() if member.is_broker)
         self.folder = Path(tempfile.mkdtemp(prefix="mixed-"))
         self.running: dict[int, _Process] = {}
-        self._ports = _ports(members)
+        # The next one of each is the controller's.
+        self._ports = {number: steady_port() for number in members}
         self._settings = {**SETTINGS, **(settings or {})}
         self._own = dict(own or {})
         self._directories = directories
@@ -372,11 +373,3 @@ class _Process:
 
 def _our_level() -> str:
     return os.environ.get("PYKBROKER_COMPAT_LOG", "INFO")
-
-
-def _ports(numbers: Mapping[int, Member]) -> dict[int, int]:
-    """A port of each node, which is free again when it comes back; the next one is the controller's."""
-    found: set[int] = set()
-    while len(found) < len(numbers):
-        found.add(steady_port())
-    return dict(zip(numbers, sorted(found), strict=True))

@@ -30,11 +30,7 @@ class Ports:
 
     @classmethod
     def free(cls) -> Ports:
-        plain = steady_port()
-        sasl = steady_port()
-        while sasl == plain:
-            sasl = steady_port()
-        return cls(plain, sasl)
+        return cls(steady_port(), steady_port())
 
     @property
     def secured(self) -> str:

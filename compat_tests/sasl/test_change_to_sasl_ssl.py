@@ -12,11 +12,12 @@ import pytest
 from confluent_kafka import Producer
 
 from compat_tests.clients import PATIENCE_S, wait_until
+from compat_tests.ports import steady_ports
 from tests.background import InBackground
 from tests.certificates import authority, client_context, node_properties
 from tests.node.processes import write_properties
 from tests.node.secured_trio import MECHANISM, PLAIN, SCRAM, log_in
-from tests.node.trio import NUMBERS, REPLICATED, Trio, free_ports
+from tests.node.trio import NUMBERS, REPLICATED, Trio
 from tests.node.wire import Wire
 
 pytestmark = pytest.mark.slow
@@ -39,7 +40,7 @@ class ChangingTrio(Trio):
     """`write(number, step)`: 1 has both kinds of listeners, 2 uses the secured ones, 3 has no other; it began as 0."""
 
     def __init__(self, folder: Path) -> None:
-        found = iter(free_ports(3 * len(NUMBERS)))
+        found = iter(steady_ports(3 * len(NUMBERS)))
         self.plain = {number: next(found) for number in NUMBERS}
         self.secured = {number: next(found) for number in NUMBERS}
         self.secured_controllers = {number: next(found) for number in NUMBERS}

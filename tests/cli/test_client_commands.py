@@ -13,10 +13,10 @@ from pathlib import Path
 import click
 import pytest
 
+from compat_tests.ports import steady_port
 from pykbroker.cli import client_options, reference
 from pykbroker.cli.main import main, program
 from pykbroker.testing import Broker
-from tests.node.trio import free_ports
 
 COMMANDS = [
     pytest.param(ctx, command, id=ctx.command_path)
@@ -56,7 +56,7 @@ def test_without_a_broker_one_line_says_so(
 @pytest.mark.slow
 def test_a_broker_that_advertises_another_address(closed: str, capsys: pytest.CaptureFixture[str]) -> None:
     """As one does in a container whose name the host does not know."""
-    (port,) = free_ports(1)
+    port = steady_port()
     with Broker({"advertised.listeners": f"PLAINTEXT://{closed}"}, port=port):
         assert main(["groups", "list", "-b", f"localhost:{port}", "-X", "default.api.timeout.ms=300"]) == 1
     assert capsys.readouterr().err == (

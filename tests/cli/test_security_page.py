@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from compat_tests.ports import steady_ports
 from tests.node.nodes import eventually
 from tests.node.processes import environment
-from tests.node.trio import free_ports
 
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_ten_minutes(folder: Path) -> None:
-    first, second = free_ports(2)
+    first, second = steady_ports(2)
     text = section().replace("9092", str(first)).replace("9093", str(second))
     variables = {
         **environment(),

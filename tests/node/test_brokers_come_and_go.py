@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from compat_tests.ports import steady_port
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -18,7 +19,7 @@ from pykbroker_wire.messages.unregister_broker import UnregisterBrokerRequest
 from tests.node.load import Load
 from tests.node.nodes import GROUP, PATIENCE_SECONDS, TRANSACTION, eventually
 from tests.node.processes import write_properties
-from tests.node.trio import NUMBERS, REPLICATED, Trio, free_ports
+from tests.node.trio import NUMBERS, REPLICATED, Trio
 from tests.node.wire import Wire
 
 pytestmark = pytest.mark.slow
@@ -33,7 +34,7 @@ class WithGuest(Trio):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, "dynamic", REPLICATED)
-        (self.ports[GUEST],) = free_ports(1, but=self.ports.values())
+        self.ports[GUEST] = steady_port()
         self.files[GUEST] = write_properties(
             folder / f"{GUEST}.properties",
             {

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from compat_tests.ports import steady_ports
 from pykbroker.config.load import development_profile
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.add_raft_voter import AddRaftVoterRequest
@@ -21,7 +22,7 @@ from tests.node.nodes import eventually
 from tests.node.processes import Process, run, write_properties
 from tests.node.secured_trio import CONTROLLERS, PLAIN, SCRAM, SecuredTrio, log_in
 from tests.node.test_tls_listeners import Secured
-from tests.node.trio import NUMBERS, free_ports
+from tests.node.trio import NUMBERS
 from tests.node.wire import Closed, Wire, batch
 
 pytestmark = pytest.mark.slow
@@ -160,7 +161,7 @@ def test_sasl_of_controllers_needs_a_mechanism_that_is_served(tmp_path: Path) ->
 
 
 def test_a_broker_logs_in_by_scram_to_the_only_controller(tmp_path: Path) -> None:
-    controller, broker = free_ports(2)
+    controller, broker = steady_ports(2)
     common = {
         **node_properties(),
         "controller.listener.names": "CONTROLLER",

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from compat_tests.ports import steady_ports
 from pykbroker.security.acl import PatternType, Permission
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker_wire.errors import ErrorCode
@@ -22,7 +23,7 @@ from pykbroker_wire.messages.describe_acls import DescribeAclsRequest
 from tests.background import InBackground
 from tests.node.processes import Process, run, write_properties
 from tests.node.secured_trio import PLAIN, log_in
-from tests.node.trio import CLUSTER_ID, free_ports
+from tests.node.trio import CLUSTER_ID
 from tests.node.wire import Closed, Wire, batch
 
 pytestmark = pytest.mark.slow
@@ -126,7 +127,7 @@ def ask_controller(address: str) -> list[int]:
 
 
 def test_clients_that_ask_through_each_start(tmp_path: Path) -> None:
-    clients, controller = (f"127.0.0.1:{port}" for port in free_ports(2))
+    clients, controller = (f"127.0.0.1:{port}" for port in steady_ports(2))
     file = write_properties(
         tmp_path / "server.properties",
         {
@@ -161,7 +162,7 @@ def test_clients_that_ask_through_each_start(tmp_path: Path) -> None:
 
 def test_a_broker_whose_controller_is_away_answers_nothing(tmp_path: Path) -> None:
     """Its directory has the ACLs, and clients wait at its door; it does not know which of them still hold."""
-    (broker, controller) = free_ports(2)
+    (broker, controller) = steady_ports(2)
     common = {
         **SECURED,
         "controller.quorum.voters": f"1@127.0.0.1:{controller}",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Self
 
-from compat_tests.ports import steady_port
+from compat_tests.ports import steady_ports
 from pykbroker_wire.primitives import uuid_to_str
 from tests.node.nodes import PATIENCE_SECONDS, Nodes
 from tests.node.processes import Process, run, write_properties
@@ -145,7 +145,7 @@ class Trio(Nodes):
 
     def choose_ports(self) -> tuple[dict[int, int], dict[int, int]]:
         """Those for clients and those for controllers. They are free again when a node comes back."""
-        clients = dict(zip(NUMBERS, free_ports(len(NUMBERS)), strict=True))
+        clients = dict(zip(NUMBERS, steady_ports(len(NUMBERS)), strict=True))
         return clients, {number: port + 1 for number, port in clients.items()}
 
     def complaints(self) -> list[str]:
@@ -157,11 +157,3 @@ class Trio(Nodes):
             for line in (self.folder / f"{number}.log").read_text(errors="replace").splitlines()
             if any(word in line for word in wrong)
         ]
-
-
-def free_ports(count: int, *, but: Collection[int] = ()) -> list[int]:
-    """Ports of nodes that do not run yet."""
-    found: set[int] = set()
-    while len(found) < count:
-        found |= {steady_port()}.difference(but)
-    return sorted(found)
