@@ -20,10 +20,16 @@ def test_delta_reads_its_log_in_two_tasks_unless_told_otherwise() -> None:
     assert session.settings({key: "8"})[key] == "8"
 
 
-def test_delta_sums_its_log_up_every_fifty_batches_unless_told_otherwise() -> None:
-    key = "spark.databricks.delta.properties.defaults.checkpointInterval"
-    assert session.settings({})[key] == "50"
-    assert session.settings({key: "10"})[key] == "10"
+@pytest.mark.parametrize(
+    ("key", "ours", "own"),
+    [
+        ("spark.databricks.delta.properties.defaults.checkpointInterval", str(2**31 - 1), "10"),
+        ("spark.databricks.delta.stats.collect", "false", "true"),
+    ],
+)
+def test_what_would_make_batches_slow_is_off_unless_told_otherwise(key: str, ours: str, own: str) -> None:
+    assert session.settings({})[key] == ours
+    assert session.settings({key: own})[key] == own
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from compat_tests.oracle.kafka import resolved
 from compat_tests.spark.pipeline.s3 import stand_still
 from pipeline import lake, sinks
 from pipeline.config import Config, LakeConfig
-from pipeline.lake import Lake, LakeError, LakeTakenError, lease
+from pipeline.lake import Lake, LakeError, LakeTakenError, delta_log, lease
 from pipeline.lake.commits import BATCH, Commit, Note
 from pipeline.lake.table_log import TableLog
 from pipeline.schemas import EVENT
@@ -156,11 +156,38 @@ def test_each_event_once_compacted_and_partitioned(events: Events) -> None:
     assert {file.partition for file in files} == partitions
     written = sum(len(commit.adds) for commit in events.commits() if commit.operation == "WRITE")
     assert (written, len(files)) == (10, 6), "the three files of each topic of the first day are one"
+    log = events.log()
+    entries = [json.loads(line) for version in range(log.newest() + 1) for line in log.text(version).splitlines()]
+    rows = [json.loads(entry["add"].get("stats", "{}")).get("numRecords", 0) for entry in entries if "add" in entry]
+    assert sorted(rows) == [0] * 10 + [20, 40], "only compaction takes the time for statistics"
     row = lake.read(events.spark, events.config.lake.path).where("event_id = 'e61'").collect()[0]
     assert (row.date, row.topic, row.source.offset) == (datetime.date(2026, 3, 2), "clicks", 61)
 
     last = next(note for commit in reversed(events.commits()) if (note := commit.note) and note.kind == BATCH)
     assert (last.job, last.state.checkpoint, last.offsets) == ("lake", events.query_id(), [{"logOffset": 3}])
+
+
+@pytest.mark.slow
+def test_the_log_is_summed_up_beside_the_batches(
+    spark: SparkSession, row: DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delta_log, "CHECKPOINT_EVERY", 3)
+    path = tmp_path / "lake"
+    store = Lake(spark, str(path))
+    store.claim(None)
+    for batch in range(7):
+        assert store.commit(row, "query", batch, f"plan {batch}")
+        if store._delta._checkpoint is not None:
+            store._delta._checkpoint.result(60)
+    log = path / "_delta_log"
+    assert sorted(int(file.name[:20]) for file in log.glob("*.checkpoint.parquet")) == [3, 6]
+    assert json.loads((log / "_last_checkpoint").read_text())["version"] == 6
+    for version in range(6):
+        (log / f"{version:020d}.json").unlink()
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    assert lake.read(spark, str(path)).count() == 7
+    assert store.commit(row, "query", 7, "plan 7")
+    assert lake.read(spark, str(path)).count() == 8
 
 
 @pytest.mark.slow
@@ -250,7 +277,7 @@ def test_the_driver_that_was_overtaken_stops(spark: SparkSession, path: str) -> 
     with pytest.raises(LakeTakenError, match="another driver"):
         first.commit(frame, "query", 1, "plan 1")
     with pytest.raises(LakeTakenError, match="another driver"):
-        first.compact(2, 10**6)
+        first.compact(0, 10**6)
     assert not second.commit(frame, "query", 0, "plan 0")
     assert second.commit(frame, "query", 1, "plan 1")
 
@@ -266,13 +293,13 @@ def test_the_driver_that_is_overtaken_while_it_writes_adds_nothing(
     first.claim("query")
     append = Lake._append
 
-    def overtaken(self: Lake, frame: DataFrame, note: Note, batch_id: int | None, **more: str) -> None:
+    def overtaken(self: Lake, frame: DataFrame, note: Note, batch_id: int) -> None:
         stand_still(first)
         if self is not first:
-            append(self, frame, note, batch_id, **more)
+            append(self, frame, note, batch_id)
         elif moment == "before its transaction":
             second.claim("query")
-            append(self, frame, note, batch_id, **more)
+            append(self, frame, note, batch_id)
         else:
             waits, goes_on = tmp_path / "waits", tmp_path / "goes-on"
 
@@ -286,7 +313,7 @@ def test_the_driver_that_is_overtaken_while_it_writes_adds_nothing(
 
             slow = frame.withColumn("user_id", functions.udf(wait)("topic"))
             with ThreadPoolExecutor(1) as pool:
-                written = pool.submit(append, self, slow, note, batch_id, **more)
+                written = pool.submit(append, self, slow, note, batch_id)
                 while not waits.exists():
                     time.sleep(0.02)
                 second.claim("query")

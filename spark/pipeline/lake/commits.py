@@ -154,7 +154,7 @@ def _file(add: dict[str, Any]) -> DataFile:
 def transaction_version(epoch: int, batch: int | None) -> int:
     """The txnVersion of a commit: None is the claim that begins the epoch.
 
-    Delta writes nothing under a version that is not above the last one, and looks at it within the transaction. So a
-    driver whose epoch is over cannot commit a batch any more, however the two interleave.
+    Of two transactions under one appId that have read the same version one conflicts. So a driver whose epoch is over
+    cannot commit a batch any more, however the two interleave.
     """
     return (epoch << EPOCH_BITS) + (0 if batch is None else batch + 1)

@@ -2,9 +2,9 @@
 
 **A commit** is Delta's: atomic, with a `Note` in its `userMetadata`. **The fence**: a driver that starts commits a
 claim, without rows, under the next epoch. All drivers write under one `txnAppId`, their epoch in the upper bits of
-`txnVersion`, and Delta writes nothing under a version that is not above the last one; two transactions that both look
-at it conflict. So after a claim no batch of the driver before it can be committed, at whatever moment it stands still.
-It finds the claim in the log and stops: `LakeTakenError`. Nothing here looks at a clock.
+`txnVersion`, and two transactions that have both read it conflict (`delta_log`). So after a claim no batch of the
+driver before it can be committed, at whatever moment it stands still. It finds the claim in the log and stops:
+`LakeTakenError`. Nothing here looks at a clock.
 
 Delta's word that a commit was made is not enough, because it says nothing of a version that it has passed over: after
 each write the log is read, and must have the note.
@@ -34,6 +34,7 @@ from pipeline.lake.commits import (
     State,
     transaction_version,
 )
+from pipeline.lake.delta_log import DeltaLog
 from pipeline.lake.positions import (
     LakeError,
     LakeTakenError,
@@ -74,6 +75,7 @@ class Lake:
                     f"Put the lake on one of {', '.join(f'{each}:' for each in SCHEMES)}",
                 )
             self._log = TableLog(spark, path)
+            self._delta = DeltaLog(self._spark, path)
             on_object_store = self._scheme == object_store.SCHEME
             self._lease = object_store.lease(spark, path, self._writer) if on_object_store else None
         self._epoch = 0
@@ -153,6 +155,7 @@ class Lake:
             self._look()
             if self._state != note.state:
                 raise self._taken()
+            self._delta.checkpoint_if_due()
             return True
 
     def compact(self, min_files: int, target_file_bytes: int) -> int:
@@ -165,11 +168,11 @@ class Lake:
             LakeTakenError: another driver has claimed the lake.
         """
         with self._alone():
-            self._look()
             if self._added < min_files:
                 return 0  # a driver that has just started lists the table only when it has made so many files itself
+            self._look()
             if self._files is None:
-                self._files = {file.path: file for file in self._listed()}
+                self._files = {file.path: file for file in self._delta.files()}
             before = len(self._files)
             for group in compaction.choose(self._files.values(), min_files, target_file_bytes):
                 self._optimize(group, target_file_bytes)
@@ -178,7 +181,7 @@ class Lake:
 
     def files(self) -> list[DataFile]:
         """What is in the lake now."""
-        return self._listed()
+        return self._delta.files()
 
     def _take_lease(self) -> None:
         if self._lease is not None:
@@ -224,7 +227,8 @@ class Lake:
         """Whether the claim is in the log, and the driver before it has made none of its commits meanwhile."""
         nothing = self._spark.createDataFrame([], self._schema)
         try:
-            self._append(nothing, note, None, mode="errorifexists" if newest < 0 else "append")
+            writer = nothing.write.format("delta").mode("errorifexists" if newest < 0 else "append")
+            writer.partitionBy(*PARTITIONS).options(**self._options(note, None)).save(self._path)
         except Exception:
             if self._log.newest() == newest:
                 raise
@@ -283,17 +287,19 @@ class Lake:
     def _note(self, kind: str, state: State, **more: Any) -> Note:
         return Note(kind, self._writer, self._epoch, self._job, state, **more)
 
-    def _append(self, frame: DataFrame, note: Note, batch_id: int | None, *, mode: str = "append") -> None:
-        (
-            frame.write.format("delta")
-            .mode(mode)
-            .partitionBy(*PARTITIONS)
-            .option("mergeSchema", "true")  # a field that events have gained becomes a column
-            .option("txnAppId", APP_ID)
-            .option("txnVersion", transaction_version(note.epoch, batch_id))
-            .option("userMetadata", note.encode())
-            .save(self._path)
-        )
+    def _append(self, frame: DataFrame, note: Note, batch_id: int) -> None:
+        transaction = self._delta.begin(self._version)
+        if transaction.version > self._version:
+            self._look()  # of a claim that the transaction has read already, Delta would say nothing
+        transaction.commit(frame, PARTITIONS, self._options(note, batch_id))
+
+    def _options(self, note: Note, batch_id: int | None) -> dict[str, str]:
+        return {
+            "mergeSchema": "true",  # a field that events have gained becomes a column
+            "txnAppId": APP_ID,
+            "txnVersion": str(transaction_version(note.epoch, batch_id)),
+            "userMetadata": note.encode(),
+        }
 
     def _optimize(self, group: Sequence[DataFile], target_file_bytes: int) -> None:
         from delta.tables import DeltaTable
@@ -304,23 +310,13 @@ class Lake:
         conf.set(f"{delta}.optimize.minFileSize", str(compaction.threshold(group)))
         # A group may be up to twice the target; below its own sum OPTIMIZE would leave files alone.
         conf.set(f"{delta}.optimize.maxFileSize", str(2 * target_file_bytes))
+        conf.set(f"{delta}.stats.collect", "true")  # files of batches have none
         try:
             table = DeltaTable.forPath(self._spark, self._path)
             table.optimize().where(compaction.predicate(group)).executeCompaction()
         except Exception as error:
             if not _is_conflict(error):  # another OPTIMIZE was faster: the files are what that has made of them
                 raise
-
-    def _listed(self) -> list[DataFile]:
-        from pyspark.sql import DataFrame
-
-        jvm: Any = self._spark._jvm
-        session: Any = self._spark._jsparkSession
-        snapshot = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session, self._path).update(
-            False, jvm.scala.Option.empty(), jvm.scala.Option.empty()
-        )
-        rows = DataFrame(snapshot.allFiles().toDF(), self._spark).select("path", "size", "partitionValues").collect()
-        return [DataFile(row.path, row.size, tuple(sorted(row.partitionValues.items()))) for row in rows]
 
     def _taken(self) -> LakeTakenError:
         return LakeTakenError(

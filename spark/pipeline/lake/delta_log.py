@@ -1,0 +1,115 @@
+"""Delta's own log of a table, through py4j: what its public options do not offer, or at the price of a batch.
+
+These classes of Delta are public in Java and not promised. They are those of `session.DELTA`, and stand in this module
+only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from pipeline.lake.commits import APP_ID, DataFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Versions from one checkpoint of the log to the next.
+CHECKPOINT_EVERY = 50
+
+
+class DeltaLog:
+    """The log of a table that is there."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._spark = spark
+        self._path = path
+        jvm: Any = spark._jvm
+        self._jvm = jvm
+        self._none = jvm.scala.Option.empty()
+        self._background = ThreadPoolExecutor(1, thread_name_prefix="checkpoint-of-the-lake")
+        self._checkpoint: Future[None] | None = None
+
+    def files(self) -> list[DataFile]:
+        """What is in the table now."""
+        from pyspark.sql import DataFrame
+
+        frame = DataFrame(self._updated().allFiles().toDF(), self._spark)
+        rows = frame.select("path", "size", "partitionValues").collect()
+        return [DataFile(row.path, row.size, tuple(sorted(row.partitionValues.items()))) for row in rows]
+
+    def begin(self, known: int) -> Append:
+        """A transaction on the newest version. It looks for that one only if Delta has not the `known` one already."""
+        log = self._log()
+        snapshot = log.unsafeVolatileSnapshot()
+        if snapshot.version() != known:
+            snapshot = self._updated()
+        return Append(self._spark, log, log.startTransaction(self._none, self._jvm.scala.Option.apply(snapshot)))
+
+    def checkpoint_if_due(self) -> None:
+        """Begins a checkpoint of the log, in a thread: the batch that Delta makes it in would take seconds longer.
+
+        Raises what the thread before it has raised. That Delta could not write a checkpoint is none of it: the log says
+        the same without, so Delta only warns.
+        """
+        if self._checkpoint is not None and not self._checkpoint.done():
+            return
+        if self._checkpoint is not None:
+            self._checkpoint.result()
+        snapshot = self._log().unsafeVolatileSnapshot()
+        if snapshot.version() - max(0, snapshot.checkpointProvider().version()) >= CHECKPOINT_EVERY:
+            self._checkpoint = self._background.submit(self._write_checkpoint, snapshot)
+
+    def _write_checkpoint(self, snapshot: Any) -> None:
+        self._log().checkpoint(snapshot, self._none)
+        self._updated()  # else Delta would go on with all the entries that the checkpoint stands for
+
+    def _log(self) -> Any:
+        return self._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._spark._jsparkSession, self._path)
+
+    def _updated(self) -> Any:
+        return self._log().update(False, self._none, self._none)
+
+
+class Append:
+    """A transaction that adds rows, under the next `txnVersion`.
+
+    Delta's option `txnVersion` compares the version with the table's last one, and replays the log for that in Spark
+    jobs, in each batch. A driver knows the last one, for it reads every entry. So this transaction is only told that it
+    has read it: then it conflicts with every commit that writes another one after `version`.
+    """
+
+    def __init__(self, spark: SparkSession, log: Any, transaction: Any) -> None:
+        self._jvm: Any = spark._jvm
+        self._spark = spark
+        self._log = log
+        self._transaction = transaction
+        self._transaction.readTxn().addOne(APP_ID)
+
+    @property
+    def version(self) -> int:
+        """What it has read: of later commits Delta finds whether they conflict, of this one and earlier it does not."""
+        return int(self._transaction.readVersion())
+
+    def commit(self, frame: DataFrame, by: Sequence[str], options: dict[str, str]) -> None:
+        """Write the rows, partitioned `by` columns, with a DataFrameWriter's `options`; `txnVersion` is one of them."""
+        delta = self._jvm.org.apache.spark.sql.delta
+        scala = self._jvm.org.apache.spark.api.python.PythonUtils
+        some, none = self._jvm.scala.Option.apply, self._jvm.scala.Option.empty()
+        session: Any = self._spark._jsparkSession
+        mode = self._jvm.org.apache.spark.sql.SaveMode.Append
+        columns = scala.toSeq(list(by))
+        write = delta.commands.WriteIntoDelta(
+            self._log,
+            mode,
+            delta.DeltaOptions(scala.toScalaMap(options), session.sessionState().conf()),
+            columns,
+            scala.toScalaMap({}),
+            frame._jdf,
+            none,
+            none,
+        )
+        written = write.writeAndReturnCommitData(self._transaction, session, none, False)
+        operation = delta.DeltaOperations.Write(mode, some(columns), none, some(options["userMetadata"]))
+        self._transaction.commit(written.actions(), operation, written.stringTags())
