@@ -141,13 +141,15 @@ def test_a_leader_that_stands_still_costs_reports_and_nothing_else() -> None:
             return found[name + "WrittenCount"], found[name + "DroppedCount"]
 
         eventually("every node has reported", lambda: all(counts(number)[0] for number in cluster.nodes))
-        # Nodes write to the partitions of their ids.
-        writer, leader = next(
-            (number, leader)
-            for number in cluster.nodes
-            if (leader := cluster.leader(METRICS_TOPIC, number)) not in (None, number)
-        )
+        writer = 3
+        # A node writes to the partition of its id. One that was stopped leads nothing when it comes back.
+        cluster.stop(writer)
+        cluster.start(writer)
+        cluster.wait_until_in_sync(METRICS_TOPIC)
+        leader = cluster.leader(METRICS_TOPIC, writer)
         assert leader is not None
+        assert leader != writer
+        eventually("it reports again", lambda: counts(writer)[0])
         dropped = counts(writer)[1]
         cluster.pause(leader)
         eventually("reports are dropped", lambda: counts(writer)[1] > dropped + 2)
