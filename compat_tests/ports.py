@@ -21,10 +21,6 @@ def steady_port() -> int:
     return next(port for port in _IN_TURN if _free(port) and _free(port + 1))
 
 
-def steady_ports(count: int) -> list[int]:
-    return [steady_port() for _ in range(count)]
-
-
 def _free(port: int) -> bool:
     with socket.socket() as one:
         try:

@@ -13,7 +13,7 @@ from compat_tests import needs
 from compat_tests.node import make_node
 from compat_tests.oracle.tool_server import ToolServer
 from compat_tests.our_tools.both import CLASSES, BothTools, ours
-from compat_tests.ports import steady_ports
+from compat_tests.ports import steady_port
 from compat_tests.sasl.secured import MODULES, USERS, add_users
 from tests.certificates import authority, client_identity, node_identity
 
@@ -81,7 +81,7 @@ def secured(against: str, tool_server: ToolServer, tmp_path_factory: pytest.Temp
             *("-srckeystore", str(folder / f"{name}.pkcs12"), "-srcstorepass", SECRET),
             *("-destkeystore", str(folder / f"{name}.jks"), "-deststorepass", SECRET, "-deststoretype", "JKS"),
         )
-    ports = dict(zip(LISTENERS, steady_ports(len(LISTENERS)), strict=True))
+    ports = {name: steady_port() for name in LISTENERS}
     listeners = {name: f"{name}://localhost:{port}" for name, port in ports.items()}
     name, password = USERS["PLAIN"]
     started = make_node(

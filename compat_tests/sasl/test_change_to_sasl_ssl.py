@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from compat_tests.clients import PATIENCE_S, wait_until
-from compat_tests.ports import steady_ports
+from compat_tests.ports import steady_port
 from tests.background import InBackground
 from tests.certificates import authority, client_context, node_properties
 from tests.node.processes import write_properties
@@ -40,10 +40,9 @@ class ChangingTrio(Trio):
     """`write(number, step)`: 1 has both kinds of listeners, 2 uses the secured ones, 3 has no other; it began as 0."""
 
     def __init__(self, folder: Path) -> None:
-        found = iter(steady_ports(3 * len(NUMBERS)))
-        self.plain = {number: next(found) for number in NUMBERS}
-        self.secured = {number: next(found) for number in NUMBERS}
-        self.secured_controllers = {number: next(found) for number in NUMBERS}
+        self.plain = {number: steady_port() for number in NUMBERS}
+        self.secured = {number: steady_port() for number in NUMBERS}
+        self.secured_controllers = {number: steady_port() for number in NUMBERS}
         super().__init__(folder, "static", REPLICATED, users=[f"{MECHANISM}=[name=node,password=node-secret]"])
 
     def write(self, number: int, step: int) -> None:

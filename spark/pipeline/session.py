@@ -55,10 +55,10 @@ DEFAULTS = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     # Delta reads its log in so many tasks; its default, 50, costs a small table seconds.
     "spark.databricks.delta.snapshotPartitions": "2",
-    # Of a table that is made: never. Delta would sum its log up within a batch; the driver does it beside the batches
-    # (lake/delta_log.py).
+    # Delta would write a checkpoint of a lake's log within a batch. It never does so in tables that this session makes.
+    # The driver writes checkpoints beside the batches (lake/delta_log.py).
     "spark.databricks.delta.properties.defaults.checkpointInterval": str(2**31 - 1),
-    # The least and greatest values of each column: a third of a small commit's time. Compaction collects them.
+    # Statistics of a batch's files take a third of a small commit's time. Compaction collects them.
     "spark.databricks.delta.stats.collect": "false",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # the default, INT96, is deprecated and unordered
     "spark.ui.showConsoleProgress": "false",

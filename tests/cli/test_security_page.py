@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.ports import steady_ports
+from compat_tests.ports import steady_port
 from tests.node.nodes import eventually
 from tests.node.processes import environment
 
@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_ten_minutes(folder: Path) -> None:
-    first, second = steady_ports(2)
+    first, second = steady_port(), steady_port()
     text = section().replace("9092", str(first)).replace("9093", str(second))
     variables = {
         **environment(),

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from compat_tests.ports import steady_ports
+from compat_tests.ports import steady_port
 from pykbroker_wire.apis import APIS
 from pykbroker_wire.headers import encode_request
 from pykbroker_wire.messages.api_versions import ApiVersionsRequest
@@ -137,7 +137,7 @@ REPEATED: Final = {"sync", "leave", "deleted groups", "transactions", "transacti
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, str, str]]:
     """The process, the plain listener's address, and that of the listener with SCRAM."""
     folder = tmp_path_factory.mktemp("node")
-    plain, sasl = steady_ports(2)
+    plain, sasl = steady_port(), steady_port()
     points = f"PLAINTEXT://localhost:{plain},SASL://localhost:{sasl}"
     properties = {
         "log.dirs": folder / "data",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.ports import steady_ports
+from compat_tests.ports import steady_port
 from pykbroker.config.load import development_profile
 from pykbroker_wire.errors import ErrorCode
 from pykbroker_wire.messages.add_raft_voter import AddRaftVoterRequest
@@ -161,7 +161,7 @@ def test_sasl_of_controllers_needs_a_mechanism_that_is_served(tmp_path: Path) ->
 
 
 def test_a_broker_logs_in_by_scram_to_the_only_controller(tmp_path: Path) -> None:
-    controller, broker = steady_ports(2)
+    controller, broker = steady_port(), steady_port()
     common = {
         **node_properties(),
         "controller.listener.names": "CONTROLLER",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.ports import steady_ports
+from compat_tests.ports import steady_port
 from pykbroker.security.acl import PatternType, Permission
 from pykbroker.security.authorizer import CLUSTER_NAME, Operation, Resource
 from pykbroker_wire.errors import ErrorCode
@@ -127,7 +127,7 @@ def ask_controller(address: str) -> list[int]:
 
 
 def test_clients_that_ask_through_each_start(tmp_path: Path) -> None:
-    clients, controller = (f"127.0.0.1:{port}" for port in steady_ports(2))
+    clients, controller = (f"127.0.0.1:{steady_port()}" for _ in range(2))
     file = write_properties(
         tmp_path / "server.properties",
         {
@@ -162,7 +162,7 @@ def test_clients_that_ask_through_each_start(tmp_path: Path) -> None:
 
 def test_a_broker_whose_controller_is_away_answers_nothing(tmp_path: Path) -> None:
     """Its directory has the ACLs, and clients wait at its door; it does not know which of them still hold."""
-    (broker, controller) = steady_ports(2)
+    broker, controller = steady_port(), steady_port()
     common = {
         **SECURED,
         "controller.quorum.voters": f"1@127.0.0.1:{controller}",

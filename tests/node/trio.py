@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Self
 
-from compat_tests.ports import steady_ports
+from compat_tests.ports import steady_port
 from pykbroker_wire.primitives import uuid_to_str
 from tests.node.nodes import PATIENCE_SECONDS, Nodes
 from tests.node.processes import Process, run, write_properties
@@ -145,7 +145,7 @@ class Trio(Nodes):
 
     def choose_ports(self) -> tuple[dict[int, int], dict[int, int]]:
         """Those for clients and those for controllers. They are free again when a node comes back."""
-        clients = dict(zip(NUMBERS, steady_ports(len(NUMBERS)), strict=True))
+        clients = {number: steady_port() for number in NUMBERS}
         return clients, {number: port + 1 for number, port in clients.items()}
 
     def complaints(self) -> list[str]:

@@ -8,9 +8,10 @@ killed at any moment.
 
 Delta makes a commit atomic. What is the pipeline's own is to know which commit is which: each commit of a driver says
 in its `userMetadata` of which job, checkpoint, batch and offsets it is (`commits`), and what may follow it is judged
-before each batch (`positions`). Two drivers: the later one takes the lake, the earlier one stops at its next commit
-(`table`). On an object store the later one stops, as long as the earlier one lives (`lease`), and the entries of the
-log are created by a class of the pipeline's own, because Delta's overwrites there (`object_store`).
+before each batch (`positions`). A batch is a transaction of Delta's own classes (`delta_log`). Two drivers: the later
+one takes the lake, the earlier one stops at its next commit (`table`). On an object store the later one stops, as long
+as the earlier one lives (`lease`), and the entries of the log are created by a class of the pipeline's own, because
+Delta's overwrites there (`object_store`).
 
 **kill -9 and a loss of power.** All this holds when processes die. A loss of power is another matter: Hadoop's file:
 does not fsync, neither here nor in Spark's own checkpoint. What is missing then does not pass silently: a batch that

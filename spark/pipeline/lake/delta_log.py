@@ -40,7 +40,9 @@ class DeltaLog:
         return [DataFile(row.path, row.size, tuple(sorted(row.partitionValues.items()))) for row in rows]
 
     def begin(self, known: int) -> Append:
-        """A transaction on the newest version. It looks for that one only if Delta has not the `known` one already."""
+        """A transaction on the `known` version, if Delta has that in memory, else on the newest one.
+
+        Delta looks for the newest one in the folder."""
         log = self._log()
         snapshot = log.unsafeVolatileSnapshot()
         if snapshot.version() != known:
