@@ -13,12 +13,16 @@ PYTEST_ARGS ?=
 PIPELINE_ARGS ?=
 BENCH_ARGS ?=
 
-.PHONY: install run image base-image apache-kafka-image spark-image up down test unit compat sim sim-long faults test-long test-env system java pipeline lint audit bench generate schemas clean
+.PHONY: install run image base-image apache-kafka-image spark-image up down test unit compat sim sim-long faults test-long timings test-env lint-env system java pipeline lint audit bench generate schemas clean
 .DEFAULT_GOAL := install
 
 # --- the environment: made again only when pyproject.toml changes, or what is compiled -------------------------------
 
 COMPILED := $(wildcard wire/pykbroker_wire/records/*.c)
+
+# $(call into,PYTHON,WHAT): uv installs what it has in its cache within seconds. pip does it where uv is not to be had.
+into = { $(1) -m pip install -q uv && $(1) -m uv pip install -q --compile-bytecode --python $(1) $(2); } \
+	    || $(1) -m pip install -q $(2)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -30,11 +34,11 @@ $(VENV)/.install: pyproject.toml $(COMPILED) | $(BIN)/python
 	@touch $@
 
 $(VENV)/.test: pyproject.toml $(COMPILED) | $(BIN)/python
-	$(BIN)/python -m pip install -q -e '.[test]'
+	$(call into,$(BIN)/python,-e '.[test]')
 	@touch $@ $(VENV)/.install
 
 $(VENV)/.lint: pyproject.toml $(COMPILED) | $(BIN)/python
-	$(BIN)/python -m pip install -q -e '.[test,lint]'
+	$(call into,$(BIN)/python,-e '.[test,lint]')
 	@touch $@ $(VENV)/.test $(VENV)/.install
 
 $(VENV)/.bench: pyproject.toml $(COMPILED) | $(BIN)/python
@@ -50,14 +54,14 @@ FRAMEWORKS := .venv-frameworks
 FRAMEWORKS_WANTED := compat_tests/frameworks/requirements.txt
 $(FRAMEWORKS)/.made: pyproject.toml $(COMPILED) $(FRAMEWORKS_WANTED) | $(BIN)/python
 	$(PYTHON) -m venv $(FRAMEWORKS)
-	$(FRAMEWORKS)/bin/python -m pip install -q -e . -r $(FRAMEWORKS_WANTED)
+	$(call into,$(FRAMEWORKS)/bin/python,-e . -r $(FRAMEWORKS_WANTED))
 	@touch $@
 
 # sslyze wants another cryptography than pykbroker: compat_tests/tls.
 SSLYZE := .venv-sslyze
 $(SSLYZE)/.made: compat_tests/tls/requirements.txt
 	$(PYTHON) -m venv $(SSLYZE)
-	$(SSLYZE)/bin/python -m pip install -q -r compat_tests/tls/requirements.txt
+	$(call into,$(SSLYZE)/bin/python,-r compat_tests/tls/requirements.txt)
 	@touch $@
 
 install: $(VENV)/.install
@@ -76,6 +80,9 @@ test-env: system
 	    || echo "test-env: the frameworks cannot be installed; the test that wants them skips"
 	@$(MAKE) --no-print-directory $(SSLYZE)/.made \
 	    || echo "test-env: sslyze cannot be installed; the test that wants it skips"
+
+# Apart from `lint`, so that nothing is installed while tests run beside it.
+lint-env: $(VENV)/.lint
 
 # --- running --------------------------------------------------------------------------------------------------------
 
@@ -123,26 +130,23 @@ up:
 down:
 	@bash docker/cluster.sh down "$(CLUSTER)" $(COMPOSE_ARGS)
 
-# --- tests: both always run; pytest's closing line is the last thing printed ----------------------------------------
+# --- tests: both sessions always run; a closing line of pytest's kind is the last thing printed ---------------------
 
-# Unit tests share nothing, so all cores run them. The compat tests share nodes and programs within a folder, and mostly
-# wait: two workers take one folder after the other (compat_tests/workers.py).
-ON_ALL_CORES := -n logical --dist worksteal
-TWO_AT_ONCE := -n 2
-
+# tests/whole_run runs tests/ and compat_tests/, gives a second chance to tests that failed, and adds everything up.
 test: test-env
-	@failed=0; \
-	$(BIN)/python -m pytest tests -m "not long" $(ON_ALL_CORES) $(PYTEST_ARGS) || failed=1; \
-	$(BIN)/python -m pytest compat_tests -m "not long" $(TWO_AT_ONCE) $(PYTEST_ARGS) || failed=1; \
-	exit $$failed
+	@$(BIN)/python -m tests.whole_run -- $(PYTEST_ARGS)
 
 unit: test-env
-	@$(BIN)/python -m pytest tests -m "not long" $(ON_ALL_CORES) $(PYTEST_ARGS)
+	@$(BIN)/python -m tests.whole_run --only tests -- $(PYTEST_ARGS)
+
+# The table of what each file of tests uses, again: tests/whole_run/timings.json. On a machine that does nothing else.
+timings: test
+	$(BIN)/python -m tests.whole_run.timings --store
 
 # make compat AGAINST=apache-kafka: the same tests with Apache Kafka as the broker, to judge the tests themselves.
 AGAINST ?= pykbroker
 compat: test-env
-	@$(BIN)/python -m pytest compat_tests -m "not long" $(TWO_AT_ONCE) --against $(AGAINST) $(PYTEST_ARGS)
+	@$(BIN)/python -m tests.whole_run --only compat_tests -- --against $(AGAINST) $(PYTEST_ARGS)
 
 # The cluster of tests/simulation/cluster_run on a virtual clock: everything that happens follows from the seed.
 # make sim SEED=7 SIM_ARGS="--without 0,2": without those faults.
@@ -196,6 +200,8 @@ lint: $(VENV)/.lint
 	check env PYTHONPATH=.:wire:log:raft $(BIN)/python -m compat_tests.secured_clients.docs --check; \
 	check $(BIN)/python -m bench.report --check; \
 	check $(BIN)/python -m tests.long_runs --check; \
+	check $(BIN)/python -m tests.whole_run.known --check; \
+	check $(BIN)/python -m tests.whole_run.timings --check; \
 	check env PYTHONPATH=.:wire:log:raft $(BIN)/python -m tests.simulation.cluster_run.long --check; \
 	check env PYTHONPATH=.:wire:log:raft $(BIN)/python -m tests.faults.fault_run --check; \
 	exit $$failed

@@ -17,7 +17,7 @@ from compat_tests.node import Node, make_node
 from compat_tests.oracle.kafka import ApacheKafka, kafka_libs
 from compat_tests.ports import steady_port
 from compat_tests.topics import Topics
-from compat_tests.workers import ByFolder, rank
+from compat_tests.workers import ByUnit, arrange
 from tests import skips, timing
 
 if TYPE_CHECKING:
@@ -43,12 +43,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True, optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFolder:
-    return ByFolder(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByUnit:
+    return ByUnit(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: rank(item.nodeid))
+    arrange(items)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -29,6 +29,10 @@ class SkipsFail:
         self._expected = expected
         self._skipped: dict[str, str] = {}
 
+    @property
+    def problems(self) -> list[str]:
+        return [f"{nodeid} was skipped: {reason}" for nodeid, reason in sorted(self._skipped.items())]
+
     def _note(self, report: pytest.TestReport | pytest.CollectReport) -> None:
         if not report.skipped or hasattr(report, "wasxfail"):
             return
@@ -52,6 +56,12 @@ class SkipsFail:
         terminalreporter.section("CI must not skip")
         for nodeid, reason in sorted(self._skipped.items()):
             terminalreporter.write_line(f"{nodeid}: {reason}")
+
+
+def problems_of(config: pytest.Config) -> list[str]:
+    """A line for each test that was skipped and may not be; none outside CI."""
+    plugin = config.pluginmanager.get_plugin(NAME)
+    return plugin.problems if isinstance(plugin, SkipsFail) else []
 
 
 def register(config: pytest.Config) -> None:

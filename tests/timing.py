@@ -1,34 +1,119 @@
-"""Seconds per folder at the end of a pytest run, so that a slow room shows before it hurts. Used by both conftests."""
+"""CPU seconds and seconds of time per folder at the end of a pytest run. Used by both conftests.
+
+CPU seconds count the processes that a test started, also those that still run, so that a figure means the same on a
+busy machine. They do not count what a daemon does for a test: containers of Docker belong to its daemon.
+`tests/budgets.py` compares the figures of a whole run with what each folder may use.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import resource
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
 
 if TYPE_CHECKING:
-    import pytest
+    from _pytest.reports import TestReport
 
 NAME = "seconds-per-folder"
+#: Where a run leaves its figures as JSON, if this variable names a file.
+VARIABLE: Final = "PYKBROKER_TIMINGS"
+
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_seconds() -> float:
+    """The CPU that this process and its descendants have used, those that ended and were waited for included."""
+    own, ended = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + ended.ru_utime + ended.ru_stime + _of_descendants(os.getpid())
+
+
+def _of_descendants(pid: int) -> float:
+    """The same for the descendants of a process that live. 0 where the system has no /proc."""
+    total = 0.0
+    for child in _children(pid):
+        try:
+            # After the name, which may contain blanks: state is field 3, utime to cstime are fields 14 to 17.
+            fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        total += sum(map(int, fields[11:15])) / _TICKS + _of_descendants(child)
+    return total
+
+
+def _children(pid: int) -> Iterator[int]:
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return
+    for thread in threads:
+        try:
+            yield from map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
+        except OSError:
+            continue
+
+
+@dataclass(slots=True)
+class Spent:
+    """What the tests of one folder, or one test, have used."""
+
+    tests: int = 0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+
+def cpu_seconds_of(report: TestReport) -> float:
+    """What the phase that a report is about has used; 0 where the worker could not say it, because it crashed."""
+    return float(getattr(report, "cpu_seconds", 0.0))
 
 
 class SecondsPerFolder:
     """Adds up set-up, call and tear-down of every test under the folder of its file."""
 
     def __init__(self) -> None:
-        self._seconds: dict[str, float] = defaultdict(float)
-        self._tests: dict[str, int] = defaultdict(int)
+        self.folders: dict[str, Spent] = defaultdict(Spent)
+        self.tests: dict[str, Spent] = defaultdict(Spent)
+        self._before = 0.0
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+    def pytest_collection_finish(self) -> None:
+        """What importing and collecting used belongs to no test."""
+        self._before = cpu_seconds()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self) -> Iterator[None]:
+        """In the process that runs the test: what this phase of it has used goes into the report."""
+        report: TestReport = yield  # type: ignore[assignment]
+        now = cpu_seconds()
+        # A process that ended and was not waited for takes its share away.
+        report.cpu_seconds = max(0.0, now - self._before)  # type: ignore[attr-defined]
+        self._before = now
+        return report  # type: ignore[return-value]
+
+    def pytest_runtest_logreport(self, report: TestReport) -> None:
         folder = report.nodeid.partition("::")[0].rpartition("/")[0] or "."
-        self._seconds[folder] += report.duration
-        self._tests[folder] += report.when == "setup"
+        for spent in (self.folders[folder], self.tests[report.nodeid]):
+            spent.seconds += report.duration
+            spent.cpu_seconds += cpu_seconds_of(report)
+            spent.tests += report.when == "setup"
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if (file := os.environ.get(VARIABLE)) and not hasattr(session.config, "workerinput"):
+            Path(file).write_text(json.dumps({name: asdict(spent) for name, spent in self.tests.items()}, indent=1))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if not self._seconds:
+        if not self.folders:
             return
         terminalreporter.section("seconds per folder")
-        for folder, seconds in sorted(self._seconds.items(), key=lambda item: -item[1]):
-            terminalreporter.write_line(f"{seconds:8.1f} s  {self._tests[folder]:5d} tests  {folder}")
+        for folder, spent in sorted(self.folders.items(), key=lambda item: -item[1].seconds):
+            terminalreporter.write_line(
+                f"{spent.seconds:8.1f} s  {spent.cpu_seconds:8.1f} s of CPU  {spent.tests:5d} tests  {folder}"
+            )
 
 
 def register(config: pytest.Config) -> None:

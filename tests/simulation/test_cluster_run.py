@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 
 import pytest
 
@@ -15,8 +17,12 @@ from tests.simulation.traces import printed_twice
 
 pytestmark = pytest.mark.slow
 
-#: How many seeds each run of the tests tries, and how many of them are one test.
-SEEDS, CHUNK = 300, 5
+#: How many seeds are one test, how many such tests try seeds that no earlier commit has tried, and how many seeds a
+#: long run tries.
+CHUNK, FRESH, SEEDS = 5, 4, 300
+#: Seeds of a commit begin beyond those of `make sim-long`.
+FIRST_FRESH = 1_000_000
+ROOT = Path(__file__).parents[2]
 
 
 def run_seeds(seeds: list[int]) -> None:
@@ -32,6 +38,25 @@ def test_seeds_that_found_something(seed: int) -> None:
     run_seeds([seed])
 
 
+@pytest.mark.parametrize("number", range(FRESH))
+def test_seeds_that_no_earlier_commit_has_tried(number: int) -> None:
+    """Each commit has seeds of its own, and has the same ones whenever it is tested."""
+    first = FIRST_FRESH + FRESH * CHUNK * seeds_of_commit(ROOT)
+    run_seeds([first + CHUNK * number + one for one in range(CHUNK)])
+
+
+def seeds_of_commit(root: Path) -> int:
+    """A number that follows from the commit that is checked out; 0 where git does not know one."""
+    asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True)
+    return int(asked.stdout[:7], 16) if asked.returncode == 0 else 0
+
+
+def test_the_seeds_of_a_commit_follow_from_it(tmp_path: Path) -> None:
+    assert seeds_of_commit(tmp_path) == 0
+    assert seeds_of_commit(ROOT) == seeds_of_commit(ROOT)
+
+
+@pytest.mark.long(amount="5 seeds")
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
 def test_seeds(first: int) -> None:
     run_seeds(list(range(first, first + CHUNK)))
