@@ -26,6 +26,8 @@ TOPICS = {
 }
 #: Node 2 is left behind in it.
 LOST = "lost"
+#: Node 1 leads, and node 3 stays in it while it is stopped.
+MOVED = "moved-beside-a-stopped-node"
 THROTTLED = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 SELECTIONS = ("under-replicated", "under-min-isr", "at-min-isr", "unavailable")
@@ -40,6 +42,7 @@ def described(both: Both, selection: str) -> str:
 def stopped(both: Both) -> Iterator[None]:
     for topic, (replicas, least) in TOPICS.items():
         both.create(topic, replicas, "--config", f"min.insync.replicas={least}")
+    both.create(MOVED, "1:3")
     both.each(lambda cluster: fill(cluster, "two-of-three", 0, 3))
     for selection in SELECTIONS:
         rows = described(both, selection).count("Partition: ")
@@ -157,6 +160,16 @@ def test_a_move_to_a_stopped_broker(both: Both, tmp_path: Path) -> None:
     both.same("TopicCommand", "--describe", "--topic", "alone")
     both.same(*reassign, "--cancel", "--preserve-throttles")
     both.same("TopicCommand", "--describe", "--topic", "alone")
+
+
+def test_a_move_ends_while_a_replica_that_stays_is_stopped(both: Both, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(f'{{"version":1,"partitions":[{{"topic":"{MOVED}","partition":0,"replicas":[3,2]}}]}}')
+    reassign = ("reassign.ReassignPartitionsCommand", "--reassignment-json-file", str(plan))
+    both.same(*reassign, "--execute")
+    both.each(lambda cluster: cluster.all_say("node 2 leads", MOVED, lambda found: found[0].leader_id == 2))
+    assert "is complete" in both.same(*reassign, "--verify", "--preserve-throttles")
+    assert "Replicas: 3,2	Isr: 2	" in both.same("TopicCommand", "--describe", "--topic", MOVED)
 
 
 @pytest.mark.parametrize("script", ONE_STOPPED, ids=lambda script: script.__name__)

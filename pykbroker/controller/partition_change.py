@@ -92,12 +92,21 @@ class _Builder:
         return None if _is_nothing(record) else record
 
     def _complete_reassignment(self) -> None:
-        """A reassignment is over when all that will stay are in sync."""
+        """End a reassignment when the replicas that it adds are in sync.
+
+        The replicas that stay may be out of sync, so that a dead broker can be replaced while another one is behind.
+        They are awaited only where the partition gets fewer replicas, because the ISR would become smaller than it is.
+        """
         if not self.removing and not self.adding:
             return
         isr = [replica for replica in self.isr if replica not in self.removing]
         replicas = [replica for replica in self.replicas if replica not in self.removing]
-        if isr and replicas and set(replicas) <= set(isr):
+        # A replica that the first reassignment adds and the second removes is not awaited. Apache Kafka awaits it, and
+        # such a reassignment never ends there.
+        awaited = set(self.adding) - set(self.removing)
+        if len(self.adding) < len(self.removing):
+            awaited |= set(replicas)
+        if isr and replicas and awaited <= set(isr):
             self.isr, self.replicas, self.removing, self.adding = isr, replicas, [], []
 
     def _update_elr(self) -> None:

@@ -1,7 +1,7 @@
 """Reassignments of partitions (KIP-455): AlterPartitionReassignments and ListPartitionReassignments.
 
-A reassignment begins with the replicas of both assignments. It is over when every replica that stays is in sync:
-partition_change.py finds that out with each change of the ISR. Responsible for beginning and cancelling it, pure, from
+A reassignment begins with the replicas of both assignments. It is over when the replicas that it adds are in sync;
+partition_change.py checks this with each change of the ISR. Responsible for beginning and cancelling it, pure, from
 the state and a request to records and verdicts.
 """
 
@@ -72,7 +72,8 @@ def _alter(
             check_assignment(state, wanted.replicas)
             if not may_change_factor:
                 _check_factor(partition, wanted.replicas)
-            change = _beginning(state, topic, index, partition, wanted.replicas)
+            change = partition_change(state, topic, index, partition)
+            begin(change, wanted.replicas)
         record = change.build()
         if record is not None:
             records.check_room(1)
@@ -94,18 +95,15 @@ def _check_factor(partition: PartitionImage, wanted: list[int]) -> None:
         )
 
 
-def _beginning(
-    state: ControllerState, topic: TopicImage, index: int, partition: PartitionImage, wanted: list[int]
-) -> PartitionChange:
-    """The wanted replicas first, then those that will go."""
-    change = partition_change(state, topic, index, partition)
-    removing = sorted({*partition.replicas} - {*wanted})
-    adding = sorted({*wanted} - {*partition.replicas})
+def begin(change: PartitionChange, wanted: list[int]) -> None:
+    """Set what a reassignment changes first: the wanted replicas, then those that will go."""
+    before = {*change.partition.replicas}
+    removing = sorted(before - {*wanted})
+    adding = sorted({*wanted} - before)
     change.replicas = [*wanted, *removing]
     # As in Apache Kafka, what an earlier reassignment adds or removes stays where this one names nothing instead.
     change.removing = removing or None
     change.adding = adding or None
-    return change
 
 
 def _cancellation(state: ControllerState, topic: TopicImage, index: int, partition: PartitionImage) -> PartitionChange:

@@ -71,6 +71,57 @@ def test_a_replica_moves_when_the_new_one_is_in_sync() -> None:
     assert ongoing(pure) == []
 
 
+def test_a_dead_broker_is_replaced_while_another_replica_that_stays_is_out_of_sync() -> None:
+    """Broker 2 is dead, and broker 1 is behind. Neither of them keeps broker 3 from taking the place of broker 2."""
+    pure = Pure(brokers=4)
+    make(pure, [0, 1, 2])
+    beat(pure, 2, want_fence=True)
+    in_sync(pure, 0)
+    assert reassign(pure, [0, 1, 3]).error_code == 0
+    assert moving(pure) == ((0, 1, 3, 2), (3,), (2,))
+    answer = in_sync(pure, 0, 3)
+    assert (answer.error_code, answer.isr, answer.leader_id) == (0, [0, 3], 0)
+    assert moving(pure) == ((0, 1, 3), (), ())
+    assert ongoing(pure) == []
+    assert in_sync(pure, 0, 1, 3).error_code == 0
+
+
+def test_a_leader_is_replaced_while_the_replica_that_stays_is_dead() -> None:
+    pure = Pure(brokers=3)
+    make(pure, [0, 1])
+    beat(pure, 1, want_fence=True)
+    assert reassign(pure, [1, 2]).error_code == 0
+    assert in_sync(pure, 0, 2).error_code == ErrorCode.NEW_LEADER_ELECTED
+    assert moving(pure) == ((1, 2), (), ())
+    assert (partition(pure).leader, partition(pure).isr) == (2, (2,))
+
+
+def test_fewer_replicas_wait_for_all_that_stay() -> None:
+    """The ISR would become smaller with the end of the reassignment."""
+    pure = Pure(brokers=6)
+    make(pure, [0, 1, 2, 3, 4])
+    in_sync(pure, 0, 1)
+    reassign(pure, [2, 3, 4, 5])
+    between = ((2, 3, 4, 5, 0, 1), (5,), (0, 1))
+    for isr in ([0, 1, 5], [0, 1, 2, 3, 5]):
+        assert in_sync(pure, *isr).error_code == 0
+        assert moving(pure) == between
+    in_sync(pure, 0, 1, 2, 3, 4, 5)
+    assert moving(pure) == ((2, 3, 4, 5), (), ())
+
+
+def test_a_second_reassignment_that_removes_what_the_first_adds_ends() -> None:
+    """Broker 2 is not awaited, and neither is broker 1, which is out of sync: no replica was added in its place."""
+    pure = Pure(brokers=3)
+    make(pure, [0, 1])
+    in_sync(pure, 0)
+    reassign(pure, [0, 2])
+    assert moving(pure) == ((0, 2, 1), (2,), (1,))
+    assert reassign(pure, [0, 1]).error_code == 0
+    assert moving(pure) == ((0, 1), (), ())
+    assert partition(pure).isr == (0,)
+
+
 def test_a_leader_that_leaves_hands_over_with_the_last_step() -> None:
     pure = Pure(brokers=4)
     make(pure, [0, 1])
