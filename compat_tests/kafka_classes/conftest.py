@@ -1,0 +1,19 @@
+"""The one JVM of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from compat_tests import needs
+from compat_tests.kafka_classes.kafka_classes import kafka_classes
+from compat_tests.remote import Program
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[Program]:
+    """Apache Kafka's classes. They are the judge of our own, whichever broker is under test."""
+    needs.java()
+    with kafka_classes() as program:
+        yield program
