@@ -65,7 +65,8 @@ class _Placer:
         for broker in brokers:
             by_rack.setdefault(broker.rack, []).append(broker)
         names = sorted(by_rack, key=lambda name: (name is not None, name or ""))
-        self._racks = [_Rack(by_rack[name], random) for name in names]
+        self._by_name = tuple(_Rack(by_rack[name], random) for name in names)
+        self._racks = list(self._by_name)
         self._unfenced = sum(not broker.fenced for broker in brokers)
         self._offset = random.randrange(len(self._racks))  # nosec B311 # where replicas go is no secret
         self._round = 0
@@ -95,8 +96,9 @@ class _Placer:
         return replicas
 
     def _shuffle(self) -> None:
+        # In the order of Apache Kafka's draws, so that a test can compare both with one seed.
         self._random.shuffle(self._racks)
-        for rack in self._racks:
+        for rack in self._by_name:
             self._random.shuffle(rack.fenced.brokers)
             self._random.shuffle(rack.unfenced.brokers)
 
