@@ -74,8 +74,8 @@ DIFFERENCES: tuple[Difference[Case], ...] = (
     ),
     Difference(
         "the order of eligible leader replicas",
-        "Apache Kafka writes them in the order of a HashSet, and writes a record where only that order changes. We write "
-        "them in ascending order.",
+        "Apache Kafka writes them in the order of a HashSet, and writes a record where only that order changes. We "
+        "write them in ascending order.",
         _orders_the_eligible,
     ),
 )

@@ -57,12 +57,12 @@ class Acl(NamedTuple):
     permission_type: int
 
     def __str__(self) -> str:
-        """As Apache Kafka's StandardAcl says itself in its log lines."""
+        """Return the text that Apache Kafka 4.3.1 writes for a StandardAcl in its log lines."""
         return (
-            f"StandardAcl(resourceType={known(Resource, self.resource_type).name}, resourceName={self.resource_name}, "
+            f"StandardAcl[resourceType={known(Resource, self.resource_type).name}, resourceName={self.resource_name}, "
             f"patternType={known(PatternType, self.pattern_type).name}, principal={self.principal}, host={self.host}, "
             f"operation={known(Operation, self.operation).name}, "
-            f"permissionType={known(Permission, self.permission_type).name})"
+            f"permissionType={known(Permission, self.permission_type).name}]"
         )
 
 

@@ -104,8 +104,8 @@ def test_the_log_says_what_apache_kafkas_says(caplog: pytest.LogCaptureFixture) 
         assert authorizer.would_allow(ALICE, Operation.READ, Resource.TOPIC, "t")
         assert not authorizer.would_allow(ALICE, Operation.READ, Resource.TOPIC, "u")
     rule = (
-        "MatchingAcl(acl=StandardAcl(resourceType=TOPIC, resourceName={0}, patternType=LITERAL, principal=User:alice, "
-        "host=*, operation=READ, permissionType={1}))"
+        "MatchingAcl(acl=StandardAcl[resourceType=TOPIC, resourceName={0}, patternType=LITERAL, principal=User:alice, "
+        "host=*, operation=READ, permissionType={1}])"
     )
     line = (
         "Principal = {} is {} operation = READ from host = {} on resource = Topic:LITERAL:{} for request = Fetch "
