@@ -21,7 +21,7 @@ CLIENTS = tuple(each for each in PRINCIPALS if each != "User:*")
 #: As clients have them, and as ACLs do.
 ADDRESSES = ("127.0.0.1", "10.1.2.3", "::1", "2001:db8::5", "::ffff:10.1.2.3")
 HOSTS = ("*", "*", "127.0.0.1", "10.1.2.3", "0:0:0:0:0:0:0:1", "2001:db8:0:0:0:0:0:5", "::1")
-NAMES = ("a", "ab", "abc", "abcd", "b", "ba", "orders", "orders-1", "orders-2", "*", "*a", "", "ä", "ä€", "kafka-cluster")
+NAMES = ("a", "ab", "abc", "abcd", "b", "ba", "orders", "orders-1", "o-2", "*", "*a", "", "ä", "ä€", "kafka-cluster")
 
 
 @dataclass(slots=True)

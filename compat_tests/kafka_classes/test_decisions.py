@@ -1,4 +1,4 @@
-"""Our authorizer beside Apache Kafka's StandardAuthorizer: the same ACLs and questions, the same answers and log lines."""
+"""Our authorizer beside Apache Kafka's StandardAuthorizer: the same ACLs, the same questions, the same answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WORLDS = 300
 
 
 class Case(NamedTuple):
-    """A question whose answers differ: [allowed, the line of the log], and the ACLs of the resource type at that time."""
+    """A question whose answers differ: [allowed, the line of the log]. `acls` are those of the resource type."""
 
     name: str
     theirs: tuple[bool, str]

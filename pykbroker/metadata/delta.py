@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from pykbroker.metadata import image as im
+from pykbroker.metadata.features import KRAFT_VERSION
 from pykbroker.metadata.image import (
     BrokerImage,
     ControllerImage,
@@ -367,6 +368,10 @@ class MetadataDelta:
         self.configs_changed.setdefault(resource, {})[record.name] = record.value
 
     def _feature_level(self, record: FeatureLevelRecord) -> None:
+        if record.name == KRAFT_VERSION:
+            # Older releases of Apache Kafka wrote it here too. The quorum's control records have the level that counts
+            # (KAFKA-18979).
+            return
         self.features_changed[record.name] = record.feature_level or None
 
     def _register_broker(self, record: RegisterBrokerRecord) -> None:

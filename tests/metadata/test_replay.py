@@ -422,3 +422,15 @@ def test_d10_loader_and_controller_agree_on_transactions(ended: bool, spread: bo
     assert both.loader.image.offset == both.state.image.offset
     assert both.state.transaction_offset == -1
     assert (7 in both.state.registration_offsets) is ended
+
+
+def test_kraft_version_is_not_taken_from_a_metadata_record() -> None:
+    """Older releases of Apache Kafka wrote such records. The level that counts is in the quorum's control records."""
+    image = replayed(
+        [
+            r.FeatureLevelRecord(name="metadata.version", feature_level=VERSION),
+            r.FeatureLevelRecord(name="kraft.version", feature_level=1),
+        ]
+    )
+    assert image.features.all() == {"metadata.version": VERSION}
+    assert [record.name for record in image_records(image)] == ["metadata.version"]  # type: ignore[attr-defined]
