@@ -15,7 +15,7 @@ from pykbroker.controller.result import OK, RecordList, Result, TooManyRecords, 
 from pykbroker.controller.state import ControllerState, has_collision_characters, unify_collision_characters
 from pykbroker.metadata.image import ConfigResource
 from pykbroker.metadata.snapshot import DIRECTORIES_FROM
-from pykbroker.metadata.topic_names import topic_name_problem
+from pykbroker.metadata.topic_names import INTERNAL_TOPICS, topic_name_problem
 from pykbroker.plugins import NewTopic
 from pykbroker_wire.errors import ErrorCode, KafkaError
 from pykbroker_wire.messages.create_partitions import CreatePartitionsTopic, CreatePartitionsTopicResult
@@ -298,6 +298,12 @@ def _add_partitions(state: ControllerState, wanted: CreatePartitionsTopic, recor
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     present = len(topic.partitions)
+    if wanted.name in INTERNAL_TOPICS and wanted.count > present:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {wanted.name} keeps its {present} partition(s): the number decides which partition has the "
+            "records of a group or transactional id, and with another number they would not be found.",
+        )
     if wanted.count == present:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
     if wanted.count < present:

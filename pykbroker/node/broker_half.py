@@ -225,6 +225,7 @@ class BrokerHalf:
         parts.add("log cleaner", cleaner.stop)
         live.on_change(cleaner.reconfigure)
         cleaner.start()
+        services.groups.start()
         services.transactions.start()
         await lifecycle.ready_to_unfence()
         # Long ago, in truth: the image has this broker's registration. early.start.listeners opens no listener sooner.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -29,6 +30,7 @@ from pykbroker.config.live import LiveConfig
 from pykbroker.config.load import load
 from pykbroker.coordinator.group.java import hash_map_order, java_hash, partition_for, topic_partition_hash
 from pykbroker.coordinator.group.service import OFFSETS_TOPIC, GroupService
+from pykbroker.metadata.delta import MetadataDelta
 from pykbroker.metadata.image import BrokerImage, Endpoint, MetadataImage, PartitionImage, TopicImage, TopicsImage
 from pykbroker.security.authorizer import AllowAll, Asker, DenyAll, Operation, Resource
 from pykbroker.security.peer_session import ANONYMOUS, PeerSession
@@ -191,6 +193,24 @@ def test_whoever_may_not_is_told_so_in_every_version(
     for version in range(request_.MIN_VERSION, request_.MAX_VERSION + 1):
         assert node.ask(handle, request_, version).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
     assert not any(partition.log.batches for partition in node.replicas.partitions.values())
+
+
+def test_groups_keep_their_coordinators_when_the_offsets_topic_grows(node: Node) -> None:
+    groups = [f"group {number}" for number in range(20)]
+    node.groups.start()
+    before = [node.groups.partition_of(group) for group in groups]
+    old = node.metadata.image
+    offsets = topic(OFFSETS_TOPIC, b"o" * 16, 3 * PARTITIONS)
+    new = replace(
+        old,
+        topics=TopicsImage(
+            {**old.topics.by_name, OFFSETS_TOPIC: offsets},
+            {**old.topics.by_id, offsets.id: offsets},
+        ),
+    )
+    node.metadata.image = new
+    node.groups.publish(MetadataDelta(old), old, new)
+    assert [node.groups.partition_of(group) for group in groups] == before
 
 
 def test_denied_per_group_and_per_topic(node: Node) -> None:

@@ -231,6 +231,18 @@ def test_create_partitions(name: str, count: int, assignments: list[list[int]] |
     assert all(len(p.replicas) == 2 for p in partitions.values())
 
 
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state", "__share_group_state"])
+def test_topics_whose_number_of_partitions_places_records_are_not_grown(name: str) -> None:
+    pure = Pure()
+    create(pure, topic(name, 2, 2))
+    for count in (3, 2, 1):
+        wanted = CreatePartitionsTopic(name=name, count=count, assignments=None)
+        (result,) = pure.apply(create_partitions(pure.state, [wanted], False))
+        assert result.error_code == ErrorCode.INVALID_PARTITIONS
+        assert ("keeps its 2 partition(s)" in result.error_message) == (count == 3)
+    assert len(pure.state.image.topics.by_name[name].partitions) == 2
+
+
 def test_racks_are_spread() -> None:
     pure = Pure(brokers=6, racks=cycle(["x", "y", "z"]))
     create(pure, topic("t", 30, 3))

@@ -22,6 +22,7 @@ from pykbroker.coordinator.group.settings import GroupSettings
 from pykbroker.coordinator.group.shard import GroupShard
 from pykbroker.coordinator.group.topics import GroupTopics
 from pykbroker.coordinator.group.transactional import TransactionalOffsets, Verifier, refused
+from pykbroker.coordinator.kept_count import KeptCount
 from pykbroker.coordinator.later import Later, gather, then
 from pykbroker.coordinator.machine import CoordinatorRuntime
 from pykbroker.coordinator.result import Result, Token
@@ -84,7 +85,7 @@ class GroupService:
         self._has_consumer_protocol = "consumer" in config.list("group.coordinator.rebalance.protocols")
         self._runtime = runtime
         self._metadata = metadata
-        self._configured_partitions = config.int("offsets.topic.num.partitions")
+        self._partitions = KeptCount(OFFSETS_TOPIC, config.int("offsets.topic.num.partitions"))
         self.coordinator: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             OFFSETS_TOPIC,
             runtime,
@@ -99,12 +100,17 @@ class GroupService:
         )
         self._transactional = TransactionalOffsets(OFFSETS_TOPIC, self.coordinator, replicas)
 
+    def start(self) -> None:
+        """The metadata is whole: groups stay on the partitions that they are on now."""
+        self._partitions.start(self._metadata.image)
+
     def close(self) -> None:
         """Everything that waits is answered NOT_COORDINATOR."""
         self.coordinator.close()
 
     def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
         """Publisher of the metadata loader: groups look at topics that changed, offsets of deleted topics go."""
+        self._partitions.look(new)
         changed = self.topics.publish(delta, old, new)
         if changed:
             self.coordinator.input_all(lambda shard, now_ms: shard.topics_changed(changed, now_ms))
@@ -114,8 +120,7 @@ class GroupService:
 
     def partition_of(self, group_id: str) -> int:
         """The partition whose leader coordinates the group."""
-        topic = self._metadata.image.topics.by_name.get(OFFSETS_TOPIC)
-        return partition_for(group_id, len(topic.partitions) if topic is not None else self._configured_partitions)
+        return partition_for(group_id, self._partitions.of(self._metadata.image))
 
     def _by_partition(self, group_ids: Iterable[str]) -> dict[int, list[str]]:
         grouped: dict[int, list[str]] = {}

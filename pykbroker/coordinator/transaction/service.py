@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pykbroker.coordinator.group.java import partition_for
+from pykbroker.coordinator.kept_count import KeptCount
 from pykbroker.coordinator.later import Later, gather, then
 from pykbroker.coordinator.machine import CoordinatorRuntime
 from pykbroker.coordinator.transaction import records
@@ -69,6 +70,7 @@ class TransactionService:
         self.settings = TransactionSettings.from_config(config)
         self._runtime = runtime
         self._metadata = metadata
+        self._partitions = KeptCount(TRANSACTION_STATE_TOPIC, self.settings.partitions)
         self._producer_ids = producer_ids
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._started = False
@@ -101,6 +103,7 @@ class TransactionService:
         """The metadata is whole: markers may leave. Begin to look for transactions that are open too long, and for ids
         that no client uses."""
         self._started = True
+        self._partitions.start(self._metadata.image)
         self.sender.leaders_changed()
         self._every("abort", self.settings.abort_interval_ms, self._abort_overdue)
         self._every("expire", self.settings.expiration_interval_ms, self._expire)
@@ -115,13 +118,13 @@ class TransactionService:
 
     def publish(self, delta: MetadataDelta, old: MetadataImage, new: MetadataImage) -> None:
         """Publisher of the metadata loader: markers that wait for a leader may have one."""
+        self._partitions.look(new)
         if delta.topics_changed or delta.topics_deleted or delta.brokers_changed:
             self.sender.leaders_changed()
 
     def partition_of(self, transactional_id: str) -> int:
         """The partition whose leader coordinates the transactional id."""
-        topic = self._metadata.image.topics.by_name.get(TRANSACTION_STATE_TOPIC)
-        return partition_for(transactional_id, self.settings.partitions if topic is None else len(topic.partitions))
+        return partition_for(transactional_id, self._partitions.of(self._metadata.image))
 
     def _transaction_version(self) -> int:
         return transaction_version(self._metadata.image)

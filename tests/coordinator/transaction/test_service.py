@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
 from pykbroker.coordinator.transaction.shard import Producer
@@ -13,6 +16,9 @@ from pykbroker.coordinator.transaction.states import (
     TransactionState,
     check_transition,
 )
+from pykbroker.metadata.delta import MetadataDelta
+from pykbroker.metadata.image import EMPTY_IMAGE
+from pykbroker.metadata.topic_names import TRANSACTION_STATE_TOPIC
 from pykbroker_wire.errors import ErrorCode
 from tests.coordinator.transaction.transaction_bench import TransactionBench
 
@@ -38,6 +44,17 @@ def test_a_topic_that_the_old_image_does_not_have_yet_is_not_deleted() -> None:
     bench.service.start()
     assert [partition for partition, _ in bench.written] == [("t", 0)]
     assert state(bench) is COMPLETE_COMMIT
+
+
+def test_transactional_ids_keep_their_coordinators_when_their_topic_grows() -> None:
+    bench = TransactionBench()
+    ids = [f"id {number}" for number in range(20)]
+    bench.cluster.by_name[TRANSACTION_STATE_TOPIC] = SimpleNamespace(id=b"i" * 16, partitions=range(50))
+    bench.service.start()
+    before = [bench.service.partition_of(each) for each in ids]
+    bench.cluster.by_name[TRANSACTION_STATE_TOPIC] = SimpleNamespace(id=b"i" * 16, partitions=range(75))
+    bench.service.publish(MetadataDelta(EMPTY_IMAGE), EMPTY_IMAGE, cast(Any, bench.cluster))
+    assert [bench.service.partition_of(each) for each in ids] == before
 
 
 def test_a_transition_that_is_not_in_the_table_raises() -> None:
