@@ -50,7 +50,8 @@ def _takes_back(case: Case) -> bool:
     adding = before.adding_replicas if change.adding is None else change.adding
     removing = before.removing_replicas if change.removing is None else change.removing
     ours_ended = not case.step.after.is_reassigning
-    their_removing = before.removing_replicas if theirs is None or theirs.removing_replicas is None else removing
+    named = None if theirs is None else theirs.removing_replicas
+    their_removing = before.removing_replicas if named is None else named
     return bool(set(adding) & set(removing)) and ours_ended and bool(their_removing)
 
 
